@@ -1,0 +1,1 @@
+"""aggverify: numerical verification of loss aggregation under real torch.distributed."""

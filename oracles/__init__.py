@@ -1,0 +1,1 @@
+"""The truth: exact step scalars and token weights of every aggregation mode."""
