@@ -1,0 +1,81 @@
+"""What a check is: which cases to run, and how to judge what the ranks did with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from aggverify.case import Case
+from aggverify.execution import Execution
+from aggverify.strategies import Space
+from aggverify.subject import Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One way in which the candidate is wrong, on one case.
+
+    ``expected`` and ``observed`` are weights per response token (None when no weight was read);
+    ``token`` is the flat index of the worst one, ``error`` and ``bound`` are absolute.
+    """
+
+    code: str
+    check: str
+    message: str
+    case: Case
+    mode: str | None
+    expected: tuple[Fraction, ...] | None = None
+    observed: tuple[float, ...] | None = None
+    reference: str = "the oracle"
+    token: int | None = None
+    error: Fraction | None = None
+    bound: Fraction | None = None
+    detail: str = ""
+
+
+Judge = Callable[[Subject, Sequence[Execution]], Finding | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A named property. Its two functions are pure; the ranks' work lies between them."""
+
+    name: str
+    title: str
+    tests: str
+    """The minimal test of historic-bugs.md it carries out, for example ``T1``."""
+    space: Callable[[Subject], Space | None]
+    """What to generate; None when the subject's claims leave nothing to check."""
+    variants: Callable[[Case], tuple[Case, ...]]
+    judge: Judge
+    project: Callable[[Case], Case]
+    """A stored case brought into this check's space, for example to one rank."""
+    requires: tuple[str, ...] = ()
+    """Name prefixes of checks without which this one is judged on one rank only."""
+
+
+_FAILURE_CODES = {
+    "exception": "AGV401",
+    "blocked": "AGV402",
+    "died": "AGV403",
+    "diverged": "AGV404",
+    "disagree": "AGV405",
+    "runaway": "AGV406",
+}
+
+
+def failure_finding(check: str, subject: Subject, execution: Execution) -> Finding | None:
+    """The finding for a case the ranks could not finish, or None when they did."""
+    failure = execution.failure
+    if failure is None:
+        return None
+    code = _FAILURE_CODES[failure.kind]
+    message = failure.message
+    if message.startswith("ContractBreach: "):
+        code, message = "AGV501", message.removeprefix("ContractBreach: ")
+    if failure.rank is not None:
+        message = f"rank {failure.rank}: {message}"
+    return Finding(
+        code, check, message, execution.case, subject.mode, detail=failure.detail
+    )

@@ -1,0 +1,91 @@
+"""Weights and scalars against exact ones, under proven bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from aggverify.case import Case
+from aggverify.execution import Weights
+from aggverify.subject import Subject
+from oracles.bounds import PRECISIONS, scalar_bound, weight_bound
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """The worst token (or the scalar, with ``token`` None) beyond its bound."""
+
+    token: int | None
+    error: Fraction
+    bound: Fraction
+
+
+def lowest_precision(subject: Subject, case: Case) -> str:
+    """The lowest precision on the path: the case's dtype or what the candidate computes in."""
+    return min(case.dtype, subject.computes_in, key=lambda name: PRECISIONS[name].p)
+
+
+@lru_cache(maxsize=64)
+def _relative(roundings: int, precision: str) -> float:
+    """A float just below the relative part of the weight bound, less one float64 rounding."""
+    bound = weight_bound(Fraction(1), roundings, PRECISIONS[precision])
+    return float(bound) * (1 - 2**-20) - 2**-53
+
+
+def worst_weight(
+    observed: Weights, expected: Sequence[Fraction], roundings: int, precision: str
+) -> Mismatch | None:
+    """The token whose weight is furthest beyond its bound, or None when all are within.
+
+    Tokens whose weight is exactly 0 must be exactly 0 (of either sign).
+    """
+    rounded = np.fromiter((float(w) for w in expected), dtype=np.float64, count=len(expected))
+    with np.errstate(invalid="ignore"):
+        near = np.abs(observed - rounded) <= _relative(roundings, precision) * np.abs(rounded)
+    if near.all():
+        return None
+    worst: Mismatch | None = None
+    for i in np.flatnonzero(~near).tolist():
+        found = float(observed[i])
+        if not np.isfinite(found):
+            return Mismatch(i, Fraction(0), Fraction(0))
+        error = abs(Fraction(found) - expected[i])
+        bound = (
+            weight_bound(expected[i], roundings, PRECISIONS[precision])
+            if expected[i]
+            else Fraction(0)
+        )
+        if error > bound and (worst is None or error > worst.error):
+            worst = Mismatch(i, error, bound)
+    return worst
+
+
+def scalar_mismatch(
+    subject: Subject, case: Case, value: Fraction, expected: Sequence[Fraction]
+) -> Mismatch | None:
+    """Whether the reported scalar is further from sum(w*l) than rounding can explain."""
+    terms = [
+        w * Fraction(loss)
+        for w, loss in zip(expected, case.losses, strict=True)
+        if w
+    ]
+    exact = sum(terms, Fraction(0))
+    magnitude = sum((abs(t) for t in terms), Fraction(0))
+    precision = PRECISIONS[lowest_precision(subject, case)]
+    bound = scalar_bound(magnitude, max(len(terms) - 1, 0), subject.roundings + 1, precision)
+    error = abs(value - exact)
+    return Mismatch(None, error, bound) if error > bound else None
+
+
+def margin(observed: Weights, expected: Sequence[Fraction], roundings: int, precision: str) -> float:
+    """Largest error over bound among unmasked tokens; at most 1 for weights within bounds."""
+    exact = np.fromiter((float(w) for w in expected), dtype=np.float64, count=len(expected))
+    keep = exact != 0
+    if not keep.any():
+        return 0.0
+    error = np.abs(observed[keep] - exact[keep]) / exact[keep]
+    return float(error.max() / (_relative(roundings, precision) + 2**-53))

@@ -1,0 +1,56 @@
+"""The command line: one file per command. Nothing heavy is imported before a command runs."""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+import click
+
+from aggverify import __version__
+from aggverify.cli.check import check
+from aggverify.cli.replay import replay
+from aggverify.errors import AggverifyError
+
+NO_JUDGEMENT = 2
+INTERRUPTED = 130
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="aggverify")
+def commands() -> None:
+    """Find the wrong factor in a loss reducer.
+
+    Runs your reducer under real torch.distributed, reads the weight every token gets in the
+    update, and compares with exact oracles.
+
+    \b
+    Exit codes: 0 conforms, 1 findings, 2 could not judge or nothing was tested, 130 interrupted.
+    """
+
+
+commands.add_command(check)
+commands.add_command(replay)
+
+
+def main() -> NoReturn:
+    """Entry point: every way out ends in one of the four exit codes."""
+    try:
+        code = commands.main(standalone_mode=False)
+    except click.exceptions.Abort:
+        _complain("interrupted")
+        sys.exit(INTERRUPTED)
+    except KeyboardInterrupt:
+        _complain("interrupted")
+        sys.exit(INTERRUPTED)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(NO_JUDGEMENT)
+    except AggverifyError as error:
+        _complain(f"error: {error}")
+        sys.exit(NO_JUDGEMENT)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _complain(message: str) -> None:
+    click.echo(f"aggverify: {message}", err=True)

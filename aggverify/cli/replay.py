@@ -1,0 +1,39 @@
+"""``aggverify replay CASE [TARGET]``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("case")
+@click.argument("target", required=False)
+@click.option(
+    "--report-dir",
+    default=".aggverify",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="Where cases are stored.",
+)
+def replay(case: str, target: str | None, report_dir: Path) -> int:
+    """Run one stored counterexample again.
+
+    CASE is its id or a path to its JSON file; TARGET is the reducer it was found on by default.
+    Prints FIXED (exit 0), FAILED (exit 1) or ERROR (exit 2).
+    """
+    from aggverify.errors import AggverifyError
+    from aggverify.report import text
+    from aggverify.run import store
+    from aggverify.run.replay import replay as run
+    from aggverify.run.verdict import Exit
+
+    try:
+        result = run(store.read(case, report_dir), target)
+    except AggverifyError as error:
+        click.echo(f"ERROR   case {case}: {error}", err=True)
+        return int(Exit.NO_JUDGEMENT)
+    for line in text.replay_lines(result):
+        click.echo(line)
+    return int(Exit.CONFORMS if result.finding is None else Exit.FINDINGS)

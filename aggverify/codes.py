@@ -1,0 +1,39 @@
+"""Every finding code: by meaning, never renumbered. Data, read by reports and ``explain``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A stable code with its one-line title and how bad it is."""
+
+    code: str
+    title: str
+    severity: str
+
+
+CODES: dict[str, Code] = {
+    c.code: c
+    for c in (
+        Code("AGV101", "Weights are not the mode's", "high"),
+        Code("AGV102", "Reported loss is not the scalar whose gradient is taken", "medium"),
+        Code("AGV103", "Weights are not finite", "high"),
+        Code("AGV111", "Not finite when something is fully masked", "high"),
+        Code("AGV112", "Wrong weights when something is fully masked", "high"),
+        Code("AGV121", "Values behind the mask reach the loss", "high"),
+        Code("AGV122", "Values behind the mask reach the gradient", "high"),
+        Code("AGV201", "Result depends on context-parallel size", "high"),
+        Code("AGV202", "Result depends on the split into micro-batches", "high"),
+        Code("AGV203", "Result depends on data-parallel size", "high"),
+        Code("AGV204", "Result depends on the combination of parallel sizes", "high"),
+        Code("AGV401", "Raises an exception", "high"),
+        Code("AGV402", "Ranks wait for each other forever", "high"),
+        Code("AGV403", "A rank died", "high"),
+        Code("AGV404", "Ranks issue different collectives", "high"),
+        Code("AGV405", "Ranks disagree on the result", "high"),
+        Code("AGV406", "A rank never comes back", "high"),
+        Code("AGV501", "Returns something no trainer can use", "high"),
+    )
+}

@@ -1,0 +1,37 @@
+"""How a candidate is called: one file per framework signature."""
+
+from __future__ import annotations
+
+from aggverify.conventions.base import FEATURES, Bound, Convention, Offer, Output, Site
+from aggverify.conventions.native import MicroBatch, Native
+from aggverify.conventions.skyrl import SkyrlAdvantages, SkyrlReduceLoss
+from aggverify.conventions.slime import SlimeHook
+from aggverify.errors import unknown
+
+CONVENTIONS: dict[str, Convention] = {
+    c.name: c for c in (Native(), SlimeHook(), SkyrlAdvantages(), SkyrlReduceLoss())
+}
+ALIASES = {"miles": "slime"}
+"""Names people use for a convention that is byte for byte another one."""
+
+
+def convention(name: str) -> Convention:
+    """The convention of that name or alias; raises InputError naming the accepted ones."""
+    name = ALIASES.get(name, name)
+    if name not in CONVENTIONS:
+        raise unknown("convention", name, [*CONVENTIONS, *ALIASES])
+    return CONVENTIONS[name]
+
+
+__all__ = [
+    "ALIASES",
+    "CONVENTIONS",
+    "FEATURES",
+    "Bound",
+    "Convention",
+    "MicroBatch",
+    "Offer",
+    "Output",
+    "Site",
+    "convention",
+]

@@ -1,0 +1,91 @@
+"""What a convention says: which functions it calls, with what, and what it can ever get right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from aggverify.case import Case
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.distributed import ProcessGroup
+
+FEATURES: Mapping[str, str] = {
+    "context-parallel": "samples sliced over context-parallel ranks",
+    "contiguous": "context-parallel ranks that own contiguous chunks",
+    "gathered": "losses gathered over context parallelism before the reduction",
+    "fan-out": "rollouts that consist of several samples",
+    "straddling-groups": "prompt groups split over ranks or micro-batches",
+    "ragged-micro-batches": "micro-batches with different numbers of samples",
+    "poison": "NaN and infinite losses behind the mask",
+}
+"""What a step or layout may contain that not every convention can see."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A function of the candidate's module that might be the reducer."""
+
+    name: str
+    parameters: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a rank stands while it runs one case: everything a trainer knows at that place."""
+
+    case: Case
+    mode: str | None
+    divisor: float | None
+    per_token: bool
+    dp_rank: int
+    cp_rank: int
+    dp_group: ProcessGroup | None
+    cp_group: ProcessGroup | None
+
+
+Output = tuple[Any, Any]
+"""What a candidate returned for one micro-batch: its loss, and its token count or None."""
+
+Bound = Callable[[int, "Tensor"], Output]
+"""Calls the candidate for micro-batch ``k`` with the losses its rank sees, 1-D."""
+
+
+class Convention(Protocol):
+    """One framework's way to call a reducer. ``bind`` alone runs in a rank."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def title(self) -> str:
+        """One line for listings."""
+
+    @property
+    def signature(self) -> str:
+        """The accepted signature, as a person would write it."""
+
+    @property
+    def mode_is_argument(self) -> bool:
+        """Whether the candidate is told the mode, so that one function implements several."""
+
+    @property
+    def not_claimed(self) -> Mapping[str, str]:
+        """Features this convention cannot see (or does not promise), each with the reason."""
+
+    def modes(self, offer: Offer) -> tuple[str, ...]:
+        """Modes the offered function can be asked for at all."""
+
+    def recognises(self, offer: Offer) -> bool:
+        """Whether the function has this convention's shape."""
+
+    def default_engine(self, mode: str | None) -> str:
+        """The engine this convention's trainers use for the mode."""
+
+    def refusal(self, mode: str | None, engine: str) -> str | None:
+        """Why the cell cannot be right, or None (parallel.md, "Which cells can be right")."""
+
+    def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
+        """Prepare the calls of one case on one rank."""

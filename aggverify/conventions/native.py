@@ -1,0 +1,127 @@
+"""The native signature: ``reduce(losses, batch)``, with exactly what a trainer has at that place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from aggverify.conventions.base import Bound, Offer, Output, Site
+from aggverify.engines import ENGINES
+from aggverify.layouts import visible_pieces
+from oracles import MODES
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.distributed import ProcessGroup
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """One micro-batch on one rank, and the step's global counts.
+
+    ``losses`` (the reducer's first argument) is 1-D: the samples' local pieces concatenated in the
+    order of these lists. Lists have one entry per sample of the micro-batch.
+    """
+
+    loss_masks: list[Tensor]
+    """Full 0/1 masks over each response, int64, shape ``(response_length,)``."""
+    local_masks: list[Tensor]
+    """The part of each mask this rank's losses stand for, int64; may be empty under CP."""
+    response_lengths: list[int]
+    total_lengths: list[int]
+    """Prompt plus response, in tokens."""
+    rollout_ids: list[int]
+    group_ids: list[int]
+    rollout_tokens: list[int]
+    """Unmasked tokens of each sample's whole rollout, over the whole step."""
+    group_tokens: list[int]
+    """Unmasked tokens of each sample's whole prompt group, over the whole step."""
+    num_rollouts: int
+    """N: rollouts in the step."""
+    num_groups: int
+    """P: prompt groups in the step."""
+    num_tokens: int
+    """M: unmasked response tokens in the step."""
+    num_microbatches: int
+    divisor: float | None
+    """The constant mode's L, when one was given."""
+    dp_rank: int
+    dp_size: int
+    cp_rank: int
+    cp_size: int
+    dp_group: ProcessGroup | None
+    cp_group: ProcessGroup | None
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """A function ``reduce(losses, batch)`` that returns its share of the step scalar."""
+
+    name: str = "native"
+    title: str = "aggverify's own signature"
+    signature: str = "def reduce(losses: Tensor, batch: aggverify.MicroBatch) -> Tensor"
+    mode_is_argument: bool = False
+    not_claimed: Mapping[str, str] = field(default_factory=dict)
+
+    def modes(self, offer: Offer) -> tuple[str, ...]:
+        return tuple(MODES)
+
+    def recognises(self, offer: Offer) -> bool:
+        return offer.parameters[:2] == ("losses", "batch")
+
+    def default_engine(self, mode: str | None) -> str:
+        return "sum"
+
+    def refusal(self, mode: str | None, engine: str) -> str | None:
+        # The step's counts are all at hand, so every engine can be served.
+        return None if engine in ENGINES else f"no engine {engine!r}"
+
+    def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
+        def call(k: int, losses: Tensor) -> Output:
+            out = function(losses, micro_batch(site, k))
+            if isinstance(out, tuple) and len(out) == 2:
+                return out[0], out[1]
+            return out, None
+
+        return call
+
+
+def micro_batch(site: Site, k: int) -> MicroBatch:
+    """Build what the reducer receives for micro-batch ``k`` (runs in a rank)."""
+    import torch
+
+    step, layout = site.case.step, site.case.layout
+    members = layout.micro_batches[site.dp_rank][k]
+    samples = [step.samples[i] for i in members]
+    masks = [torch.tensor(list(s.loss_mask), dtype=torch.int64) for s in samples]
+    pieces = visible_pieces(step, members, layout, site.cp_rank)
+    local = [
+        torch.cat([mask[a:b] for a, b in parts]) if parts else mask[:0]
+        for mask, parts in zip(masks, pieces, strict=True)
+    ]
+    return MicroBatch(
+        loss_masks=masks,
+        local_masks=local,
+        response_lengths=[s.response_length for s in samples],
+        total_lengths=[s.prompt_length + s.response_length for s in samples],
+        rollout_ids=[s.rollout for s in samples],
+        group_ids=[s.group for s in samples],
+        rollout_tokens=[_tokens(step, step.rollouts[s.rollout]) for s in samples],
+        group_tokens=[_tokens(step, step.groups[s.group]) for s in samples],
+        num_rollouts=step.num_rollouts,
+        num_groups=step.num_groups,
+        num_tokens=step.num_unmasked,
+        num_microbatches=layout.num_microbatches,
+        divisor=site.divisor,
+        dp_rank=site.dp_rank,
+        dp_size=layout.dp_size,
+        cp_rank=site.cp_rank,
+        cp_size=layout.cp_size,
+        dp_group=site.dp_group,
+        cp_group=site.cp_group,
+    )
+
+
+def _tokens(step: Any, members: tuple[int, ...]) -> int:
+    return sum(step.samples[i].num_unmasked for i in members)

@@ -1,0 +1,188 @@
+"""SkyRL: reduction folded into the advantages on the driver, and the per-micro-batch one before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from aggverify.conventions.base import Bound, Offer, Output, Site
+from aggverify.layouts import Layout
+from oracles import Step
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_NAMES = {
+    "token_mean": "token_mean",
+    "sample_mean": "sequence_mean",
+    "constant": "seq_mean_token_sum_norm",
+    "prompt_mean": "prompt_mean",
+}
+_POISON = "SkyRL's reduce_loss multiplies by the mask and its trainer passes finite losses"
+_NO_CP = "SkyRL gathers log-probs before its loss; the reduction never sees a CP shard"
+_ROWS = "SkyRL's driver cuts every rank's rows into micro-batches of one fixed size"
+_ONE_ROW = "a row is a sequence; SkyRL averages over rows"
+
+
+def _not_claimed() -> dict[str, str]:
+    return {
+        "context-parallel": _NO_CP,
+        "contiguous": _NO_CP,
+        "gathered": _NO_CP,
+        "ragged-micro-batches": _ROWS,
+        "fan-out": _ONE_ROW,
+        "poison": _POISON,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class SkyrlAdvantages:
+    """Since March 2026: the driver scales the advantages of all rows, ranks take masked sums.
+
+    The candidate's module must offer ``reduce_loss(loss, loss_mask)`` beside the function.
+    """
+
+    name: str = "skyrl"
+    title: str = "SkyRL, reduction by advantages (0.2.0 and later)"
+    signature: str = (
+        "def apply_loss_reduction_to_advantages_minibatch(advantages, loss_mask, loss_reduction, "
+        "micro_batch_size, max_seq_len, prompt_boundaries=None) -> Tensor, "
+        "with def reduce_loss(loss, loss_mask) beside it"
+    )
+    mode_is_argument: bool = True
+    not_claimed: Mapping[str, str] = field(default_factory=_not_claimed)
+
+    def modes(self, offer: Offer) -> tuple[str, ...]:
+        has_prompts = "prompt_boundaries" in offer.parameters
+        return tuple(m for m in _NAMES if has_prompts or m != "prompt_mean")
+
+    def recognises(self, offer: Offer) -> bool:
+        return offer.parameters[:5] == (
+            "advantages",
+            "loss_mask",
+            "loss_reduction",
+            "micro_batch_size",
+            "max_seq_len",
+        )
+
+    def default_engine(self, mode: str | None) -> str:
+        return "skyrl-fsdp"
+
+    def refusal(self, mode: str | None, engine: str) -> str | None:
+        return _refusal(mode, engine, ("skyrl-fsdp", "sum"))
+
+    def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
+        import torch
+
+        reduce_loss = getattr(module, "reduce_loss", None)
+        if reduce_loss is None:
+            raise TypeError("the module offers no reduce_loss(loss, loss_mask)")
+        rows = Rows(site.case.step, site.case.layout)
+        mask = rows.masks(range(rows.count), torch.float32)
+        ones = torch.ones(mask.shape, dtype=getattr(torch, site.case.dtype))
+        arguments = [ones, mask, _reduction(site), rows.per_micro_batch, site.divisor]
+        if site.mode == "prompt_mean":
+            arguments.append(rows.boundaries())
+        scaled = function(*arguments)
+
+        def call(k: int, losses: Tensor) -> Output:
+            members = site.case.layout.micro_batches[site.dp_rank][k]
+            padded = rows.pad(losses, members)
+            return reduce_loss(padded * scaled[list(members)], mask[list(members)]), None
+
+        return call
+
+
+@dataclass(frozen=True, slots=True)
+class SkyrlReduceLoss:
+    """Before March 2026: every micro-batch reduced on its own, gradients averaged."""
+
+    name: str = "skyrl-reduce-loss"
+    title: str = "SkyRL, reduction per micro-batch (0.1.0)"
+    signature: str = "def reduce_loss(loss, loss_mask, loss_reduction, max_seq_len=None) -> Tensor"
+    mode_is_argument: bool = True
+    not_claimed: Mapping[str, str] = field(default_factory=_not_claimed)
+
+    def modes(self, offer: Offer) -> tuple[str, ...]:
+        return tuple(m for m in _NAMES if m != "prompt_mean")
+
+    def recognises(self, offer: Offer) -> bool:
+        return offer.parameters[:3] == ("loss", "loss_mask", "loss_reduction")
+
+    def default_engine(self, mode: str | None) -> str:
+        return "accumulated-mean"
+
+    def refusal(self, mode: str | None, engine: str) -> str | None:
+        return _refusal(mode, engine, ("accumulated-mean",))
+
+    def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
+        rows = Rows(site.case.step, site.case.layout)
+
+        def call(k: int, losses: Tensor) -> Output:
+            members = site.case.layout.micro_batches[site.dp_rank][k]
+            padded = rows.pad(losses, members)
+            mask = rows.masks(members, losses.dtype)
+            return function(padded, mask, _reduction(site), site.divisor), None
+
+        return call
+
+
+def _reduction(site: Site) -> str:
+    if site.mode is None:
+        raise TypeError("SkyRL's functions are told the mode: one must be given")
+    return _NAMES[site.mode]
+
+
+def _refusal(mode: str | None, engine: str, engines: tuple[str, ...]) -> str | None:
+    if engine not in engines:
+        return f"SkyRL's worker averages as {' or '.join(engines)} does, not as {engine}"
+    if mode is not None and mode not in _NAMES:
+        return f"SkyRL has no name for {mode} (it has {', '.join(_NAMES.values())})"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The step as SkyRL's driver sees it: one right-padded row per sample, in index order."""
+
+    step: Step
+    layout: Layout
+
+    @property
+    def count(self) -> int:
+        return len(self.step.samples)
+
+    @property
+    def per_micro_batch(self) -> int:
+        return len(self.layout.micro_batches[0][0])
+
+    @property
+    def width(self) -> int:
+        return max(s.response_length for s in self.step.samples)
+
+    def boundaries(self) -> list[tuple[int, int]]:
+        """``(start, end)`` rows of each prompt group; groups are contiguous in index order."""
+        return [(members[0], members[-1] + 1) for members in self.step.groups.values()]
+
+    def masks(self, members: Any, dtype: Any) -> Tensor:
+        """``(rows, width)`` masks, right-padded with 0."""
+        import torch
+
+        out = torch.zeros(len(members), self.width, dtype=dtype)
+        for row, i in enumerate(members):
+            mask = self.step.samples[i].loss_mask
+            out[row, : len(mask)] = torch.tensor(list(mask), dtype=dtype)
+        return out
+
+    def pad(self, losses: Tensor, members: tuple[int, ...]) -> Tensor:
+        """``(rows, width)`` losses from the micro-batch's 1-D concatenation."""
+        import torch
+
+        lengths = [self.step.samples[i].response_length for i in members]
+        return torch.stack(
+            [
+                torch.nn.functional.pad(piece, (0, self.width - len(piece)))
+                for piece in losses.split(lengths)
+            ]
+        )

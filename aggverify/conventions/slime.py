@@ -1,0 +1,90 @@
+"""The custom reducer hook of slime and miles: ``get_pg_loss_reducer``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from aggverify.conventions.base import Bound, Offer, Output, Site
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_ARGUMENTS = ("total_lengths", "response_lengths", "loss_masks", "calculate_per_token_loss")
+_NO_COUNTS = "the hook receives no step totals (no N, P, token count or ids)"
+_RIGHT = {
+    "megatron-sample": ("sample_mean", "constant", "sequence_sum"),
+    "megatron-token": ("token_mean",),
+}
+
+
+def _not_claimed() -> dict[str, str]:
+    return {
+        "contiguous": "slime re-slices all-gather CP to zigzag before the reducer runs",
+        "gathered": "slime never gathers losses over CP before the reducer runs",
+        "fan-out": "the hook does not receive the token totals of rollouts with several samples",
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class SlimeHook:
+    """A factory called positionally once per micro-batch and rank, with full-length masks.
+
+    It returns a callable that maps the concatenated local zigzag pieces to the rank's sum. CP rank
+    and size come from ``megatron.core.mpu``.
+    """
+
+    name: str = "slime"
+    title: str = "slime / miles custom reducer hook"
+    signature: str = (
+        "def get_pg_loss_reducer(total_lengths, response_lengths, loss_masks, "
+        "calculate_per_token_loss=False) -> Callable[[Tensor], Tensor]"
+    )
+    mode_is_argument: bool = False
+    not_claimed: Mapping[str, str] = field(default_factory=_not_claimed)
+
+    def modes(self, offer: Offer) -> tuple[str, ...]:
+        return tuple(mode for modes in _RIGHT.values() for mode in modes)
+
+    def recognises(self, offer: Offer) -> bool:
+        # A fourth parameter of another name is slime's or miles' core function, whose fourth
+        # positional argument means something else.
+        return offer.parameters[:4] == _ARGUMENTS
+
+    def default_engine(self, mode: str | None) -> str:
+        return "megatron-token" if mode == "token_mean" else "megatron-sample"
+
+    def refusal(self, mode: str | None, engine: str) -> str | None:
+        if engine not in _RIGHT:
+            return f"slime and miles train on Megatron: engines {', '.join(_RIGHT)}"
+        if mode is None or mode in _RIGHT[engine]:
+            return None
+        if mode == "prompt_mean":
+            return f"{_NO_COUNTS}, so the token totals of prompt groups cannot be known in it"
+        for other, modes in _RIGHT.items():
+            if mode in modes:
+                return f"{_NO_COUNTS}; {mode} works only with --engine {other}"
+        return f"{_NO_COUNTS}, and both Megatron paths divide by one"
+
+    def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
+        import torch
+
+        step = site.case.step
+
+        def call(k: int, losses: Tensor) -> Output:
+            members = site.case.layout.micro_batches[site.dp_rank][k]
+            samples = [step.samples[i] for i in members]
+            reducer = function(
+                [s.prompt_length + s.response_length for s in samples],
+                [s.response_length for s in samples],
+                [torch.tensor(list(s.loss_mask), dtype=torch.int32) for s in samples],
+                site.per_token,
+            )
+            if not callable(reducer):
+                raise TypeError(
+                    f"the hook must return a callable, got {type(reducer).__name__} {reducer!r}"
+                )
+            return reducer(losses), None
+
+        return call

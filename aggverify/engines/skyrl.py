@@ -1,0 +1,39 @@
+"""SkyRL's FSDP worker: the loss arrives as a sum, the trainer multiplies by the DP size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from aggverify.engines.base import Sizes
+from aggverify.engines.mean import MeanOverRanks
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.distributed import ProcessGroup
+
+
+@dataclass(frozen=True, slots=True)
+class SkyrlFsdp:
+    """``f * D`` per micro-batch, mean over ranks (skyrl_train worker since March 2026)."""
+
+    name: str = "skyrl-fsdp"
+    title: str = "SkyRL FSDP worker: trainer f * D, mean over D*C ranks: update = sum grad f"
+    required: str = "sum(w*l) over its own tokens"
+    roundings: int = 2
+    takes_counts: bool = False
+
+    def scale(self, loss: Tensor, sizes: Sizes) -> Tensor:
+        return loss * sizes.dp_size
+
+    def finish(
+        self, gradient: Tensor, num_tokens: int, sizes: Sizes, group: ProcessGroup | None
+    ) -> None:
+        MeanOverRanks().finish(gradient, num_tokens, sizes, group)
+
+    def value(
+        self, losses: Sequence[Fraction], num_tokens: Sequence[int], sizes: Sizes
+    ) -> Fraction:
+        return MeanOverRanks().value(losses, num_tokens, sizes) * sizes.dp_size

@@ -1,0 +1,30 @@
+"""What can go wrong before a verdict: bad input from the person, or a candidate we cannot judge."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class AggverifyError(Exception):
+    """Base of every error this package raises on purpose; its text is meant for the person."""
+
+
+class InputError(AggverifyError, ValueError):
+    """A value from the person (argument, file, case) that cannot be used; the text shows it."""
+
+
+class NotClaimable(InputError):
+    """A convention × engine × mode cell that cannot be right, whatever the reducer computes."""
+
+
+class CandidateError(AggverifyError):
+    """The candidate could not be found, read or imported."""
+
+
+def unknown(what: str, given: object, accepted: Iterable[str]) -> InputError:
+    """Error for a name outside a closed set, with the nearest accepted one."""
+    names = list(accepted)
+    close = difflib.get_close_matches(str(given), names, n=1, cutoff=0.5)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return InputError(f"unknown {what} {given!r}{hint} (accepted: {', '.join(names)})")

@@ -1,0 +1,1 @@
+"""Pure writers of events and verdicts."""

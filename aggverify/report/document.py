@@ -1,0 +1,99 @@
+"""The verdict document: JSON, schema-versioned, floats in hex, weights as fractions, no clock."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from aggverify import __version__
+from aggverify.codes import CODES
+from aggverify.run.verdict import Report, Verdict, exit_code
+
+SCHEMA = 1
+
+
+def document(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """Plain data; two runs with the same plan on the same code give the same document."""
+    return {
+        "schema": SCHEMA,
+        "aggverify": __version__,
+        "exit": int(exit_code(verdicts)),
+        "verdicts": [_verdict(v) for v in verdicts],
+    }
+
+
+def write(verdicts: Sequence[Verdict], directory: Path) -> Path:
+    """Write ``DIRECTORY/verdict.json`` and return the path."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / "verdict.json"
+    path.write_text(json.dumps(document(verdicts), indent=1) + "\n")
+    return path
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    s = verdict.subject
+    return {
+        "target": s.target,
+        "function": s.function,
+        "convention": s.convention.name,
+        "engine": s.engine.name,
+        "mode": s.mode,
+        "identified": verdict.identified,
+        "divisor": None if s.divisor is None else s.divisor.hex(),
+        "computes_in": s.computes_in,
+        "policy": s.policy.describe(),
+        "claimed": sorted(s.claimed),
+        "not_claimed": sorted(set(s.convention.not_claimed) - s.claimed),
+        "seed": verdict.seed,
+        "checks": [
+            {
+                "name": c.name,
+                "tests": c.tests,
+                "cases": c.cases,
+                "failed": c.failed,
+                "skipped": c.skipped,
+            }
+            for c in verdict.checks
+        ],
+        "executed": verdict.executed,
+        "worlds": {str(w): n for w, n in verdict.worlds},
+        "margins": [
+            {
+                "dtype": m.dtype,
+                "worst_error_over_bound": m.worst.hex(),
+                "smallest_caught": m.smallest_caught.hex(),
+            }
+            for m in verdict.margins
+        ],
+        "findings": [_finding(r) for r in verdict.reports],
+    }
+
+
+def _finding(report: Report) -> dict[str, Any]:
+    f, d = report.finding, report.diagnosis
+    return {
+        "id": report.stored.id,
+        "code": f.code,
+        "title": CODES[f.code].title,
+        "severity": CODES[f.code].severity,
+        "check": f.check,
+        "confirmed": report.confirmed,
+        "message": f.message,
+        "case": report.stored.to_json(),
+        "reference": f.reference,
+        "expected": None if f.expected is None else [str(w) for w in f.expected],
+        "observed": None if f.observed is None else [w.hex() for w in f.observed],
+        "token": f.token,
+        "error": _exact(f.error),
+        "bound": _exact(f.bound),
+        "factor": d.factor if d else None,
+        "diagnosis": d.sentence if d else None,
+        "bug": d.bug.name if d and d.bug else None,
+    }
+
+
+def _exact(value: Fraction | None) -> str | None:
+    return None if value is None else float(value).hex()

@@ -1,0 +1,102 @@
+"""Listens to events and writes to a terminal: progress, finding blocks, inventory."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.markup import escape
+from rich.rule import Rule
+from rich.status import Status
+
+from aggverify.report import text
+from aggverify.run.events import (
+    CheckFinished,
+    CheckStarted,
+    Event,
+    Finished,
+    Found,
+    Progress,
+    SubjectChosen,
+)
+from aggverify.run.verdict import Report
+from aggverify.subject import Subject
+
+
+@dataclass(slots=True)
+class Terminal:
+    """Progress on a live line (plain lines in CI), then the verdict."""
+
+    console: Console
+    _reports: list[Report] = field(default_factory=list)
+    _subject: Subject | None = None
+    _status: Status | None = None
+    _started: float = field(default_factory=time.monotonic)
+    _check: str = ""
+
+    def __call__(self, event: Event) -> None:
+        """Handle one event."""
+        match event:
+            case SubjectChosen():
+                self._reports, self._subject = [], event.subject
+            case CheckStarted():
+                self._check = event.name
+                self._show(event.name)
+            case Progress():
+                self._show(
+                    f"{event.phase} · {event.check} · {event.executed} steps · "
+                    f"{event.findings} findings"
+                )
+            case CheckFinished():
+                self._plain(event)
+            case Found():
+                self._reports.append(event.report)
+            case Finished():
+                self._finish(event)
+
+    def close(self) -> None:
+        """Take the live line away, whatever happened."""
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+    def _show(self, message: str) -> None:
+        if not self.console.is_terminal:
+            return
+        seconds = time.monotonic() - self._started
+        message = f"{escape(message)} · {seconds:.0f} s"
+        if self._status is None:
+            self._status = self.console.status(message)
+            self._status.start()
+        else:
+            self._status.update(message)
+
+    def _plain(self, event: CheckFinished) -> None:
+        if self.console.is_terminal:
+            return
+        state = "FAILED" if event.failed else event.skipped or "ok"
+        self._line(f"[{time.monotonic() - self._started:5.1f} s] {event.name}: {state}")
+
+    def _finish(self, event: Finished) -> None:
+        self.close()
+        verdict = event.verdict
+        subject = verdict.subject
+        mode = subject.mode or "no known mode"
+        self.console.print(Rule(f"{escape(subject.target)} · {mode}", style="bold"))
+        for line in text.header(subject, identified=verdict.identified):
+            self._line(line)
+        for n, report in enumerate(verdict.reports, 1):
+            self._line("")
+            for line in text.finding_block(report, subject, n):
+                self._line(line, style="bold red" if line.startswith("- AGV") else None)
+        self._line("")
+        for line in text.inventory(verdict):
+            self._line(line)
+        good = not verdict.reports and verdict.executed
+        self.console.print(
+            Rule(escape(text.headline(verdict)), style="bold green" if good else "bold red")
+        )
+
+    def _line(self, line: str, style: str | None = None) -> None:
+        self.console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,202 @@
+"""The finding block and the inventory as plain lines; the terminal only adds colour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+from aggverify.case import Case
+from aggverify.checks import Finding
+from aggverify.codes import CODES
+from aggverify.diagnosis import Diagnosis, ratio
+from aggverify.layouts import token_owner
+from aggverify.run.replay import Replayed
+from aggverify.run.verdict import Report, Verdict
+from aggverify.subject import Subject
+from oracles.bounds import PRECISIONS
+
+MAX_ROWS = 12
+"""Samples drawn at most; a shrunk case has one or two."""
+
+
+def clean(text: str) -> str:
+    """Text from the candidate without control characters (escape sequences included)."""
+    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def header(subject: Subject, *, identified: bool = False) -> list[str]:
+    """Who is verified, and how: one fact a line."""
+    mode = subject.mode or "none recognised: invariance only"
+    if subject.mode == "constant":
+        mode += f" (divisor {subject.divisor:g})"
+    if identified:
+        mode += "  [identified]"
+    return [
+        f"reducer     {clean(subject.target)} · {subject.function}",
+        f"convention  {subject.convention.name} ({subject.convention.title})",
+        f"engine      {subject.engine.name} ({subject.engine.title})",
+        f"mode        {mode}",
+    ]
+
+
+def finding_block(report: Report, subject: Subject, number: int) -> list[str]:
+    """One numbered finding as a person reads it."""
+    finding, code = report.finding, CODES[report.finding.code]
+    lines = [
+        f"{number}. Case {report.stored.id}",
+        f"- {code.code} {code.title}    [{code.severity}]",
+    ]
+    lines += [f"    {line}" for line in _body(finding, subject)]
+    lines += [f"    {line}" for line in _explanation(report.diagnosis)]
+    if not report.confirmed:
+        lines.append("    seen once, not again in a fresh world: the reducer keeps state or guesses")
+    lines.append(f"Reproduce:  aggverify replay {report.stored.id} {clean(subject.target)}")
+    return lines
+
+
+def _body(finding: Finding, subject: Subject) -> Iterator[str]:
+    if finding.message:
+        yield from clean(finding.message).splitlines()
+    yield from _weights(finding)
+    if finding.error is not None and finding.bound is not None:
+        precision = min(finding.case.dtype, subject.computes_in, key=lambda n: PRECISIONS[n].p)
+        yield (
+            f"error {float(finding.error):.3g}, bound {float(finding.bound):.2g} "
+            f"({precision}, {subject.roundings} roundings)"
+        )
+    yield from drawing(finding.case)
+    if finding.detail:
+        yield ""
+        yield from clean(finding.detail).rstrip().splitlines()[-24:]
+
+
+def _weights(finding: Finding) -> Iterator[str]:
+    """Expected and observed weight of the worst token."""
+    token = finding.token
+    if token is None or finding.expected is None or finding.observed is None:
+        return
+    expected, observed = finding.expected[token], finding.observed[token]
+    yield f"weight of {token_name(finding.case, token)}"
+    yield f"  expected  {fraction(expected)}    ({finding.reference})"
+    factor = ratio(expected, observed) if observed == observed else None
+    told = f"    = expected x {fraction(factor)}" if factor is not None else ""
+    yield f"  actual    {number(observed)}{told}"
+
+
+def _explanation(diagnosis: Diagnosis | None) -> Iterator[str]:
+    if diagnosis is None:
+        return
+    if diagnosis.factor:
+        yield f"factor: {diagnosis.factor}"
+    bug = diagnosis.bug
+    seen = f"   ({bug.seen})" if bug else ""
+    yield f"you compute: {bug.sentence if bug else diagnosis.sentence}{seen}"
+    if bug:
+        yield f"usual fix: {bug.fix}"
+
+
+def fraction(value: Fraction) -> str:
+    """A fraction as ``3/8``; one too long to read as a decimal."""
+    text = str(value)
+    return text if len(text) <= 24 else f"{float(value):.17g}"
+
+
+def number(value: float) -> str:
+    """An observed weight as the simple fraction it rounds, else as a decimal."""
+    if value != value or value in (float("inf"), float("-inf")):
+        return str(value)
+    simple = Fraction(value).limit_denominator(10**6)
+    if abs(float(simple) - value) <= 1e-12 * abs(value):
+        return str(simple)
+    return f"{value:.17g}"
+
+
+def token_name(case: Case, token: int) -> str:
+    """``sample 1, response token 0`` for a flat index."""
+    step = case.step
+    sample = max(i for i, start in enumerate(step.offsets) if start <= token)
+    return f"sample {sample}, response token {token - step.offsets[sample]}"
+
+
+def drawing(case: Case) -> Iterator[str]:
+    """The step, one line a sample: prompt as ``··``, mask as ``#.``, owner of each token below."""
+    step, layout = case.step, case.layout
+    yield (
+        f"step: {_count(step.num_groups, 'prompt')}, {_count(step.num_rollouts, 'rollout')}, "
+        f"{_count(len(step.samples), 'sample')}; dp={layout.dp_size} cp={layout.cp_size}"
+        f"{f' ({layout.cp_kind})' if layout.cp_size > 1 else ''} "
+        f"micro-batches={layout.num_microbatches} dtype={case.dtype}"
+    )
+    owner = token_owner(step, layout)
+    cell = {i: (d, k) for d, k, members in layout.cells() for i in members}
+    for i, sample in list(enumerate(step.samples))[:MAX_ROWS]:
+        d, k = cell[i]
+        start = step.offsets[i]
+        ranks = [c for _, c, _ in owner[start : start + sample.response_length]]
+        yield (
+            f"  rank dp{d} micro-batch {k}  prompt {'·' * min(sample.prompt_length, 12)}"
+            f"{'…' if sample.prompt_length > 12 else ''}  mask {_mask(sample.loss_mask, ranks)}"
+            f"  (prompt group {sample.group}, rollout {sample.rollout})"
+        )
+    if layout.cp_size > 1 and layout.cp_kind != "gathered":
+        yield "  (| = context-parallel rank boundary)"
+    if len(step.samples) > MAX_ROWS:
+        yield f"  … and {len(step.samples) - MAX_ROWS} more samples"
+
+
+def _mask(mask: Sequence[int], ranks: Sequence[int]) -> str:
+    out = ""
+    for t, (bit, rank) in enumerate(zip(mask, ranks, strict=True)):
+        out += "|" if t and rank != ranks[t - 1] else ""
+        out += "#" if bit else "."
+    return out
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
+def inventory(verdict: Verdict) -> list[str]:
+    """What was tested, green or not: checks, cases, worlds, margins, what was left out."""
+    lines = []
+    for check in verdict.checks:
+        state = "failed" if check.failed else check.skipped or "ok"
+        cases = f"{check.cases:5} cases" if check.cases else " " * 11
+        lines.append(f"{check.tests:4}{check.name:40}{cases}   {state}")
+    worlds = ", ".join(f"{n} on {w}" for w, n in verdict.worlds if n)
+    lines.append(f"executed    {verdict.executed} steps ({worlds} ranks), seed {verdict.seed}")
+    for m in verdict.margins:
+        lines.append(
+            f"margin      {m.dtype}: worst error {m.worst:.2f} of its bound; every factor further "
+            f"from 1 than {m.smallest_caught:.1g} is caught"
+        )
+    subject = verdict.subject
+    if subject.computes_in != "float64":
+        lines.append(f"note        the reducer computes in {subject.computes_in} whatever its input")
+    lines += [f"policy      {line}" for line in subject.policy.describe()]
+    for feature, reason in subject.convention.not_claimed.items():
+        if feature not in subject.claimed:
+            lines.append(f"not claimed {feature}: {reason}  (--claim {feature})")
+    return lines
+
+
+def headline(verdict: Verdict) -> str:
+    """The verdict in one line."""
+    ran = [c for c in verdict.checks if c.cases]
+    if verdict.reports:
+        return f"{_count(len(verdict.reports), 'finding')} in {_count(len(ran), 'check')}"
+    if not verdict.executed:
+        return "nothing was tested"
+    what = verdict.subject.mode or "the same step scalar in every layout (no known mode)"
+    return f"conforms: {what}, {_count(len(ran), 'check')} passed, 0 findings"
+
+
+def replay_lines(result: Replayed) -> list[str]:
+    """FIXED or FAILED, and what is left of the finding."""
+    code = CODES[result.stored.code]
+    if result.finding is None:
+        return [f"FIXED   case {result.stored.id}: {code.code} {code.title}"]
+    found = CODES[result.finding.code]
+    other = "" if found is code else f" (was {code.code})"
+    lines = [f"FAILED  case {result.stored.id}: {found.code} {found.title}{other}"]
+    return lines + [f"    {line}" for line in _body(result.finding, result.subject)]

@@ -1,0 +1,1 @@
+"""Plan, phases and events of one verification; knows nothing of who listens."""

@@ -1,0 +1,143 @@
+"""One check on one subject: stored cases, search, confirmation, diagnosis."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+import numpy as np
+
+from aggverify.case import Case
+from aggverify.checks import Check, Finding
+from aggverify.checks.comparison import lowest_precision, margin
+from aggverify.diagnosis import Diagnosis, Observation, diagnose
+from aggverify.execution import Execution, Laboratory
+from aggverify.run.catalogue import grid, hard_cases
+from aggverify.run.search import search
+from aggverify.strategies import Space
+from aggverify.subject import Subject
+
+BATCH = 48
+"""Stored cases sent to the ranks in one go, so that progress is seen in between."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What accumulates over all checks of a subject."""
+
+    margins: dict[str, float] = field(default_factory=dict)
+
+    def add(self, subject: Subject, executions: Sequence[Execution]) -> None:
+        """Note how close correct weights came to their bound."""
+        for execution in executions:
+            expected = subject.expected(execution.case.step)
+            if expected is None or execution.weights is None:
+                continue
+            precision = lowest_precision(subject, execution.case)
+            worst = margin(execution.weights, expected, subject.roundings, precision)
+            if worst <= 1:
+                self.margins[precision] = max(self.margins.get(precision, 0.0), worst)
+
+
+@dataclass(slots=True)
+class Checking:
+    """Runs one check; ``progress`` is told after every few executed cases."""
+
+    check: Check
+    subject: Subject
+    space: Space
+    laboratory: Laboratory
+    tally: Tally
+    progress: Callable[[str], None]
+    cases: int = 0
+
+    def judge(self, case: Case) -> Finding | None:
+        """Execute the variants of one case and judge them."""
+        return self._judge_all([case])[0]
+
+    def _judge_all(self, cases: Sequence[Case]) -> list[Finding | None]:
+        variants = [self.check.variants(case) for case in cases]
+        executions = iter(self.laboratory.run(self.subject, [c for v in variants for c in v]))
+        found = []
+        for group in variants:
+            mine = [next(executions) for _ in group]
+            finding = self.check.judge(self.subject, mine)
+            if finding is None:
+                self.tally.add(self.subject, mine)
+            found.append(finding)
+        self.cases += len(cases)
+        self.progress("search" if len(cases) == 1 else "catalogue")
+        return found
+
+    def stored_cases(self) -> list[Case]:
+        """Catalogue and grid, brought into this check's space, duplicates dropped."""
+        stored = (*hard_cases(), *grid(self.subject.max_world, self.space.cp_kinds))
+        projected = dict.fromkeys(self.check.project(case) for case in stored)
+        return [case for case in projected if self._fits(case)]
+
+    def _fits(self, case: Case) -> bool:
+        layout, space = case.layout, self.space
+        fan_out = len(case.step.samples) > case.step.num_rollouts
+        size = layout.world_size * layout.num_microbatches
+        return (
+            (space.fan_out or not fan_out)
+            and layout.dp_size <= space.max_dp
+            and layout.cp_size <= space.max_cp
+            and layout.num_microbatches <= space.max_microbatches
+            and layout.world_size <= space.max_world
+            and (layout.cp_size == 1 or layout.cp_kind in space.cp_kinds)
+            and size >= space.min_units
+            and (not space.uniform or _is_uniform(case))
+        )
+
+    def run(self, *, examples: int, seed: int, deadline: float) -> Finding | None:
+        """The finding with the smallest case, or None when every case passes."""
+        failed: Finding | None = None
+        stored = self.stored_cases()
+        for start in range(0, len(stored), BATCH):
+            found = self._judge_all(stored[start : start + BATCH])
+            failed = failed or next((f for f in found if f is not None), None)
+        # A failure is already certain: let the search have the time to make it small.
+        if failed is not None:
+            deadline = max(deadline, time.monotonic() + 3.0)
+        smallest = search(
+            self.space, self.judge, max_examples=examples, seed=seed, deadline=deadline
+        )
+        return smallest or failed
+
+    def confirm(self, finding: Finding) -> bool:
+        """Whether the finding comes back in fresh worlds."""
+        self.laboratory.fresh()
+        again = self.judge(finding.case)
+        return again is not None and again.code == finding.code
+
+    def explain(self, finding: Finding) -> Diagnosis | None:
+        """Diagnose from this case and every stored one."""
+        if finding.observed is None or not np.isfinite(finding.observed).all():
+            return diagnose(self.subject, finding.code, ())
+        cases = [finding.case, *(replace(c, dtype="float64") for c in self.stored_cases())]
+        observations = []
+        for case in cases:
+            trivial, spread = self.laboratory.run(self.subject, [case.trivial, case])
+            observations += _observation(self.subject, finding, trivial, spread)
+        return diagnose(self.subject, finding.code, observations)
+
+
+def _observation(
+    subject: Subject, finding: Finding, trivial: Execution, spread: Execution
+) -> list[Observation]:
+    if spread.weights is None or trivial.weights is None:
+        return []
+    expected = subject.expected(spread.case.step)
+    if finding.reference != "the oracle":
+        expected = tuple(Fraction(w) for w in trivial.weights.tolist())
+    return [Observation(spread.case, spread.weights, expected)]
+
+
+def _is_uniform(case: Case) -> bool:
+    cells = [cell for _, _, cell in case.layout.cells()]
+    in_order = [i for cell in cells for i in cell] == list(range(len(case.step.samples)))
+    return in_order and len({len(cell) for cell in cells}) == 1
+

@@ -1,0 +1,49 @@
+"""Run one stored counterexample again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from aggverify.checks import Finding, check
+from aggverify.conventions import convention
+from aggverify.engines import engine
+from aggverify.execution import Laboratory
+from aggverify.run.checking import Checking, Tally
+from aggverify.run.identify import precision_of
+from aggverify.run.session import opened
+from aggverify.run.store import StoredCase
+from aggverify.run.target import choose, parse_target
+from aggverify.strategies import Space
+from aggverify.subject import Subject
+from aggverify.world import Pool
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What came of it: the same finding, another one, or none."""
+
+    stored: StoredCase
+    subject: Subject
+    finding: Finding | None
+
+
+def replay(stored: StoredCase, target_text: str | None) -> Replayed:
+    """Judge the stored case on a target (the one it was found on by default)."""
+    target = parse_target(target_text or stored.target)
+    with Pool() as pool, opened(pool, target.setup()) as template:
+        choice = choose(target, template.description, stored.convention)
+        subject = Subject(
+            target=target.text,
+            function=choice.function,
+            convention=convention(stored.convention),
+            engine=engine(stored.engine),
+            mode=stored.mode,
+            divisor=stored.divisor,
+        )
+        laboratory = Laboratory(template)
+        if subject.mode is not None:
+            subject = replace(subject, computes_in=precision_of(subject, laboratory))
+        checking = Checking(
+            check(stored.check), subject, Space(), laboratory, Tally(), lambda _: None
+        )
+        return Replayed(stored, subject, checking.judge(stored.case))

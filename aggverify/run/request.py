@@ -1,0 +1,57 @@
+"""What a person asked for, with the budgets of the profiles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aggverify.errors import InputError, unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A budget: drawn cases per check, and seconds for the whole search."""
+
+    examples: int
+    seconds: float
+
+
+PROFILES: Mapping[str, Profile] = {
+    "quick": Profile(examples=25, seconds=4),
+    "ci": Profile(examples=150, seconds=10),
+    "thorough": Profile(examples=3000, seconds=600),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One ``check`` command; None means "not said": the file's declaration or a default decides."""
+
+    target: str
+    modes: tuple[str, ...] = ()
+    convention: str | None = None
+    engine: str | None = None
+    divisor: float | None = None
+    claims: frozenset[str] = frozenset()
+    max_world: int = 8
+    profile: str = "ci"
+    max_examples: int | None = None
+    max_time: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.profile not in PROFILES:
+            raise unknown("profile", self.profile, PROFILES)
+        if not 1 <= self.max_world <= 8:
+            raise InputError(f"--world must be between 1 and 8, got {self.max_world}")
+        if self.max_examples is not None and self.max_examples < 1:
+            raise InputError(f"--max-examples must be at least 1, got {self.max_examples}")
+        if self.max_time is not None and not (self.max_time > 0 and math.isfinite(self.max_time)):
+            raise InputError(f"--max-time must be a positive number, got {self.max_time}")
+
+    @property
+    def budget(self) -> Profile:
+        """The profile with the explicit limits put in."""
+        profile = PROFILES[self.profile]
+        return Profile(self.max_examples or profile.examples, self.max_time or profile.seconds)

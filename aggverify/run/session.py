@@ -1,0 +1,195 @@
+"""One ``check`` command from target to verdicts: subjects, checks in order, events."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from aggverify.checks import CHECKS, Check, Finding
+from aggverify.checks.formula import NAME as FORMULA
+from aggverify.engines import ENGINES
+from aggverify.errors import CandidateError
+from aggverify.execution import Laboratory
+from aggverify.run import store
+from aggverify.run.checking import Checking, Tally
+from aggverify.run.claims import completed, subjects
+from aggverify.run.events import (
+    CheckFinished,
+    CheckStarted,
+    Event,
+    Finished,
+    Found,
+    Progress,
+    SubjectChosen,
+)
+from aggverify.run.identify import identify, precision_of
+from aggverify.run.request import Request
+from aggverify.run.target import parse_target
+from aggverify.run.verdict import CheckSummary, Margin, Report, Verdict
+from aggverify.strategies import Space
+from aggverify.subject import Subject
+from aggverify.world import Pool, Template, TemplateFailure
+from oracles import MODES
+from oracles.bounds import PRECISIONS, smallest_caught, weight_bound
+
+HANDLER = "aggverify.trainer:Trainer"
+_HOPELESS = ("AGV401", "AGV402", "AGV403", "AGV406", "AGV501")
+
+
+def verify(request: Request, emit: Callable[[Event], None]) -> tuple[Verdict, ...]:
+    """Verify every mode asked for; raises AggverifyError when nothing can be judged."""
+    target = parse_target(request.target)
+    with Pool() as pool, opened(pool, target.setup()) as template:
+        request = completed(request, template.description)
+        laboratory = Laboratory(template)
+        verdicts = []
+        for subject in subjects(request, target, template.description):
+            verdict = _Run(request, subject, laboratory, emit).verdict()
+            emit(Finished(verdict))
+            verdicts.append(verdict)
+        return tuple(verdicts)
+
+
+@contextmanager
+def opened(pool: Pool, setup: dict[str, str]) -> Iterator[Template]:
+    """A template process that has imported the candidate; raises CandidateError if it cannot."""
+    template = pool.template(HANDLER, {"target": setup})
+    if isinstance(template, TemplateFailure):
+        where = setup.get("path") or setup["module"]
+        detail = f"\n{template.traceback.rstrip()}" if template.traceback else ""
+        raise CandidateError(f"cannot import {where}: {template.message}{detail}")
+    try:
+        yield template
+    finally:
+        template.close()
+
+
+@dataclass(slots=True)
+class _Run:
+    """The checks of one subject."""
+
+    request: Request
+    subject: Subject
+    laboratory: Laboratory
+    emit: Callable[[Event], None]
+
+    def verdict(self) -> Verdict:
+        """Identify if need be, run every check, sum up."""
+        executed, worlds = self.laboratory.executed, dict(self.laboratory.worlds)
+        identified = self._settle()
+        self.emit(SubjectChosen(self.subject, len(CHECKS)))
+        tally, reports, summaries = Tally(), [], []
+        ends = time.monotonic() + self.request.budget.seconds
+        for n, check in enumerate(CHECKS):
+            share = (ends - time.monotonic()) / (len(CHECKS) - n)
+            summary, report = self._check(check, summaries, reports, tally, share)
+            summaries.append(summary)
+            reports += [report] if report else []
+        return Verdict(
+            subject=self.subject,
+            reports=tuple(reports),
+            checks=tuple(summaries),
+            executed=self.laboratory.executed - executed,
+            worlds=tuple(
+                (w, n - worlds.get(w, 0)) for w, n in sorted(self.laboratory.worlds.items())
+            ),
+            margins=_margins(self.subject, tally),
+            seed=self.request.seed,
+            identified=identified,
+        )
+
+    def _settle(self) -> bool:
+        """Find out the mode if none was said, and the precision the candidate computes in."""
+        identified = self.subject.mode is None and self._identify()
+        if self.subject.mode is not None:
+            precision = precision_of(self.subject, self.laboratory)
+            self.subject = replace(self.subject, computes_in=precision)
+        return identified
+
+    def _identify(self) -> bool:
+        """Try the convention's default engine first, then every other it may run under."""
+        how = self.subject.convention
+        engines = [self.subject.engine]
+        if self.request.engine is None:
+            engines += [e for e in ENGINES.values() if e is not self.subject.engine]
+        for tried in engines:
+            modes = [m for m in MODES if how.refusal(m, tried.name) is None]
+            claim = replace(self.subject, engine=tried)
+            found = identify(claim, self.laboratory, modes) if modes else None
+            if found is not None:
+                self.subject = replace(claim, mode=found[0], divisor=found[1])
+                return True
+        return False
+
+    def _check(
+        self,
+        check: Check,
+        done: list[CheckSummary],
+        reports: list[Report],
+        tally: Tally,
+        seconds: float,
+    ) -> tuple[CheckSummary, Report | None]:
+        failed = {c.name for c in done if c.failed}
+        space = check.space(self.subject)
+        skipped = _why_skipped(check, space, failed, {r.finding.code for r in reports})
+        if skipped is not None or space is None:
+            self.emit(CheckFinished(check.name, 0, False, skipped))
+            return CheckSummary(check.name, check.title, check.tests, 0, False, skipped), None
+        if any(name.startswith(prefix) for name in failed for prefix in check.requires):
+            space = replace(space, max_dp=1, max_cp=1, max_microbatches=1, min_units=1)
+        subject = replace(self.subject, trust_formula=FORMULA not in failed)
+        self.emit(CheckStarted(check.name, check.title))
+        checking = Checking(
+            check,
+            subject,
+            space,
+            self.laboratory,
+            tally,
+            lambda phase: self.emit(
+                Progress(phase, check.name, self.laboratory.executed, len(reports))
+            ),
+        )
+        finding = checking.run(
+            examples=self.request.budget.examples,
+            seed=self.request.seed,
+            deadline=time.monotonic() + seconds,
+        )
+        report = self._report(checking, finding) if finding else None
+        summary = CheckSummary(
+            check.name, check.title, check.tests, checking.cases, report is not None
+        )
+        self.emit(CheckFinished(check.name, checking.cases, report is not None))
+        return summary, report
+
+    def _report(self, checking: Checking, finding: Finding) -> Report:
+        confirmed = checking.confirm(finding)
+        diagnosis = checking.explain(finding)
+        stored = store.stored_case(self.subject, finding)
+        report = Report(stored, finding, diagnosis, confirmed)
+        self.emit(Found(report))
+        return report
+
+
+def _why_skipped(
+    check: Check, space: Space | None, failed: set[str], codes: set[str]
+) -> str | None:
+    if codes & set(_HOPELESS):
+        return "not judged: the reducer does not get through a step"
+    if space is None:
+        return "not claimed"
+    if check.name == "independent_of_the_combination" and any(
+        name.startswith("independent") for name in failed
+    ):
+        return "not judged: a single dimension already fails"
+    return None
+
+
+def _margins(subject: Subject, tally: Tally) -> tuple[Margin, ...]:
+    found = []
+    for name, worst in sorted(tally.margins.items()):
+        bound = weight_bound(Fraction(1), subject.roundings, PRECISIONS[name])
+        found.append(Margin(name, worst, float(smallest_caught(bound))))
+    return tuple(found)

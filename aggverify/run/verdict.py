@@ -1,0 +1,85 @@
+"""The verdict on one subject, and the exit code: decided here and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from aggverify.checks import Finding
+from aggverify.diagnosis import Diagnosis
+from aggverify.run.store import StoredCase
+from aggverify.subject import Subject
+
+
+class Exit(IntEnum):
+    """Exit codes of the command line."""
+
+    CONFORMS = 0
+    FINDINGS = 1
+    NO_JUDGEMENT = 2
+    INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A finding ready to be shown: confirmed or not, explained as far as possible."""
+
+    stored: StoredCase
+    finding: Finding
+    diagnosis: Diagnosis | None
+    confirmed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CheckSummary:
+    """What one check did."""
+
+    name: str
+    title: str
+    tests: str
+    cases: int
+    failed: bool
+    skipped: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Margin:
+    """How close correct weights came to their bound in one dtype."""
+
+    dtype: str
+    worst: float
+    """Largest error over bound seen; 1 would be a finding."""
+    smallest_caught: float
+    """A relative error above this is guaranteed to be caught."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Everything one verification established."""
+
+    subject: Subject
+    reports: tuple[Report, ...]
+    checks: tuple[CheckSummary, ...]
+    executed: int
+    worlds: tuple[tuple[int, int], ...]
+    """(world size, cases) in ascending order."""
+    margins: tuple[Margin, ...]
+    seed: int
+    identified: bool = False
+    """Whether the mode was found out rather than declared."""
+
+    @property
+    def exit(self) -> Exit:
+        """Conforms only when something was tested and nothing found."""
+        if self.reports:
+            return Exit.FINDINGS
+        return Exit.CONFORMS if self.executed else Exit.NO_JUDGEMENT
+
+
+def exit_code(verdicts: Sequence[Verdict]) -> Exit:
+    """The code of a whole command: findings first, then anything untested."""
+    codes = {verdict.exit for verdict in verdicts}
+    if Exit.FINDINGS in codes:
+        return Exit.FINDINGS
+    return Exit.CONFORMS if codes == {Exit.CONFORMS} else Exit.NO_JUDGEMENT

@@ -1,0 +1,179 @@
+"""Hypothesis strategies for steps and cases. They draw plain data, in the parent process only.
+
+Lengths and one value per sample are drawn, not elements: it finds rare imbalance more often than
+lists of booleans, ten times faster, and shrinks to a handful of tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from hypothesis import strategies as st
+
+from aggverify.case import Case
+from aggverify.layouts import CpKind, Layout
+from oracles import Sample, Step
+from oracles.coincidence import tells_apart
+
+GRID = 256
+"""Losses are multiples of 1/GRID: undivided sums of them are exact in any order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """What a check wants to see generated. Every field narrows; nothing is filtered afterwards."""
+
+    max_dp: int = 1
+    max_cp: int = 1
+    max_microbatches: int = 1
+    max_world: int = 8
+    cp_kinds: tuple[CpKind, ...] = ("zigzag",)
+    min_units: int = 1
+    """Smallest product of the sizes above that is generated (2 leaves the trivial layout out)."""
+    max_extra_samples: int = 4
+    max_length: int = 12
+    fan_out: bool = False
+    empty_samples: bool = True
+    uniform: bool = False
+    """Micro-batches of one size, filled in index order (SkyRL's driver)."""
+    dtypes: tuple[str, ...] = ("float64",)
+    blank_a_unit: bool = False
+    """Fully mask one sample, rollout, group, micro-batch, rank, or the whole step."""
+    needs_hole: bool = False
+    """At least one response token is masked."""
+
+
+@lru_cache(maxsize=256)
+def sizes(space: Space) -> tuple[tuple[int, int, int], ...]:
+    """Every (dp, cp, micro-batches) of the space, smallest world first, so that shrinking goes
+    there."""
+    found = [
+        (d, c, k)
+        for d in range(1, space.max_dp + 1)
+        for c in range(1, space.max_cp + 1)
+        for k in range(1, space.max_microbatches + 1)
+        if d * c <= space.max_world and d * c in (1, 2, 3, 4, 6, 8)
+        if d * c * k >= space.min_units
+    ]
+    return tuple(sorted(found, key=lambda dck: (dck[0] * dck[1] * dck[2], dck)))
+
+
+@st.composite
+def cases(draw: st.DrawFn, space: Space) -> Case:
+    """Cases of a space: ragged lengths, holes, fully masked samples, straddling groups, fan-out."""
+    dp, cp, k = draw(st.sampled_from(sizes(space)))
+    cells = dp * k
+    if space.uniform:
+        count = cells * draw(st.integers(1, 1 + space.max_extra_samples // 2))
+    else:
+        count = cells + draw(st.integers(0, space.max_extra_samples))
+    step = draw(steps(count, space))
+    kind: CpKind = draw(st.sampled_from(space.cp_kinds)) if cp > 1 else "zigzag"
+    layout = Layout(_deal(draw, count, dp, k, space.uniform), cp, kind)
+    if space.blank_a_unit:
+        step = _blanked(step, draw(st.sampled_from(_units(step, layout))))
+    if space.needs_hole and step.num_unmasked == step.num_response_tokens:
+        step = _with_hole(step)
+    return Case(step, layout, draw(losses(step)), draw(st.sampled_from(space.dtypes)))
+
+
+def _units(step: Step, layout: Layout) -> list[tuple[int, ...]]:
+    """Every unit that can be fully masked, as sample indices, smallest first."""
+    units = [(i,) for i in range(len(step.samples))]
+    units += step.rollouts.values()
+    units += step.groups.values()
+    units += [cell for _, _, cell in layout.cells()]
+    units += [tuple(i for cell in rank for i in cell) for rank in layout.micro_batches]
+    units.append(tuple(range(len(step.samples))))
+    return sorted(set(units), key=lambda unit: (len(unit), unit))
+
+
+def _blanked(step: Step, unit: tuple[int, ...]) -> Step:
+    samples = list(step.samples)
+    for i in unit:
+        samples[i] = replace(samples[i], loss_mask=bytes(samples[i].response_length))
+    return Step(tuple(samples))
+
+
+def _with_hole(step: Step) -> Step:
+    """Mask the first token of the last sample and give it one more token to keep its count."""
+    *rest, last = step.samples
+    return Step((*rest, replace(last, loss_mask=b"\0" + bytes(last.loss_mask))))
+
+
+def _deal(
+    draw: st.DrawFn, count: int, dp: int, k: int, uniform: bool
+) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """Samples dealt to dp*k cells, none empty: the first ones in turn, the rest anywhere."""
+    cells: list[list[int]] = [[] for _ in range(dp * k)]
+    if uniform:
+        size = count // len(cells)
+        cells = [list(range(i * size, (i + 1) * size)) for i in range(len(cells))]
+    else:
+        for i in range(count):
+            cells[i if i < len(cells) else draw(st.integers(0, len(cells) - 1))].append(i)
+    return tuple(tuple(tuple(cells[d * k + j]) for j in range(k)) for d in range(dp))
+
+
+@st.composite
+def steps(
+    draw: st.DrawFn, count: int | None = None, space: Space = Space(fan_out=True)
+) -> Step:
+    """Steps of ``count`` samples (1 to 6 when None); prompts of at least one token."""
+    if count is None:
+        count = draw(st.integers(1, 6))
+    relations = 3 if space.fan_out else 2
+    samples: list[Sample] = []
+    group = rollout = 0
+    for i in range(count):
+        # 0: a new prompt, 1: another rollout of the same, 2: another sample of the same rollout.
+        relation = draw(st.integers(0, relations - 1)) if i else 0
+        group += relation == 0 and i > 0
+        rollout += relation < 2 and i > 0
+        samples.append(draw(_samples(rollout, group, space)))
+    return Step(tuple(samples))
+
+
+@st.composite
+def _samples(draw: st.DrawFn, rollout: int, group: int, space: Space) -> Sample:
+    length = draw(st.one_of(st.integers(1, 3), st.integers(1, space.max_length)))
+    prompt = draw(st.one_of(st.integers(1, 3), st.integers(1, 3 * space.max_length)))
+    full = (1 << length) - 1
+    holes = draw(st.one_of(st.just(0), st.integers(0, full)))
+    if holes == full and not space.empty_samples:
+        holes = full >> 1
+    mask = tuple(int(b) for b in f"{full ^ holes:0{length}b}")
+    return Sample(prompt, mask, rollout, group)
+
+
+@st.composite
+def losses(draw: st.DrawFn, step: Step) -> tuple[float, ...]:
+    """One value per sample on the dyadic grid, and a slope along the response."""
+    out: list[float] = []
+    for sample in step.samples:
+        base = draw(st.integers(-2 * GRID, 2 * GRID))
+        slope = draw(st.integers(0, 3))
+        out += [(base + slope * t) / GRID for t in range(sample.response_length)]
+    return tuple(out)
+
+
+def telling_apart(modes: Iterable[str]) -> st.SearchStrategy[Step]:
+    """Steps on which these modes have pairwise different weights (semantics.md, "Where the modes
+    coincide")."""
+    names = tuple(modes)
+    return steps(space=Space(empty_samples=False)).map(_made_uneven).filter(
+        lambda step: tells_apart(step, names)
+    )
+
+
+def _made_uneven(step: Step) -> Step:
+    """Add a prompt with rollouts of one and five tokens: almost every coincidence breaks."""
+    rollout = max(step.rollouts) + 1
+    group = max(step.groups) + 1
+    extra = (
+        Sample(1, (1,), rollout, group),
+        Sample(2, (1, 1, 0, 1, 1, 1), rollout + 1, group),
+    )
+    return Step((*step.samples, *extra))

@@ -1,0 +1,51 @@
+"""What is being verified: one candidate under one convention, engine and mode, with its claims."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import oracles
+from aggverify.conventions import FEATURES, Convention
+from aggverify.engines import Engine
+from oracles import DEFAULT_POLICY, Policy, Step
+
+CANDIDATE_ROUNDINGS = 8
+"""Roundings allowed on one token's path inside the candidate: count conversion, reciprocal,
+division by a second count, up to three scale factors, the accumulation of a partial weight and one
+spare; see docs/bounds.md. Independent of the number of tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The claim under test. ``mode`` is None while the candidate implements no known mode."""
+
+    target: str
+    function: str
+    convention: Convention
+    engine: Engine
+    mode: str | None
+    divisor: float | None = None
+    policy: Policy = DEFAULT_POLICY
+    claimed: frozenset[str] = frozenset()
+    computes_in: str = "float64"
+    trust_formula: bool = True
+    """False once the formula is known to be wrong: from then on only invariance is judged."""
+    max_world: int = 8
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What generated cases may contain: what the convention sees, plus explicit claims."""
+        return (frozenset(FEATURES) - frozenset(self.convention.not_claimed)) | self.claimed
+
+    @property
+    def roundings(self) -> int:
+        """Roundings on one token's path, the engine's included."""
+        return CANDIDATE_ROUNDINGS + self.engine.roundings
+
+    def expected(self, step: Step) -> tuple[Fraction, ...] | None:
+        """Exact weights of the mode on a step, flat; None where there is no oracle to trust."""
+        if self.mode is None or not self.trust_formula:
+            return None
+        return oracles.weights(self.mode, step, divisor=self.divisor, policy=self.policy)

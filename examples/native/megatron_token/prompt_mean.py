@@ -1,0 +1,15 @@
+"""prompt_mean for an engine that takes the Megatron per-token path, which divides by the step's tokens. Weight of a token: 1 / (P * M_g): every prompt weighs the same."""
+
+import torch
+
+AGGVERIFY = {"mode": "prompt_mean", "engine": "megatron-token"}
+
+
+def reduce(losses, batch):
+    masked = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0)
+    pieces = masked.split([len(mask) for mask in batch.local_masks])
+    share = sum(
+        piece.sum() / (batch.num_groups * max(tokens, 1))
+        for piece, tokens in zip(pieces, batch.group_tokens, strict=True)
+    )
+    return share * batch.num_tokens

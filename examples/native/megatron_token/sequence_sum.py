@@ -1,0 +1,10 @@
+"""sequence_sum for an engine that takes the Megatron per-token path, which divides by the step's tokens. Weight of a token: 1 / N: sequence sums, averaged over rollouts."""
+
+import torch
+
+AGGVERIFY = {"mode": "sequence_sum", "engine": "megatron-token"}
+
+
+def reduce(losses, batch):
+    share = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0).sum() / batch.num_rollouts
+    return share * batch.num_tokens

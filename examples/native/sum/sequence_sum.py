@@ -1,0 +1,10 @@
+"""sequence_sum for an engine that takes the plain sum over ranks and micro-batches. Weight of a token: 1 / N: sequence sums, averaged over rollouts."""
+
+import torch
+
+AGGVERIFY = {"mode": "sequence_sum", "engine": "sum"}
+
+
+def reduce(losses, batch):
+    share = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0).sum() / batch.num_rollouts
+    return share
