@@ -1,0 +1,61 @@
+"""What a mode is: a formula, its citation, and one exact weight per sample."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from oracles.errors import OracleError
+from oracles.policy import Policy
+from oracles.step import Sample, Step
+
+SampleWeights = Callable[[Step, Policy, Fraction], list[Fraction]]
+
+
+@dataclass(frozen=True)
+class Mode:
+    """An aggregation mode whose weight is the same for all unmasked tokens of a sample."""
+
+    name: str
+    formula: str
+    citation: str
+    sample_weights: SampleWeights
+    needs_divisor: bool = False
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+def count(sample: Sample, policy: Policy) -> int:
+    """Tokens of a sample in a denominator."""
+    if sample.original_mask is not None and policy.denominators == "original":
+        return sample.original_mask.count(1)
+    return sample.num_unmasked
+
+
+def unit_mean(step: Step, units: Mapping[int, tuple[int, ...]], policy: Policy) -> list[Fraction]:
+    """``1 / (units * M_u)`` for every sample: the mean over units of the unit's token mean."""
+    totals = {u: sum(count(step.samples[i], policy) for i in m) for u, m in units.items()}
+    number = len(units)
+    if policy.empty_units == "exclude":
+        number = sum(1 for total in totals.values() if total)
+    weights = [Fraction(0)] * len(step.samples)
+    for unit, members in units.items():
+        weight = Fraction(1, max(number, 1) * max(totals[unit], 1))
+        for i in members:
+            weights[i] = weight
+    return weights
+
+
+def exact_divisor(mode: Mode, divisor: float | Fraction | None) -> Fraction:
+    """The divisor as an exact number; raises OracleError when it is missing or cannot divide."""
+    if not mode.needs_divisor:
+        if divisor is not None:
+            raise OracleError(f"mode {mode.name} takes no divisor, got {divisor!r}")
+        return Fraction(1)
+    if divisor is None:
+        raise OracleError(f"mode {mode.name} needs a divisor (a positive finite number)")
+    bad = isinstance(divisor, bool) or not isinstance(divisor, int | float | Fraction)
+    if bad or not math.isfinite(divisor) or divisor <= 0:
+        raise OracleError(f"the divisor must be a positive finite number, got {divisor!r}")
+    return Fraction(divisor)

@@ -1,0 +1,29 @@
+"""``constant``: sum l*m / (L * N) (Dr.GRPO, arXiv 2503.20783 listing 1)."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from oracles.modes.base import Mode, count
+from oracles.policy import Policy
+from oracles.step import Step
+
+
+def sample_weights(step: Step, policy: Policy, divisor: Fraction) -> list[Fraction]:
+    """Exact weight of an unmasked token, per sample."""
+    number = step.num_rollouts
+    if policy.constant_count == "one":
+        number = 1
+    elif policy.constant_count == "valid_rollouts":
+        valid = {s.rollout for s in step.samples if count(s, policy)}
+        number = max(len(valid), 1)
+    return [1 / (divisor * number)] * len(step.samples)
+
+
+MODE = Mode(
+    name="constant",
+    formula="sum l*m / (L * N)",
+    citation="Dr.GRPO, arXiv 2503.20783 listing 1",
+    sample_weights=sample_weights,
+    needs_divisor=True,
+)

@@ -1,0 +1,200 @@
+"""The step model: everything one optimizer step consumes, before any sharding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from oracles.errors import OracleError
+
+Mask = bytes | Sequence[int] | npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One training sequence: a prompt, and a response with a 0/1 loss mask.
+
+    Masks are kept as ``bytes``, one 0 or 1 per response token: hashable, compact, and
+    ``numpy.frombuffer`` reads them without a copy. ``original_mask`` is the mask the denominators
+    use when tokens were rejected after the fact; None means it equals ``loss_mask``.
+    """
+
+    prompt_length: int
+    loss_mask: bytes
+    rollout: int
+    group: int
+    original_mask: bytes | None = None
+
+    def __init__(
+        self,
+        prompt_length: int,
+        loss_mask: Mask,
+        rollout: int,
+        group: int,
+        original_mask: Mask | None = None,
+    ) -> None:
+        original = None if original_mask is None else _mask("original_mask", original_mask)
+        mask = _mask("loss_mask", loss_mask)
+        if original is not None and len(original) != len(mask):
+            raise OracleError(
+                f"original_mask must have the loss_mask's {len(mask)} tokens, got {len(original)}"
+            )
+        for name, value in (
+            ("prompt_length", _integer("prompt_length", prompt_length)),
+            ("loss_mask", mask),
+            ("rollout", _integer("rollout", rollout)),
+            ("group", _integer("group", group)),
+            ("original_mask", original),
+        ):
+            object.__setattr__(self, name, value)
+
+    @property
+    def response_length(self) -> int:
+        return len(self.loss_mask)
+
+    @cached_property
+    def num_unmasked(self) -> int:
+        """Tokens the numerator sees."""
+        return self.loss_mask.count(1)
+
+
+def _integer(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
+        raise OracleError(f"{name} must be a non-negative integer, got {value!r}")
+    return int(value)
+
+
+def _mask(name: str, value: Mask) -> bytes:
+    if isinstance(value, bytes):
+        mask = value
+    else:
+        try:
+            array = np.asarray(value)
+        except ValueError as error:
+            raise OracleError(f"{name} must be a flat sequence of 0 and 1, got {value!r}") from error
+        if array.ndim != 1 or (array.size and array.dtype.kind not in "biuf"):
+            raise OracleError(f"{name} must be a flat sequence of 0 and 1, got {value!r}")
+        bad = array[(array != 0) & (array != 1)]
+        if bad.size:
+            raise OracleError(f"{name} must hold 0 and 1 only, got {bad[0].item()!r}")
+        mask = array.astype(np.uint8).tobytes()
+    if mask.strip(b"\0\1"):
+        raise OracleError(f"{name} must hold 0 and 1 only, got {max(mask)!r}")
+    return mask
+
+
+@dataclass(frozen=True)
+class Step:
+    """All samples of one optimizer step, in order."""
+
+    samples: tuple[Sample, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "samples", tuple(self.samples))
+        if not self.samples:
+            raise OracleError("a step needs at least one sample, got none")
+        group_of: dict[int, int] = {}
+        for sample in self.samples:
+            if not isinstance(sample, Sample):
+                raise OracleError(f"a step consists of Sample objects, got {sample!r}")
+            if group_of.setdefault(sample.rollout, sample.group) != sample.group:
+                raise OracleError(
+                    f"rollout {sample.rollout} belongs to one prompt group, got groups "
+                    f"{group_of[sample.rollout]} and {sample.group}"
+                )
+
+    @cached_property
+    def rollouts(self) -> dict[int, tuple[int, ...]]:
+        """Sample indices of each rollout, in order of first appearance."""
+        return _members([s.rollout for s in self.samples])
+
+    @cached_property
+    def groups(self) -> dict[int, tuple[int, ...]]:
+        """Sample indices of each prompt group, in order of first appearance."""
+        return _members([s.group for s in self.samples])
+
+    @property
+    def num_rollouts(self) -> int:
+        return len(self.rollouts)
+
+    @property
+    def num_groups(self) -> int:
+        return len(self.groups)
+
+    @cached_property
+    def num_response_tokens(self) -> int:
+        return sum(s.response_length for s in self.samples)
+
+    @cached_property
+    def num_unmasked(self) -> int:
+        return sum(s.num_unmasked for s in self.samples)
+
+    @cached_property
+    def offsets(self) -> tuple[int, ...]:
+        """Start of each sample in the flat token vector."""
+        starts, start = [], 0
+        for sample in self.samples:
+            starts.append(start)
+            start += sample.response_length
+        return tuple(starts)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, masks as text of 0 and 1."""
+        return {"samples": [_sample_json(s) for s in self.samples]}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Step:
+        """Rebuild a step from :meth:`to_json`'s data; raises OracleError."""
+        try:
+            return Step(tuple(_sample_from(s) for s in data["samples"]))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise OracleError(f"not a step: {data!r} ({error!r})") from error
+
+
+def _members(ids: Sequence[int]) -> dict[int, tuple[int, ...]]:
+    found: dict[int, list[int]] = {}
+    for index, name in enumerate(ids):
+        found.setdefault(name, []).append(index)
+    return {name: tuple(indices) for name, indices in found.items()}
+
+
+def _sample_json(sample: Sample) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "prompt": sample.prompt_length,
+        "mask": _text(sample.loss_mask),
+        "rollout": sample.rollout,
+        "group": sample.group,
+    }
+    if sample.original_mask is not None:
+        data["original"] = _text(sample.original_mask)
+    return data
+
+
+_TO_TEXT = bytes.maketrans(b"\0\1", b"01")
+_FROM_TEXT = bytes.maketrans(b"01", b"\0\1")
+
+
+def _text(mask: bytes) -> str:
+    return mask.translate(_TO_TEXT).decode()
+
+
+def _sample_from(data: Mapping[str, Any]) -> Sample:
+    original = data.get("original")
+    return Sample(
+        data["prompt"],
+        _bits(data["mask"]),
+        data["rollout"],
+        data["group"],
+        None if original is None else _bits(original),
+    )
+
+
+def _bits(text: object) -> bytes:
+    if not isinstance(text, str) or text.strip("01"):
+        raise OracleError(f"a mask is a text of 0 and 1, got {text!r}")
+    return text.encode().translate(_FROM_TEXT)
