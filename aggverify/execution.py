@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -56,15 +56,23 @@ class Laboratory:
 
     def run(self, subject: Subject, cases: Sequence[Case]) -> list[Execution]:
         """Execute every case; order is kept, faults are values."""
+        return self.submit(subject, cases)()
+
+    def submit(self, subject: Subject, cases: Sequence[Case]) -> Callable[[], list[Execution]]:
+        """Start the cases; calling the result waits for them."""
         jobs = [Job(case.layout.world_size, _payload(subject, case)) for case in cases]
         self.executed += len(jobs)
         for job in jobs:
             self.worlds[job.world] = self.worlds.get(job.world, 0) + 1
-        outcomes = self._template.run(jobs)
-        return [
-            _execution(subject, case, outcome)
-            for case, outcome in zip(cases, outcomes, strict=True)
-        ]
+        pending = self._template.submit(jobs)
+
+        def wait() -> list[Execution]:
+            return [
+                _execution(subject, case, outcome)
+                for case, outcome in zip(cases, pending.wait(), strict=True)
+            ]
+
+        return wait
 
     def fresh(self) -> None:
         """Replace every world, so that nothing of earlier cases can remain."""

@@ -60,23 +60,46 @@ def sizes(space: Space) -> tuple[tuple[int, int, int], ...]:
     return tuple(sorted(found, key=lambda dck: (dck[0] * dck[1] * dck[2], dck)))
 
 
-@st.composite
-def cases(draw: st.DrawFn, space: Space) -> Case:
+# Strategy objects are built once: building them costs more than drawing from them.
+_integers = lru_cache(maxsize=1024)(st.integers)
+
+
+@lru_cache(maxsize=64)
+def _mostly_short(longest: int) -> st.SearchStrategy[int]:
+    return st.one_of(st.integers(1, min(3, longest)), st.integers(1, longest))
+
+
+@lru_cache(maxsize=64)
+def _holes(length: int) -> st.SearchStrategy[int]:
+    """A bit set of masked tokens, often none."""
+    return st.one_of(st.just(0), st.integers(0, (1 << length) - 1))
+
+
+_sampled = lru_cache(maxsize=256)(st.sampled_from)
+
+
+@lru_cache(maxsize=64)
+def cases(space: Space) -> st.SearchStrategy[Case]:
     """Cases of a space: ragged lengths, holes, fully masked samples, straddling groups, fan-out."""
-    dp, cp, k = draw(st.sampled_from(sizes(space)))
+    return st.composite(_case)(space)
+
+
+def _case(draw: st.DrawFn, space: Space) -> Case:
+    dp, cp, k = draw(_sampled(sizes(space)))
     cells = dp * k
     if space.uniform:
-        count = cells * draw(st.integers(1, 1 + space.max_extra_samples // 2))
+        count = cells * draw(_integers(1, 1 + space.max_extra_samples // 2))
     else:
-        count = cells + draw(st.integers(0, space.max_extra_samples))
-    step = draw(steps(count, space))
-    kind: CpKind = draw(st.sampled_from(space.cp_kinds)) if cp > 1 else "zigzag"
+        count = cells + draw(_integers(0, space.max_extra_samples))
+    step = _step(draw, count, space)
+    kind: CpKind = draw(_sampled(space.cp_kinds)) if cp > 1 else "zigzag"
     layout = Layout(_deal(draw, count, dp, k, space.uniform), cp, kind)
     if space.blank_a_unit:
-        step = _blanked(step, draw(st.sampled_from(_units(step, layout))))
+        units = _units(step, layout)
+        step = _blanked(step, units[draw(_integers(0, len(units) - 1))])
     if space.needs_hole and step.num_unmasked == step.num_response_tokens:
         step = _with_hole(step)
-    return Case(step, layout, draw(losses(step)), draw(st.sampled_from(space.dtypes)))
+    return Case(step, layout, _losses(draw, step), draw(_sampled(space.dtypes)))
 
 
 def _units(step: Step, layout: Layout) -> list[tuple[int, ...]]:
@@ -117,44 +140,55 @@ def _deal(
     return tuple(tuple(tuple(cells[d * k + j]) for j in range(k)) for d in range(dp))
 
 
-@st.composite
 def steps(
-    draw: st.DrawFn, count: int | None = None, space: Space = Space(fan_out=True)
-) -> Step:
+    count: int | None = None, space: Space = Space(fan_out=True)
+) -> st.SearchStrategy[Step]:
     """Steps of ``count`` samples (1 to 6 when None); prompts of at least one token."""
-    if count is None:
-        count = draw(st.integers(1, 6))
-    relations = 3 if space.fan_out else 2
+
+    @st.composite
+    def drawn(draw: st.DrawFn) -> Step:
+        return _step(draw, draw(_integers(1, 6)) if count is None else count, space)
+
+    return drawn()
+
+
+def _step(draw: st.DrawFn, count: int, space: Space) -> Step:
+    relation_to_last = _integers(0, 2 if space.fan_out else 1)
     samples: list[Sample] = []
     group = rollout = 0
     for i in range(count):
         # 0: a new prompt, 1: another rollout of the same, 2: another sample of the same rollout.
-        relation = draw(st.integers(0, relations - 1)) if i else 0
+        relation = draw(relation_to_last) if i else 0
         group += relation == 0 and i > 0
         rollout += relation < 2 and i > 0
-        samples.append(draw(_samples(rollout, group, space)))
+        samples.append(_sample(draw, rollout, group, space))
     return Step(tuple(samples))
 
 
-@st.composite
-def _samples(draw: st.DrawFn, rollout: int, group: int, space: Space) -> Sample:
-    length = draw(st.one_of(st.integers(1, 3), st.integers(1, space.max_length)))
-    prompt = draw(st.one_of(st.integers(1, 3), st.integers(1, 3 * space.max_length)))
+def _sample(draw: st.DrawFn, rollout: int, group: int, space: Space) -> Sample:
+    length = draw(_mostly_short(space.max_length))
+    prompt = draw(_mostly_short(3 * space.max_length))
     full = (1 << length) - 1
-    holes = draw(st.one_of(st.just(0), st.integers(0, full)))
+    holes = draw(_holes(length))
     if holes == full and not space.empty_samples:
         holes = full >> 1
-    mask = tuple(int(b) for b in f"{full ^ holes:0{length}b}")
+    mask = f"{full ^ holes:0{length}b}".encode().translate(_BITS)
     return Sample(prompt, mask, rollout, group)
 
 
-@st.composite
-def losses(draw: st.DrawFn, step: Step) -> tuple[float, ...]:
+_BITS = bytes.maketrans(b"01", b"\0\1")
+
+
+def losses(step: Step) -> st.SearchStrategy[tuple[float, ...]]:
     """One value per sample on the dyadic grid, and a slope along the response."""
+    return st.composite(_losses)(step)
+
+
+def _losses(draw: st.DrawFn, step: Step) -> tuple[float, ...]:
     out: list[float] = []
     for sample in step.samples:
-        base = draw(st.integers(-2 * GRID, 2 * GRID))
-        slope = draw(st.integers(0, 3))
+        base = draw(_integers(-2 * GRID, 2 * GRID))
+        slope = draw(_integers(0, 3))
         out += [(base + slope * t) / GRID for t in range(sample.response_length)]
     return tuple(out)
 

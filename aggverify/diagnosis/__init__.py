@@ -38,9 +38,10 @@ def diagnose(
     form = closed_form(observations)
     if factor is not None:
         return Diagnosis(_factor_sentence(factor, form), factor.name, known_bug(code, form, factor))
+    bug = known_bug(code, form, None)
     if form is not None:
-        return Diagnosis(form.sentence, None, known_bug(code, form, None))
-    return None
+        return Diagnosis(form.sentence, None, bug)
+    return Diagnosis(bug.sentence, None, bug) if bug else None
 
 
 def _factor_sentence(factor: Factor, form: ClosedForm | None) -> str:

@@ -55,21 +55,27 @@ class Checking:
 
     def judge(self, case: Case) -> Finding | None:
         """Execute the variants of one case and judge them."""
-        return self._judge_all([case])[0]
+        return self.submit([case])()[0]
 
-    def _judge_all(self, cases: Sequence[Case]) -> list[Finding | None]:
+    def submit(self, cases: Sequence[Case]) -> Callable[[], list[Finding | None]]:
+        """Start these cases' variants; calling the result waits and judges."""
         variants = [self.check.variants(case) for case in cases]
-        executions = iter(self.laboratory.run(self.subject, [c for v in variants for c in v]))
-        found = []
-        for group in variants:
-            mine = [next(executions) for _ in group]
-            finding = self.check.judge(self.subject, mine)
-            if finding is None:
-                self.tally.add(self.subject, mine)
-            found.append(finding)
-        self.cases += len(cases)
-        self.progress("search" if len(cases) == 1 else "catalogue")
-        return found
+        wait = self.laboratory.submit(self.subject, [c for group in variants for c in group])
+
+        def judged() -> list[Finding | None]:
+            executions = iter(wait())
+            found = []
+            for group in variants:
+                mine = [next(executions) for _ in group]
+                finding = self.check.judge(self.subject, mine)
+                if finding is None:
+                    self.tally.add(self.subject, mine)
+                found.append(finding)
+            self.cases += len(cases)
+            self.progress("search" if len(cases) < BATCH else "catalogue")
+            return found
+
+        return judged
 
     def stored_cases(self) -> list[Case]:
         """Catalogue and grid, brought into this check's space, duplicates dropped."""
@@ -97,13 +103,13 @@ class Checking:
         failed: Finding | None = None
         stored = self.stored_cases()
         for start in range(0, len(stored), BATCH):
-            found = self._judge_all(stored[start : start + BATCH])
+            found = self.submit(stored[start : start + BATCH])()
             failed = failed or next((f for f in found if f is not None), None)
         # A failure is already certain: let the search have the time to make it small.
         if failed is not None:
             deadline = max(deadline, time.monotonic() + 3.0)
         smallest = search(
-            self.space, self.judge, max_examples=examples, seed=seed, deadline=deadline
+            self.space, self.submit, max_examples=examples, seed=seed, deadline=deadline
         )
         return smallest or failed
 
@@ -117,7 +123,16 @@ class Checking:
         """Diagnose from this case and every stored one."""
         if finding.observed is None or not np.isfinite(finding.observed).all():
             return diagnose(self.subject, finding.code, ())
-        cases = [finding.case, *(replace(c, dtype="float64") for c in self.stored_cases())]
+        kind = finding.case.layout.cp_kind
+        cases = [
+            finding.case,
+            *(
+                replace(case, dtype="float64")
+                for case in self.stored_cases()
+                # Shards of another kind may well go wrong in another way.
+                if case.layout.cp_size == 1 or case.layout.cp_kind == kind
+            ),
+        ]
         observations = []
         for case in cases:
             trivial, spread = self.laboratory.run(self.subject, [case.trivial, case])

@@ -13,11 +13,13 @@ from aggverify.case import Case
 from aggverify.checks import Finding
 from aggverify.strategies import Space, cases
 
+MAX_BATCH = 24
+"""Cases on the ranks at a time, while the next ones are drawn."""
 SHRINK_SECONDS = 10.0
 """Shrinking stops here at the latest; what is smallest by then is shown."""
 
 
-class _OutOfTime(BaseException):
+class _Enough(BaseException):
     """Leaves the search at once; not an Exception, so that Hypothesis does not study it."""
 
 
@@ -27,39 +29,94 @@ def _failure_type(code: str) -> type[Exception]:
     return type(code, (Exception,), {})
 
 
+Submit = Callable[[list[Case]], Callable[[], list[Finding | None]]]
+"""Starts cases on the ranks; the result waits for the findings."""
+
+
 def search(
-    space: Space,
-    judge: Callable[[Case], Finding | None],
-    *,
-    max_examples: int,
-    seed: int,
-    deadline: float,
+    space: Space, submit: Submit, *, max_examples: int, seed: int, deadline: float
 ) -> Finding | None:
     """The shrunk finding of the first failing case, or None.
 
     ``deadline`` is in ``time.monotonic`` seconds; a search that has found something may go on
     shrinking for SHRINK_SECONDS beyond it.
     """
-    smallest: list[Finding] = []
-    ends = deadline
+    judged = _survey(space, submit, max_examples, seed, deadline)
+    if not any(judged.values()):
+        return None
+    return _shrink(space, submit, max_examples, seed, judged)
+
+
+def _survey(
+    space: Space, submit: Submit, max_examples: int, seed: int, deadline: float
+) -> dict[Case, Finding | None]:
+    """Draw in batches, each generated while the ranks run the one before; stop at a failure."""
+    judged: dict[Case, Finding | None] = {}
+    batch: list[Case] = []
+    running: list[tuple[list[Case], Callable[[], list[Finding | None]]]] = []
+
+    def collect() -> None:
+        while running:
+            cases_, wait = running.pop()
+            judged.update(zip(cases_, wait(), strict=True))
+
+    def send() -> None:
+        collect()
+        if batch and not any(judged.values()):
+            running.append((list(batch), submit(list(batch))))
+        batch.clear()
+
+    def draw(case: Case) -> None:
+        if time.monotonic() > deadline or any(judged.values()):
+            raise _Enough
+        batch.append(case)
+        # Small batches first: most faults show at once.
+        if len(batch) >= min(MAX_BATCH, 2 + len(judged)):
+            send()
+
+    _run(draw, space, max_examples, seed, (Phase.generate,))
+    send()
+    collect()
+    return judged
+
+
+def _shrink(
+    space: Space,
+    submit: Submit,
+    max_examples: int,
+    seed: int,
+    judged: dict[Case, Finding | None],
+) -> Finding:
+    """The same draws again (known ones cost nothing), until Hypothesis has made one small."""
+    smallest = min(filter(None, judged.values()), key=lambda f: _size(f.case))
+    ends = time.monotonic() + SHRINK_SECONDS
 
     def test(case: Case) -> None:
-        nonlocal ends
-        if time.monotonic() > ends:
-            raise _OutOfTime
-        finding = judge(case)
-        if finding is None:
-            return
-        if not smallest:
-            ends = time.monotonic() + SHRINK_SECONDS
-        if not smallest or finding.code == smallest[0].code:
-            if not smallest or _size(case) <= _size(smallest[0].case):
-                smallest[:] = [finding]
+        nonlocal smallest
+        if case not in judged:
+            if time.monotonic() > ends:
+                raise _Enough
+            judged[case] = submit([case])()[0]
+        finding = judged[case]
+        if finding is not None and finding.code == smallest.code:
+            if _size(finding.case) <= _size(smallest.case):
+                smallest = finding
             raise _failure_type(finding.code)
 
+    _run(test, space, max_examples, seed, (Phase.generate, Phase.shrink))
+    return smallest
+
+
+def _run(
+    test: Callable[[Case], None],
+    space: Space,
+    max_examples: int,
+    seed: int,
+    phases: tuple[Phase, ...],
+) -> None:
     configured = settings(
         max_examples=max_examples,
-        phases=(Phase.generate, Phase.shrink),
+        phases=phases,
         database=None,
         deadline=None,
         derandomize=False,
@@ -68,15 +125,13 @@ def search(
         suppress_health_check=list(HealthCheck),
         print_blob=False,
     )
-    run = hypothesis.seed(seed)(configured(hypothesis.given(cases(space))(test)))
     try:
-        run()
-    except _OutOfTime:
+        hypothesis.seed(seed)(configured(hypothesis.given(cases(space))(test)))()
+    except _Enough:
         pass
-    except Exception:
-        if not smallest:
+    except Exception as error:
+        if not type(error).__name__.startswith("AGV"):
             raise  # not a finding: a fault of ours
-    return smallest[0] if smallest else None
 
 
 def _size(case: Case) -> tuple[int, int, int, int, int]:

@@ -126,37 +126,32 @@ class Template:
     ) -> None:
         self._pool, self._control, self._pid, self._order = pool, control, pid, order
         self.description: dict[str, Any] = answer["description"]
+        self.limits = pool.limits
         # A process with threads must not be forked: its ranks come from the clean zygote then.
         self._forkable = answer["threads"] == 1
         self._worlds: dict[int, World] = {}
         self._closed = False
+        self._pending: Pending | None = None
 
     def run(self, jobs: Sequence[Job]) -> list[Outcome]:
         """Run jobs on worlds of mixed sizes at the same time; outcomes in the jobs' order."""
-        outcomes: dict[int, Outcome] = {}
-        waiting: dict[int, list[tuple[int, dict[str, Any]]]] = {}
-        for number, job in enumerate(jobs):
-            waiting.setdefault(job.world, []).append((number, job.payload))
-        try:
-            while waiting:
-                active = {size: self._world(size) for size in waiting}
-                for size, world in active.items():
-                    world.dispatch(waiting[size])
-                outcomes |= collect(list(active.values()), self._pool.limits)
-                for size, world in active.items():
-                    if world.broken:
-                        self._discard(size)
-                    waiting[size] = [job for job in waiting[size] if job[0] not in outcomes]
-                waiting = {size: left for size, left in waiting.items() if left}
-        except BaseException:
-            self.restart_worlds()  # half-run jobs must not answer later ones
-            raise
-        return [outcomes[number] for number in range(len(jobs))]
+        return self.submit(jobs).wait()
+
+    def submit(self, jobs: Sequence[Job]) -> Pending:
+        """Start jobs; the ranks work while the caller does something else. One at a time."""
+        if self._pending is not None:
+            raise RuntimeError("the jobs submitted before have not been waited for")
+        self._pending = Pending(self, jobs)
+        return self._pending
+
+    def finish(self) -> None:
+        """The submitted jobs are done with."""
+        self._pending = None
 
     def restart_worlds(self) -> None:
         """Kill every world; the next run forks fresh ones."""
         for size in list(self._worlds):
-            self._discard(size)
+            self.discard(size)
 
     def close(self) -> None:
         """Stop the template and its ranks; idempotent."""
@@ -172,12 +167,14 @@ class Template:
             self._pool.reap([self._pid])
         self._pool.forget(self)
 
-    def _world(self, size: int) -> World:
+    def world(self, size: int) -> World:
+        """The world of that size, forked when it is first needed."""
         if size not in self._worlds:
             self._worlds[size] = World.forked(size, self._fork, self._reap)
         return self._worlds[size]
 
-    def _discard(self, size: int) -> None:
+    def discard(self, size: int) -> None:
+        """Kill the world of that size; the next job forks a fresh one."""
         self._worlds.pop(size).kill()
 
     def _fork(self, fds: list[int]) -> list[int]:
@@ -195,3 +192,42 @@ class Template:
             return self._pool.ask(order, fds)
         wire.send(self._control, order, fds=fds)
         return wire.receive(self._control)[0]
+
+
+class Pending:
+    """Jobs on their way through the worlds of one template."""
+
+    def __init__(self, template: Template, jobs: Sequence[Job]) -> None:
+        self._template, self._count = template, len(jobs)
+        self._waiting: dict[int, list[tuple[int, dict[str, Any]]]] = {}
+        for number, job in enumerate(jobs):
+            self._waiting.setdefault(job.world, []).append((number, job.payload))
+        self._active = self._dispatch()
+
+    def wait(self) -> list[Outcome]:
+        """Collect every outcome, in the jobs' order; faulty worlds are replaced on the way."""
+        outcomes: dict[int, Outcome] = {}
+        limits = self._template.limits
+        try:
+            while self._active:
+                outcomes |= collect(list(self._active.values()), limits)
+                for size, world in self._active.items():
+                    if world.broken:
+                        self._template.discard(size)
+                    left = [job for job in self._waiting[size] if job[0] not in outcomes]
+                    self._waiting[size] = left
+                self._active = self._dispatch()
+        except BaseException:
+            self._template.restart_worlds()  # half-run jobs must not answer later ones
+            raise
+        finally:
+            self._template.finish()
+        return [outcomes[number] for number in range(self._count)]
+
+    def _dispatch(self) -> dict[int, World]:
+        active = {}
+        for size, jobs in self._waiting.items():
+            if jobs:
+                active[size] = self._template.world(size)
+                active[size].dispatch(jobs)
+        return active
