@@ -72,8 +72,9 @@ def failure_finding(check: str, subject: Subject, execution: Execution) -> Findi
         return None
     code = _FAILURE_CODES[failure.kind]
     message = failure.message
-    if message.startswith("ContractBreach: "):
-        code, message = "AGV501", message.removeprefix("ContractBreach: ")
+    breach = message.partition("ContractBreach: ")[2]
+    if breach:
+        code, message = "AGV501", breach
     if failure.rank is not None:
         message = f"rank {failure.rank}: {message}"
     return Finding(

@@ -45,7 +45,7 @@ class Terminal:
                 self._show(event.name)
             case Progress():
                 self._show(
-                    f"{event.phase} · {event.check} · {event.executed} steps · "
+                    f"{event.check} · {event.executed} steps · "
                     f"{event.findings} findings"
                 )
             case CheckFinished():

@@ -15,6 +15,8 @@ from aggverify.run.verdict import Report, Verdict
 from aggverify.subject import Subject
 from oracles.bounds import PRECISIONS
 
+MAX_DETAIL = 40
+"""Lines of a traceback or of the ranks' stacks."""
 MAX_ROWS = 12
 """Samples drawn at most; a shrunk case has one or two."""
 
@@ -67,7 +69,13 @@ def _body(finding: Finding, subject: Subject) -> Iterator[str]:
     yield from drawing(finding.case)
     if finding.detail:
         yield ""
-        yield from clean(finding.detail).rstrip().splitlines()[-24:]
+        yield from _own_frames(clean(finding.detail))[:MAX_DETAIL]
+
+
+def _own_frames(detail: str) -> list[str]:
+    """A stack or traceback without the lines of this package and of the interpreter's start."""
+    ours = ("/aggverify/", "<frozen runpy>")
+    return [line for line in detail.rstrip().splitlines() if not any(o in line for o in ours)]
 
 
 def _weights(finding: Finding) -> Iterator[str]:

@@ -19,8 +19,9 @@ from aggverify.run.search import search
 from aggverify.strategies import Space
 from aggverify.subject import Subject
 
-BATCH = 48
-"""Stored cases sent to the ranks in one go, so that progress is seen in between."""
+FIRST_BATCH, LAST_BATCH = 4, 64
+"""Stored cases sent to the ranks in one go, doubling: an early fault costs little, a late one is
+rare, and progress is seen in between."""
 
 
 @dataclass(slots=True)
@@ -50,7 +51,7 @@ class Checking:
     space: Space
     laboratory: Laboratory
     tally: Tally
-    progress: Callable[[str], None]
+    progress: Callable[[], None]
     cases: int = 0
 
     def judge(self, case: Case) -> Finding | None:
@@ -72,7 +73,7 @@ class Checking:
                     self.tally.add(self.subject, mine)
                 found.append(finding)
             self.cases += len(cases)
-            self.progress("search" if len(cases) < BATCH else "catalogue")
+            self.progress()
             return found
 
         return judged
@@ -102,9 +103,11 @@ class Checking:
         """The finding with the smallest case, or None when every case passes."""
         failed: Finding | None = None
         stored = self.stored_cases()
-        for start in range(0, len(stored), BATCH):
-            found = self.submit(stored[start : start + BATCH])()
-            failed = failed or next((f for f in found if f is not None), None)
+        size = FIRST_BATCH
+        while stored and failed is None:
+            found = self.submit(stored[:size])()
+            failed = next((f for f in found if f is not None), None)
+            stored, size = stored[size:], min(2 * size, LAST_BATCH)
         # A failure is already certain: let the search have the time to make it small.
         if failed is not None:
             deadline = max(deadline, time.monotonic() + 3.0)

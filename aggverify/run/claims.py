@@ -64,6 +64,11 @@ def _default_modes(choice: Choice) -> tuple[str | None, ...]:
 
 def _subject(request: Request, target: Target, choice: Choice, name: str | None) -> Subject:
     how = choice.convention
+    if name == "token_mean_legacy":
+        raise NotClaimable(
+            "not claimable: token_mean_legacy averages over ranks and micro-batches, so it depends "
+            "on the layout and has no step scalar; check --mode token_mean to see what it changes"
+        )
     if name is not None:
         try:
             mode(name)

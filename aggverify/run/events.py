@@ -28,7 +28,6 @@ class CheckStarted:
 class Progress:
     """Some cases more were executed."""
 
-    phase: str
     check: str
     executed: int
     findings: int

@@ -44,6 +44,6 @@ def replay(stored: StoredCase, target_text: str | None) -> Replayed:
         if subject.mode is not None:
             subject = replace(subject, computes_in=precision_of(subject, laboratory))
         checking = Checking(
-            check(stored.check), subject, Space(), laboratory, Tally(), lambda _: None
+            check(stored.check), subject, Space(), laboratory, Tally(), lambda: None
         )
         return Replayed(stored, subject, checking.judge(stored.case))

@@ -148,9 +148,7 @@ class _Run:
             space,
             self.laboratory,
             tally,
-            lambda phase: self.emit(
-                Progress(phase, check.name, self.laboratory.executed, len(reports))
-            ),
+            lambda: self.emit(Progress(check.name, self.laboratory.executed, len(reports))),
         )
         finding = checking.run(
             examples=self.request.budget.examples,
