@@ -38,6 +38,8 @@ class Space:
     empty_samples: bool = True
     uniform: bool = False
     """Micro-batches of one size, filled in index order (SkyRL's driver)."""
+    group_size: int | None = None
+    """Prompt groups of exactly this many rollouts, each whole in one micro-batch."""
     dtypes: tuple[str, ...] = ("float64",)
     blank_a_unit: bool = False
     """Fully mask one sample, rollout, group, micro-batch, rank, or the whole step."""
@@ -86,14 +88,17 @@ def cases(space: Space) -> st.SearchStrategy[Case]:
 
 def _case(draw: st.DrawFn, space: Space) -> Case:
     dp, cp, k = draw(_sampled(sizes(space)))
-    cells = dp * k
+    cells, size = dp * k, space.group_size or 1
     if space.uniform:
-        count = cells * draw(_integers(1, 1 + space.max_extra_samples // 2))
+        units = cells * draw(_integers(1, 1 + space.max_extra_samples // 2))
     else:
-        count = cells + draw(_integers(0, space.max_extra_samples))
-    step = _step(draw, count, space)
+        units = cells + draw(_integers(0, space.max_extra_samples // size))
+    step = _step(draw, units * size, space)
     kind: CpKind = draw(_sampled(space.cp_kinds)) if cp > 1 else "zigzag"
-    layout = Layout(_deal(draw, count, dp, k, space.uniform), cp, kind)
+    dealt = _deal(draw, units, dp, k, space.uniform)
+    if size > 1:
+        dealt = _spread(dealt, size)
+    layout = Layout(dealt, cp, kind)
     if space.blank_a_unit:
         units = _units(step, layout)
         step = _blanked(step, units[draw(_integers(0, len(units) - 1))])
@@ -140,6 +145,16 @@ def _deal(
     return tuple(tuple(tuple(cells[d * k + j]) for j in range(k)) for d in range(dp))
 
 
+def _spread(
+    dealt: tuple[tuple[tuple[int, ...], ...], ...], size: int
+) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """Replace each dealt unit by its ``size`` consecutive samples."""
+    return tuple(
+        tuple(tuple(u * size + j for u in cell for j in range(size)) for cell in rank)
+        for rank in dealt
+    )
+
+
 def steps(
     count: int | None = None, space: Space = Space(fan_out=True)
 ) -> st.SearchStrategy[Step]:
@@ -158,7 +173,10 @@ def _step(draw: st.DrawFn, count: int, space: Space) -> Step:
     group = rollout = 0
     for i in range(count):
         # 0: a new prompt, 1: another rollout of the same, 2: another sample of the same rollout.
-        relation = draw(relation_to_last) if i else 0
+        if space.group_size:
+            relation = 0 if i % space.group_size == 0 else 1
+        else:
+            relation = draw(relation_to_last) if i else 0
         group += relation == 0 and i > 0
         rollout += relation < 2 and i > 0
         samples.append(_sample(draw, rollout, group, space))

@@ -32,12 +32,15 @@ class Subject:
     trust_formula: bool = True
     """False once the formula is known to be wrong: from then on only invariance is judged."""
     max_world: int = 8
+    group_size: int | None = None
+    """G, when the candidate is promised whole prompt groups of G rollouts in every micro-batch."""
     notes: tuple[str, ...] = field(default=())
 
     @property
     def features(self) -> frozenset[str]:
         """What generated cases may contain: what the convention sees, plus explicit claims."""
-        return (frozenset(FEATURES) - frozenset(self.convention.not_claimed)) | self.claimed
+        seen = frozenset(FEATURES) - frozenset(self.convention.not_claimed)
+        return (seen | self.claimed) - ({"fan-out"} if self.group_size else frozenset())
 
     @property
     def roundings(self) -> int:

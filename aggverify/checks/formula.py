@@ -22,6 +22,7 @@ def space(subject: Subject) -> Space:
         fan_out="fan-out" in subject.features,
         empty_samples=False,
         max_extra_samples=5,
+        group_size=subject.group_size,
         dtypes=("float64", "float32"),
     )
 

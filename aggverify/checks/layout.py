@@ -39,6 +39,7 @@ def _space(subject: Subject, max_dp: int, max_cp: int, max_microbatches: int) ->
         min_units=2,
         fan_out="fan-out" in subject.features,
         empty_samples=False,
+        group_size=subject.group_size,
         uniform="ragged-micro-batches" not in subject.features,
         dtypes=_DTYPES,
     )

@@ -14,6 +14,7 @@ import click
 @click.option("--engine", help="How local losses become the update; see the convention's default.")
 @click.option("--divisor", type=float, help="L of --mode constant.")
 @click.option("--claim", "claims", multiple=True, help="Also test what is not claimed by default.")
+@click.option("--group-size", type=int, help="Promise whole prompt groups of this many rollouts.")
 @click.option("--world", default=8, show_default=True, help="Largest number of ranks.")
 @click.option("--profile", default="ci", show_default=True, help="quick, ci or thorough.")
 @click.option("--max-examples", type=int, help="Drawn cases per check.")
@@ -34,6 +35,7 @@ def check(
     engine: str | None,
     divisor: float | None,
     claims: tuple[str, ...],
+    group_size: int | None,
     world: int,
     profile: str,
     max_examples: int | None,
@@ -70,6 +72,7 @@ def check(
         divisor=divisor,
         claims=frozenset(claims),
         max_world=world,
+        group_size=group_size,
         profile=profile,
         max_examples=max_examples,
         max_time=max_time,

@@ -97,6 +97,7 @@ class Checking:
             and (layout.cp_size == 1 or layout.cp_kind in space.cp_kinds)
             and size >= space.min_units
             and (not space.uniform or _is_uniform(case))
+            and (not space.group_size or _has_whole_groups(case, space.group_size))
         )
 
     def run(self, *, examples: int, seed: int, deadline: float) -> Finding | None:
@@ -152,6 +153,14 @@ def _observation(
     if finding.reference != "the oracle":
         expected = tuple(Fraction(w) for w in trivial.weights.tolist())
     return [Observation(spread.case, spread.weights, expected)]
+
+
+def _has_whole_groups(case: Case, size: int) -> bool:
+    """Every micro-batch is a row of complete groups of that size, members side by side."""
+    groups = set(case.step.groups.values())
+    cells = [cell for _, _, cell in case.layout.cells()]
+    cut = [cell[i : i + size] for cell in cells for i in range(0, len(cell), size)]
+    return all(piece in groups and len(piece) == size for piece in cut)
 
 
 def _is_uniform(case: Case) -> bool:

@@ -28,6 +28,7 @@ def completed(request: Request, description: Mapping[str, Any]) -> Request:
         convention=request.convention or declared.get("convention", "auto"),
         engine=request.engine or declared.get("engine"),
         divisor=divisor if request.divisor is None else request.divisor,
+        group_size=request.group_size or declared.get("group_size"),
         claims=request.claims | ({claims} if isinstance(claims, str) else frozenset(claims)),
     )
 
@@ -81,7 +82,8 @@ def _subject(request: Request, target: Target, choice: Choice, name: str | None)
             raise unknown("claim", claim, FEATURES)
     engine_name = request.engine or how.default_engine(name)
     chosen = engine(engine_name)
-    reason = how.refusal(name, engine_name)
+    claimed = request.claims | ({"whole-groups"} if request.group_size else frozenset())
+    reason = how.refusal(name, engine_name, claimed)
     if reason is None and name is not None and name not in how.modes(choice.offer):
         reason = f"{choice.function} offers {', '.join(how.modes(choice.offer))}"
     if reason is not None:
@@ -96,7 +98,8 @@ def _subject(request: Request, target: Target, choice: Choice, name: str | None)
         engine=chosen,
         mode=name,
         divisor=request.divisor if name == "constant" else None,
-        claimed=request.claims,
+        claimed=claimed,
+        group_size=request.group_size,
         max_world=request.max_world,
     )
 

@@ -116,7 +116,7 @@ class _Run:
         if self.request.engine is None:
             engines += [e for e in ENGINES.values() if e is not self.subject.engine]
         for tried in engines:
-            modes = [m for m in MODES if how.refusal(m, tried.name) is None]
+            modes = [m for m in MODES if how.refusal(m, tried.name, self.subject.claimed) is None]
             claim = replace(self.subject, engine=tried)
             found = identify(claim, self.laboratory, modes) if modes else None
             if found is not None:
