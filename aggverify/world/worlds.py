@@ -57,9 +57,7 @@ class World:
             parent, child = socket.socketpair()
             ours.append(parent)
             theirs.append(child)
-            files.append(
-                (os.memfd_create("aggverify-output"), os.memfd_create("aggverify-stacks"))
-            )
+            files.append((os.memfd_create("aggverify-output"), os.memfd_create("aggverify-stacks")))
         fds = [store]
         for child, (output, stacks) in zip(theirs, files, strict=True):
             fds += [child.fileno(), output, stacks]
@@ -178,7 +176,9 @@ class World:
             stacks = {member.rank: os.pread(member.output, 4000, 0).decode(errors="replace")}
         else:
             stacks = self._stacks([member])
-        return number, Fault(kind, member.rank, message, stacks={r: s for r, s in stacks.items() if s})
+        return number, Fault(
+            kind, member.rank, message, stacks={r: s for r, s in stacks.items() if s}
+        )
 
     def kill(self) -> None:
         """End every rank and release what the parent holds of it."""

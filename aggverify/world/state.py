@@ -1,0 +1,230 @@
+"""What a candidate may alter beyond its return value: noticed after each job, and undone.
+
+Looking must be cheap, since it happens once per job and rank. Module tables and the like are
+compared by size only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import random
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+_SIGNALS = tuple(
+    getattr(signal, name)
+    for name in (
+        "SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGALRM", "SIGCHLD", "SIGPIPE", "SIGUSR1",
+        "SIGUSR2", "SIGABRT", "SIGSEGV", "SIGFPE", "SIGXCPU",
+    )
+)  # fmt: skip
+_SMALLEST_NORMAL = sys.float_info.min
+
+Look = Callable[[], Any]
+Undo = Callable[[Any], None]
+
+
+class Guard:
+    """The state of this rank as it should be between jobs."""
+
+    def __init__(self) -> None:
+        self._aspects = _aspects()
+        self._expected = [look() for _, look, _ in self._aspects]
+
+    def changes(self) -> tuple[list[str], bool]:
+        """Names of what changed, undone where that is possible; True if something was not."""
+        changed, beyond_repair = [], False
+        for (name, look, undo), expected in zip(self._aspects, self._expected, strict=True):
+            if _same(look, expected):
+                continue
+            changed.append(name)
+            if undo is not None:
+                with contextlib.suppress(Exception):
+                    undo(expected)
+            # Some undoing fails silently (a closed file, a removed directory): look again.
+            beyond_repair = beyond_repair or not _same(look, expected)
+        return changed, beyond_repair
+
+
+def _same(look: Look, expected: Any) -> bool:
+    try:
+        return bool(look() == expected)
+    except Exception:  # a working directory that was removed, say
+        return False
+
+
+def _aspects() -> list[tuple[str, Look, Undo | None]]:
+    """(name, how to look, how to undo) of every kind of state watched."""
+    return [*_torch_aspects(), *_numpy_aspects(), *_python_aspects(), *_process_aspects()]
+
+
+def _torch_aspects() -> list[tuple[str, Look, Undo | None]]:
+    import torch
+    import torch.distributed as dist
+
+    world = dist.group.WORLD
+    generator = torch.default_generator
+
+    def device_mode() -> Any:
+        # Set by torch.set_default_device; reading it is cheaper than torch.get_default_device.
+        return getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+
+    return [
+        ("torch default dtype", torch.get_default_dtype, torch.set_default_dtype),
+        ("torch default device", device_mode, lambda _: torch.set_default_device(None)),
+        ("torch grad mode", torch.is_grad_enabled, _set_grad),
+        ("torch inference mode", torch.is_inference_mode_enabled, None),
+        ("torch anomaly mode", torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
+        ("torch autocast", lambda: torch.is_autocast_enabled("cpu"), _set_autocast),
+        ("torch threads", torch.get_num_threads, torch.set_num_threads),
+        (
+            "torch deterministic algorithms",
+            torch.are_deterministic_algorithms_enabled,
+            torch.use_deterministic_algorithms,
+        ),
+        (
+            "torch random state",
+            lambda: generator.get_state().numpy().tobytes(),
+            lambda raw: _set_generator(generator, raw),
+        ),
+        ("default process group", lambda: dist.group.WORLD is world, None),
+    ]
+
+
+def _set_grad(on: bool) -> None:
+    import torch
+
+    torch._C._set_grad_enabled(on)
+
+
+def _set_autocast(on: bool) -> None:
+    import torch
+
+    torch.set_autocast_enabled("cpu", on)
+
+
+def _set_generator(generator: Any, raw: bytes) -> None:
+    import torch
+
+    generator.set_state(torch.frombuffer(bytearray(raw), dtype=torch.uint8))
+
+
+def _numpy_aspects() -> list[tuple[str, Look, Undo | None]]:
+    try:
+        import numpy as np
+    except ImportError:
+        return []
+    bits = np.random.mtrand._rand._bit_generator
+
+    def look() -> Any:
+        state = bits.state["state"]
+        return state["pos"], state["key"].tobytes()
+
+    full = bits.state
+
+    def undo(_: Any) -> None:
+        bits.state = full
+
+    return [
+        ("numpy random state", look, undo),
+        ("numpy error handling", np.geterr, lambda expected: np.seterr(**expected) and None),
+    ]
+
+
+def _python_aspects() -> list[tuple[str, Look, Undo | None]]:
+    out, err, inp = sys.stdout, sys.stderr, sys.stdin
+
+    def streams() -> Any:
+        return (sys.stdout, sys.stderr, sys.stdin) == (out, err, inp) and not (
+            out.closed or err.closed
+        )
+
+    def restore_streams(_: Any) -> None:
+        sys.stdout, sys.stderr, sys.stdin = out, err, inp
+
+    return [
+        ("random state", random.getstate, random.setstate),
+        ("sys.stdin, stdout or stderr", streams, restore_streams),
+        ("recursion limit", sys.getrecursionlimit, sys.setrecursionlimit),
+        ("sys.path", lambda: tuple(sys.path), _set_path),
+        ("sys.modules lost", _lost_modules(), None),
+        ("excepthook", lambda: sys.excepthook, _setter(sys, "excepthook")),
+        ("trace function", sys.gettrace, sys.settrace),
+        ("profile function", sys.getprofile, sys.setprofile),
+        ("garbage collection", gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
+        ("warning filters", lambda: len(warnings.filters), None),
+        ("threads", threading.active_count, None),
+    ]
+
+
+def _set_path(expected: Any) -> None:
+    sys.path[:] = expected
+
+
+def _setter(owner: Any, name: str) -> Undo:
+    return lambda expected: setattr(owner, name, expected)
+
+
+def _lost_modules() -> Look:
+    # Lazy imports add modules by right; a table that shrank was tampered with.
+    most = 0
+
+    def look() -> bool:
+        nonlocal most
+        count = len(sys.modules)
+        lost = count < most
+        most = max(most, count)
+        return lost
+
+    return look
+
+
+def _process_aspects() -> list[tuple[str, Look, Undo | None]]:
+    saved = [os.dup(fd) for fd in range(3)]
+
+    def files() -> Any:
+        return [(s.st_dev, s.st_ino) for s in map(os.fstat, range(3))]
+
+    def restore_files(_: Any) -> None:
+        for fd, copy in enumerate(saved):
+            os.dup2(copy, fd)
+
+    def handlers() -> Any:
+        return [signal.getsignal(number) for number in _SIGNALS]
+
+    def restore_handlers(expected: Any) -> None:
+        for number, handler in zip(_SIGNALS, expected, strict=True):
+            if handler is not None:
+                signal.signal(number, handler)
+
+    return [
+        ("environment", _environment, _set_environment),
+        ("working directory", os.getcwd, os.chdir),
+        ("open files 0, 1 or 2", files, restore_files),
+        ("signal handlers", handlers, restore_handlers),
+        # Flushing subnormals to zero is a mode of the processor that torch can set, not get.
+        ("subnormal numbers", lambda: _SMALLEST_NORMAL / 2 > 0.0, _keep_subnormals),
+    ]
+
+
+def _environment() -> Any:
+    # The mapping below os.environ: comparing through its decoding is ten times slower.
+    return dict(os.environ.__dict__["_data"])
+
+
+def _set_environment(expected: dict[bytes, bytes]) -> None:
+    for key in set(os.environb) - set(expected):
+        del os.environb[key]
+    os.environb.update(expected)
+
+
+def _keep_subnormals(_: Any) -> None:
+    import torch
+
+    torch.set_flush_denormal(False)
