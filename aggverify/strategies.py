@@ -109,7 +109,7 @@ def _case(draw: st.DrawFn, space: Space) -> Case:
 
 def _units(step: Step, layout: Layout) -> list[tuple[int, ...]]:
     """Every unit that can be fully masked, as sample indices, smallest first."""
-    units = [(i,) for i in range(len(step.samples))]
+    units: list[tuple[int, ...]] = [(i,) for i in range(len(step.samples))]
     units += step.rollouts.values()
     units += step.groups.values()
     units += [cell for _, _, cell in layout.cells()]
@@ -155,9 +155,7 @@ def _spread(
     )
 
 
-def steps(
-    count: int | None = None, space: Space = Space(fan_out=True)
-) -> st.SearchStrategy[Step]:
+def steps(count: int | None = None, space: Space = Space(fan_out=True)) -> st.SearchStrategy[Step]:
     """Steps of ``count`` samples (1 to 6 when None); prompts of at least one token."""
 
     @st.composite
@@ -215,8 +213,10 @@ def telling_apart(modes: Iterable[str]) -> st.SearchStrategy[Step]:
     """Steps on which these modes have pairwise different weights (semantics.md, "Where the modes
     coincide")."""
     names = tuple(modes)
-    return steps(space=Space(empty_samples=False)).map(_made_uneven).filter(
-        lambda step: tells_apart(step, names)
+    return (
+        steps(space=Space(empty_samples=False))
+        .map(_made_uneven)
+        .filter(lambda step: tells_apart(step, names))
     )
 
 

@@ -77,6 +77,4 @@ def failure_finding(check: str, subject: Subject, execution: Execution) -> Findi
         code, message = "AGV501", breach
     if failure.rank is not None:
         message = f"rank {failure.rank}: {message}"
-    return Finding(
-        code, check, message, execution.case, subject.mode, detail=failure.detail
-    )
+    return Finding(code, check, message, execution.case, subject.mode, detail=failure.detail)

@@ -67,9 +67,7 @@ def judge_formula(
             bound=found.bound,
         )
     if execution.value is None:
-        return Finding(
-            not_finite, check, "the reported loss is not finite", case, subject.mode
-        )
+        return Finding(not_finite, check, "the reported loss is not finite", case, subject.mode)
     scalar = scalar_mismatch(subject, case, execution.value, expected)
     if scalar is None:
         return None

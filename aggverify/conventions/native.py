@@ -1,4 +1,4 @@
-"""The native signature: ``reduce(losses, batch)``, with exactly what a trainer has at that place."""
+"""The native signature, ``reduce(losses, batch)``: exactly what a trainer has at that place."""
 
 from __future__ import annotations
 

@@ -167,4 +167,3 @@ def _is_uniform(case: Case) -> bool:
     cells = [cell for _, _, cell in case.layout.cells()]
     in_order = [i for cell in cells for i in cell] == list(range(len(case.step.samples)))
     return in_order and len({len(cell) for cell in cells}) == 1
-

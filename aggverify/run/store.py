@@ -68,7 +68,9 @@ class StoredCase:
         convention(data["convention"])
         engine(data["engine"])
         divisor = data["divisor"]
-        if divisor is not None and (isinstance(divisor, bool) or not isinstance(divisor, int | float)):
+        if divisor is not None and (
+            isinstance(divisor, bool) or not isinstance(divisor, int | float)
+        ):
             raise InputError(f"divisor must be a number or null, got {divisor!r}")
         if data["mode"] is not None and not isinstance(data["mode"], str):
             raise InputError(f"mode must be text or null, got {data['mode']!r}")

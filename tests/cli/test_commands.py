@@ -73,14 +73,27 @@ def test_bad_options_exit_2(cli: Cli, options: list[str], message: str) -> None:
 
 
 def test_identifies_the_mode(cli: Cli, tmp_path: Path) -> None:
-    source = (EXAMPLES / "slime" / "token_mean.py").read_text()
+    source = (EXAMPLES / "slime" / "sample_mean.py").read_text()
     (tmp_path / "zigzag.py").write_text((EXAMPLES / "slime" / "zigzag.py").read_text())
     lines = [line for line in source.splitlines() if not line.startswith("AGGVERIFY")]
     (tmp_path / "hook.py").write_text("\n".join(lines))
     ran = cli("check", "hook.py", "--profile", "quick")
     assert ran.code == 0, ran
-    assert "token_mean  [identified]" in ran.out
-    assert "engine      megatron-token" in ran.out
+    assert "sample_mean  [identified]" in ran.out
+    assert "engine      megatron-sample" in ran.out
+
+
+def test_one_reducer_may_be_two_modes_under_two_engines(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "r.py").write_text(
+        "import torch\n\n\ndef get_pg_loss_reducer(total_lengths, response_lengths, loss_masks, "
+        "calculate_per_token_loss=False):\n"
+        "    mask = torch.cat(loss_masks).bool()\n"
+        "    return lambda losses: torch.where(mask, losses, 0.0).sum()\n"
+    )
+    ran = cli("check", "r.py", "--profile", "quick", "--world", "1")
+    assert ran.code == 0, ran
+    assert "sequence_sum  [identified]" in ran.out
+    assert "with --engine megatron-token it implements token_mean" in ran.out
 
 
 def test_no_known_mode_still_checks_invariance(cli: Cli, tmp_path: Path) -> None:

@@ -29,9 +29,7 @@ def subject(mode: str = "token_mean") -> Subject:
 
 @given(n=counts, sign=st.sampled_from([-1, 1]))
 @pytest.mark.parametrize(("precision", "delta"), [("float32", 1e-4), ("float64", 1e-10)])
-def test_a_wrong_factor_is_always_caught(
-    precision: str, delta: float, n: int, sign: int
-) -> None:
+def test_a_wrong_factor_is_always_caught(precision: str, delta: float, n: int, sign: int) -> None:
     expected = Fraction(1, n)
     # The wrong weight may itself be off by the whole bound towards the right one.
     u = float(PRECISIONS[precision].unit_roundoff)

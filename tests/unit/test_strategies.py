@@ -52,7 +52,7 @@ def traits(case: Case) -> set[str]:
         ),
         "fan-out rollout": any(len(members) > 1 for members in step.rollouts.values()),
         "unequal groups": len({len(m) for m in step.groups.values()}) > 1,
-        **{layout.cp_kind: layout.cp_size > 1},
+        layout.cp_kind: layout.cp_size > 1,
     }
     return {name for name, present in found.items() if present}
 

@@ -61,7 +61,7 @@ def test_unusable_files(tmp_path: Path, content: bytes | None, message: str) -> 
 
 
 def test_other_unusable_targets(tmp_path: Path) -> None:
-    with pytest.raises(CandidateError, match="cannot read .*directory"):
+    with pytest.raises(CandidateError, match=r"cannot read .*directory"):
         parse_target(f"{tmp_path}/")
     text = tmp_path / "reducer.txt"
     text.write_text("x")
