@@ -28,6 +28,7 @@ class Space:
     max_dp: int = 1
     max_cp: int = 1
     max_microbatches: int = 1
+    min_world: int = 1
     max_world: int = 8
     cp_kinds: tuple[CpKind, ...] = ("zigzag",)
     min_units: int = 1
@@ -48,18 +49,19 @@ class Space:
 
 
 @lru_cache(maxsize=256)
-def sizes(space: Space) -> tuple[tuple[int, int, int], ...]:
-    """Every (dp, cp, micro-batches) of the space, smallest world first, so that shrinking goes
-    there."""
-    found = [
-        (d, c, k)
+def sizes(space: Space) -> tuple[tuple[int, int, int, CpKind], ...]:
+    """Every (dp, cp, micro-batches, CP kind) of the space, smallest world first, so that shrinking
+    goes there."""
+    found: list[tuple[int, int, int, CpKind]] = [
+        (d, c, k, kind)
         for d in range(1, space.max_dp + 1)
         for c in range(1, space.max_cp + 1)
         for k in range(1, space.max_microbatches + 1)
-        if d * c <= space.max_world and d * c in (1, 2, 3, 4, 6, 8)
+        for kind in (space.cp_kinds if c > 1 else ("zigzag",))
+        if space.min_world <= d * c <= space.max_world and d * c in (1, 2, 3, 4, 6, 8)
         if d * c * k >= space.min_units
     ]
-    return tuple(sorted(found, key=lambda dck: (dck[0] * dck[1] * dck[2], dck)))
+    return tuple(sorted(found, key=lambda s: (s[0] * s[1] * s[2], s[:3], s[3] != "zigzag", s[3])))
 
 
 # Strategy objects are built once: building them costs more than drawing from them.
@@ -87,14 +89,13 @@ def cases(space: Space) -> st.SearchStrategy[Case]:
 
 
 def _case(draw: st.DrawFn, space: Space) -> Case:
-    dp, cp, k = draw(_sampled(sizes(space)))
+    dp, cp, k, kind = draw(_sampled(sizes(space)))
     cells, size = dp * k, space.group_size or 1
     if space.uniform:
         units = cells * draw(_integers(1, 1 + space.max_extra_samples // 2))
     else:
         units = cells + draw(_integers(0, space.max_extra_samples // size))
     step = _step(draw, units * size, space)
-    kind: CpKind = draw(_sampled(space.cp_kinds)) if cp > 1 else "zigzag"
     dealt = _deal(draw, units, dp, k, space.uniform)
     if size > 1:
         dealt = _spread(dealt, size)

@@ -36,9 +36,14 @@ def header(subject: Subject, *, identified: bool = False) -> list[str]:
     return [
         f"reducer     {clean(subject.target)} · {subject.function}",
         f"convention  {subject.convention.name} ({subject.convention.title})",
-        f"engine      {subject.engine.name} ({subject.engine.title})",
+        f"engine      {subject.engine.name}{_default_mark(subject)} ({subject.engine.title})",
         f"mode        {mode}",
     ]
+
+
+def _default_mark(subject: Subject) -> str:
+    default = subject.convention.default_engine(subject.mode)
+    return f" [{subject.convention.name}'s default]" if subject.engine.name == default else ""
 
 
 def finding_block(report: Report, subject: Subject, number: int) -> list[str]:

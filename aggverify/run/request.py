@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aggverify.errors import InputError, unknown
 
@@ -36,6 +36,8 @@ class Request:
     claims: frozenset[str] = frozenset()
     max_world: int = 8
     group_size: int | None = None
+    policy: Mapping[str, str] = field(default_factory=dict)
+    """Readings other than the default, by question."""
     profile: str = "ci"
     max_examples: int | None = None
     max_time: float | None = None

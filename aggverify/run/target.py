@@ -10,7 +10,7 @@ from typing import Any
 from aggverify.conventions import CONVENTIONS, Convention, Offer, convention
 from aggverify.errors import CandidateError, InputError, unknown
 
-_DECLARABLE = ("mode", "engine", "convention", "divisor", "claim", "group_size")
+_DECLARABLE = ("mode", "engine", "convention", "divisor", "claim", "group_size", "policy")
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ def test_identifies_the_mode(cli: Cli, tmp_path: Path) -> None:
     ran = cli("check", "hook.py", "--profile", "quick")
     assert ran.code == 0, ran
     assert "sample_mean  [identified]" in ran.out
-    assert "engine      megatron-sample" in ran.out
+    assert "engine      megatron-sample [slime's default]" in ran.out
 
 
 def test_one_reducer_may_be_two_modes_under_two_engines(cli: Cli, tmp_path: Path) -> None:

@@ -105,9 +105,9 @@ def test_telling_steps_tell_every_mode_apart(step: Step) -> None:
 
 
 def test_the_smallest_world_comes_first() -> None:
-    assert sizes(SPACE)[0] == (1, 1, 2)
-    assert (1, 1, 1) in sizes(Space(max_dp=2))
-    assert all(d * c != 5 for d, c, _ in sizes(Space(max_dp=8, max_cp=8)))
+    assert sizes(SPACE)[0] == (1, 1, 2, "zigzag")
+    assert (1, 1, 1, "zigzag") in sizes(Space(max_dp=2))
+    assert all(d * c != 5 for d, c, *_ in sizes(Space(max_dp=8, max_cp=8)))
 
 
 @given(cases(Space(max_dp=4, max_microbatches=3, uniform=True)))

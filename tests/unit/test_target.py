@@ -118,6 +118,8 @@ def test_the_command_line_overrides_the_declaration(file: Path) -> None:
         ({"modes": ("constant",), "divisor": float("inf")}, NATIVE, InputError, "got inf"),
         ({"modes": ("token_mean",), "divisor": 4.0}, NATIVE, InputError, "belongs to --mode const"),
         ({"divisor": 4.0}, NATIVE, InputError, "belongs to --mode constant"),
+        ({"policy": {"empty_unit": "count"}}, NATIVE, InputError, "did you mean 'empty_units'"),
+        ({"policy": {"empty_units": "exclud"}}, NATIVE, InputError, "did you mean 'exclude'"),
         ({"engine": "summ"}, NATIVE, InputError, "did you mean 'sum'"),
         ({"claims": frozenset(["fanout"])}, NATIVE, InputError, "did you mean 'fan-out'"),
         ({"modes": ("token_mean_legacy",)}, NATIVE, NotClaimable, "has no step scalar"),
