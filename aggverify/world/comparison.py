@@ -81,14 +81,18 @@ def _in_group(
             elif traces[rank].complete:
                 at.setdefault("", []).append(rank)
         if len(at) > 1:
-            return _worded(f"collective {position + 1} of ranks {_ranks(members)}", at)
+            return _worded(
+                f"ranks disagree on collective {position + 1} of ranks {_ranks(members)}", at
+            )
     sums: dict[str, list[int]] = {}
     for rank in here:
         if traces[rank].complete:
             total = str(traces[rank].checksums.get(name, 0))
             sums.setdefault(total, []).append(rank)
     if len(sums) > 1:
-        return _worded(f"later collectives of ranks {_ranks(members)} (checksums)", sums)
+        return _worded(
+            f"ranks disagree on later collectives of ranks {_ranks(members)} (checksums)", sums
+        )
     return None
 
 
@@ -101,9 +105,17 @@ def _sequence_disagreement(traces: Mapping[int, Trace]) -> Disagreement | None:
     for name, at in counts.items():
         if len(at) > 1:
             members = sorted(r for ranks in at.values() for r in ranks)
-            what = f"the number of collectives of ranks {_ranks(members)} (group {name})"
-            return _worded(what, at)
+            which = f"the number of collectives of ranks {_ranks(members)} (group {name})"
+            return _worded(f"ranks disagree on {which}", at)
     return None
+
+
+def different(said: Mapping[int, str], what: str) -> Disagreement | None:
+    """The odd one out of what each rank says, None when all say the same."""
+    at: dict[str, list[int]] = {}
+    for rank, text in said.items():
+        at.setdefault(text, []).append(rank)
+    return _worded(what, at) if len(at) > 1 else None
 
 
 def _worded(what: str, at: Mapping[str, list[int]]) -> Disagreement:
@@ -111,8 +123,8 @@ def _worded(what: str, at: Mapping[str, list[int]]) -> Disagreement:
     lowest = min(rank for ranks in at.values() for rank in ranks)
     odd = min(at.values(), key=lambda ranks: (len(ranks), lowest in ranks, ranks))
     parts = sorted((ranks, text) for text, ranks in at.items())
-    said = "; ".join(f"{_named(ranks)}: {text or 'none'}" for ranks, text in parts)
-    return Disagreement(odd[0], f"ranks disagree on {what}: {said}")
+    told = "; ".join(f"{_named(ranks)}: {text or 'none'}" for ranks, text in parts)
+    return Disagreement(odd[0], f"{what}: {told}")
 
 
 def _ranks(ranks: Sequence[int]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import time
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -56,24 +57,30 @@ class Link:
     out: bytearray = field(default_factory=bytearray)
     decoder: Decoder = field(default_factory=Decoder)
     ended: bool = False
+    ended_at: float = 0.0
     exit_status: int | None = None
     garbage: str | None = None
 
-    def read(self) -> None:
-        """Take what has arrived."""
+    def read(self) -> bool:
+        """Take what has arrived; True if something has."""
         try:
             data = self.sock.recv(_CHUNK)
         except BlockingIOError:
-            return
+            return False
         except OSError:  # reset by a peer that died
             data = b""
         if not data:
-            self.ended = True
-            return
+            self._end()
+            return False
         try:
             self.replies.extend(self.decoder.feed(data))
         except WireError as error:
-            self.ended, self.garbage = True, str(error)
+            self._end()
+            self.garbage = f"sent what is no answer: {error}"
+        return True
+
+    def _end(self) -> None:
+        self.ended, self.ended_at = True, time.monotonic()
 
     def write(self) -> None:
         """Send what can be sent without waiting."""

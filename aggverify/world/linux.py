@@ -41,7 +41,7 @@ def run_as_batch() -> None:
 
 def thread_count() -> int:
     """Threads of this process, Python's or not."""
-    return len(os.listdir("/proc/self/task"))
+    return len(os.listdir("/proc/self/task"))  # noqa: PTH208
 
 
 def children(pid: int) -> list[int]:
@@ -90,7 +90,7 @@ def end_descendants() -> None:
             return
 
 
-def supported() -> str | None:
+def unsupported() -> str | None:
     """Why ranks cannot run on this system, None when they can."""
     if not sys.platform.startswith("linux"):
         return f"ranks need Linux (fork, /proc, memfd); this is {sys.platform}: use a container"

@@ -12,19 +12,21 @@ from aggverify.errors import InputError
 class Options:
     """Limits of ranks; seconds and bytes.
 
-    ``cpu_seconds``: a rank's own CPU time in one job before it counts as running away.
+    ``cpu_seconds``: a rank's own processor time in one job before it counts as running away.
     ``patience``: how long a world may be silent before it is looked at for being blocked; raise
-    it for code that sleeps or waits for something outside the machine on purpose.
-    ``silence``: wall-clock limit without any sign of progress, for machines on which /proc
-    cannot be read. ``memory``: address space of a rank beyond what it started with.
-    ``import_seconds``: wall-clock limit of the handler's construction.
+    it for code that sleeps, or waits for something outside the machine, on purpose.
+    ``silence``: wall-clock limit without any progress, where the other two do not tell.
+    ``memory``: address space of a rank beyond what it started with.
+    ``import_seconds``: processor time of the handler's construction. ``import_patience``: how
+    long it may sleep or wait.
     """
 
     cpu_seconds: float = 2.0
     patience: float = 0.03
     silence: float = 120.0
-    memory: int = 4 << 30
-    import_seconds: float = 300.0
+    memory: int = 1 << 30
+    import_seconds: float = 120.0
+    import_patience: float = 10.0
 
     def __post_init__(self) -> None:
         for f in fields(self):

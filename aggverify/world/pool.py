@@ -2,50 +2,33 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
-import threading
-import time
+import weakref
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from aggverify.world import linux, slate, verdict, wire
+from aggverify.errors import InputError
+from aggverify.world import linux
 from aggverify.world.faults import PoolError, TemplateFailure
-from aggverify.world.link import Output, output_pipe
+from aggverify.world.launcher import Opened, Zygote
 from aggverify.world.options import Options
 from aggverify.world.template import Template
 
-_ROOT = str(Path(__file__).resolve().parent.parent.parent)
-# One thread each: ranks fill the cores, and only a single-threaded process forks safely.
-_ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "GLOO_SOCKET_IFNAME": "lo",
-}
-_CODE = (
-    "import sys; sys.path.insert(0, {root!r}); "
-    "from aggverify.world.zygote import main; main({fd}, {parent})"
-)
-
 
 class Pool:
-    """Starts the zygote; a context manager that leaves no process behind.
+    """Ranks for hire; a context manager that leaves no process behind.
 
-    Returns at once, torch is imported meanwhile. Raises PoolError where ranks cannot run.
+    Returns at once, torch is imported meanwhile. Raises PoolError where ranks cannot run. Not
+    safe for use by several threads at a time.
     """
 
     def __init__(self, options: Options | None = None) -> None:
-        if (reason := linux.supported()) is not None:
+        if (reason := linux.unsupported()) is not None:
             raise PoolError(reason)
         self._options = options or Options()
-        self._templates: list[Template] = []
-        self._closed = False
-        self._start_zygote()
+        self._launcher = _Launcher()
+        # A pool that nobody closed must not outlive its owner, nor the interpreter.
+        self._finalizer = weakref.finalize(self, self._launcher.close)
 
     def __enter__(self) -> Self:
         return self
@@ -61,80 +44,57 @@ class Pool:
     def template(
         self, handler: str, setup: Mapping[str, Any], *, paths: Sequence[str] = ()
     ) -> Template | TemplateFailure:
-        """Construct ``module:Class`` with ``setup`` in a process of its own.
+        """Construct ``module:Class`` with ``setup`` (JSON-able) in a process of its own.
 
-        ``paths`` are put before sys.path there. What goes wrong in the construction comes back as
-        a TemplateFailure.
+        ``paths`` come before everything on sys.path there. What goes wrong in the import or the
+        construction comes back as a TemplateFailure; PoolError says the pool itself is broken.
         """
-        self._check_open()
-        request = {"handler": handler, "setup": dict(setup), "paths": list(paths), "late": False}
-        opened = self._open(request)
+        if not self._finalizer.alive:
+            raise PoolError("the pool is closed; make a new Pool()")
+        module, colon, name = handler.partition(":")
+        if not (module and colon and name):
+            raise InputError(f"a handler is named 'module:Class', not {handler!r}")
+        request = {"handler": handler, "setup": dict(setup), "paths": list(paths)}
+        launcher, options = self._launcher, self._options
+        opened = launcher.current().open(request, options)
         if isinstance(opened, TemplateFailure):
             return opened
-        connection, output, page, header = opened
         template = Template(
-            connection, output, page, header["description"], self._options, lambda: None
+            opened, options, lambda: launcher.current().open(request, options), launcher.kill
         )
-        self._templates.append(template)
+        launcher.templates.add(template)
         return template
 
-    def _open(self, request):
-        ours, theirs = socket.socketpair()
-        output, write = output_pipe()
-        page = slate.create()
-        wire.send(self._connection, request, fds=[theirs.fileno(), write, page])
-        theirs.close()
-        os.close(write)
-        self._ready()
-        forked = wire.receive(self._connection)
-        message = wire.receive(ours)
-        if message is None:
-            status = wire.receive(self._connection)[0]["exit"]
-            return TemplateFailure(
-                "died", verdict.exit_text(status), output=output.drain(), exit_status=status
-            )
-        header = message[0]
-        if "error" in header:
-            e = header["error"]
-            return TemplateFailure(
-                "exception", f"{e['type']}: {e['message']}", e["traceback"], output.drain()
-            )
-        return ours, output, page, header
+    def close(self) -> None:
+        """End every process and close every template; does nothing the second time."""
+        self._finalizer()
+
+
+class _Launcher:
+    """The current zygote, replaced should it die, and the templates to be closed with it."""
+
+    def __init__(self) -> None:
+        self.templates: weakref.WeakSet[Template] = weakref.WeakSet()
+        self._zygote = Zygote()
+        self._closed = False
+
+    def current(self) -> Zygote:
+        """A zygote that is alive."""
+        if self._closed:
+            raise PoolError("the pool is closed; make a new Pool()")
+        if not self._zygote.alive:
+            self._zygote.close()
+            self._zygote = Zygote()
+        return self._zygote
+
+    def kill(self, opened: Opened) -> None:
+        """End a template process and its ranks."""
+        if not self._closed:
+            self._zygote.kill(opened.pid)
 
     def close(self) -> None:
         """End every process."""
-        if self._closed:
-            return
         self._closed = True
-        for template in self._templates:
+        for template in list(self.templates):
             template.close()
-        self._connection.close()
-        self._process.wait(10)
-
-    def _start_zygote(self) -> None:
-        ours, theirs = socket.socketpair()
-        in_main = threading.current_thread() is threading.main_thread()
-        code = _CODE.format(root=_ROOT, fd=theirs.fileno(), parent=os.getpid() if in_main else 0)
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", code],
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, **_ENVIRONMENT},
-            pass_fds=[theirs.fileno()],
-            start_new_session=True,
-        )
-        theirs.close()
-        self._connection = ours
-        self._is_ready = False
-        wire.send(ours, {"sys_path": [p or os.getcwd() for p in sys.path]})
-
-    def _ready(self) -> None:
-        if self._is_ready:
-            return
-        message = wire.receive(self._connection)
-        if message is None or "error" in message[0]:
-            raise PoolError(f"cannot start ranks: {message}")
-        self._is_ready = True
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise PoolError("the pool is closed")
+        self._zygote.close()

@@ -7,7 +7,6 @@ import faulthandler
 import os
 import random
 import resource
-import signal
 import socket
 import sys
 from collections import deque
@@ -18,12 +17,10 @@ from typing import Any
 from aggverify.world import linux
 from aggverify.world.candidate_errors import told
 from aggverify.world.slate import Writer
+from aggverify.world.stacks import STACK_SIGNAL
 from aggverify.world.state import Guard
 from aggverify.world.trace import KEPT, TRACER, sequences
 from aggverify.world.wire import Decoder, Frame, encode
-
-# faulthandler writes the stacks when the parent sends this; nobody else uses it.
-STACK_SIGNAL = signal.SIGRTMAX - 5
 
 Handler = Callable[[dict[str, Any]], tuple[dict[str, Any], bytes]]
 
@@ -42,7 +39,7 @@ class Place:
 
 
 def live(place: Place, make_handler: Callable[[], Any]) -> None:
-    """Be a rank until the connection ends; never returns."""
+    """Be a rank until the connection ends."""
     connection = socket.socket(fileno=place.connection)
     try:
         _settle(place)
@@ -52,16 +49,17 @@ def live(place: Place, make_handler: Callable[[], Any]) -> None:
         guard = Guard()
     except BaseException as error:
         connection.sendall(encode({"error": told(error)}))
-        os._exit(0)
+        return
     connection.sendall(encode({"ready": os.getpid()}))
     _Loop(connection, handler, guard).run()
-    os._exit(0)
 
 
 def _settle(place: Place) -> None:
     """Own output, limits, scheduling, stack dumps and random seeds."""
     for fd in (1, 2):
         os.dup2(place.output, fd)
+    # Written at once, so that what was printed is there when the rank is killed.
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     linux.run_as_batch()
     dump_stacks_to(place.slate)
     _limit_memory(place.memory)
@@ -92,8 +90,10 @@ def _limit_memory(extra: int) -> None:
 
 def _join(place: Place) -> None:
     import torch.distributed as dist
+    from torch._C._distributed_c10d import FileStore
 
-    store = dist.FileStore(f"/proc/self/fd/{place.store}", place.size)
+    # A file in memory, reached by descriptor: no port, no path, nothing to clean up.
+    store = FileStore(f"/proc/self/fd/{place.store}", place.size)
     # A rank that waits is the parent's business: gloo's own timeout must not come first.
     dist.init_process_group(
         "gloo",
@@ -115,11 +115,14 @@ class _Loop:
         self._decoder = Decoder()
         self._frames: deque[Frame] = deque()
         self._done = 0
+        self._pid = os.getpid()
 
     def run(self) -> None:
         """Answer jobs until the end of stream."""
         while (frame := self._next()) is not None:
             reply, failed = self._answer(frame[0])
+            if os.getpid() != self._pid:
+                return  # a process the candidate forked came back here instead of ending
             self._connection.sendall(reply)
             self._done += 1
             # After an exception the others may wait in a collective of this job. Going on would

@@ -26,6 +26,8 @@ _SIGNALS = tuple(
 )  # fmt: skip
 _SMALLEST_NORMAL = sys.float_info.min
 
+PROCESS_GROUP = "default process group"
+
 Look = Callable[[], Any]
 Undo = Callable[[Any], None]
 
@@ -80,7 +82,7 @@ def _torch_aspects() -> list[tuple[str, Look, Undo | None]]:
         ("torch default device", device_mode, lambda _: torch.set_default_device(None)),
         ("torch grad mode", torch.is_grad_enabled, _set_grad),
         ("torch inference mode", torch.is_inference_mode_enabled, None),
-        ("torch anomaly mode", torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
+        ("torch anomaly mode", torch.is_anomaly_enabled, _set_anomaly),
         ("torch autocast", lambda: torch.is_autocast_enabled("cpu"), _set_autocast),
         ("torch threads", torch.get_num_threads, torch.set_num_threads),
         (
@@ -93,7 +95,7 @@ def _torch_aspects() -> list[tuple[str, Look, Undo | None]]:
             lambda: generator.get_state().numpy().tobytes(),
             lambda raw: _set_generator(generator, raw),
         ),
-        ("default process group", lambda: dist.group.WORLD is world, None),
+        (PROCESS_GROUP, lambda: dist.group.WORLD is world, None),
     ]
 
 
@@ -101,6 +103,12 @@ def _set_grad(on: bool) -> None:
     import torch
 
     torch._C._set_grad_enabled(on)
+
+
+def _set_anomaly(on: bool) -> None:
+    import torch
+
+    torch.autograd.set_detect_anomaly(on)
 
 
 def _set_autocast(on: bool) -> None:
@@ -120,16 +128,16 @@ def _numpy_aspects() -> list[tuple[str, Look, Undo | None]]:
         import numpy as np
     except ImportError:
         return []
-    bits = np.random.mtrand._rand._bit_generator
 
     def look() -> Any:
-        state = bits.state["state"]
-        return state["pos"], state["key"].tobytes()
+        state: Any = np.random.get_state(legacy=True)
+        _, key, position, *normal = state
+        return key.tobytes(), position, normal
 
-    full = bits.state
+    whole = np.random.get_state(legacy=True)
 
     def undo(_: Any) -> None:
-        bits.state = full
+        np.random.set_state(whole)
 
     return [
         ("numpy random state", look, undo),

@@ -13,19 +13,17 @@ import gc
 import importlib
 import os
 import select
-import signal
 import socket
 import sys
-import time
-from typing import Any
+from typing import Any, NoReturn
 
 from aggverify.world import linux, rank, wire
 from aggverify.world.candidate_errors import told
 
 
-def serve(control: int, output: int, slate: int, request: dict[str, Any], parent: int) -> None:
+def serve(fds: list[int], request: dict[str, Any], parent: int) -> NoReturn:
     """Be a template until the control connection ends; never returns."""
-    os.setpgid(0, 0)
+    control, output, slate = fds
     linux.die_with_parent(parent)
     linux.adopt_orphans()
     connection = socket.socket(fileno=control)
@@ -34,23 +32,29 @@ def serve(control: int, output: int, slate: int, request: dict[str, Any], parent
     os.close(output)
     rank.dump_stacks_to(slate)
     sys.path[:0] = request["paths"]
-    handler = None
-    if not request["late"]:
-        try:
-            handler = construct(request)
-            ready = {"description": handler.describe(), "threads": linux.thread_count()}
-            wire.send(connection, ready)
-        except BaseException as error:
-            wire.send(connection, {"error": told(error)})
-            linux.end_descendants()
-            os._exit(0)
-    else:
+    try:
+        if (handler := _prepared(connection, request)) is not None:
+            _Template(connection, handler, request).run()
+    finally:  # whatever the code under test has done to this process
+        linux.end_descendants()
+        os._exit(0)
+
+
+def _prepared(connection: socket.socket, request: dict[str, Any]) -> tuple[Any] | None:
+    """The handler, or None in its place when each rank shall import for itself."""
+    if request["late"]:
         wire.send(connection, {"description": {}, "threads": 1})
+        return (None,)
+    try:
+        handler = construct(request)
+        ready = {"description": handler.describe(), "threads": linux.thread_count()}
+        wire.send(connection, ready)
+    except BaseException as error:  # sys.exit included
+        wire.send(connection, {"error": told(error)})
+        return None
     gc.collect()
     gc.freeze()
-    _Template(connection, handler, request).run()
-    linux.end_descendants()
-    os._exit(0)
+    return (handler,)
 
 
 def construct(request: dict[str, Any]) -> Any:
@@ -62,15 +66,19 @@ def construct(request: dict[str, Any]) -> Any:
 class _Template:
     """Forks, reaps and kills ranks as told."""
 
-    def __init__(self, connection: socket.socket, handler: Any, request: dict[str, Any]) -> None:
+    def __init__(
+        self, connection: socket.socket, handler: tuple[Any], request: dict[str, Any]
+    ) -> None:
         self._connection = connection
-        self._handler = handler
+        self._handler = handler[0]
         self._request = request
         self._places: dict[int, tuple[int, int]] = {}
         self._groups: dict[int, int] = {}
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN)
         self._watched: dict[int, int] = {}
+        # Helpers that the import has started belong to every world.
+        self._helpers = set(linux.children(os.getpid()))
 
     def run(self) -> None:
         """Serve until the end of stream."""
@@ -109,12 +117,15 @@ class _Template:
         me = os.getpid()
         pid = os.fork()
         if pid == 0:
-            linux.die_with_parent(me)
-            os.setpgid(0, self._groups.get(world, 0))
-            # Held by a sibling, a dead rank's connection would not end.
-            for fd in (*others, self._connection.fileno(), *self._watched):
-                os.close(fd)
-            rank.live(place, self._make_handler)
+            try:
+                linux.die_with_parent(me)
+                os.setpgid(0, self._groups.get(world, 0))
+                # Held by a sibling, a dead rank's connection would not end.
+                for fd in (*others, self._connection.fileno(), *self._watched):
+                    os.close(fd)
+                rank.live(place, self._make_handler)
+            finally:
+                os._exit(0)
         with contextlib.suppress(OSError):  # the child did it first, or is gone
             os.setpgid(pid, self._groups.get(world, pid))
         self._groups.setdefault(world, pid)
@@ -148,15 +159,15 @@ class _Template:
         world, place = self._places.pop(pid)
         code = os.waitstatus_to_exitcode(status)
         wire.send(self._connection, {"exit": code, "world": world, "rank": place})
+        self._end_strays()
 
     def _kill(self, world: int) -> None:
         linux.kill_group(self._groups.pop(world))
-        self._end_strays()
 
     def _end_strays(self) -> None:
         """Kill processes that ranks started and left behind: adopted here, in no world's list."""
         for pid in linux.children(os.getpid()):
-            if pid not in self._places:
+            if pid not in self._places and pid not in self._helpers:
                 linux.kill(pid)
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, 0)

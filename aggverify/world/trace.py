@@ -154,7 +154,7 @@ def install() -> None:
     for name, function in wrapped.items():
         setattr(c10d, name, function)
         setattr(dist, name, function)
-    work = c10d.Work
+    work: Any = c10d.Work
     work.wait = _noted(work.wait, "wait of an asynchronous collective")
 
 
@@ -221,7 +221,8 @@ def sequences() -> dict[str, int]:
     """Per group of this rank, how many collectives its backend has been given so far."""
     from torch.distributed import distributed_c10d as c10d
 
-    found = {}
+    found: dict[str, int] = {}
+    group: Any
     for group in list(c10d._world.pg_map):
         try:
             found[group.group_name] = group._get_sequence_number_for_group()

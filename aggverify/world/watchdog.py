@@ -3,8 +3,8 @@
 A world is blocked when every thread of every unfinished rank, and of the processes it started,
 sleeps and has not been switched to between looks: three looks in a row 5 ms apart. A thread that
 waits for a processor is runnable, not asleep, so a loaded machine does not look blocked. Ranks
-that poll (sleep a moment, look, sleep) do get switched to; they count as blocked when twenty
-looks in a row find nothing but sleepers that use next to no processor time.
+that poll (sleep a moment, look, sleep) do get switched to; they count as blocked when of twenty
+looks nearly all find nothing but sleepers, and next to no processor time was used meanwhile.
 """
 
 from __future__ import annotations
@@ -19,10 +19,13 @@ from aggverify.world import linux
 # gloo's loop wakes every 10 ms by itself.
 _IGNORED = b"gloo_tcp_loop"
 _STRICT_LOOKS = 3
-_LOOSE_LOOKS = 20
-_LOOSE_SHARE = 0.1
+_POLL_LOOKS = 20
+_POLL_ASLEEP = 0.8
+_POLL_CPU_SHARE = 0.1
 LOOK_EVERY = 0.005
 _LOOK_AT_MOST_EVERY = 0.05
+_AFTER_OUTPUT = 0.0015
+_OVERDUE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ def _family(pid: int) -> list[int]:
 def _threads(pid: int) -> list[tuple[int, bool, int, int]]:
     found: list[tuple[int, bool, int, int]] = []
     try:
-        tasks = os.listdir(f"/proc/{pid}/task")
+        tasks = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
     except OSError:
         return found
     for task in tasks:
@@ -101,27 +104,57 @@ def _read(path: str) -> bytes:
 
 
 @dataclass(slots=True)
+class _Window:
+    """Some looks in a row, to tell polling from work."""
+
+    since: float = 0.0
+    cpu: float = 0.0
+    looks: int = 0
+    asleep: int = 0
+
+    def polling(self, seen: Look, now: float) -> bool:
+        """Add a look; True when a full window has shown next to nothing but sleep."""
+        used = sum(seen.cpu.values())
+        if self.looks == 0:
+            self.since, self.cpu = now, used
+        self.looks += 1
+        self.asleep += not seen.running
+        if self.looks < _POLL_LOOKS:
+            return False
+        idle = used - self.cpu <= _POLL_CPU_SHARE * (now - self.since)
+        found = idle and self.asleep >= _POLL_ASLEEP * self.looks
+        self.looks = self.asleep = 0
+        return found
+
+
+@dataclass(slots=True)
 class Watchdog:
     """Watches one world; ``progress`` resets it."""
 
     patience: float
     since: float = 0.0
     next_look: float = 0.0
-    _strict: int = 0
-    _loose: int = 0
+    _quiet: int = 0
     _last: Look | None = None
-    _loose_from: tuple[float, float] = (0.0, 0.0)
+    _window: _Window = field(default_factory=_Window)
     _pause: float = LOOK_EVERY
     _cpu_from: dict[int, float] = field(default_factory=dict)
 
     def progress(self, now: float) -> None:
-        """Something came from the world."""
+        """The world got further."""
         self.since = now
         self.next_look = now + self.patience
-        self._strict = self._loose = 0
+        self._quiet = self._window.looks = self._window.asleep = 0
         self._last = None
         self._pause = LOOK_EVERY
         self._cpu_from.clear()
+
+    def stirred(self, now: float) -> None:
+        """The world showed a sign of life, without getting any further: printed something."""
+        self._quiet = 0
+        if now < self.next_look + _OVERDUE:
+            # Looked at right after it has written something, a rank that polls seems at work.
+            self.next_look = max(self.next_look, now + _AFTER_OUTPUT)
 
     def blocked(self, pids: Iterable[int], now: float) -> bool:
         """Take a look, which must be due; True when the world can be said to be blocked."""
@@ -129,28 +162,16 @@ class Watchdog:
         last, self._last = self._last, seen
         for pid, used in seen.cpu.items():
             self._cpu_from.setdefault(pid, used)
-        if seen.running or not seen.switches:
-            self._strict = self._loose = 0
-            # Busy: no need to look often, and looking costs the ranks processor time.
-            self._pause = min(2 * self._pause, _LOOK_AT_MOST_EVERY)
-            self.next_look = now + self._pause
+        if not seen.switches:  # /proc tells nothing, or all have just ended
+            self.next_look = now + _LOOK_AT_MOST_EVERY
             return False
-        self._pause = LOOK_EVERY
-        self.next_look = now + LOOK_EVERY
-        unchanged = last is not None and seen.switches == last.switches
-        self._strict = self._strict + 1 if unchanged else 0
-        return self._strict >= _STRICT_LOOKS or self._polls(seen, now)
-
-    def _polls(self, seen: Look, now: float) -> bool:
-        used = sum(seen.cpu.values())
-        if self._loose == 0:
-            self._loose_from = (now, used)
-        self._loose += 1
-        began, used_then = self._loose_from
-        idle = used - used_then <= _LOOSE_SHARE * (now - began)
-        if not idle:
-            self._loose = 0
-        return self._loose >= _LOOSE_LOOKS
+        busy = seen.running and (last is None or last.running)
+        # Busy: no need to look often, and looking costs the ranks processor time.
+        self._pause = min(2 * self._pause, _LOOK_AT_MOST_EVERY) if busy else LOOK_EVERY
+        self.next_look = now + self._pause
+        quiet = not seen.running and last is not None and seen.switches == last.switches
+        self._quiet = self._quiet + 1 if quiet else 0
+        return self._quiet >= _STRICT_LOOKS or self._window.polling(seen, now)
 
     def cpu_since_progress(self) -> dict[int, float]:
         """Seconds of processor time per process since the first look after progress."""

@@ -45,11 +45,6 @@ class Decoder:
         del self._data[: self._start]
         self._start = 0
 
-    @property
-    def pending(self) -> bool:
-        """Whether part of a frame has arrived."""
-        return bool(self._data)
-
     def _next(self) -> Frame | None:
         data, at = self._data, self._start
         if len(data) - at < _PREFIX.size:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from aggverify.world import verdict
+from aggverify.world.exits import exit_text
 from aggverify.world.faults import Fault, Job, Outcome
 from aggverify.world.link import Link
 from aggverify.world.options import Options
 from aggverify.world.watchdog import Watchdog
 from aggverify.world.wire import encode
-
-if TYPE_CHECKING:
-    from aggverify.world.template import Pending
 
 # Enough in flight that ranks never wait for the parent.
 _WINDOW = 32
@@ -23,16 +20,21 @@ _WINDOW_BYTES = 1 << 22
 _GO = encode({"go": True})
 # A dead rank's connection ends a little before its exit status is known.
 _STATUS_PATIENCE = 0.5
+# What is done to every rank happens to them within a moment.
+_FOLLOWERS = 0.01
 
 
 @dataclass(slots=True)
 class Task:
-    """A job on its way: where its outcome goes, and the frame sent to the ranks."""
+    """A job on its way: where its outcome goes, and the frame sent to the ranks.
 
-    pending: Pending
-    index: int
+    ``suspect``: it was running when the template process was lost.
+    """
+
+    deliver: Callable[[Outcome], None]
     job: Job
     frame: bytes
+    suspect: bool = False
 
 
 @dataclass(slots=True)
@@ -49,7 +51,9 @@ class World:
     broken: bool = False
     done: int = 0
     watchdog: Watchdog = field(init=False)
+    failure: Fault | None = None
     _end_seen: float | None = None
+    _death_scene: verdict.Scene | None = None
 
     def __post_init__(self) -> None:
         self.watchdog = Watchdog(self.options.patience)
@@ -60,22 +64,29 @@ class World:
         """Number of ranks."""
         return len(self.links)
 
-    def feed(self, waiting: deque[Task], now: float) -> None:
-        """Put jobs in flight as far as the window allows."""
-        if not self.ready or self.broken:
+    def feed(self, waiting: deque[Task], now: float, *, alone: bool) -> None:
+        """Put jobs in flight as far as the window allows, one at a time if ``alone``."""
+        window = 1 if alone or self.careful else _WINDOW
+        # Half a window at a time, since each round costs a system call per rank.
+        if not self.ready or self.broken or len(self.flying) > window // 2:
             return
         if not self.flying:
             self.watchdog.progress(now)
-        in_flight = sum(len(task.frame) for task in self.flying)
-        while waiting and len(self.flying) < (1 if self.careful else _WINDOW):
-            if self.flying and in_flight + len(waiting[0].frame) > _WINDOW_BYTES:
-                return
+        size = sum(len(task.frame) for task in self.flying)
+        frames = []
+        while waiting and len(self.flying) < window:
+            if self.flying and size + len(waiting[0].frame) > _WINDOW_BYTES:
+                break
             task = waiting.popleft()
-            in_flight += len(task.frame)
             self.flying.append(task)
-            for link in self.links:
-                link.out += task.frame
-                link.write()
+            frames.append(task.frame)
+            size += len(task.frame)
+        self._send(b"".join(frames))
+
+    def _send(self, data: bytes) -> None:
+        for link in self.links:
+            link.out += data
+            link.write()
 
     def advance(self, now: float) -> list[tuple[Task, Outcome]]:
         """Outcomes that can be told now; sets ``broken`` when the world must be replaced."""
@@ -84,10 +95,9 @@ class World:
             return []
         told: list[tuple[Task, Outcome]] = []
         while self.flying and not self.broken and all(link.replies for link in self.links):
-            outcome, usable = verdict.finished([l.replies[0] for l in self.links], self.links)
-            if isinstance(outcome, Fault) and any(link.ended for link in self.links):
-                if self._collateral():
-                    break
+            outcome, usable = verdict.finished([link.replies[0] for link in self.links], self.links)
+            if isinstance(outcome, Fault) and self._collateral():
+                break
             told.append(self._settle(outcome, usable))
         if self.flying and not self.broken and (fault := self._trouble(now)) is not None:
             told.append(self._settle(fault, False))
@@ -101,9 +111,8 @@ class World:
         for link in self.links:
             if link.replies:
                 link.replies.popleft()
-            if usable and isinstance(outcome, Fault):
-                link.out += _GO
-                link.write()
+        if usable and isinstance(outcome, Fault):
+            self._send(_GO)
         return task, outcome
 
     def _collateral(self) -> bool:
@@ -127,27 +136,41 @@ class World:
         unanswered = [link for link in self.links if not link.replies]
         dead = [link for link in unanswered if link.ended]
         if dead:
-            if self._end_seen is None:
-                self._end_seen = now
-            known = [link for link in dead if link.exit_status is not None]
-            if known or now - self._end_seen > _STATUS_PATIENCE:
-                return self._scene().died((known or dead)[0].rank)
-            self.watchdog.next_look = now + 0.002
-            return None
+            return self._deaths(dead, len(unanswered), now)
         if now < self.watchdog.next_look:
             return None
         return self._look(unanswered, now)
 
+    def _deaths(self, dead: Sequence[Link], unanswered: int, now: float) -> Fault | None:
+        """Name the rank that died; wait a moment for its exit status, and for others to follow."""
+        if self._end_seen is None:
+            self._end_seen = now
+            # Seen now: what the others were in, before they notice the death.
+            self._death_scene = self._scene()
+        known = [link for link in dead if link.exit_status is not None]
+        all_known = len(known) == unanswered
+        patience = _FOLLOWERS if known else _STATUS_PATIENCE
+        if not all_known and now - self._end_seen < patience:
+            self.watchdog.next_look = now + _FOLLOWERS / 4
+            return None
+        # All of them died: of what happened to every rank the lowest is told. Otherwise the
+        # first to end is the cause.
+        found = known or dead
+        scene = self._death_scene or self._scene()
+        return scene.died(found[0].rank if all_known else min(found, key=_ended_at).rank)
+
     def _look(self, unanswered: Sequence[Link], now: float) -> Fault | None:
         pids = {link.pid: link.rank for link in unanswered if link.pid is not None}
         if self.watchdog.blocked(pids, now):
-            if any(link.ended for link in self.links) and self._collateral():
+            if self._collateral():
                 return None
             return self._scene().blocked()
         limit = self.flying[0].job.cpu_seconds or self.options.cpu_seconds
-        for pid, used in self.watchdog.cpu_since_progress().items():
-            if used > limit:
-                return self._scene().runaway(pids[pid], limit)
+        used = self.watchdog.cpu_since_progress()
+        if any(seconds > limit for seconds in used.values()):
+            # Of several that run away side by side the lowest, whoever came first past the post.
+            away = [pids[pid] for pid, seconds in used.items() if seconds > limit / 2]
+            return self._scene().runaway(min(away), limit)
         if now - self.watchdog.since > self.options.silence:
             return self._scene().silent(self.options.silence)
         return None
@@ -157,37 +180,33 @@ class World:
 
     def _start(self, now: float) -> None:
         for link in self.links:
-            if link.pid is None and link.replies:
-                header, _ = link.replies.popleft()
-                if "error" in header:
-                    self.broken = True
-                    self.failure = Fault(
-                        "exception", link.rank,
-                        f"while rank {link.rank} started: {header['error']['type']}: "
-                        f"{header['error']['message']}",
-                        header["error"]["traceback"],
-                    )  # fmt: skip
-                    return
-                link.pid = header["ready"]
-            if link.pid is None and link.exit_status is not None:
-                self.broken = True
-                how = verdict.exit_text(link.exit_status)
-                self.failure = Fault(
-                    "died", link.rank, f"rank {link.rank} {how} while it started",
-                    exit_status=link.exit_status,
-                )  # fmt: skip
-                return
-        self.ready = all(link.pid is not None for link in self.links)
-        if self.ready:
+            if link.pid is None:
+                self._started(link)
+        late = [link.rank for link in self.links if link.pid is None]
+        if not late:
+            self.ready = True
             self.watchdog.progress(now)
         elif now - self.born > self.options.silence:
-            self.broken = True
-            late = next(link.rank for link in self.links if link.pid is None)
-            self.failure = Fault(
-                "blocked", late, f"rank {late} did not start in {self.options.silence:g} s"
-            )
+            text = f"rank {late[0]} did not start in {self.options.silence:g} s"
+            self._fail(Fault("blocked", late[0], text))
 
-    failure: Fault | None = None
+    def _started(self, link: Link) -> None:
+        if link.replies:
+            header, _ = link.replies.popleft()
+            if "error" not in header:
+                link.pid = header["ready"]
+                return
+            error = header["error"]
+            text = f"{error['type']}: {error['message']} (while rank {link.rank} started)"
+            self._fail(Fault("exception", link.rank, text, error["traceback"]))
+        elif link.exit_status is not None:
+            text = f"rank {link.rank} {exit_text(link.exit_status)} while it started"
+            self._fail(Fault("died", link.rank, text, exit_status=link.exit_status))
+
+    def _fail(self, failure: Fault) -> None:
+        self.broken = True
+        # The first one is the cause: a rank that dies makes the others fail.
+        self.failure = self.failure or failure
 
     def due(self, now: float) -> float | None:
         """Seconds until this world wants to be looked at, None when it waits for nothing."""
@@ -201,3 +220,7 @@ class World:
         """Let go of connections and files."""
         for link in self.links:
             link.close()
+
+
+def _ended_at(link: Link) -> float:
+    return link.ended_at

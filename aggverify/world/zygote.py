@@ -6,11 +6,9 @@ it ends, the control connection does, and every process below is killed.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 import select
-import signal
 import socket
 import sys
 import traceback
@@ -18,6 +16,9 @@ from typing import Any
 
 from aggverify.world import linux, trace, wire
 from aggverify.world.template_process import serve
+
+# How often to look for templates that ended and for processes they left behind.
+_TICK_MS = 10
 
 
 def main(control: int, parent: int) -> None:
@@ -37,9 +38,11 @@ def main(control: int, parent: int) -> None:
         wire.send(connection, {"error": traceback.format_exc()})
         os._exit(1)
     wire.send(connection, {"ready": os.getpid()})
-    _serve(connection)
-    linux.end_descendants()
-    os._exit(0)
+    try:
+        _Zygote(connection).run()
+    finally:  # also when the parent's end breaks a connection in the middle of a message
+        linux.end_descendants()
+        os._exit(0)
 
 
 def _preload() -> None:
@@ -48,54 +51,54 @@ def _preload() -> None:
 
     if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
         raise ImportError(f"torch {torch.__version__} was built without the gloo backend")
+    torch.set_num_threads(1)
     trace.install()
     gc.collect()
+    # Collected later, the objects of torch would be touched, and their pages copied, per rank.
     gc.freeze()
 
 
-def _serve(connection: socket.socket) -> None:
-    poll = select.poll()
-    poll.register(connection, select.POLLIN)
-    templates: set[int] = set()
-    while True:
-        # Without work there is nothing to reap but templates, whose end can wait a moment.
-        ready = poll.poll(10 if templates else None)
-        if ready:
-            message = wire.receive(connection)
-            if message is None:
-                return
-            templates.add(_fork(connection, *message))
-        _reap(connection, templates)
+class _Zygote:
+    """Forks, kills and reaps templates; whatever else becomes its child is killed."""
 
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._templates: set[int] = set()
 
-def _fork(connection: socket.socket, request: dict[str, Any], fds: list[int]) -> int:
-    me = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        connection.close()
-        serve(*fds, request, me)
-    for fd in fds:
-        os.close(fd)
-    wire.send(connection, {"forked": pid})
-    return pid
+    def run(self) -> None:
+        """Serve until the end of stream."""
+        poll = select.poll()
+        poll.register(self._connection, select.POLLIN)
+        while True:
+            if poll.poll(_TICK_MS if self._templates else None):
+                message = wire.receive(self._connection)
+                if message is None:
+                    return
+                request, fds = message
+                if request["op"] == "fork":
+                    self._fork(request, fds)
+                elif request["pid"] in self._templates:
+                    linux.kill(request["pid"])
+            self._reap()
 
-
-def _reap(connection: socket.socket, templates: set[int]) -> None:
-    while templates:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
+    def _fork(self, request: dict[str, Any], fds: list[int]) -> None:
+        me = os.getpid()
+        pid = os.fork()
         if pid == 0:
-            return
-        if pid in templates:
-            templates.discard(pid)
-            wire.send(connection, {"exit": os.waitstatus_to_exitcode(status), "pid": pid})
-            # Ranks die with their template; what they had started was adopted here.
-            _end_strays(templates)
+            self._connection.close()
+            serve(fds, request, me)
+        for fd in fds:
+            os.close(fd)
+        self._templates.add(pid)
+        wire.send(self._connection, {"forked": pid})
 
-
-def _end_strays(templates: set[int]) -> None:
-    for pid in linux.children(os.getpid()):
-        if pid not in templates:
-            linux.kill(pid)
+    def _reap(self) -> None:
+        for pid in linux.children(os.getpid()):
+            # Ranks die with their template; what they had started is adopted here, and ended.
+            if pid not in self._templates:
+                linux.kill(pid)
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done and pid in self._templates:
+                self._templates.discard(pid)
+                exit_status = os.waitstatus_to_exitcode(status)
+                wire.send(self._connection, {"exit": exit_status, "pid": pid})
