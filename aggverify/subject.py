@@ -43,12 +43,17 @@ class Subject:
         return (seen | self.claimed) - ({"fan-out"} if self.group_size else frozenset())
 
     @property
+    def has_oracle(self) -> bool:
+        """Whether exact weights are known and worth trusting for this candidate."""
+        return self.mode is not None and self.trust_formula
+
+    @property
     def roundings(self) -> int:
         """Roundings on one token's path, the engine's included."""
         return CANDIDATE_ROUNDINGS + self.engine.roundings
 
     def expected(self, step: Step) -> tuple[Fraction, ...] | None:
         """Exact weights of the mode on a step, flat; None where there is no oracle to trust."""
-        if self.mode is None or not self.trust_formula:
+        if self.mode is None or not self.trust_formula:  # spelled out for the type checker
             return None
         return oracles.weights(self.mode, step, divisor=self.divisor, policy=self.policy)

@@ -60,17 +60,22 @@ class Checking:
 
     def submit(self, cases: Sequence[Case]) -> Callable[[], list[Finding | None]]:
         """Start these cases' variants; calling the result waits and judges."""
-        variants = [self.check.variants(case) for case in cases]
+        lean = self.check.control_first and self.subject.has_oracle
+        variants = [self.check.variants(case)[1 if lean else 0 :] for case in cases]
         wait = self.laboratory.submit(self.subject, [c for group in variants for c in group])
 
         def judged() -> list[Finding | None]:
             executions = iter(wait())
             found = []
-            for group in variants:
+            for case, group in zip(cases, variants, strict=True):
                 mine = [next(executions) for _ in group]
                 finding = self.check.judge(self.subject, mine)
                 if finding is None:
                     self.tally.add(self.subject, mine)
+                elif lean:
+                    # Now the control decides whose fault it is.
+                    both = self.laboratory.run(self.subject, self.check.variants(case))
+                    finding = self.check.judge(self.subject, both)
                 found.append(finding)
             self.cases += len(cases)
             self.progress()
