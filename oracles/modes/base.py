@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
+
+from mpmath import mp
 
 from oracles.errors import OracleError
 from oracles.policy import Policy
 from oracles.step import Sample, Step
 
 SampleWeights = Callable[[Step, Policy, Fraction], list[Fraction]]
+"""Exact weight of an unmasked token, per sample."""
+
+ScalarMp = Callable[[Step, Sequence[Any], Policy, Any], Any]
+"""The second road: the formula itself in mpmath. Gets the step, the sum of unmasked losses per
+sample and the divisor as ``mpf``; never sees the exact weights."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +30,7 @@ class Mode:
     formula: str
     citation: str
     sample_weights: SampleWeights
+    scalar_mp: ScalarMp
     needs_divisor: bool = False
     names: Mapping[str, str] = field(default_factory=dict)
 
@@ -45,6 +54,19 @@ def unit_mean(step: Step, units: Mapping[int, tuple[int, ...]], policy: Policy) 
         for i in members:
             weights[i] = weight
     return weights
+
+
+def mean_of_unit_means(
+    step: Step, sums: Sequence[Any], units: Mapping[int, tuple[int, ...]], policy: Policy
+) -> Any:
+    """``(1/units) * sum_u [ sum of u's losses / max(M_u, 1) ]`` in mpmath."""
+    total, number = mp.mpf(0), 0
+    for members in units.values():
+        tokens = sum(count(step.samples[i], policy) for i in members)
+        if tokens or policy.empty_units == "count":
+            number += 1
+        total += mp.fsum(sums[i] for i in members) / max(tokens, 1)
+    return total / max(number, 1)
 
 
 def exact_divisor(mode: Mode, divisor: float | Fraction | None) -> Fraction:
