@@ -18,6 +18,8 @@ from aggverify.world.world import Task, World
 
 _START_ATTEMPTS = 2
 _TEMPLATE_KILLED = "the process that ranks are forked from was killed while this job ran"
+_PLENTY = 4
+_GATHER = 0.001
 # Nothing is due: only a safety net, since everything that happens makes a file readable.
 _IDLE_WAIT = 1.0
 
@@ -109,6 +111,10 @@ class Dispatcher:
     def _poll(self) -> None:
         now = time.monotonic()
         dues = [due for w in self._worlds.values() if (due := w.due(now)) is not None]
+        if min((len(w.flying) for w in self._worlds.values() if w.flying), default=0) > _PLENTY:
+            # The ranks have enough to do: let answers gather rather than take a processor from
+            # them for each.
+            time.sleep(_GATHER)
         for fd, _ in self._epoll.poll(min(dues, default=_IDLE_WAIT)):
             if (reader := self._readers.get(fd)) is not None:
                 reader(fd)
@@ -179,7 +185,7 @@ class Dispatcher:
                 self._epoll.modify(fd, select.EPOLLIN)
 
         def on_output(fd: int) -> None:
-            world.watchdog.stirred(time.monotonic())
+            world.watchdog.stirred()
             if not link.output.read():
                 self._unwatch(fd)
 

@@ -3,13 +3,14 @@
 A world is blocked when every thread of every unfinished rank, and of the processes it started,
 sleeps and has not been switched to between looks: three looks in a row 5 ms apart. A thread that
 waits for a processor is runnable, not asleep, so a loaded machine does not look blocked. Ranks
-that poll (sleep a moment, look, sleep) do get switched to; they count as blocked when of twenty
-looks nearly all find nothing but sleepers, and next to no processor time was used meanwhile.
+that poll (sleep a moment, look, sleep) do get switched to; they count as blocked when over a
+tenth of a second all their threads together were runnable for less than a fifth of the time.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -19,39 +20,51 @@ from aggverify.world import linux
 # gloo's loop wakes every 10 ms by itself.
 _IGNORED = b"gloo_tcp_loop"
 _STRICT_LOOKS = 3
-_POLL_LOOKS = 20
-_POLL_ASLEEP = 0.8
-_POLL_CPU_SHARE = 0.1
+_POLL_SECONDS = 0.1
+_POLL_SHARE = 0.2
 LOOK_EVERY = 0.005
 _LOOK_AT_MOST_EVERY = 0.05
-_AFTER_OUTPUT = 0.0015
-_OVERDUE = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """What /proc tells of a thread: state, how often it was switched to, seconds of processor
+    time, and seconds it was runnable, running or waiting for a processor."""
+
+    number: int
+    state: bytes
+    switched: int
+    cpu: float
+    runnable: float
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look at some processes: is any thread running, who was switched to how often.
+    """One look at some processes; ``cpu``: seconds per process, with those it started."""
 
-    ``cpu``: seconds of processor time per process looked at, its own children included.
-    """
-
-    running: bool
-    switches: tuple[tuple[int, int], ...]
+    threads: tuple[Thread, ...]
     cpu: dict[int, float]
+
+    @property
+    def running(self) -> bool:
+        """Whether a thread runs, wants to, or waits for a disk."""
+        return any(thread.state in b"RD" for thread in self.threads)
+
+    @property
+    def switches(self) -> list[tuple[int, int]]:
+        """Per thread, how often it was switched to."""
+        return [(thread.number, thread.switched) for thread in self.threads]
 
 
 def look(pids: Iterable[int]) -> Look:
     """Read the threads of these processes and of all their descendants."""
-    running, switches, cpu = False, [], {}
+    seen: list[Thread] = []
+    cpu = {}
     for pid in pids:
-        total = 0
-        for process in _family(pid):
-            for thread, awake, switched, nanoseconds in _threads(process):
-                running = running or awake
-                switches.append((thread, switched))
-                total += nanoseconds
-        cpu[pid] = total / 1e9
-    return Look(running, tuple(sorted(switches)), cpu)
+        threads = [thread for process in _family(pid) for thread in _threads(process)]
+        cpu[pid] = sum(thread.cpu for thread in threads)
+        seen += threads
+    return Look(tuple(sorted(seen, key=lambda thread: thread.number)), cpu)
 
 
 def _family(pid: int) -> list[int]:
@@ -61,8 +74,8 @@ def _family(pid: int) -> list[int]:
     return family
 
 
-def _threads(pid: int) -> list[tuple[int, bool, int, int]]:
-    found: list[tuple[int, bool, int, int]] = []
+def _threads(pid: int) -> list[Thread]:
+    found: list[Thread] = []
     try:
         tasks = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
     except OSError:
@@ -72,27 +85,24 @@ def _threads(pid: int) -> list[tuple[int, bool, int, int]]:
         with contextlib.suppress(OSError):
             stat = _read(f"/proc/{pid}/task/{task}/stat")
             opened, closed = stat.index(b"("), stat.rindex(b")")
-            if stat[opened + 1 : closed] == _IGNORED:
-                continue
-            awake = stat[closed + 2 : closed + 3] in b"RD"
-            nanoseconds, switched = _scheduled(pid, task)
-            found.append((int(task), awake, switched, nanoseconds))
+            if stat[opened + 1 : closed] != _IGNORED:
+                state = stat[closed + 2 : closed + 3]
+                found.append(Thread(int(task), state, *_scheduled(pid, task)))
     return found
 
 
-def _scheduled(pid: int, task: str) -> tuple[int, int]:
-    """(processor time in ns, times switched to) of a thread."""
+def _scheduled(pid: int, task: str) -> tuple[int, float, float]:
+    """(times switched to, processor time, time runnable) of a thread."""
     try:
-        used, _, switched = _read(f"/proc/{pid}/task/{task}/schedstat").split()
-        return int(used), int(switched)
+        used, waited, switched = map(int, _read(f"/proc/{pid}/task/{task}/schedstat").split())
+        return switched, used / 1e9, (used + waited) / 1e9
     except FileNotFoundError:  # a kernel without CONFIG_SCHED_INFO
         lines = _read(f"/proc/{pid}/task/{task}/status").splitlines()
         fields = _read(f"/proc/{pid}/task/{task}/stat").rpartition(b")")[2].split()
-        ticks = int(fields[11]) + int(fields[12])
-        return (
-            ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK"),
-            sum(int(line.split()[1]) for line in lines if b"ctxt_switches" in line),
-        )
+        cpu = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        switched = sum(int(line.split()[1]) for line in lines if b"ctxt_switches" in line)
+        # How long it waited is not known: polling is then left to the limit on silence.
+        return switched, cpu, math.inf
 
 
 def _read(path: str) -> bytes:
@@ -105,26 +115,31 @@ def _read(path: str) -> bytes:
 
 @dataclass(slots=True)
 class _Window:
-    """Some looks in a row, to tell polling from work."""
+    """Looks over some time, to tell polling from work."""
 
+    first: Look | None = None
     since: float = 0.0
-    cpu: float = 0.0
-    looks: int = 0
-    asleep: int = 0
 
     def polling(self, seen: Look, now: float) -> bool:
-        """Add a look; True when a full window has shown next to nothing but sleep."""
-        used = sum(seen.cpu.values())
-        if self.looks == 0:
-            self.since, self.cpu = now, used
-        self.looks += 1
-        self.asleep += not seen.running
-        if self.looks < _POLL_LOOKS:
+        """Add a look; True when the time so far shows next to nothing but sleep."""
+        first = self.first
+        disk = any(thread.state == b"D" for thread in seen.threads)
+        # Of threads that came or went it is not known what they did.
+        if first is None or disk or not _same_threads(first, seen):
+            self.first, self.since = seen, now
             return False
-        idle = used - self.cpu <= _POLL_CPU_SHARE * (now - self.since)
-        found = idle and self.asleep >= _POLL_ASLEEP * self.looks
-        self.looks = self.asleep = 0
-        return found
+        # How long a thread has waited for a processor is known once it has got it.
+        if now - self.since < _POLL_SECONDS or seen.running:
+            return False
+        runnable = sum(thread.runnable for thread in seen.threads)
+        before = sum(thread.runnable for thread in first.threads)
+        share = (runnable - before) / (now - self.since)
+        self.first, self.since = seen, now
+        return share <= _POLL_SHARE  # NaN where it is not known: False
+
+
+def _same_threads(one: Look, other: Look) -> bool:
+    return [t.number for t in one.threads] == [t.number for t in other.threads]
 
 
 @dataclass(slots=True)
@@ -144,17 +159,14 @@ class Watchdog:
         """The world got further."""
         self.since = now
         self.next_look = now + self.patience
-        self._quiet = self._window.looks = self._window.asleep = 0
-        self._last = None
+        self._quiet = 0
+        self._window.first = self._last = None
         self._pause = LOOK_EVERY
         self._cpu_from.clear()
 
-    def stirred(self, now: float) -> None:
+    def stirred(self) -> None:
         """The world showed a sign of life, without getting any further: printed something."""
         self._quiet = 0
-        if now < self.next_look + _OVERDUE:
-            # Looked at right after it has written something, a rank that polls seems at work.
-            self.next_look = max(self.next_look, now + _AFTER_OUTPUT)
 
     def blocked(self, pids: Iterable[int], now: float) -> bool:
         """Take a look, which must be due; True when the world can be said to be blocked."""
@@ -162,7 +174,7 @@ class Watchdog:
         last, self._last = self._last, seen
         for pid, used in seen.cpu.items():
             self._cpu_from.setdefault(pid, used)
-        if not seen.switches:  # /proc tells nothing, or all have just ended
+        if not seen.threads:  # /proc tells nothing, or all have just ended
             self.next_look = now + _LOOK_AT_MOST_EVERY
             return False
         busy = seen.running and (last is None or last.running)
