@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from mpmath import mp
 
 from oracles.errors import OracleError
+from oracles.exact import as_float64, masked_sums
 from oracles.modes import MODES, Mode, mode
 from oracles.modes.base import exact_divisor
 from oracles.policy import DEFAULT_POLICY, Policy
@@ -46,10 +46,8 @@ def scalar(
 
     Raises OracleError when an unmasked loss is not finite.
     """
-    found = mode(name)
-    weights_ = found.sample_weights(step, policy, exact_divisor(found, divisor))
-    sums = unmasked_sums(step, losses)
-    return sum((w * s for w, s in zip(weights_, sums, strict=True)), Fraction(0))
+    exact_divisor(mode(name), divisor)  # a divisor for a mode that takes none is refused
+    return scalars([name], step, losses, divisor=divisor, policy=policy)[name]
 
 
 def scalar_mp(
@@ -79,19 +77,46 @@ def _mpf(value: Fraction) -> Any:
     return mp.mpf(value.numerator) / value.denominator
 
 
-def unmasked_sums(step: Step, losses: Sequence[float | Fraction]) -> list[Fraction]:
+def scalars(
+    names: Sequence[str],
+    step: Step,
+    losses: Any,
+    *,
+    divisor: float | Fraction | None = None,
+    policy: Policy = DEFAULT_POLICY,
+    dtype: str | None = None,
+) -> dict[str, Fraction]:
+    """Exact step scalars of several modes from one pass over the losses.
+
+    ``divisor`` goes to the modes that take one; ``dtype="bfloat16"`` reads uint16 bit patterns.
+    """
+    sums = unmasked_sums(step, losses, dtype)
+    found = {}
+    for name in names:
+        taken = mode(name)
+        exact = exact_divisor(taken, divisor if taken.needs_divisor else None)
+        weights_ = taken.sample_weights(step, policy, exact)
+        terms = (w * s for w, s in zip(weights_, sums, strict=True))
+        found[name] = sum(terms, Fraction(0))
+    return found
+
+
+def unmasked_sums(step: Step, losses: Any, dtype: str | None = None) -> list[Fraction]:
     """Exact sum of the unmasked losses of each sample."""
     if len(losses) != step.num_response_tokens:
         raise OracleError(
             f"one loss per response token: the step has {step.num_response_tokens}, "
             f"got {len(losses)}"
         )
+    if any(isinstance(x, Fraction) for x in losses[:1]):
+        return _rational_sums(step, losses)
+    return masked_sums(as_float64(losses, dtype), [s.loss_mask for s in step.samples], step.offsets)
+
+
+def _rational_sums(step: Step, losses: Sequence[Fraction]) -> list[Fraction]:
     sums = []
     for sample, start in zip(step.samples, step.offsets, strict=True):
-        kept = [losses[start + t] for t, bit in enumerate(sample.loss_mask) if bit]
-        bad = [x for x in kept if not math.isfinite(x)]
-        if bad:
-            raise OracleError(f"unmasked losses must be finite, got {bad[0]!r}")
+        kept = (losses[start + t] for t, bit in enumerate(sample.loss_mask) if bit)
         sums.append(sum((Fraction(x) for x in kept), Fraction(0)))
     return sums
 
@@ -107,5 +132,6 @@ __all__ = [
     "mode",
     "scalar",
     "scalar_mp",
+    "scalars",
     "weights",
 ]
