@@ -103,7 +103,7 @@ def _torch_aspects() -> list[tuple[str, Look, Undo | None]]:
         (
             "torch deterministic algorithms",
             torch.are_deterministic_algorithms_enabled,
-            torch.use_deterministic_algorithms,
+            _set_deterministic,
         ),
         (
             "torch random state",
@@ -124,6 +124,13 @@ def _set_anomaly(on: bool) -> None:
     import torch
 
     torch.autograd.set_detect_anomaly(on)
+
+
+def _set_deterministic(on: bool) -> None:
+    import torch
+
+    # The public function imports the compiler, which takes seconds.
+    torch._C._set_deterministic_algorithms(on)
 
 
 def _set_autocast(on: bool) -> None:
@@ -183,7 +190,7 @@ def _python_aspects() -> list[tuple[str, Look, Undo | None]]:
         ("trace function", sys.gettrace, sys.settrace),
         ("profile function", sys.getprofile, sys.setprofile),
         ("garbage collection", gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
-        ("warning filters", lambda: len(warnings.filters), None),
+        ("warning filters", lambda: list(warnings.filters), _set_filters),
         ("threads", threading.active_count, None),
     ]
 
@@ -211,6 +218,13 @@ def _raw_random() -> Look | None:
 def _memory(generator: random.Random) -> Any:
     whole = ctypes.c_char * _MERSENNE_BYTES
     return whole.from_address(id(generator) + object.__basicsize__)
+
+
+def _set_filters(expected: Any) -> None:
+    # In place and by its own functions, since the interpreter keeps a count of changes.
+    warnings.resetwarnings()
+    for action, message, category, module, line in reversed(expected):
+        warnings.filters.insert(0, (action, message, category, module, line))  # type: ignore[attr-defined]
 
 
 def _set_path(expected: Any) -> None:

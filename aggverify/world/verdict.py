@@ -129,8 +129,7 @@ class Scene:
         odd = disagreement(self._traces)
         if odd is not None and link.exit_status == -signal.SIGABRT:
             # gloo aborts when message sizes do not match: say why rather than how.
-            message = f"{odd.message}; gloo aborted rank {rank}"
-            return self.diverged(odd.rank, message, exit_status=link.exit_status)
+            return self.diverged(odd.rank, odd.message, exit_status=link.exit_status)
         message = f"rank {rank} {link.garbage or exit_text(link.exit_status)}"
         crash = tidy(slate.dump(link.slate))
         stacks = {rank: crash} if crash else {}

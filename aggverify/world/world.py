@@ -20,8 +20,9 @@ _WINDOW_BYTES = 1 << 22
 _GO = encode({"go": True})
 # A dead rank's connection ends a little before its exit status is known.
 _STATUS_PATIENCE = 0.5
-# What is done to every rank happens to them within a moment.
-_FOLLOWERS = 0.01
+# After a death the other ranks mostly die as well, or raise, having lost their connection. Those
+# that do neither are not waited for.
+_FOLLOWERS = 0.1
 
 
 @dataclass(slots=True)
@@ -148,16 +149,15 @@ class World:
             # Seen now: what the others were in, before they notice the death.
             self._death_scene = self._scene()
         known = [link for link in dead if link.exit_status is not None]
-        all_known = len(known) == unanswered
         patience = _FOLLOWERS if known else _STATUS_PATIENCE
-        if not all_known and now - self._end_seen < patience:
-            self.watchdog.next_look = now + _FOLLOWERS / 4
+        if len(known) < unanswered and now - self._end_seen < patience:
+            self.watchdog.next_look = now + 0.002
             return None
-        # All of them died: of what happened to every rank the lowest is told. Otherwise the
-        # first to end is the cause.
-        found = known or dead
+        # The first to end is the cause; of several that ended alike the lowest is told.
+        first = min(known or dead, key=lambda link: link.ended_at)
+        alike = [link.rank for link in dead if link.exit_status == first.exit_status]
         scene = self._death_scene or self._scene()
-        return scene.died(found[0].rank if all_known else min(found, key=_ended_at).rank)
+        return scene.died(min(alike))
 
     def _look(self, unanswered: Sequence[Link], now: float) -> Fault | None:
         pids = {link.pid: link.rank for link in unanswered if link.pid is not None}
@@ -220,7 +220,3 @@ class World:
         """Let go of connections and files."""
         for link in self.links:
             link.close()
-
-
-def _ended_at(link: Link) -> float:
-    return link.ended_at

@@ -442,11 +442,11 @@ def _drop_module() -> None:
 
 CHANGES: dict[str, Callable[[], Any]] = {
     "torch default dtype": lambda: torch.set_default_dtype(torch.float64),
-    "torch default device": lambda: torch.set_default_device("meta"),
+    "torch default device": lambda: torch.set_default_device("cpu"),
     "torch grad mode": lambda: torch.set_grad_enabled(False),
     "torch anomaly mode": lambda: torch.autograd.set_detect_anomaly(True),
     "torch threads": lambda: torch.set_num_threads(2),
-    "torch deterministic algorithms": lambda: torch.use_deterministic_algorithms(True),
+    "torch deterministic algorithms": lambda: torch._C._set_deterministic_algorithms(True),
     "torch random state": lambda: torch.manual_seed(1),
     "numpy random state": _numpy_seed,
     "random state": lambda: random.seed(1),
@@ -462,15 +462,16 @@ CHANGES: dict[str, Callable[[], Any]] = {
 }
 
 
-class Slow(Echo):
-    """Takes a moment of processor time per job."""
+class FailsInRanks(Echo):
+    """Constructed well, but does not start on rank 1."""
 
-    def __call__(self, job: dict[str, Any]) -> Answer:
-        compute(self, job)  # type: ignore[arg-type]
-        return super().__call__(job)
+    def start(self, rank: int, world_size: int) -> None:
+        super().start(rank, world_size)
+        if rank == 1:
+            raise ValueError("not on rank 1")
 
 
-class RaisesAtImport(Echo):
+class FailsToStart(Echo):
     """Fails in its constructor."""
 
     def __init__(self, setup: dict[str, Any]) -> None:
