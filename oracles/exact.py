@@ -61,7 +61,9 @@ def _consume(rest: Float64) -> Fraction:
         raise OracleError(f"unmasked losses must be finite, got {float(bad)!r}")
     if largest > _LARGE:
         huge = np.abs(rest) > _LARGE
-        return _consume(rest[~huge]) + _consume(np.ldexp(rest[huge], -_SCALE)) * 2**_SCALE
+        return (
+            _consume(rest[~huge]) + _consume(np.ldexp(rest[huge], -_SCALE)) * Fraction(2) ** _SCALE
+        )
     total, parts = Fraction(0), np.empty_like(rest)
     while largest:
         # All parts are multiples of ulp(split) and their sum stays below it: exact in any order.

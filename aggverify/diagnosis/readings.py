@@ -18,7 +18,7 @@ _TOLERANCE = 1e-6
 
 def other_reading(subject: Subject, observations: Sequence[Observation]) -> str | None:
     """The one policy field whose other value explains every observation, as ``field = value``."""
-    if subject.mode is None or not observations:
+    if subject.mode is None or subject.oracle or not observations:
         return None
     for name, policy in _neighbours(subject.policy):
         if all(_explains(subject, policy, o) for o in observations):

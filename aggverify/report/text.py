@@ -28,7 +28,7 @@ def clean(text: str) -> str:
 
 def header(subject: Subject, *, identified: bool = False) -> list[str]:
     """Who is verified, and how: one fact a line."""
-    mode = subject.mode or "none recognised: invariance only"
+    mode = subject.mode_name or "none recognised: invariance only"
     if subject.mode == "constant":
         mode += f" (divisor {subject.divisor:g})"
     if identified:
@@ -205,7 +205,7 @@ def headline(verdict: Verdict) -> str:
         return f"{_count(len(verdict.reports), 'finding')} in {_count(len(ran), 'check')}"
     if not verdict.executed:
         return "nothing was tested"
-    what = verdict.subject.mode or "the same step scalar in every layout (no known mode)"
+    what = verdict.subject.mode_name or "the same step scalar in every layout (no known mode)"
     return f"conforms: {what}, {_count(len(ran), 'check')} passed, 0 findings"
 
 

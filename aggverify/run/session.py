@@ -105,8 +105,8 @@ class _Run:
 
     def _settle(self) -> bool:
         """Find out the mode if none was said, and the precision the candidate computes in."""
-        identified = self.subject.mode is None and self._identify()
-        if self.subject.mode is not None:
+        identified = not self.subject.has_oracle and self._identify()
+        if self.subject.has_oracle:
             precision = precision_of(self.subject, self.laboratory)
             self.subject = replace(self.subject, computes_in=precision)
         return identified

@@ -33,6 +33,7 @@ class Mode:
     scalar_mp: ScalarMp
     needs_divisor: bool = False
     names: Mapping[str, str] = field(default_factory=dict)
+    """What frameworks call it."""
 
 
 def count(sample: Sample, policy: Policy) -> int:

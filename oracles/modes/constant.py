@@ -47,4 +47,12 @@ MODE = Mode(
     sample_weights=sample_weights,
     scalar_mp=scalar_mp,
     needs_divisor=True,
+    names={
+        "slime": "constant, --pg-loss-divisor",
+        "miles": "constant, --pg-loss-divisor",
+        "SkyRL": "seq_mean_token_sum_norm",
+        "verl": "seq-mean-token-sum-norm",
+        "TRL": "dr_grpo",
+        "ROLL": "seq-mean-token-sum-norm",
+    },
 )

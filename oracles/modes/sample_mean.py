@@ -65,4 +65,14 @@ MODE = Mode(
     citation="GRPO, arXiv 2402.03300 eq. 3",
     sample_weights=sample_weights,
     scalar_mp=scalar_mp,
+    names={
+        "slime": "sample_mean (default)",
+        "miles": "sample_mean (default)",
+        "SkyRL": "sequence_mean",
+        "verl": "seq-mean-token-mean",
+        "TRL": "grpo, sapo",
+        "OpenRLHF": "token_level_loss=False",
+        "NeMo-RL": "token_level_loss: false",
+        "ROLL": "seq-mean-token-mean",
+    },
 )

@@ -34,4 +34,9 @@ MODE = Mode(
     citation="verl's seq-mean-token-sum",
     sample_weights=sample_weights,
     scalar_mp=scalar_mp,
+    names={
+        "verl": "seq-mean-token-sum",
+        "TRL": "luspo",
+        "ROLL": "seq-mean-token-sum",
+    },
 )

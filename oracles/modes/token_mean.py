@@ -39,4 +39,16 @@ MODE = Mode(
     citation="DAPO's released code (it divides by the tokens of the batch)",
     sample_weights=sample_weights,
     scalar_mp=scalar_mp,
+    names={
+        "slime": "token_mean, --calculate-per-token-loss",
+        "miles": "token_mean, --calculate-per-token-loss",
+        "SkyRL": "token_mean",
+        "verl": "token-mean (with batch_num_tokens)",
+        "TRL": "dapo",
+        "OpenRLHF": "token_level_loss=True",
+        "NeMo-RL": "token_level_loss: true",
+        "AReaL": "its only mode",
+        "ROLL": "token-mean",
+        "Megatron-LM": "--calculate-per-token-loss",
+    },
 )

@@ -34,4 +34,10 @@ MODE = Mode(
     citation="Tinker's contract",
     sample_weights=sample_weights,
     scalar_mp=scalar_mp,
+    names={
+        "verl": "token-sum",
+        "prime-rl": "masked sum, then a global count",
+        "Tinker": "the loss contract",
+        "Megatron-LM": "what loss_func returns",
+    },
 )
