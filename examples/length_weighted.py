@@ -14,6 +14,6 @@ def weights(step):
     total = sum(roots) or 1
     return [
         root / (total * s.num_unmasked) if bit else 0
-        for s, root in zip(step.samples, roots)
+        for s, root in zip(step.samples, roots, strict=True)
         for bit in s.loss_mask
     ]

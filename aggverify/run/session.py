@@ -11,7 +11,7 @@ from fractions import Fraction
 from aggverify.checks import CHECKS, Check, Finding
 from aggverify.checks.formula import NAME as FORMULA
 from aggverify.engines import ENGINES
-from aggverify.errors import CandidateError
+from aggverify.errors import CandidateError, InputError
 from aggverify.execution import Laboratory
 from aggverify.run import store
 from aggverify.run.checking import Checking, Tally
@@ -27,12 +27,12 @@ from aggverify.run.events import (
 )
 from aggverify.run.identify import identify, precision_of
 from aggverify.run.request import Request
-from aggverify.run.target import parse_target
+from aggverify.run.target import Target, parse_target
 from aggverify.run.verdict import CheckSummary, Margin, Report, Verdict
 from aggverify.strategies import Space
 from aggverify.subject import Subject
 from aggverify.world import Pool, Template, TemplateFailure
-from oracles import MODES
+from oracles import MODES, OracleError
 from oracles.bounds import PRECISIONS, smallest_caught, weight_bound
 
 HANDLER = "aggverify.trainer:Trainer"
@@ -42,6 +42,16 @@ _HOPELESS = ("AGV401", "AGV402", "AGV403", "AGV406", "AGV501")
 def verify(request: Request, emit: Callable[[Event], None]) -> tuple[Verdict, ...]:
     """Verify every mode asked for; raises AggverifyError when nothing can be judged."""
     target = parse_target(request.target)
+    try:
+        return _verified(request, target, emit)
+    except OracleError as error:
+        # A person's own oracle can be wrong on any step.
+        raise InputError(str(error)) from None
+
+
+def _verified(
+    request: Request, target: Target, emit: Callable[[Event], None]
+) -> tuple[Verdict, ...]:
     with Pool() as pool, opened(pool, target.setup()) as template:
         request = completed(request, template.description)
         laboratory = Laboratory(template)
