@@ -243,7 +243,7 @@ def test_a_persons_own_oracle(cli: Cli, tmp_path: Path) -> None:
         ("import random\ndef weights(step):\n"
          "    return [random.random() * b for s in step.samples for b in s.loss_mask]\n",
          "is not deterministic"),
-        ("def weights(step):\n    return [1] * step.num_response_tokens\n", "masked tokens weigh 0"),
+        ("def weights(step):\n    return [1] * step.num_response_tokens\n", "tokens weigh 0"),
         ("def scalar(step, losses):\n    return sum(losses) ** 2\n", "not linear"),
         ("def scalar(step, losses):\n    return 1\n", "all-zero losses must be 0"),
         ("def weights(step):\n    return ['x'] * step.num_response_tokens\n", "finite numbers"),
