@@ -47,10 +47,17 @@ def verify(request: Request, emit: Callable[[Event], None]) -> tuple[Verdict, ..
         laboratory = Laboratory(template)
         verdicts = []
         for subject in subjects(request, target, template.description):
-            verdict = _Run(request, subject, laboratory, emit).verdict()
+            verdict = examine(request, subject, laboratory, emit)
             emit(Finished(verdict))
             verdicts.append(verdict)
         return tuple(verdicts)
+
+
+def examine(
+    request: Request, subject: Subject, laboratory: Laboratory, emit: Callable[[Event], None]
+) -> Verdict:
+    """Every check on one subject whose candidate is loaded already."""
+    return _Run(request, subject, laboratory, emit).verdict()
 
 
 @contextmanager
