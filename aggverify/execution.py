@@ -112,9 +112,7 @@ def _value(
     flat = [x for rank in losses[::stride] for x in rank]
     if not np.isfinite(flat).all():
         return None
-    sizes = Sizes(
-        layout.dp_size, layout.cp_size, layout.num_microbatches, case.step.num_rollouts
-    )
+    sizes = Sizes(layout.dp_size, layout.cp_size, layout.num_microbatches, case.step.num_rollouts)
     return subject.engine.value([Fraction(x) for x in flat], counts, sizes)
 
 

@@ -153,8 +153,7 @@ def owned_pieces(
     if layout.cp_kind == "contiguous" and layout.cp_size > 1:
         return contiguous_pieces(samples, layout.cp_size, cp_rank)
     return tuple(
-        zigzag_pieces(s.prompt_length, s.response_length, layout.cp_size, cp_rank)
-        for s in samples
+        zigzag_pieces(s.prompt_length, s.response_length, layout.cp_size, cp_rank) for s in samples
     )
 
 

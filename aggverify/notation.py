@@ -66,6 +66,4 @@ def parse_micro_batches(text: str) -> tuple[tuple[tuple[int, ...], ...], ...]:
 
 def format_micro_batches(micro_batches: tuple[tuple[tuple[int, ...], ...], ...]) -> str:
     """The text :func:`parse_micro_batches` reads."""
-    return " | ".join(
-        " ".join(",".join(map(str, cell)) for cell in rank) for rank in micro_batches
-    )
+    return " | ".join(" ".join(",".join(map(str, cell)) for cell in rank) for rank in micro_batches)

@@ -28,6 +28,7 @@ class Space:
     max_dp: int = 1
     max_cp: int = 1
     max_microbatches: int = 1
+    min_world: int = 1
     max_world: int = 8
     cp_kinds: tuple[CpKind, ...] = ("zigzag",)
     min_units: int = 1
@@ -38,6 +39,8 @@ class Space:
     empty_samples: bool = True
     uniform: bool = False
     """Micro-batches of one size, filled in index order (SkyRL's driver)."""
+    group_size: int | None = None
+    """Prompt groups of exactly this many rollouts, each whole in one micro-batch."""
     dtypes: tuple[str, ...] = ("float64",)
     blank_a_unit: bool = False
     """Fully mask one sample, rollout, group, micro-batch, rank, or the whole step."""
@@ -46,18 +49,19 @@ class Space:
 
 
 @lru_cache(maxsize=256)
-def sizes(space: Space) -> tuple[tuple[int, int, int], ...]:
-    """Every (dp, cp, micro-batches) of the space, smallest world first, so that shrinking goes
-    there."""
-    found = [
-        (d, c, k)
+def sizes(space: Space) -> tuple[tuple[int, int, int, CpKind], ...]:
+    """Every (dp, cp, micro-batches, CP kind) of the space, smallest world first, so that shrinking
+    goes there."""
+    found: list[tuple[int, int, int, CpKind]] = [
+        (d, c, k, kind)
         for d in range(1, space.max_dp + 1)
         for c in range(1, space.max_cp + 1)
         for k in range(1, space.max_microbatches + 1)
-        if d * c <= space.max_world and d * c in (1, 2, 3, 4, 6, 8)
+        for kind in (space.cp_kinds if c > 1 else ("zigzag",))
+        if space.min_world <= d * c <= space.max_world and d * c in (1, 2, 3, 4, 6, 8)
         if d * c * k >= space.min_units
     ]
-    return tuple(sorted(found, key=lambda dck: (dck[0] * dck[1] * dck[2], dck)))
+    return tuple(sorted(found, key=lambda s: (s[0] * s[1] * s[2], s[:3], s[3] != "zigzag", s[3])))
 
 
 # Strategy objects are built once: building them costs more than drawing from them.
@@ -85,15 +89,17 @@ def cases(space: Space) -> st.SearchStrategy[Case]:
 
 
 def _case(draw: st.DrawFn, space: Space) -> Case:
-    dp, cp, k = draw(_sampled(sizes(space)))
-    cells = dp * k
+    dp, cp, k, kind = draw(_sampled(sizes(space)))
+    cells, size = dp * k, space.group_size or 1
     if space.uniform:
-        count = cells * draw(_integers(1, 1 + space.max_extra_samples // 2))
+        units = cells * draw(_integers(1, 1 + space.max_extra_samples // 2))
     else:
-        count = cells + draw(_integers(0, space.max_extra_samples))
-    step = _step(draw, count, space)
-    kind: CpKind = draw(_sampled(space.cp_kinds)) if cp > 1 else "zigzag"
-    layout = Layout(_deal(draw, count, dp, k, space.uniform), cp, kind)
+        units = cells + draw(_integers(0, space.max_extra_samples // size))
+    step = _step(draw, units * size, space)
+    dealt = _deal(draw, units, dp, k, space.uniform)
+    if size > 1:
+        dealt = _spread(dealt, size)
+    layout = Layout(dealt, cp, kind)
     if space.blank_a_unit:
         units = _units(step, layout)
         step = _blanked(step, units[draw(_integers(0, len(units) - 1))])
@@ -104,7 +110,7 @@ def _case(draw: st.DrawFn, space: Space) -> Case:
 
 def _units(step: Step, layout: Layout) -> list[tuple[int, ...]]:
     """Every unit that can be fully masked, as sample indices, smallest first."""
-    units = [(i,) for i in range(len(step.samples))]
+    units: list[tuple[int, ...]] = [(i,) for i in range(len(step.samples))]
     units += step.rollouts.values()
     units += step.groups.values()
     units += [cell for _, _, cell in layout.cells()]
@@ -140,9 +146,17 @@ def _deal(
     return tuple(tuple(tuple(cells[d * k + j]) for j in range(k)) for d in range(dp))
 
 
-def steps(
-    count: int | None = None, space: Space = Space(fan_out=True)
-) -> st.SearchStrategy[Step]:
+def _spread(
+    dealt: tuple[tuple[tuple[int, ...], ...], ...], size: int
+) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """Replace each dealt unit by its ``size`` consecutive samples."""
+    return tuple(
+        tuple(tuple(u * size + j for u in cell for j in range(size)) for cell in rank)
+        for rank in dealt
+    )
+
+
+def steps(count: int | None = None, space: Space = Space(fan_out=True)) -> st.SearchStrategy[Step]:
     """Steps of ``count`` samples (1 to 6 when None); prompts of at least one token."""
 
     @st.composite
@@ -158,7 +172,10 @@ def _step(draw: st.DrawFn, count: int, space: Space) -> Step:
     group = rollout = 0
     for i in range(count):
         # 0: a new prompt, 1: another rollout of the same, 2: another sample of the same rollout.
-        relation = draw(relation_to_last) if i else 0
+        if space.group_size:
+            relation = 0 if i % space.group_size == 0 else 1
+        else:
+            relation = draw(relation_to_last) if i else 0
         group += relation == 0 and i > 0
         rollout += relation < 2 and i > 0
         samples.append(_sample(draw, rollout, group, space))
@@ -197,8 +214,10 @@ def telling_apart(modes: Iterable[str]) -> st.SearchStrategy[Step]:
     """Steps on which these modes have pairwise different weights (semantics.md, "Where the modes
     coincide")."""
     names = tuple(modes)
-    return steps(space=Space(empty_samples=False)).map(_made_uneven).filter(
-        lambda step: tells_apart(step, names)
+    return (
+        steps(space=Space(empty_samples=False))
+        .map(_made_uneven)
+        .filter(lambda step: tells_apart(step, names))
     )
 
 

@@ -32,12 +32,20 @@ class Subject:
     trust_formula: bool = True
     """False once the formula is known to be wrong: from then on only invariance is judged."""
     max_world: int = 8
+    group_size: int | None = None
+    """G, when the candidate is promised whole prompt groups of G rollouts in every micro-batch."""
     notes: tuple[str, ...] = field(default=())
 
     @property
     def features(self) -> frozenset[str]:
         """What generated cases may contain: what the convention sees, plus explicit claims."""
-        return (frozenset(FEATURES) - frozenset(self.convention.not_claimed)) | self.claimed
+        seen = frozenset(FEATURES) - frozenset(self.convention.not_claimed)
+        return (seen | self.claimed) - ({"fan-out"} if self.group_size else frozenset())
+
+    @property
+    def has_oracle(self) -> bool:
+        """Whether exact weights are known and worth trusting for this candidate."""
+        return self.mode is not None and self.trust_formula
 
     @property
     def roundings(self) -> int:
@@ -46,6 +54,6 @@ class Subject:
 
     def expected(self, step: Step) -> tuple[Fraction, ...] | None:
         """Exact weights of the mode on a step, flat; None where there is no oracle to trust."""
-        if self.mode is None or not self.trust_formula:
+        if self.mode is None or not self.trust_formula:  # spelled out for the type checker
             return None
         return oracles.weights(self.mode, step, divisor=self.divisor, policy=self.policy)

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from aggverify.case import Case
-from aggverify.conventions import Offer, Site, convention, megatron_mpu
+from aggverify.conventions import Site, convention, megatron_mpu
 from aggverify.engines import Engine, Sizes, engine
 from aggverify.layouts import Piece, owned_pieces
 from oracles import Step
@@ -57,9 +57,7 @@ class Trainer:
         layout = case.layout
         dp_rank, cp_rank = divmod(self._rank, layout.cp_size)
         dp_group, cp_group = self._grid(layout.dp_size, layout.cp_size)
-        megatron_mpu.place(
-            dp_rank, layout.dp_size, cp_rank, layout.cp_size, dp_group, cp_group
-        )
+        megatron_mpu.place(dp_rank, layout.dp_size, cp_rank, layout.cp_size, dp_group, cp_group)
         site = Site(
             case,
             job["mode"],
@@ -80,9 +78,7 @@ class Trainer:
         import torch
 
         case, layout, step = site.case, site.case.layout, site.case.step
-        sizes = Sizes(
-            layout.dp_size, layout.cp_size, layout.num_microbatches, step.num_rollouts
-        )
+        sizes = Sizes(layout.dp_size, layout.cp_size, layout.num_microbatches, step.num_rollouts)
         theta = torch.zeros(step.num_response_tokens, dtype=torch.float64, requires_grad=True)
         values = torch.tensor(case.losses, dtype=torch.float64)
         dtype = getattr(torch, case.dtype)
@@ -90,7 +86,7 @@ class Trainer:
         for k, members in enumerate(layout.micro_batches[site.dp_rank]):
             out, count = call(k, _losses(site, members, values, theta).to(dtype))
             loss = _checked_loss(out)
-            losses.append(loss.detach().double().item().hex())
+            losses.append(float(loss.detach().double()).hex())
             counts.append(_checked_count(count, step, members))
             job_engine.scale(loss, sizes).backward()  # type: ignore[no-untyped-call]
         gradient = theta.grad
@@ -133,15 +129,11 @@ def _gather(site: Site, members: tuple[int, ...], local: Tensor) -> Tensor:
     import torch.distributed as dist
 
     step, layout = site.case.step, site.case.layout
-    everything = _flat(
-        step, members, [((0, step.samples[i].response_length),) for i in members]
-    )
+    everything = _flat(step, members, [((0, step.samples[i].response_length),) for i in members])
     position = {token: p for p, token in enumerate(everything)}
     owned = [
         torch.tensor([position[t] for t in _flat(step, members, pieces)], dtype=torch.int64)
-        for pieces in (
-            owned_pieces(step, members, layout, c) for c in range(layout.cp_size)
-        )
+        for pieces in (owned_pieces(step, members, layout, c) for c in range(layout.cp_size))
     ]
     mine = owned[site.cp_rank]
 
@@ -166,9 +158,7 @@ def _gather(site: Site, members: tuple[int, ...], local: Tensor) -> Tensor:
     return out
 
 
-def _flat(
-    step: Step, members: tuple[int, ...], pieces: Sequence[tuple[Piece, ...]]
-) -> list[int]:
+def _flat(step: Step, members: tuple[int, ...], pieces: Sequence[tuple[Piece, ...]]) -> list[int]:
     """Flat token indices of these pieces of these samples, in local order."""
     out: list[int] = []
     for i, parts in zip(members, pieces, strict=True):

@@ -11,9 +11,7 @@ from oracles.step import Step
 def tells_apart(step: Step, modes: Iterable[str], *, divisor: float = 16.0) -> bool:
     """Whether all these modes have pairwise different weights on the step."""
     found = [
-        oracles.weights(
-            name, step, divisor=divisor if oracles.MODES[name].needs_divisor else None
-        )
+        oracles.weights(name, step, divisor=divisor if oracles.MODES[name].needs_divisor else None)
         for name in modes
     ]
     return len(set(found)) == len(found)

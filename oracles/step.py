@@ -76,7 +76,9 @@ def _mask(name: str, value: Mask) -> bytes:
         try:
             array = np.asarray(value)
         except ValueError as error:
-            raise OracleError(f"{name} must be a flat sequence of 0 and 1, got {value!r}") from error
+            raise OracleError(
+                f"{name} must be a flat sequence of 0 and 1, got {value!r}"
+            ) from error
         if array.ndim != 1 or (array.size and array.dtype.kind not in "biuf"):
             raise OracleError(f"{name} must be a flat sequence of 0 and 1, got {value!r}")
         bad = array[(array != 0) & (array != 1)]

@@ -51,6 +51,9 @@ class Check:
     judge: Judge
     project: Callable[[Case], Case]
     """A stored case brought into this check's space, for example to one rank."""
+    control_first: bool = False
+    """Whether the first variant is a control: needed only without an oracle, or to attribute a
+    fault. ``judge`` then gets one execution or both."""
     requires: tuple[str, ...] = ()
     """Name prefixes of checks without which this one is judged on one rank only."""
 
@@ -77,6 +80,4 @@ def failure_finding(check: str, subject: Subject, execution: Execution) -> Findi
         code, message = "AGV501", breach
     if failure.rank is not None:
         message = f"rank {failure.rank}: {message}"
-    return Finding(
-        code, check, message, execution.case, subject.mode, detail=failure.detail
-    )
+    return Finding(code, check, message, execution.case, subject.mode, detail=failure.detail)

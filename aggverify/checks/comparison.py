@@ -68,11 +68,7 @@ def scalar_mismatch(
     subject: Subject, case: Case, value: Fraction, expected: Sequence[Fraction]
 ) -> Mismatch | None:
     """Whether the reported scalar is further from sum(w*l) than rounding can explain."""
-    terms = [
-        w * Fraction(loss)
-        for w, loss in zip(expected, case.losses, strict=True)
-        if w
-    ]
+    terms = [w * Fraction(loss) for w, loss in zip(expected, case.losses, strict=True) if w]
     exact = sum(terms, Fraction(0))
     magnitude = sum((abs(t) for t in terms), Fraction(0))
     precision = PRECISIONS[lowest_precision(subject, case)]
@@ -81,7 +77,9 @@ def scalar_mismatch(
     return Mismatch(None, error, bound) if error > bound else None
 
 
-def margin(observed: Weights, expected: Sequence[Fraction], roundings: int, precision: str) -> float:
+def margin(
+    observed: Weights, expected: Sequence[Fraction], roundings: int, precision: str
+) -> float:
     """Largest error over bound among unmasked tokens; at most 1 for weights within bounds."""
     exact = np.fromiter((float(w) for w in expected), dtype=np.float64, count=len(expected))
     keep = exact != 0

@@ -35,16 +35,19 @@ def space(subject: Subject) -> Space:
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     """Finite, zero where masked, and the policy's weights elsewhere, trivial layout first."""
-    trivial, spread = executions
-    found = judge_formula(NAME, ("AGV112", "AGV111"), subject, trivial)
-    if found is not None or spread.case.layout.is_trivial:
-        return found
+    *control, spread = executions
+    for trivial in control:
+        found = judge_formula(NAME, ("AGV112", "AGV111"), subject, trivial)
+        if found is not None:
+            return found
+    if spread.case.layout.is_trivial:
+        return judge_formula(NAME, ("AGV112", "AGV111"), subject, spread)
     failed = failure_finding(NAME, subject, spread)
     if failed is not None or spread.weights is None:
         return failed
     if not np.isfinite(spread.weights).all():
         return judge_formula(NAME, ("AGV112", "AGV111"), subject, spread)
-    return judge_layout(NAME, "AGV112", subject, trivial, spread)
+    return judge_layout(NAME, "AGV112", subject, control, spread)
 
 
 def variants(case: Case) -> tuple[Case, ...]:
@@ -67,5 +70,6 @@ CHECK = Check(
     variants=variants,
     judge=judge,
     project=project,
+    control_first=True,
     requires=("independent",),
 )

@@ -22,6 +22,7 @@ def space(subject: Subject) -> Space:
         fan_out="fan-out" in subject.features,
         empty_samples=False,
         max_extra_samples=5,
+        group_size=subject.group_size,
         dtypes=("float64", "float32"),
     )
 
@@ -66,9 +67,7 @@ def judge_formula(
             bound=found.bound,
         )
     if execution.value is None:
-        return Finding(
-            not_finite, check, "the reported loss is not finite", case, subject.mode
-        )
+        return Finding(not_finite, check, "the reported loss is not finite", case, subject.mode)
     scalar = scalar_mismatch(subject, case, execution.value, expected)
     if scalar is None:
         return None

@@ -39,6 +39,7 @@ def _space(subject: Subject, max_dp: int, max_cp: int, max_microbatches: int) ->
         min_units=2,
         fan_out="fan-out" in subject.features,
         empty_samples=False,
+        group_size=subject.group_size,
         uniform="ragged-micro-batches" not in subject.features,
         dtypes=_DTYPES,
     )
@@ -47,28 +48,32 @@ def _space(subject: Subject, max_dp: int, max_cp: int, max_microbatches: int) ->
 
 def _judge(name: str, code: str) -> Callable[[Subject, Sequence[Execution]], Finding | None]:
     def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-        trivial, spread = executions
-        if trivial.weights is None or not np.isfinite(trivial.weights).all():
+        *control, spread = executions
+        if any(e.weights is None or not np.isfinite(e.weights).all() for e in control):
             return None  # wrong before any layout: the formula check's to tell
         failed = failure_finding(name, subject, spread)
         if failed is not None or spread.weights is None:
             return failed
-        return judge_layout(name, code, subject, trivial, spread)
+        return judge_layout(name, code, subject, control, spread)
 
     return judge
 
 
 def judge_layout(
-    name: str, code: str, subject: Subject, trivial: Execution, spread: Execution
+    name: str, code: str, subject: Subject, control: Sequence[Execution], spread: Execution
 ) -> Finding | None:
-    """Compare with the oracle if the trivial layout does; with the trivial layout otherwise."""
-    assert trivial.weights is not None and spread.weights is not None
+    """Compare with the oracle, unless the control (the trivial layout) already differs from it:
+    then with the control."""
+    assert spread.weights is not None
     case, precision = spread.case, lowest_precision(subject, spread.case)
     expected, roundings, reference = subject.expected(case.step), subject.roundings, "the oracle"
-    if expected is None or worst_weight(trivial.weights, expected, roundings, precision):
-        # Both sides carry the candidate's own roundings now.
-        expected = tuple(Fraction(w) for w in trivial.weights.tolist())
-        roundings, reference = 2 * roundings, "one rank, one micro-batch"
+    for trivial in control:
+        assert trivial.weights is not None
+        if expected is None or worst_weight(trivial.weights, expected, roundings, precision):
+            # Both sides carry the candidate's own roundings now.
+            expected = tuple(Fraction(w) for w in trivial.weights.tolist())
+            roundings, reference = 2 * roundings, "one rank, one micro-batch"
+    assert expected is not None  # without an oracle there is always a control
     found = worst_weight(spread.weights, expected, roundings, precision)
     if found is None:
         return None
@@ -112,6 +117,7 @@ def _check(
         variants=lambda case: (case.trivial, case),
         judge=_judge(name, code),
         project=project,
+        control_first=True,
     )
 
 

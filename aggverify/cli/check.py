@@ -14,6 +14,14 @@ import click
 @click.option("--engine", help="How local losses become the update; see the convention's default.")
 @click.option("--divisor", type=float, help="L of --mode constant.")
 @click.option("--claim", "claims", multiple=True, help="Also test what is not claimed by default.")
+@click.option("--group-size", type=int, help="Promise whole prompt groups of this many rollouts.")
+@click.option(
+    "--policy",
+    "readings",
+    multiple=True,
+    metavar="QUESTION=READING",
+    help="Reading of an open question, for example empty_units=exclude; repeatable.",
+)
 @click.option("--world", default=8, show_default=True, help="Largest number of ranks.")
 @click.option("--profile", default="ci", show_default=True, help="quick, ci or thorough.")
 @click.option("--max-examples", type=int, help="Drawn cases per check.")
@@ -34,6 +42,8 @@ def check(
     engine: str | None,
     divisor: float | None,
     claims: tuple[str, ...],
+    group_size: int | None,
+    readings: tuple[str, ...],
     world: int,
     profile: str,
     max_examples: int | None,
@@ -70,6 +80,8 @@ def check(
         divisor=divisor,
         claims=frozenset(claims),
         max_world=world,
+        group_size=group_size,
+        policy=_readings(readings),
         profile=profile,
         max_examples=max_examples,
         max_time=max_time,
@@ -86,3 +98,16 @@ def check(
     if "json" in formats:
         click.echo(f"verdict document: {document.write(verdicts, report_dir)}")
     return int(exit_code(verdicts))
+
+
+def _readings(given: tuple[str, ...]) -> dict[str, str]:
+    """``QUESTION=READING`` options as a mapping."""
+    from aggverify.errors import InputError
+
+    found = {}
+    for text in given:
+        question, equals, reading = text.partition("=")
+        if not equals:
+            raise InputError(f"--policy takes QUESTION=READING, got {text!r}")
+        found[question] = reading
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,6 +19,7 @@ FEATURES: Mapping[str, str] = {
     "fan-out": "rollouts that consist of several samples",
     "straddling-groups": "prompt groups split over ranks or micro-batches",
     "ragged-micro-batches": "micro-batches with different numbers of samples",
+    "whole-groups": "only prompt groups of one size, each whole in one micro-batch",
     "poison": "NaN and infinite losses behind the mask",
 }
 """What a step or layout may contain that not every convention can see."""
@@ -84,8 +85,11 @@ class Convention(Protocol):
     def default_engine(self, mode: str | None) -> str:
         """The engine this convention's trainers use for the mode."""
 
-    def refusal(self, mode: str | None, engine: str) -> str | None:
-        """Why the cell cannot be right, or None (parallel.md, "Which cells can be right")."""
+    def refusal(self, mode: str | None, engine: str, claimed: Set[str]) -> str | None:
+        """Why the cell cannot be right, or None (parallel.md, "Which cells can be right").
+
+        ``claimed``: features asked for explicitly; they may open a cell.
+        """
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
         """Prepare the calls of one case on one rank."""

@@ -37,7 +37,7 @@ def install() -> None:
     functions = {
         "get_context_parallel_rank": lambda: _place.cp_rank,
         "get_context_parallel_world_size": lambda: _place.cp_size,
-        "get_context_parallel_group": lambda check_initialized=True: _place.cp_group,
+        "get_context_parallel_group": _context_parallel_group,
         "get_data_parallel_rank": _data_parallel_rank,
         "get_data_parallel_world_size": _data_parallel_size,
         "get_data_parallel_group": _data_parallel_group,
@@ -72,7 +72,7 @@ def place(
     _place.dp_rank, _place.dp_size = dp_rank, dp_size
     _place.cp_rank, _place.cp_size = cp_rank, cp_size
     _place.dp_group, _place.cp_group = dp_group, cp_group
-    real = sys.modules.get("megatron.core.parallel_state")
+    real: Any = sys.modules.get("megatron.core.parallel_state")
     if real is not None and hasattr(real, "_CONTEXT_PARALLEL_GROUP"):
         real._CONTEXT_PARALLEL_GROUP = cp_group
         real._DATA_PARALLEL_GROUP = dp_group
@@ -85,6 +85,10 @@ def _installed() -> bool:
         return importlib.util.find_spec("megatron.core") is not None
     except ModuleNotFoundError:
         return False
+
+
+def _context_parallel_group(check_initialized: bool = True) -> Any:
+    return _place.cp_group
 
 
 def _data_parallel_rank(with_context_parallel: bool = False, **_: Any) -> int:

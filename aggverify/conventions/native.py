@@ -1,8 +1,8 @@
-"""The native signature: ``reduce(losses, batch)``, with exactly what a trainer has at that place."""
+"""The native signature, ``reduce(losses, batch)``: exactly what a trainer has at that place."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +73,7 @@ class Native:
     def default_engine(self, mode: str | None) -> str:
         return "sum"
 
-    def refusal(self, mode: str | None, engine: str) -> str | None:
+    def refusal(self, mode: str | None, engine: str, claimed: Set[str]) -> str | None:
         # The step's counts are all at hand, so every engine can be served.
         return None if engine in ENGINES else f"no engine {engine!r}"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +69,7 @@ class SkyrlAdvantages:
     def default_engine(self, mode: str | None) -> str:
         return "skyrl-fsdp"
 
-    def refusal(self, mode: str | None, engine: str) -> str | None:
+    def refusal(self, mode: str | None, engine: str, claimed: Set[str]) -> str | None:
         return _refusal(mode, engine, ("skyrl-fsdp", "sum"))
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
@@ -113,7 +113,7 @@ class SkyrlReduceLoss:
     def default_engine(self, mode: str | None) -> str:
         return "accumulated-mean"
 
-    def refusal(self, mode: str | None, engine: str) -> str | None:
+    def refusal(self, mode: str | None, engine: str, claimed: Set[str]) -> str | None:
         return _refusal(mode, engine, ("accumulated-mean",))
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +17,14 @@ _RIGHT = {
     "megatron-sample": ("sample_mean", "constant", "sequence_sum"),
     "megatron-token": ("token_mean",),
 }
+"""Modes that are right whatever the step; prompt_mean is only under a promise about its groups."""
 
 
 def _not_claimed() -> dict[str, str]:
     return {
         "contiguous": "slime re-slices all-gather CP to zigzag before the reducer runs",
         "gathered": "slime never gathers losses over CP before the reducer runs",
+        "straddling-groups": "the hook does not receive prompt groups or their token totals",
         "fan-out": "the hook does not receive the token totals of rollouts with several samples",
     }
 
@@ -45,7 +47,7 @@ class SlimeHook:
     not_claimed: Mapping[str, str] = field(default_factory=_not_claimed)
 
     def modes(self, offer: Offer) -> tuple[str, ...]:
-        return tuple(mode for modes in _RIGHT.values() for mode in modes)
+        return (*(mode for modes in _RIGHT.values() for mode in modes), "prompt_mean")
 
     def recognises(self, offer: Offer) -> bool:
         # A fourth parameter of another name is slime's or miles' core function, whose fourth
@@ -55,13 +57,18 @@ class SlimeHook:
     def default_engine(self, mode: str | None) -> str:
         return "megatron-token" if mode == "token_mean" else "megatron-sample"
 
-    def refusal(self, mode: str | None, engine: str) -> str | None:
+    def refusal(self, mode: str | None, engine: str, claimed: Set[str]) -> str | None:
         if engine not in _RIGHT:
             return f"slime and miles train on Megatron: engines {', '.join(_RIGHT)}"
         if mode is None or mode in _RIGHT[engine]:
             return None
-        if mode == "prompt_mean":
-            return f"{_NO_COUNTS}, so the token totals of prompt groups cannot be known in it"
+        if mode == "prompt_mean" and engine == "megatron-sample":
+            if claimed & {"whole-groups", "straddling-groups"}:
+                return None
+            return (
+                f"{_NO_COUNTS}, so the token totals of prompt groups cannot be known in it; with "
+                f"--group-size G it can be right where every group of G is whole in a micro-batch"
+            )
         for other, modes in _RIGHT.items():
             if mode in modes:
                 return f"{_NO_COUNTS}; {mode} works only with --engine {other}"

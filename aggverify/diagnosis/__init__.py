@@ -23,9 +23,7 @@ class Diagnosis:
     bug: Bug | None = None
 
 
-def diagnose(
-    subject: Subject, code: str, observations: Sequence[Observation]
-) -> Diagnosis | None:
+def diagnose(subject: Subject, code: str, observations: Sequence[Observation]) -> Diagnosis | None:
     """The most specific explanation that fits every observation, or None.
 
     Another reading of the declared policy comes first, then a factor common to all tokens, then a

@@ -166,9 +166,7 @@ def _outer_terms() -> Iterator[Term | None]:
 
 def closed_form(observations: Sequence[Observation]) -> ClosedForm | None:
     """The simplest form that equals the observed weights on every observation, or None."""
-    usable = [
-        o for o in observations if np.isfinite(o.observed).all() and o.case.step.num_unmasked
-    ]
+    usable = [o for o in observations if np.isfinite(o.observed).all() and o.case.step.num_unmasked]
     if not usable:
         return None
     tokens = [_Tokens(o.case) for o in usable]
@@ -223,6 +221,4 @@ def _monomial_fits(
         value = float(np.prod([float(n) ** e for n, e in zip(size, exponents, strict=True)]))
         if abs(quotient - value) > _TOLERANCE * value:
             return False
-    return all(
-        e == 0 or any(size[i] > 1 for size in sizes) for i, e in enumerate(exponents)
-    )
+    return all(e == 0 or any(size[i] > 1 for size in sizes) for i, e in enumerate(exponents))

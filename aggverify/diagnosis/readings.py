@@ -22,7 +22,9 @@ def other_reading(subject: Subject, observations: Sequence[Observation]) -> str 
         return None
     for name, policy in _neighbours(subject.policy):
         if all(_explains(subject, policy, o) for o in observations):
-            return f"{name} = {getattr(policy, name)!r} (declared: {getattr(subject.policy, name)!r})"
+            return (
+                f"{name} = {getattr(policy, name)!r} (declared: {getattr(subject.policy, name)!r})"
+            )
     return None
 
 

@@ -44,10 +44,7 @@ class Terminal:
                 self._check = event.name
                 self._show(event.name)
             case Progress():
-                self._show(
-                    f"{event.check} · {event.executed} steps · "
-                    f"{event.findings} findings"
-                )
+                self._show(f"{event.check} · {event.executed} steps · {event.findings} findings")
             case CheckFinished():
                 self._plain(event)
             case Found():

@@ -36,9 +36,14 @@ def header(subject: Subject, *, identified: bool = False) -> list[str]:
     return [
         f"reducer     {clean(subject.target)} · {subject.function}",
         f"convention  {subject.convention.name} ({subject.convention.title})",
-        f"engine      {subject.engine.name} ({subject.engine.title})",
+        f"engine      {subject.engine.name}{_default_mark(subject)} ({subject.engine.title})",
         f"mode        {mode}",
     ]
+
+
+def _default_mark(subject: Subject) -> str:
+    default = subject.convention.default_engine(subject.mode)
+    return f" [{subject.convention.name}'s default]" if subject.engine.name == default else ""
 
 
 def finding_block(report: Report, subject: Subject, number: int) -> list[str]:
@@ -51,7 +56,9 @@ def finding_block(report: Report, subject: Subject, number: int) -> list[str]:
     lines += [f"    {line}" for line in _body(finding, subject)]
     lines += [f"    {line}" for line in _explanation(report.diagnosis)]
     if not report.confirmed:
-        lines.append("    seen once, not again in a fresh world: the reducer keeps state or guesses")
+        lines.append(
+            "    seen once, not again in a fresh world: the reducer keeps state or guesses"
+        )
     lines.append(f"Reproduce:  aggverify replay {report.stored.id} {clean(subject.target)}")
     return lines
 
@@ -180,7 +187,10 @@ def inventory(verdict: Verdict) -> list[str]:
         )
     subject = verdict.subject
     if subject.computes_in != "float64":
-        lines.append(f"note        the reducer computes in {subject.computes_in} whatever its input")
+        lines.append(
+            f"note        the reducer computes in {subject.computes_in} whatever its input"
+        )
+    lines += [f"note        {note}" for note in subject.notes]
     lines += [f"policy      {line}" for line in subject.policy.describe()]
     for feature, reason in subject.convention.not_claimed.items():
         if feature not in subject.claimed:

@@ -60,17 +60,22 @@ class Checking:
 
     def submit(self, cases: Sequence[Case]) -> Callable[[], list[Finding | None]]:
         """Start these cases' variants; calling the result waits and judges."""
-        variants = [self.check.variants(case) for case in cases]
+        lean = self.check.control_first and self.subject.has_oracle
+        variants = [self.check.variants(case)[1 if lean else 0 :] for case in cases]
         wait = self.laboratory.submit(self.subject, [c for group in variants for c in group])
 
         def judged() -> list[Finding | None]:
             executions = iter(wait())
             found = []
-            for group in variants:
+            for case, group in zip(cases, variants, strict=True):
                 mine = [next(executions) for _ in group]
                 finding = self.check.judge(self.subject, mine)
                 if finding is None:
                     self.tally.add(self.subject, mine)
+                elif lean:
+                    # Now the control decides whose fault it is.
+                    both = self.laboratory.run(self.subject, self.check.variants(case))
+                    finding = self.check.judge(self.subject, both)
                 found.append(finding)
             self.cases += len(cases)
             self.progress()
@@ -97,6 +102,7 @@ class Checking:
             and (layout.cp_size == 1 or layout.cp_kind in space.cp_kinds)
             and size >= space.min_units
             and (not space.uniform or _is_uniform(case))
+            and (not space.group_size or _has_whole_groups(case, space.group_size))
         )
 
     def run(self, *, examples: int, seed: int, deadline: float) -> Finding | None:
@@ -154,8 +160,15 @@ def _observation(
     return [Observation(spread.case, spread.weights, expected)]
 
 
+def _has_whole_groups(case: Case, size: int) -> bool:
+    """Every micro-batch is a row of complete groups of that size, members side by side."""
+    groups = set(case.step.groups.values())
+    cells = [cell for _, _, cell in case.layout.cells()]
+    cut = [cell[i : i + size] for cell in cells for i in range(0, len(cell), size)]
+    return all(piece in groups and len(piece) == size for piece in cut)
+
+
 def _is_uniform(case: Case) -> bool:
     cells = [cell for _, _, cell in case.layout.cells()]
     in_order = [i for cell in cells for i in cell] == list(range(len(case.step.samples)))
     return in_order and len({len(cell) for cell in cells}) == 1
-

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import oracles
@@ -13,7 +13,7 @@ from aggverify.errors import InputError, NotClaimable, unknown
 from aggverify.run.request import Request
 from aggverify.run.target import Choice, Target, choose, declaration
 from aggverify.subject import Subject
-from oracles import MODES, OracleError, Step, mode
+from oracles import MODES, OracleError, Policy, Step, mode
 
 
 def completed(request: Request, description: Mapping[str, Any]) -> Request:
@@ -28,6 +28,8 @@ def completed(request: Request, description: Mapping[str, Any]) -> Request:
         convention=request.convention or declared.get("convention", "auto"),
         engine=request.engine or declared.get("engine"),
         divisor=divisor if request.divisor is None else request.divisor,
+        group_size=request.group_size or declared.get("group_size"),
+        policy={**declared.get("policy", {}), **request.policy},
         claims=request.claims | ({claims} if isinstance(claims, str) else frozenset(claims)),
     )
 
@@ -81,7 +83,8 @@ def _subject(request: Request, target: Target, choice: Choice, name: str | None)
             raise unknown("claim", claim, FEATURES)
     engine_name = request.engine or how.default_engine(name)
     chosen = engine(engine_name)
-    reason = how.refusal(name, engine_name)
+    claimed = request.claims | ({"whole-groups"} if request.group_size else frozenset())
+    reason = how.refusal(name, engine_name, claimed)
     if reason is None and name is not None and name not in how.modes(choice.offer):
         reason = f"{choice.function} offers {', '.join(how.modes(choice.offer))}"
     if reason is not None:
@@ -96,9 +99,22 @@ def _subject(request: Request, target: Target, choice: Choice, name: str | None)
         engine=chosen,
         mode=name,
         divisor=request.divisor if name == "constant" else None,
-        claimed=request.claims,
+        policy=_policy(request.policy),
+        claimed=claimed,
+        group_size=request.group_size,
         max_world=request.max_world,
     )
+
+
+def _policy(readings: Mapping[str, str]) -> Policy:
+    questions = [f.name for f in fields(Policy)]
+    for question in readings:
+        if question not in questions:
+            raise unknown("policy question", question, questions)
+    try:
+        return Policy(**readings)  # type: ignore[arg-type]
+    except OracleError as error:
+        raise InputError(str(error)) from None
 
 
 def _check_divisor(name: str, divisor: float | None) -> None:

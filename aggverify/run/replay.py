@@ -16,6 +16,7 @@ from aggverify.run.target import choose, parse_target
 from aggverify.strategies import Space
 from aggverify.subject import Subject
 from aggverify.world import Pool
+from oracles import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ def replay(stored: StoredCase, target_text: str | None) -> Replayed:
             engine=engine(stored.engine),
             mode=stored.mode,
             divisor=stored.divisor,
+            policy=Policy(**stored.policy),  # type: ignore[arg-type]
         )
         laboratory = Laboratory(template)
         if subject.mode is not None:

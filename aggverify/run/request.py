@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aggverify.errors import InputError, unknown
 
@@ -35,6 +35,9 @@ class Request:
     divisor: float | None = None
     claims: frozenset[str] = frozenset()
     max_world: int = 8
+    group_size: int | None = None
+    policy: Mapping[str, str] = field(default_factory=dict)
+    """Readings other than the default, by question."""
     profile: str = "ci"
     max_examples: int | None = None
     max_time: float | None = None
@@ -45,6 +48,8 @@ class Request:
             raise unknown("profile", self.profile, PROFILES)
         if not 1 <= self.max_world <= 8:
             raise InputError(f"--world must be between 1 and 8, got {self.max_world}")
+        if self.group_size is not None and not 1 <= self.group_size <= 64:
+            raise InputError(f"--group-size must be between 1 and 64, got {self.group_size}")
         if self.max_examples is not None and self.max_examples < 1:
             raise InputError(f"--max-examples must be at least 1, got {self.max_examples}")
         if self.max_time is not None and not (self.max_time > 0 and math.isfinite(self.max_time)):

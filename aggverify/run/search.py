@@ -13,6 +13,8 @@ from aggverify.case import Case
 from aggverify.checks import Finding
 from aggverify.strategies import Space, cases
 
+MIN_EXAMPLES = 20
+"""Drawn however late it is: a slow machine must not turn a check into nothing."""
 MAX_BATCH = 24
 """Cases on the ranks at a time, while the next ones are drawn."""
 SHRINK_SECONDS = 10.0
@@ -67,7 +69,8 @@ def _survey(
         batch.clear()
 
     def draw(case: Case) -> None:
-        if time.monotonic() > deadline or any(judged.values()):
+        late = time.monotonic() > deadline and len(judged) >= MIN_EXAMPLES
+        if late or any(judged.values()):
             raise _Enough
         batch.append(case)
         # Small batches first: most faults show at once.

@@ -88,7 +88,9 @@ class _Run:
         executed, worlds = self.laboratory.executed, dict(self.laboratory.worlds)
         identified = self._settle()
         self.emit(SubjectChosen(self.subject, len(CHECKS)))
-        tally, reports, summaries = Tally(), [], []
+        tally = Tally()
+        reports: list[Report] = []
+        summaries: list[CheckSummary] = []
         ends = time.monotonic() + self.request.budget.seconds
         for n, check in enumerate(CHECKS):
             share = (ends - time.monotonic()) / (len(CHECKS) - n)
@@ -119,17 +121,24 @@ class _Run:
     def _identify(self) -> bool:
         """Try the convention's default engine first, then every other it may run under."""
         how = self.subject.convention
+        chosen: Subject | None = None
         engines = [self.subject.engine]
         if self.request.engine is None:
             engines += [e for e in ENGINES.values() if e is not self.subject.engine]
         for tried in engines:
-            modes = [m for m in MODES if how.refusal(m, tried.name) is None]
+            modes = [m for m in MODES if how.refusal(m, tried.name, self.subject.claimed) is None]
             claim = replace(self.subject, engine=tried)
             found = identify(claim, self.laboratory, modes) if modes else None
-            if found is not None:
-                self.subject = replace(claim, mode=found[0], divisor=found[1])
-                return True
-        return False
+            if found is None:
+                continue
+            if chosen is None:
+                chosen = replace(claim, mode=found[0], divisor=found[1])
+            elif tried.name == how.default_engine(found[0]):
+                # The same code can be right in two places of a framework, as two modes.
+                note = f"with --engine {tried.name} it implements {found[0]}"
+                chosen = replace(chosen, notes=(*chosen.notes, note))
+        self.subject = chosen or self.subject
+        return chosen is not None
 
     def _check(
         self,

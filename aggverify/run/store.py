@@ -6,7 +6,7 @@ import hashlib
 import json
 from base64 import b32encode
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from aggverify.conventions import convention
 from aggverify.engines import engine
 from aggverify.errors import InputError
 from aggverify.subject import Subject
+from oracles import DEFAULT_POLICY, OracleError, Policy
 
 MAX_BYTES = 1 << 20
 """A stored case is at most 2 KB when shrunk; anything near this is not one of ours."""
@@ -35,6 +36,8 @@ class StoredCase:
     engine: str
     mode: str | None
     divisor: float | None
+    policy: Mapping[str, str]
+    """Readings other than the default."""
 
     @property
     def id(self) -> str:
@@ -51,6 +54,7 @@ class StoredCase:
             **{name: getattr(self, name) for name in _TEXT},
             "mode": self.mode,
             "divisor": self.divisor,
+            "policy": dict(self.policy),
         }
 
     @staticmethod
@@ -58,7 +62,7 @@ class StoredCase:
         """Rebuild a stored case, every name checked; raises InputError."""
         if not isinstance(data, Mapping):
             raise InputError(f"a stored case is a JSON object, got {type(data).__name__}")
-        missing = {*_TEXT, "case", "mode", "divisor"} - set(data)
+        missing = {*_TEXT, "case", "mode", "divisor", "policy"} - set(data)
         if missing:
             raise InputError(f"the stored case lacks {', '.join(sorted(missing))}")
         for name in _TEXT:
@@ -68,11 +72,14 @@ class StoredCase:
         convention(data["convention"])
         engine(data["engine"])
         divisor = data["divisor"]
-        if divisor is not None and (isinstance(divisor, bool) or not isinstance(divisor, int | float)):
+        if divisor is not None and (
+            isinstance(divisor, bool) or not isinstance(divisor, int | float)
+        ):
             raise InputError(f"divisor must be a number or null, got {divisor!r}")
         if data["mode"] is not None and not isinstance(data["mode"], str):
             raise InputError(f"mode must be text or null, got {data['mode']!r}")
         return StoredCase(
+            policy=_readings(data["policy"]),
             case=Case.from_json(data["case"]),
             mode=data["mode"],
             divisor=divisor,
@@ -92,7 +99,22 @@ def stored_case(subject: Subject, finding: Finding) -> StoredCase:
         engine=subject.engine.name,
         mode=subject.mode,
         divisor=subject.divisor,
+        policy={
+            f.name: getattr(subject.policy, f.name)
+            for f in fields(Policy)
+            if getattr(subject.policy, f.name) != getattr(DEFAULT_POLICY, f.name)
+        },
     )
+
+
+def _readings(data: object) -> dict[str, str]:
+    if not isinstance(data, Mapping):
+        raise InputError(f"policy must be an object, got {data!r}")
+    try:
+        Policy(**data)
+    except (OracleError, TypeError) as error:
+        raise InputError(f"policy cannot be used: {error}") from None
+    return dict(data)
 
 
 def write(stored: StoredCase, directory: Path) -> Path:

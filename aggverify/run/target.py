@@ -10,7 +10,7 @@ from typing import Any
 from aggverify.conventions import CONVENTIONS, Convention, Offer, convention
 from aggverify.errors import CandidateError, InputError, unknown
 
-_DECLARABLE = ("mode", "engine", "convention", "divisor", "claim")
+_DECLARABLE = ("mode", "engine", "convention", "divisor", "claim", "group_size", "policy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +87,14 @@ def choose(target: Target, description: Mapping[str, Any], wanted: str) -> Choic
         raise CandidateError(str(unknown("function", target.name, names)))
     conventions = list(CONVENTIONS.values()) if wanted == "auto" else [convention(wanted)]
     found = [
-        Choice(offer.name, offer, c)
-        for offer in offers
-        for c in conventions
-        if c.recognises(offer)
+        Choice(offer.name, offer, c) for offer in offers for c in conventions if c.recognises(offer)
     ]
     if len(found) == 1:
         return found[0]
     if found:
-        names = ", ".join(choice.function for choice in found)
+        several = ", ".join(choice.function for choice in found)
         raise CandidateError(
-            f"{target.text} offers several reducers ({names}); choose one: {target.text}:"
+            f"{target.text} offers several reducers ({several}); choose one: {target.text}:"
             f"{found[0].function}"
         )
     if wanted != "auto" and len(offers) == 1:
@@ -110,8 +107,8 @@ def _nothing_found(
     target: Target, offers: Sequence[Offer], conventions: Sequence[Convention]
 ) -> str:
     if offers:
-        shown = [f"    {o.name}({', '.join(o.parameters)})" for o in offers[:12]]
-        found = "found these functions:\n" + "\n".join(shown)
+        lines = [f"    {o.name}({', '.join(o.parameters)})" for o in offers[:12]]
+        found = "found these functions:\n" + "\n".join(lines)
     else:
         found = "found no public function"
     accepted = "\n".join(f"    {c.name:18} {c.signature}" for c in conventions)

@@ -1,16 +1,31 @@
-"""Persistent ranks under real torch.distributed. Knows nothing of reducers."""
+"""Persistent ranks under real torch.distributed: jobs go in as data, replies or faults come out.
 
-from __future__ import annotations
+The calling process never imports torch nor the code under test. It talks to a *zygote* that has
+imported torch once; every handler gets a *template* process forked from it, and worlds of ranks
+are forked from that template.
+"""
 
-from aggverify.world.outcomes import Fault, Job, Limits, Outcome, Replies, Reply, TemplateFailure
-from aggverify.world.pool import Pool, Template
+from aggverify.world.faults import (
+    Fault,
+    Job,
+    Outcome,
+    PoolError,
+    Replies,
+    Reply,
+    TemplateFailure,
+)
+from aggverify.world.options import Options
+from aggverify.world.pool import Pool
+from aggverify.world.template import Pending, Template
 
 __all__ = [
     "Fault",
     "Job",
-    "Limits",
+    "Options",
     "Outcome",
+    "Pending",
     "Pool",
+    "PoolError",
     "Replies",
     "Reply",
     "Template",

@@ -1,75 +1,171 @@
-"""One rank: joins its world, runs jobs, sends replies."""
+"""One rank: joins its world, then calls the handler for every job frame it is sent."""
 
 from __future__ import annotations
 
-import contextlib
+import datetime
 import faulthandler
 import os
-import signal
+import random
+import resource
 import socket
-from typing import Any, NoReturn
+import sys
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
-from aggverify.world import wire
-from aggverify.world.trace import Trace
+from aggverify.world import linux
+from aggverify.world.candidate_errors import told
+from aggverify.world.slate import Writer
+from aggverify.world.stacks import STACK_SIGNAL
+from aggverify.world.state import Guard
+from aggverify.world.trace import KEPT, TRACER, sequences
+from aggverify.world.wire import Decoder, Frame, encode
+
+Handler = Callable[[dict[str, Any]], tuple[dict[str, Any], bytes]]
 
 
-def main(
-    rank: int, size: int, store: int, fds: list[int], order: dict[str, Any], handler: Any
-) -> NoReturn:
-    """Run until the parent closes the socket; never returns into the template's code."""
-    control = socket.socket(fileno=fds[0])
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a rank stands and what it was handed: open files by number."""
+
+    rank: int
+    size: int
+    connection: int
+    output: int
+    slate: int
+    store: int
+    memory: int
+
+
+def live(place: Place, make_handler: Callable[[], Any]) -> None:
+    """Be a rank until the connection ends."""
+    connection = socket.socket(fileno=place.connection)
     try:
-        _prepare(fds[1], fds[2])
-        if handler is None:
-            from aggverify.world.zygote import construct
-
-            handler = construct(order)
-        _join(rank, size, store)
-        trace = Trace.installed()
-        handler.start(rank, size)
-        while True:
-            batch, _, _ = wire.receive(control)
-            for number, job in batch["jobs"]:
-                _run(control, handler, trace, number, job)
-    except wire.Closed:
-        os._exit(0)
+        _settle(place)
+        handler = make_handler()
+        _join(place)
+        handler.start(place.rank, place.size)
+        guard = Guard()
     except BaseException as error:
-        from aggverify.world.zygote import describe_exception
-
-        with contextlib.suppress(wire.Closed, OSError):
-            wire.send(control, {"broken": describe_exception(error)})
-        os._exit(1)
-
-
-def _prepare(output: int, stacks: int) -> None:
-    os.dup2(output, 1)
-    os.dup2(output, 2)
-    faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=False)
-    with contextlib.suppress(OSError, AttributeError):
-        # gloo's loop thread otherwise spins on a lock whose holder was preempted.
-        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+        connection.sendall(encode({"error": told(error)}))
+        return
+    connection.sendall(encode({"ready": os.getpid()}))
+    _Loop(connection, handler, guard).run()
 
 
-def _join(rank: int, size: int, store: int) -> None:
+def _settle(place: Place) -> None:
+    """Own output, limits, scheduling, stack dumps and random seeds."""
+    for fd in (1, 2):
+        os.dup2(place.output, fd)
+    # Written at once, so that what was printed is there when the rank is killed.
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    linux.run_as_batch()
+    dump_stacks_to(place.slate)
+    _limit_memory(place.memory)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for name, value in (("RANK", place.rank), ("WORLD_SIZE", place.size)):
+        os.environ[name] = os.environ[f"LOCAL_{name}"] = str(value)
+    random.seed(0)
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed(0)
+    import torch
+
+    torch.manual_seed(0)
+
+
+def dump_stacks_to(slate: int) -> None:
+    """Write Python stacks there on a crash, and on ``STACK_SIGNAL``."""
+    faulthandler.enable(slate)
+    faulthandler.register(STACK_SIGNAL, slate, all_threads=True)
+
+
+def _limit_memory(extra: int) -> None:
+    with open("/proc/self/statm", "rb") as file:  # noqa: PTH123
+        now = int(file.read().split()[0]) * resource.getpagesize()
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = now + extra if hard == resource.RLIM_INFINITY else min(now + extra, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+
+
+def _join(place: Place) -> None:
     import torch.distributed as dist
+    from torch._C._distributed_c10d import FileStore
 
-    # A store in memory, reached by descriptor: no file, no port, nothing to clean up.
-    shared = dist.FileStore(f"/proc/self/fd/{store}", size)
-    dist.init_process_group("gloo", store=shared, rank=rank, world_size=size)
+    # A file in memory, reached by descriptor: no port, no path, nothing to clean up.
+    store = FileStore(f"/proc/self/fd/{place.store}", place.size)
+    # A rank that waits is the parent's business: gloo's own timeout must not come first.
+    dist.init_process_group(
+        "gloo",
+        store=store,
+        rank=place.rank,
+        world_size=place.size,
+        timeout=datetime.timedelta(days=1),
+    )
+    TRACER.slate = Writer(place.slate)
 
 
-def _run(control: socket.socket, handler: Any, trace: Trace, number: int, job: Any) -> None:
-    trace.clear()
-    try:
-        data, blob = handler(job)
-        wire.send(control, {"job": number, "data": data, "trace": trace.calls}, blob)
-    except wire.Closed:
-        raise
-    except BaseException as error:
-        from aggverify.world.zygote import describe_exception
+class _Loop:
+    """Reads jobs, calls the handler, answers each."""
 
-        wire.send(
-            control, {"job": number, "error": describe_exception(error), "trace": trace.calls}
-        )
-        # The others may still wait for this rank: only the parent knows whether to go on.
-        wire.receive(control)
+    def __init__(self, connection: socket.socket, handler: Handler, guard: Guard) -> None:
+        self._connection = connection
+        self._handler = handler
+        self._guard = guard
+        self._decoder = Decoder()
+        self._frames: deque[Frame] = deque()
+        self._done = 0
+        self._pid = os.getpid()
+
+    def run(self) -> None:
+        """Answer jobs until the end of stream."""
+        while (frame := self._next()) is not None:
+            reply, failed = self._answer(frame[0])
+            if os.getpid() != self._pid:
+                return  # a process the candidate forked came back here instead of ending
+            self._connection.sendall(reply)
+            self._done += 1
+            # After an exception the others may wait in a collective of this job. Going on would
+            # answer their call with the next job's.
+            if failed and not self._released():
+                return
+
+    def _next(self) -> Frame | None:
+        while not self._frames:
+            if not self._read():
+                return None
+        return self._frames.popleft()
+
+    def _released(self) -> bool:
+        while not any("go" in header for header, _ in self._frames):
+            if not self._read():
+                return False
+        self._frames = deque(f for f in self._frames if "go" not in f[0])
+        return True
+
+    def _read(self) -> bool:
+        data = self._connection.recv(1 << 18)
+        self._frames.extend(self._decoder.feed(data))
+        return bool(data)
+
+    def _answer(self, header: dict[str, Any]) -> tuple[bytes, bool]:
+        TRACER.begin(self._done)
+        body: dict[str, Any] = {}
+        blob = b""
+        try:
+            body["data"], blob = self._handler(header["job"])
+            return encode(self._with_evidence(body), blob), False
+        except BaseException as error:  # sys.exit included: all of it is the candidate's answer
+            body = {"error": told(error)}
+            return encode(self._with_evidence(body)), True
+
+    def _with_evidence(self, body: dict[str, Any]) -> dict[str, Any]:
+        changes, beyond_repair = self._guard.changes()
+        if changes:
+            body["changes"] = changes
+            body["replace"] = beyond_repair
+        body["trace"] = TRACER.entries
+        if TRACER.count > KEPT:
+            body["checksums"] = TRACER.checksums
+        body["sequences"] = sequences()
+        return body

@@ -1,85 +1,231 @@
-"""Which collectives a rank issues: kind, dtype, size, operation, group size."""
+"""Note every collective a rank issues, by wrapping torch.distributed's functions.
+
+gloo itself is silent about ranks that disagree on dtype or operation, and hangs or aborts on the
+rest; the notes of all ranks side by side tell what went wrong. An entry reads
+``group name|ranks|what``; entries of one group must agree on all its ranks, in order.
+Point-to-point calls and others that differ between ranks by right get an empty group name.
+"""
 
 from __future__ import annotations
 
+import functools
+import zlib
 from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
-_TRACED = (
-    "all_reduce",
-    "all_gather",
-    "all_gather_into_tensor",
-    "all_gather_object",
-    "broadcast",
-    "broadcast_object_list",
-    "reduce",
-    "reduce_scatter",
-    "reduce_scatter_tensor",
-    "all_to_all",
-    "all_to_all_single",
-    "gather",
-    "scatter",
-    "barrier",
-    "send",
-    "recv",
-)
-MAX_CALLS = 256
+from aggverify.world.slate import Writer
+
+# Longer traces than this are compared by length and checksum only.
+KEPT = 200
 
 
-class Trace:
-    """The calls of the current job: (ranks of the group, text that is equal on all of them)."""
+class Tracer:
+    """The rank-wide notes of the current job."""
 
     def __init__(self) -> None:
-        self.calls: list[tuple[str, str]] = []
-        self._depth = 0
+        self.entries: list[str] = []
+        self.count = 0
+        self.checksums: dict[str, int] = {}
+        self.slate: Writer | None = None
+        self.prefixes: dict[Any, str] = {}
+        # Functions of torch call each other: only the outermost call is the candidate's.
+        self.depth = 0
 
-    def clear(self) -> None:
-        """Forget the calls of the job before."""
-        self.calls = []
+    def begin(self, job: int) -> None:
+        """Forget the last job."""
+        self.entries = []
+        self.count = 0
+        self.checksums = {}
+        self.depth = 0
+        if self.slate is not None:
+            self.slate.begin(job)
 
-    @staticmethod
-    def installed() -> Trace:
-        """Wrap torch.distributed's functions in this process and return the record."""
-        import torch.distributed as dist
+    def enter(self, group: Any, what: str) -> None:
+        """Note a collective that is about to be issued."""
+        self.depth += 1
+        entry = self._prefix(group) + what
+        self.count += 1
+        if len(self.entries) < KEPT:
+            self.entries.append(entry)
+        else:
+            name = entry.partition("|")[0]
+            self.checksums[name] = zlib.crc32(entry.encode(), self.checksums.get(name, 0))
+        if self.slate is not None:
+            self.slate.enter(entry)
 
-        trace = Trace()
-        for name in _TRACED:
-            wrapped = trace._wrap(name, getattr(dist, name))
-            setattr(dist, name, wrapped)
-            setattr(dist.distributed_c10d, name, wrapped)
-        return trace
+    def leave(self) -> None:
+        """Note that it has returned."""
+        self.depth -= 1
+        if self.slate is not None:
+            self.slate.leave()
 
-    def _wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(function)
-        def traced(*args: Any, **kwargs: Any) -> Any:
-            # Only what the caller asked for: collectives built from others count once.
-            if self._depth == 0 and len(self.calls) < MAX_CALLS:
-                self.calls.append(_describe(name, args, kwargs))
-            self._depth += 1
-            try:
-                return function(*args, **kwargs)
-            finally:
-                self._depth -= 1
-
-        return traced
+    def _prefix(self, group: Any) -> str:
+        prefix = self.prefixes.get(group)
+        if prefix is None:
+            prefix = self.prefixes[group] = _group_prefix(group)
+        return prefix
 
 
-def _describe(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, str]:
-    import torch
+TRACER = Tracer()
+# Stands for a group where calls of different ranks need not match.
+NOT_COMPARED = "not compared"
+
+
+def _group_prefix(group: Any) -> str:
     import torch.distributed as dist
 
-    tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor)]
-    if not tensors:
-        lists = [a for a in args if isinstance(a, list)]
-        tensors = [t for t in (lists[0] if lists else []) if isinstance(t, torch.Tensor)]
-    shapes = ",".join(f"{t.numel()}x{str(t.dtype).removeprefix('torch.')}" for t in tensors[:4])
-    operation = next(
-        (str(a) for a in (*args, *kwargs.values()) if type(a).__name__ in ("RedOpType", "ReduceOp")),
-        "SUM",
-    )
-    group = kwargs.get("group")
-    if group is None:
-        group = next((a for a in args if isinstance(a, dist.ProcessGroup)), None)
-    ranks = ",".join(map(str, dist.get_process_group_ranks(group)))
-    return ranks, f"{name}({shapes}) {operation}"
+    if group is NOT_COMPARED:
+        return "||"
+    try:
+        group = dist.group.WORLD if group is None else group
+        ranks = dist.get_process_group_ranks(group)
+        return f"{group.group_name}|{','.join(map(str, ranks))}|"
+    except Exception:  # not a member, or destroyed: the call itself will complain
+        return "||"
+
+
+@functools.cache
+def _dtype(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _shape(tensor: Any) -> str:
+    # Gloo looks at the number of elements only, and so do frameworks that flatten.
+    try:
+        return f" {_dtype(tensor.dtype)}[{tensor.numel()}]"
+    except Exception:
+        return f" {type(tensor).__name__}"
+
+
+def _op(op: Any) -> str:
+    return " " + str(op).rpartition(".")[2]
+
+
+# What of its arguments every rank must agree on, by position and name.
+_Field = tuple[int, str, Callable[[Any], str]]
+_TENSOR: tuple[_Field, ...] = ((0, "tensor", _shape),)
+
+
+def _dtype_only(tensor: Any) -> str:
+    return f" {_dtype(tensor.dtype)}" if hasattr(tensor, "dtype") else ""
+
+
+def _number(name: str) -> Callable[[Any], str]:
+    return lambda value: f" {name}={value}"
+
+
+_FIELDS: dict[str, tuple[_Field, ...]] = {
+    "all_reduce": (*_TENSOR, (1, "op", _op)),
+    "reduce": (*_TENSOR, (1, "dst", _number("dst")), (2, "op", _op)),
+    "broadcast": (*_TENSOR, (1, "src", _number("src"))),
+    "all_gather": ((1, "tensor", _shape),),
+    "all_gather_into_tensor": ((1, "input_tensor", _shape),),
+    "reduce_scatter": ((0, "output", _shape), (2, "op", _op)),
+    "reduce_scatter_tensor": ((0, "output", _shape), (2, "op", _op)),
+    "all_to_all": (),
+    "all_to_all_single": ((1, "input", _dtype_only),),
+    "gather": (*_TENSOR, (2, "dst", _number("dst"))),
+    "scatter": ((0, "tensor", _shape), (2, "src", _number("src"))),
+    "barrier": (),
+    "all_reduce_coalesced": ((1, "op", _op),),
+    "all_gather_coalesced": (),
+}
+_GROUP_AT = {
+    "all_reduce": 2, "reduce": 3, "broadcast": 2, "all_gather": 2, "all_gather_into_tensor": 2,
+    "reduce_scatter": 3, "reduce_scatter_tensor": 3, "all_to_all": 2, "all_to_all_single": 4,
+    "gather": 3, "scatter": 3, "barrier": 0, "all_reduce_coalesced": 2, "all_gather_coalesced": 2,
+}  # fmt: skip
+_DEFAULT_OP = " SUM"
+_POINT_TO_POINT = ("send", "recv", "isend", "irecv")
+
+
+def install() -> None:
+    """Wrap torch.distributed, before any code under test can take hold of its functions."""
+    import torch.distributed as dist
+    from torch.distributed import distributed_c10d as c10d
+
+    wrapped: dict[str, Callable[..., Any]] = {}
+    for name, fields in _FIELDS.items():
+        if hasattr(c10d, name):
+            wrapped[name] = _collective(name, getattr(c10d, name), fields, _GROUP_AT[name])
+    for name in _POINT_TO_POINT:
+        wrapped[name] = _noted(getattr(c10d, name), name)
+    wrapped["new_group"] = _new_group(c10d.new_group)
+    for name, function in wrapped.items():
+        setattr(c10d, name, function)
+        setattr(dist, name, function)
+    work: Any = c10d.Work
+    work.wait = _noted(work.wait, "wait of an asynchronous collective")
+
+
+def _collective(
+    name: str, function: Callable[..., Any], fields: tuple[_Field, ...], group_at: int
+) -> Callable[..., Any]:
+    tracer = TRACER
+    plan = [(at, key, show, _DEFAULT_OP if show is _op else "") for at, key, show in fields]
+
+    @functools.wraps(function)
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        if tracer.depth:
+            return function(*args, **kwargs)
+        what, given = name, len(args)
+        for at, key, show, default in plan:
+            if at < given:
+                what += show(args[at])
+            elif key in kwargs:
+                what += show(kwargs[key])
+            else:
+                what += default
+        tracer.enter(args[group_at] if group_at < given else kwargs.get("group"), what)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            tracer.leave()
+
+    return traced
+
+
+def _noted(function: Callable[..., Any], what: str) -> Callable[..., Any]:
+    tracer = TRACER
+
+    @functools.wraps(function)
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        if tracer.depth:
+            return function(*args, **kwargs)
+        tracer.enter(NOT_COMPARED, what)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            tracer.leave()
+
+    return traced
+
+
+def _new_group(function: Callable[..., Any]) -> Callable[..., Any]:
+    tracer = TRACER
+
+    @functools.wraps(function)
+    def traced(ranks: Any = None, *args: Any, **kwargs: Any) -> Any:
+        # Every rank of the world must make it, members or not, unless asked otherwise.
+        local = kwargs.get("use_local_synchronization", False)
+        tracer.enter(NOT_COMPARED if local else None, f"new_group {ranks}".replace("\n", " "))
+        try:
+            return function(ranks, *args, **kwargs)
+        finally:
+            tracer.leave()
+
+    return traced
+
+
+def sequences() -> dict[str, int]:
+    """Per group of this rank, how many collectives its backend has been given so far."""
+    from torch.distributed import distributed_c10d as c10d
+
+    found: dict[str, int] = {}
+    group: Any
+    for group in list(c10d._world.pg_map):
+        try:
+            found[group.group_name] = group._get_sequence_number_for_group()
+        except RuntimeError:  # backends without sequence numbers
+            continue
+    return found

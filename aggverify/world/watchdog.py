@@ -1,90 +1,192 @@
-"""Tells blocked ranks from slow ones by looking at their threads in /proc (Linux)."""
+"""Tell a world that is blocked from one that is slow, by looking at its threads in /proc.
+
+A world is blocked when every thread of every unfinished rank, and of the processes it started,
+sleeps and has not been switched to between looks: three looks in a row 5 ms apart. A thread that
+waits for a processor is runnable, not asleep, so a loaded machine does not look blocked. Ranks
+that poll (sleep a moment, look, sleep) do get switched to; they count as blocked when over a
+tenth of a second all their threads together were runnable for less than a fifth of the time.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
-import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 
-FIRST_LOOK = 0.030
-"""Seconds of silence before the first look."""
-INTERVAL = 0.005
-STILL_LOOKS = 3
-"""Unchanged looks in a row that mean blocked."""
-_GLOO_LOOP = "gloo"
-"""gloo's event loop thread wakes every 10 ms and says nothing about progress."""
-_TICKS = os.sysconf("SC_CLK_TCK")
+from aggverify.world import linux
 
-Snapshot = tuple[tuple[int, int], ...]
+# gloo's loop wakes every 10 ms by itself.
+_IGNORED = b"gloo_tcp_loop"
+_STRICT_LOOKS = 3
+_POLL_SECONDS = 0.1
+_POLL_SHARE = 0.2
+LOOK_EVERY = 0.005
+_LOOK_AT_MOST_EVERY = 0.05
 
 
-def cpu_seconds(pid: int) -> float:
-    """CPU time a process has used; 0 when it is gone."""
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """What /proc tells of a thread: state, how often it was switched to, seconds of processor
+    time, and seconds it was runnable, running or waiting for a processor."""
+
+    number: int
+    state: bytes
+    switched: int
+    cpu: float
+    runnable: float
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at some processes; ``cpu``: seconds per process, with those it started."""
+
+    threads: tuple[Thread, ...]
+    cpu: dict[int, float]
+
+    @property
+    def running(self) -> bool:
+        """Whether a thread runs, wants to, or waits for a disk."""
+        return any(thread.state in b"RD" for thread in self.threads)
+
+    @property
+    def switches(self) -> list[tuple[int, int]]:
+        """Per thread, how often it was switched to."""
+        return [(thread.number, thread.switched) for thread in self.threads]
+
+
+def look(pids: Iterable[int]) -> Look:
+    """Read the threads of these processes and of all their descendants."""
+    seen: list[Thread] = []
+    cpu = {}
+    for pid in pids:
+        threads = [thread for process in _family(pid) for thread in _threads(process)]
+        cpu[pid] = sum(thread.cpu for thread in threads)
+        seen += threads
+    return Look(tuple(sorted(seen, key=lambda thread: thread.number)), cpu)
+
+
+def _family(pid: int) -> list[int]:
+    family = [pid]
+    for member in family:
+        family += linux.children(member)
+    return family
+
+
+def _threads(pid: int) -> list[Thread]:
+    found: list[Thread] = []
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (OSError, IndexError):
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / _TICKS
+        tasks = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
+    except OSError:
+        return found
+    for task in tasks:
+        # A thread that ends while we look has ended: nothing to note.
+        with contextlib.suppress(OSError):
+            stat = _read(f"/proc/{pid}/task/{task}/stat")
+            opened, closed = stat.index(b"("), stat.rindex(b")")
+            if stat[opened + 1 : closed] != _IGNORED:
+                state = stat[closed + 2 : closed + 3]
+                found.append(Thread(int(task), state, *_scheduled(pid, task)))
+    return found
 
 
-def _snapshot(pid: int) -> Snapshot | None:
-    """(thread, context switches) of every thread that matters; None while one is running."""
-    found = []
+def _scheduled(pid: int, task: str) -> tuple[int, float, float]:
+    """(times switched to, processor time, time runnable) of a thread."""
     try:
-        threads = os.listdir(f"/proc/{pid}/task")
-        for thread in threads:
-            base = Path(f"/proc/{pid}/task/{thread}")
-            if (base / "comm").read_text().startswith(_GLOO_LOOP):
-                continue
-            switches = 0
-            for line in (base / "status").read_text().splitlines():
-                name, _, value = line.partition(":")
-                if name == "State" and value.split()[0] not in "SD":
-                    return None
-                if name.endswith("ctxt_switches"):
-                    switches += int(value)
-            found.append((int(thread), switches))
-    except (OSError, ValueError):
-        return None
-    return tuple(sorted(found))
+        used, waited, switched = map(int, _read(f"/proc/{pid}/task/{task}/schedstat").split())
+        return switched, used / 1e9, (used + waited) / 1e9
+    except FileNotFoundError:  # a kernel without CONFIG_SCHED_INFO
+        lines = _read(f"/proc/{pid}/task/{task}/status").splitlines()
+        fields = _read(f"/proc/{pid}/task/{task}/stat").rpartition(b")")[2].split()
+        cpu = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        switched = sum(int(line.split()[1]) for line in lines if b"ctxt_switches" in line)
+        # How long it waited is not known: polling is then left to the limit on silence.
+        return switched, cpu, math.inf
+
+
+def _read(path: str) -> bytes:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(fd, 8192)
+    finally:
+        os.close(fd)
 
 
 @dataclass(slots=True)
-class Watch:
-    """Watches the unfinished ranks of one world for the current job."""
+class _Window:
+    """Looks over some time, to tell polling from work."""
 
-    last_sign: float = field(default_factory=time.monotonic)
-    _still: int = 0
-    _seen: tuple[Snapshot, ...] = ()
-    _cpu: dict[int, float] = field(default_factory=dict)
+    first: Look | None = None
+    since: float = 0.0
 
-    def sign(self) -> None:
-        """A reply came: the world is alive."""
-        self.last_sign = time.monotonic()
-        self._still, self._seen = 0, ()
-        self._cpu.clear()
+    def polling(self, seen: Look, now: float) -> bool:
+        """Add a look; True when the time so far shows next to nothing but sleep."""
+        first = self.first
+        disk = any(thread.state == b"D" for thread in seen.threads)
+        # Of threads that came or went it is not known what they did.
+        if first is None or disk or not _same_threads(first, seen):
+            self.first, self.since = seen, now
+            return False
+        # How long a thread has waited for a processor is known once it has got it.
+        if now - self.since < _POLL_SECONDS or seen.running:
+            return False
+        runnable = sum(thread.runnable for thread in seen.threads)
+        before = sum(thread.runnable for thread in first.threads)
+        share = (runnable - before) / (now - self.since)
+        self.first, self.since = seen, now
+        return share <= _POLL_SHARE  # NaN where it is not known: False
 
-    def due(self) -> bool:
-        """Whether it is time to look."""
-        return time.monotonic() - self.last_sign >= FIRST_LOOK
 
-    def blocked(self, pids: Sequence[int]) -> bool:
-        """One look; True when nothing has moved for STILL_LOOKS looks in a row."""
-        now = [_snapshot(pid) for pid in pids]
-        seen = tuple(s for s in now if s is not None)
-        if len(seen) == len(now) and seen == self._seen:
-            self._still += 1
-        else:
-            self._still = 0
-        self._seen = seen if len(seen) == len(now) else ()
-        return self._still >= STILL_LOOKS
+def _same_threads(one: Look, other: Look) -> bool:
+    return [t.number for t in one.threads] == [t.number for t in other.threads]
 
-    def runaway(self, pids: Sequence[int], limit: float) -> int | None:
-        """The pid that used more CPU time than the limit since the last sign of life, or None."""
-        for pid in pids:
-            used = cpu_seconds(pid)
-            if used - self._cpu.setdefault(pid, used) > limit:
-                return pid
-        return None
+
+@dataclass(slots=True)
+class Watchdog:
+    """Watches one world; ``progress`` resets it."""
+
+    patience: float
+    since: float = 0.0
+    next_look: float = 0.0
+    _quiet: int = 0
+    _last: Look | None = None
+    _window: _Window = field(default_factory=_Window)
+    _pause: float = LOOK_EVERY
+    _cpu_from: dict[int, float] = field(default_factory=dict)
+
+    def progress(self, now: float) -> None:
+        """The world got further."""
+        self.since = now
+        self.next_look = now + self.patience
+        self._quiet = 0
+        self._window.first = self._last = None
+        self._pause = LOOK_EVERY
+        self._cpu_from.clear()
+
+    def stirred(self) -> None:
+        """The world showed a sign of life, without getting any further: printed something."""
+        self._quiet = 0
+
+    def blocked(self, pids: Iterable[int], now: float) -> bool:
+        """Take a look, which must be due; True when the world can be said to be blocked."""
+        seen = look(pids)
+        last, self._last = self._last, seen
+        for pid, used in seen.cpu.items():
+            self._cpu_from.setdefault(pid, used)
+        if not seen.threads:  # /proc tells nothing, or all have just ended
+            self.next_look = now + _LOOK_AT_MOST_EVERY
+            return False
+        busy = seen.running and (last is None or last.running)
+        # Busy: no need to look often, and looking costs the ranks processor time.
+        self._pause = min(2 * self._pause, _LOOK_AT_MOST_EVERY) if busy else LOOK_EVERY
+        self.next_look = now + self._pause
+        quiet = not seen.running and last is not None and seen.switches == last.switches
+        self._quiet = self._quiet + 1 if quiet else 0
+        return self._quiet >= _STRICT_LOOKS or self._window.polling(seen, now)
+
+    def cpu_since_progress(self) -> dict[int, float]:
+        """Seconds of processor time per process since the first look after progress."""
+        if self._last is None:
+            return {}
+        return {pid: t - self._cpu_from.get(pid, t) for pid, t in self._last.cpu.items()}

@@ -1,99 +1,105 @@
-"""Frames over Unix sockets: a JSON header, a binary blob, and file descriptors. No pickle."""
+"""Frames between processes: a JSON header and a binary blob, never pickle."""
 
 from __future__ import annotations
 
-import array
 import json
 import socket
 import struct
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-_PREFIX = struct.Struct("!II")
-MAX_FDS = 64
+_PREFIX = struct.Struct("<II")
+MAX_FRAME = 1 << 30
+_MAX_FDS = 250
+
+Frame = tuple[dict[str, Any], bytes]
 
 
-class Closed(Exception):
-    """The other end is gone."""
+class WireError(Exception):
+    """Bytes that are no frame: the other side is broken or was tampered with."""
 
 
-def send(
-    sock: socket.socket, header: dict[str, Any], blob: bytes = b"", fds: list[int] | None = None
-) -> None:
-    """Send one frame; raises Closed when the other end is gone."""
-    text = json.dumps(header).encode()
-    data = _PREFIX.pack(len(text), len(blob)) + text + blob
+def encode(header: Any, blob: bytes = b"") -> bytes:
+    """The bytes of one frame; raises TypeError or ValueError when the header is not JSON-able."""
+    text = json.dumps(header, separators=(",", ":")).encode()
+    if len(text) + len(blob) > MAX_FRAME:
+        raise ValueError(f"frame of {len(text) + len(blob)} bytes; at most {MAX_FRAME} can be sent")
+    return _PREFIX.pack(len(text), len(blob)) + text + blob
+
+
+class Decoder:
+    """Collects bytes as they come and yields the frames that are complete."""
+
+    __slots__ = ("_data", "_start")
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._start = 0
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """Add bytes; yield every frame they complete."""
+        self._data += data
+        while (frame := self._next()) is not None:
+            yield frame
+        # One move per feed, not per frame: a batch of small frames stays linear.
+        del self._data[: self._start]
+        self._start = 0
+
+    def _next(self) -> Frame | None:
+        data, at = self._data, self._start
+        if len(data) - at < _PREFIX.size:
+            return None
+        header_size, blob_size = _PREFIX.unpack_from(data, at)
+        _check_sizes(header_size, blob_size)
+        middle = at + _PREFIX.size + header_size
+        end = middle + blob_size
+        if len(data) < end:
+            return None
+        self._start = end
+        return _header(bytes(data[at + _PREFIX.size : middle])), bytes(data[middle:end])
+
+
+def _check_sizes(header_size: int, blob_size: int) -> None:
+    if header_size + blob_size > MAX_FRAME:
+        raise WireError(f"a frame announces {header_size + blob_size} bytes, limit {MAX_FRAME}")
+
+
+def _header(text: bytes) -> dict[str, Any]:
     try:
-        if fds:
-            # Descriptors travel with the first byte; the rest follows as plain data.
-            ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
-            sent = sock.sendmsg([data], ancillary)
-            data = data[sent:]
-        sock.sendall(data)
-    except (BrokenPipeError, ConnectionResetError) as error:
-        raise Closed from error
+        header = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"header is not JSON: {text[:80]!r}") from error
+    if not isinstance(header, dict):
+        raise WireError(f"header is not an object: {text[:80]!r}")
+    return header
 
 
-def receive(sock: socket.socket) -> tuple[dict[str, Any], bytes, list[int]]:
-    """Receive one frame (blocking): header, blob, descriptors; raises Closed at end of file."""
-    fds = array.array("i")
-    size = MAX_FDS * fds.itemsize
-    try:
-        first, ancillary, _, _ = sock.recvmsg(_PREFIX.size, socket.CMSG_SPACE(size))
-    except ConnectionResetError as error:
-        raise Closed from error
-    for level, kind, data in ancillary:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
-    prefix = first + _exactly(sock, _PREFIX.size - len(first)) if first else b""
+def send(sock: socket.socket, header: Any, blob: bytes = b"", fds: Sequence[int] = ()) -> None:
+    """Send one frame on a blocking socket, with open files beside it."""
+    data = encode(header, blob)
+    if fds:
+        sent = socket.send_fds(sock, [data[: _PREFIX.size]], fds)
+        data = data[sent:]
+    sock.sendall(data)
+
+
+def receive(sock: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+    """Receive one frame and its open files on a blocking socket; None at the end of stream."""
+    prefix, fds, _, _ = socket.recv_fds(sock, _PREFIX.size, _MAX_FDS, socket.MSG_CMSG_CLOEXEC)
     if not prefix:
-        raise Closed
+        return None
+    prefix += _exactly(sock, _PREFIX.size - len(prefix))
     header_size, blob_size = _PREFIX.unpack(prefix)
-    text = _exactly(sock, header_size)
-    return json.loads(text), _exactly(sock, blob_size), list(fds)
+    _check_sizes(header_size, blob_size)
+    body = _exactly(sock, header_size + blob_size)
+    return _header(body[:header_size]), list(fds)
 
 
 def _exactly(sock: socket.socket, size: int) -> bytes:
     parts = bytearray()
     while len(parts) < size:
-        try:
-            part = sock.recv(min(size - len(parts), 1 << 20))
-        except ConnectionResetError as error:
-            raise Closed from error
-        if not part:
-            raise Closed
-        parts += part
+        data = sock.recv(min(size - len(parts), 1 << 20))
+        if not data:
+            raise WireError(f"stream ended {size - len(parts)} bytes short")
+        parts += data
     return bytes(parts)
-
-
-class Inbox:
-    """Frames out of a non-blocking socket, as they become complete."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
-        self._data = bytearray()
-
-    def read(self) -> list[tuple[dict[str, Any], bytes]]:
-        """Every frame that is complete by now; raises Closed at end of file."""
-        try:
-            part = self._sock.recv(1 << 18)
-        except BlockingIOError:
-            return []
-        except ConnectionResetError as error:
-            raise Closed from error
-        if not part:
-            raise Closed
-        self._data += part
-        return self._complete()
-
-    def _complete(self) -> list[tuple[dict[str, Any], bytes]]:
-        frames, start = [], 0
-        while len(self._data) - start >= _PREFIX.size:
-            header_size, blob_size = _PREFIX.unpack_from(self._data, start)
-            middle = start + _PREFIX.size + header_size
-            if len(self._data) < middle + blob_size:
-                break
-            header = json.loads(self._data[start + _PREFIX.size : middle])
-            frames.append((header, bytes(self._data[middle : middle + blob_size])))
-            start = middle + blob_size
-        del self._data[:start]
-        return frames

@@ -11,12 +11,14 @@ def get_pg_loss_reducer(
 ):
     size, rank = mpu.get_context_parallel_world_size(), mpu.get_context_parallel_rank()
     local = []
-    for total, response, mask in zip(total_lengths, response_lengths, loss_masks, strict=True):
+    for total, response, full in zip(total_lengths, response_lengths, loss_masks, strict=True):
         if size > 1:
             chunk, shift = -(-total // (2 * size)), 1 - (total - response)
-            spans = [(i * chunk + shift, (i + 1) * chunk + shift) for i in (rank, 2 * size - 1 - rank)]
-            mask = torch.cat([mask[max(a, 0) : max(min(b, response), 0)] for a, b in spans])
-        local.append(mask)
+            spans = [
+                (i * chunk + shift, (i + 1) * chunk + shift) for i in (rank, 2 * size - 1 - rank)
+            ]
+            full = torch.cat([full[max(a, 0) : max(min(b, response), 0)] for a, b in spans])  # noqa: PLW2901
+        local.append(full)
 
     def reduce(losses):
         kept = torch.where(torch.cat(local).bool(), losses, 0.0)

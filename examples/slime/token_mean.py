@@ -1,4 +1,7 @@
-"""token_mean as a slime / miles hook; the trainer divides by the token count (--calculate-per-token-loss)."""
+"""token_mean as a slime / miles hook.
+
+Under --calculate-per-token-loss the trainer divides by the token count.
+"""
 
 from zigzag import local_masks, masked_sums
 

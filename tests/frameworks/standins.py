@@ -12,8 +12,10 @@ from types import ModuleType
 from typing import Any
 
 ABSENT = frozenset(
-    ("jaxtyping", "loguru", "omegaconf", "pydantic", "ray", "skyrl_gym", "tensordict")
-    + ("transformers", "yaml")
+    (
+        *("jaxtyping", "loguru", "omegaconf", "pydantic", "ray"),
+        *("skyrl_gym", "tensordict", "transformers", "yaml"),
+    )
 )
 
 
@@ -41,7 +43,7 @@ class _Anything:
 
 
 class _Module(ModuleType):
-    __path__: list[str] = []
+    __path__ = ()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -1,4 +1,7 @@
-"""constant for an engine that takes the mean over micro-batches and ranks. Weight of a token: 1 / (L * N): a fixed divisor instead of a count (Dr.GRPO)."""
+"""constant for an engine that averages over micro-batches and ranks.
+
+Weight of a token: 1 / (L * N), a fixed divisor instead of a count (Dr.GRPO).
+"""
 
 import torch
 
@@ -6,5 +9,9 @@ AGGVERIFY = {"mode": "constant", "engine": "accumulated-mean", "divisor": 16.0}
 
 
 def reduce(losses, batch):
-    share = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0).sum() / (batch.divisor * batch.num_rollouts)
-    return share * batch.num_microbatches * batch.dp_size * batch.cp_size
+    kept = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0)
+    return (
+        kept.sum()
+        / (batch.divisor * batch.num_rollouts)
+        * (batch.num_microbatches * batch.dp_size * batch.cp_size)
+    )

@@ -1,4 +1,7 @@
-"""sequence_sum for an engine that takes the mean over micro-batches and ranks. Weight of a token: 1 / N: sequence sums, averaged over rollouts."""
+"""sequence_sum for an engine that averages over micro-batches and ranks.
+
+Weight of a token: 1 / N, the mean over rollouts of their sums.
+"""
 
 import torch
 
@@ -6,5 +9,7 @@ AGGVERIFY = {"mode": "sequence_sum", "engine": "accumulated-mean"}
 
 
 def reduce(losses, batch):
-    share = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0).sum() / batch.num_rollouts
-    return share * batch.num_microbatches * batch.dp_size * batch.cp_size
+    kept = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0)
+    return (
+        kept.sum() / batch.num_rollouts * (batch.num_microbatches * batch.dp_size * batch.cp_size)
+    )

@@ -1,4 +1,7 @@
-"""token_mean for an engine that takes the mean over micro-batches and ranks. Weight of a token: 1 / M_step: every token weighs the same."""
+"""token_mean for an engine that averages over micro-batches and ranks.
+
+Weight of a token: 1 / M_step, so every token counts the same.
+"""
 
 import torch
 
@@ -6,5 +9,9 @@ AGGVERIFY = {"mode": "token_mean", "engine": "accumulated-mean"}
 
 
 def reduce(losses, batch):
-    share = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0).sum() / (max(batch.num_tokens, 1))
-    return share * batch.num_microbatches * batch.dp_size * batch.cp_size
+    kept = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0)
+    return (
+        kept.sum()
+        / max(batch.num_tokens, 1)
+        * (batch.num_microbatches * batch.dp_size * batch.cp_size)
+    )

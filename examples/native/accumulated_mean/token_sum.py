@@ -1,4 +1,7 @@
-"""token_sum for an engine that takes the mean over micro-batches and ranks. Weight of a token: 1: normalisation lives in the advantages (Tinker)."""
+"""token_sum for an engine that averages over micro-batches and ranks.
+
+Weight of a token: 1, normalisation lives in the advantages (Tinker).
+"""
 
 import torch
 
@@ -6,5 +9,5 @@ AGGVERIFY = {"mode": "token_sum", "engine": "accumulated-mean"}
 
 
 def reduce(losses, batch):
-    share = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0).sum()
-    return share * batch.num_microbatches * batch.dp_size * batch.cp_size
+    kept = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0)
+    return kept.sum() * (batch.num_microbatches * batch.dp_size * batch.cp_size)

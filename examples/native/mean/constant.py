@@ -1,4 +1,7 @@
-"""constant for an engine that takes the DDP / FSDP mean over all ranks. Weight of a token: 1 / (L * N): a fixed divisor instead of a count (Dr.GRPO)."""
+"""constant for an engine that averages over all ranks (DDP, FSDP).
+
+Weight of a token: 1 / (L * N), a fixed divisor instead of a count (Dr.GRPO).
+"""
 
 import torch
 
@@ -6,5 +9,5 @@ AGGVERIFY = {"mode": "constant", "engine": "mean", "divisor": 16.0}
 
 
 def reduce(losses, batch):
-    share = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0).sum() / (batch.divisor * batch.num_rollouts)
-    return share * batch.dp_size * batch.cp_size
+    kept = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0)
+    return kept.sum() / (batch.divisor * batch.num_rollouts) * (batch.dp_size * batch.cp_size)

@@ -1,4 +1,7 @@
-"""sequence_sum for an engine that takes the DDP / FSDP mean over all ranks. Weight of a token: 1 / N: sequence sums, averaged over rollouts."""
+"""sequence_sum for an engine that averages over all ranks (DDP, FSDP).
+
+Weight of a token: 1 / N, the mean over rollouts of their sums.
+"""
 
 import torch
 
@@ -6,5 +9,5 @@ AGGVERIFY = {"mode": "sequence_sum", "engine": "mean"}
 
 
 def reduce(losses, batch):
-    share = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0).sum() / batch.num_rollouts
-    return share * batch.dp_size * batch.cp_size
+    kept = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0)
+    return kept.sum() / batch.num_rollouts * (batch.dp_size * batch.cp_size)

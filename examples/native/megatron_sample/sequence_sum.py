@@ -1,4 +1,7 @@
-"""sequence_sum for an engine that takes the Megatron sample path, which divides by N. Weight of a token: 1 / N: sequence sums, averaged over rollouts."""
+"""sequence_sum for an engine that divides by N (Megatron's sample path).
+
+Weight of a token: 1 / N, the mean over rollouts of their sums.
+"""
 
 import torch
 
@@ -6,5 +9,5 @@ AGGVERIFY = {"mode": "sequence_sum", "engine": "megatron-sample"}
 
 
 def reduce(losses, batch):
-    share = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0).sum() / batch.num_rollouts
-    return share * batch.num_rollouts
+    kept = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0)
+    return kept.sum() / batch.num_rollouts * batch.num_rollouts

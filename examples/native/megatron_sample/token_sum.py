@@ -1,4 +1,7 @@
-"""token_sum for an engine that takes the Megatron sample path, which divides by N. Weight of a token: 1: normalisation lives in the advantages (Tinker)."""
+"""token_sum for an engine that divides by N (Megatron's sample path).
+
+Weight of a token: 1, normalisation lives in the advantages (Tinker).
+"""
 
 import torch
 
@@ -6,5 +9,5 @@ AGGVERIFY = {"mode": "token_sum", "engine": "megatron-sample"}
 
 
 def reduce(losses, batch):
-    share = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0).sum()
-    return share * batch.num_rollouts
+    kept = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0)
+    return kept.sum() * batch.num_rollouts

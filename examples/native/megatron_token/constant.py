@@ -1,4 +1,7 @@
-"""constant for an engine that takes the Megatron per-token path, which divides by the step's tokens. Weight of a token: 1 / (L * N): a fixed divisor instead of a count (Dr.GRPO)."""
+"""constant for an engine that divides by the step's tokens (Megatron's per-token path).
+
+Weight of a token: 1 / (L * N), a fixed divisor instead of a count (Dr.GRPO).
+"""
 
 import torch
 
@@ -6,5 +9,5 @@ AGGVERIFY = {"mode": "constant", "engine": "megatron-token", "divisor": 16.0}
 
 
 def reduce(losses, batch):
-    share = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0).sum() / (batch.divisor * batch.num_rollouts)
-    return share * batch.num_tokens
+    kept = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0)
+    return kept.sum() / (batch.divisor * batch.num_rollouts) * batch.num_tokens

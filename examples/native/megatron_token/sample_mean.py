@@ -1,4 +1,7 @@
-"""sample_mean for an engine that takes the Megatron per-token path, which divides by the step's tokens. Weight of a token: 1 / (N * M_r): every rollout weighs the same."""
+"""sample_mean for an engine that divides by the step's tokens (Megatron's per-token path).
+
+Weight of a token: 1 / (N * M_r), so every rollout counts the same.
+"""
 
 import torch
 
@@ -6,10 +9,7 @@ AGGVERIFY = {"mode": "sample_mean", "engine": "megatron-token"}
 
 
 def reduce(losses, batch):
-    masked = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0)
-    pieces = masked.split([len(mask) for mask in batch.local_masks])
-    share = sum(
-        piece.sum() / (batch.num_rollouts * max(tokens, 1))
-        for piece, tokens in zip(pieces, batch.rollout_tokens, strict=True)
-    )
-    return share * batch.num_tokens
+    kept = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0)
+    pieces = kept.split([len(mask) for mask in batch.local_masks])
+    means = (p.sum() / max(n, 1) for p, n in zip(pieces, batch.rollout_tokens, strict=True))
+    return sum(means) / batch.num_rollouts * batch.num_tokens

@@ -1,4 +1,7 @@
-"""token_mean for an engine that takes the Megatron per-token path, which divides by the step's tokens. Weight of a token: 1 / M_step: every token weighs the same."""
+"""token_mean for an engine that divides by the step's tokens (Megatron's per-token path).
+
+Weight of a token: 1 / M_step, so every token counts the same.
+"""
 
 import torch
 
@@ -6,5 +9,5 @@ AGGVERIFY = {"mode": "token_mean", "engine": "megatron-token"}
 
 
 def reduce(losses, batch):
-    share = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0).sum() / (max(batch.num_tokens, 1))
-    return share * batch.num_tokens
+    kept = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0)
+    return kept.sum() / max(batch.num_tokens, 1) * batch.num_tokens

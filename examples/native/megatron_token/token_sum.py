@@ -1,4 +1,7 @@
-"""token_sum for an engine that takes the Megatron per-token path, which divides by the step's tokens. Weight of a token: 1: normalisation lives in the advantages (Tinker)."""
+"""token_sum for an engine that divides by the step's tokens (Megatron's per-token path).
+
+Weight of a token: 1, normalisation lives in the advantages (Tinker).
+"""
 
 import torch
 
@@ -6,5 +9,5 @@ AGGVERIFY = {"mode": "token_sum", "engine": "megatron-token"}
 
 
 def reduce(losses, batch):
-    share = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0).sum()
-    return share * batch.num_tokens
+    kept = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0)
+    return kept.sum() * batch.num_tokens

@@ -1,4 +1,7 @@
-"""constant for an engine that takes the plain sum over ranks and micro-batches. Weight of a token: 1 / (L * N): a fixed divisor instead of a count (Dr.GRPO)."""
+"""constant for an engine that sums over ranks and micro-batches.
+
+Weight of a token: 1 / (L * N), a fixed divisor instead of a count (Dr.GRPO).
+"""
 
 import torch
 
@@ -6,5 +9,5 @@ AGGVERIFY = {"mode": "constant", "engine": "sum", "divisor": 16.0}
 
 
 def reduce(losses, batch):
-    share = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0).sum() / (batch.divisor * batch.num_rollouts)
-    return share
+    kept = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0)
+    return kept.sum() / (batch.divisor * batch.num_rollouts)

@@ -1,4 +1,7 @@
-"""prompt_mean for an engine that takes the plain sum over ranks and micro-batches. Weight of a token: 1 / (P * M_g): every prompt weighs the same."""
+"""prompt_mean for an engine that sums over ranks and micro-batches.
+
+Weight of a token: 1 / (P * M_g), so every prompt counts the same.
+"""
 
 import torch
 
@@ -6,10 +9,7 @@ AGGVERIFY = {"mode": "prompt_mean", "engine": "sum"}
 
 
 def reduce(losses, batch):
-    masked = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0)
-    pieces = masked.split([len(mask) for mask in batch.local_masks])
-    share = sum(
-        piece.sum() / (batch.num_groups * max(tokens, 1))
-        for piece, tokens in zip(pieces, batch.group_tokens, strict=True)
-    )
-    return share
+    kept = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0)
+    pieces = kept.split([len(mask) for mask in batch.local_masks])
+    means = (p.sum() / max(n, 1) for p, n in zip(pieces, batch.group_tokens, strict=True))
+    return sum(means) / batch.num_groups

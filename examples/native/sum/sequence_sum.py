@@ -1,4 +1,7 @@
-"""sequence_sum for an engine that takes the plain sum over ranks and micro-batches. Weight of a token: 1 / N: sequence sums, averaged over rollouts."""
+"""sequence_sum for an engine that sums over ranks and micro-batches.
+
+Weight of a token: 1 / N, the mean over rollouts of their sums.
+"""
 
 import torch
 
@@ -6,5 +9,5 @@ AGGVERIFY = {"mode": "sequence_sum", "engine": "sum"}
 
 
 def reduce(losses, batch):
-    share = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0).sum() / batch.num_rollouts
-    return share
+    kept = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0)
+    return kept.sum() / batch.num_rollouts

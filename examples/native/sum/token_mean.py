@@ -1,4 +1,7 @@
-"""token_mean for an engine that takes the plain sum over ranks and micro-batches. Weight of a token: 1 / M_step: every token weighs the same."""
+"""token_mean for an engine that sums over ranks and micro-batches.
+
+Weight of a token: 1 / M_step, so every token counts the same.
+"""
 
 import torch
 
@@ -6,5 +9,5 @@ AGGVERIFY = {"mode": "token_mean", "engine": "sum"}
 
 
 def reduce(losses, batch):
-    share = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0).sum() / (max(batch.num_tokens, 1))
-    return share
+    kept = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0)
+    return kept.sum() / max(batch.num_tokens, 1)

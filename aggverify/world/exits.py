@@ -1,0 +1,17 @@
+"""Exit statuses in words."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+
+
+def exit_text(status: int | None) -> str:
+    """How a process ended: exit status, or signal with its name (negative numbers)."""
+    if status is None:
+        return "closed its connection"
+    if status >= 0:
+        return f"exited with status {status}"
+    with contextlib.suppress(ValueError):
+        return f"was ended by {signal.Signals(-status).name}"
+    return f"was ended by signal {-status}"

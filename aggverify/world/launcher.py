@@ -1,0 +1,238 @@
+"""The parent's side of the zygote: start it, have it fork templates, end it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aggverify.world import slate, stacks, wire
+from aggverify.world.exits import exit_text
+from aggverify.world.faults import PoolError, TemplateFailure
+from aggverify.world.link import Output, output_pipe
+from aggverify.world.options import Options
+from aggverify.world.watchdog import Watchdog
+
+_ROOT = str(Path(__file__).resolve().parent.parent.parent)
+_ENVIRONMENT = {
+    # One thread each: ranks fill the cores, and only a single-threaded process forks safely.
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "GLOO_SOCKET_IFNAME": "lo",
+    # Remarks of the backend would pass for the candidate's output.
+    "TORCH_CPP_LOG_LEVEL": "FATAL",
+}
+_CODE = (
+    "import sys; sys.path.insert(0, {root!r}); "
+    "from aggverify.world.zygote import main; main({fd}, {parent})"
+)
+_OUTPUT_KEPT = 8_000
+
+
+@dataclass(slots=True)
+class Opened:
+    """A template process that has constructed its handler, as held by the parent."""
+
+    connection: socket.socket
+    output: Output
+    slate: int
+    pid: int
+    description: dict[str, Any]
+
+    def close(self) -> None:
+        """Let go of connection and files."""
+        self.connection.close()
+        os.close(self.output.fd)
+        os.close(self.slate)
+
+
+class Zygote:
+    """The launcher process. Torch is imported while the parent goes on."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        self._output = os.memfd_create("launcher output")
+        # The kernel's signal on the parent's death follows the thread that made the process.
+        in_main = threading.current_thread() is threading.main_thread()
+        code = _CODE.format(root=_ROOT, fd=theirs.fileno(), parent=os.getpid() if in_main else 0)
+        self._process = subprocess.Popen(
+            # -P: a torch.py in the working directory must not be taken for torch.
+            [sys.executable, "-P", "-c", code],
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=self._output,
+            env={**os.environ, **_ENVIRONMENT},
+            pass_fds=[theirs.fileno()],
+            # Its own session: the terminal's Ctrl-C is for the parent to handle.
+            start_new_session=True,
+        )
+        theirs.close()
+        self._connection = ours
+        self._ready = False
+        self._closed = False
+        self._exits: dict[int, int] = {}
+        with contextlib.suppress(OSError):  # already dead: told by the first request
+            wire.send(ours, {"sys_path": [entry or str(Path.cwd()) for entry in sys.path]})
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return not self._closed and self._process.poll() is None
+
+    def open(self, request: dict[str, Any], options: Options) -> Opened | TemplateFailure:
+        """Fork a template and wait until its handler is constructed."""
+        opened, threads = self._attempt({**request, "late": False}, options)
+        if isinstance(opened, TemplateFailure) or threads == 1:
+            return opened
+        # The import started threads, which a fork would lose. Ranks come from a template that
+        # has not imported anything, and each imports for itself.
+        self.kill(opened.pid)
+        opened.close()
+        late, _ = self._attempt({**request, "late": True}, options)
+        if isinstance(late, Opened):
+            late.description = opened.description
+        return late
+
+    def kill(self, pid: int) -> None:
+        """End a template and everything below it."""
+        with contextlib.suppress(OSError):  # the launcher is gone, and with it the template
+            wire.send(self._connection, {"op": "kill", "pid": pid})
+
+    def close(self) -> None:
+        """End every process; returns when they are gone."""
+        if self._closed:
+            return
+        self._closed = True
+        self._connection.close()
+        if not self._ready:
+            # Nothing below it yet, and it may be importing for a while.
+            self._process.kill()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        os.close(self._output)
+
+    def _attempt(
+        self, request: dict[str, Any], options: Options
+    ) -> tuple[Opened | TemplateFailure, int]:
+        self._wait_until_ready()
+        ours, theirs = socket.socketpair()
+        output, write = output_pipe()
+        page = slate.create()
+        opened = Opened(ours, output, page, 0, {})
+        try:
+            message = {**request, "op": "fork"}
+            self._send(message, [theirs.fileno(), write, page])
+            # Kept open here, the template's end would never be seen to close.
+            theirs.close()
+            os.close(write)
+            opened.pid = self._until(lambda message: message.get("forked"))
+            result = self._constructed(opened, options)
+        except BaseException:
+            opened.close()
+            raise
+        if isinstance(result, TemplateFailure):
+            self.kill(opened.pid)
+            opened.close()
+            return result, 1
+        opened.description = result["description"]
+        return opened, result["threads"]
+
+    def _constructed(self, opened: Opened, options: Options) -> dict[str, Any] | TemplateFailure:
+        """Wait for the handler, reading what is printed meanwhile."""
+        poll = select.poll()
+        poll.register(opened.connection, select.POLLIN)
+        poll.register(opened.output.fd, select.POLLIN)
+        watchdog = Watchdog(options.import_patience)
+        watchdog.progress(time.monotonic())
+        while True:
+            wait = max(0.0, watchdog.next_look - time.monotonic())
+            for fd, _ in poll.poll(1000 * wait):
+                if fd == opened.connection.fileno():
+                    return self._answer(opened)
+                if not opened.output.read():
+                    poll.unregister(fd)
+            now = time.monotonic()
+            if now >= watchdog.next_look:
+                if watchdog.blocked([opened.pid], now):
+                    text = f"the import sleeps or waits, for {options.import_patience:g} s so far"
+                    return _hung(opened, "blocked", text)
+                if watchdog.cpu_since_progress().get(opened.pid, 0) > options.import_seconds:
+                    text = f"the import took {options.import_seconds:g} s of processor time so far"
+                    return _hung(opened, "runaway", text)
+
+    def _answer(self, opened: Opened) -> dict[str, Any] | TemplateFailure:
+        try:
+            message = wire.receive(opened.connection)
+        except (wire.WireError, OSError):
+            message = None
+        if message is None:
+            status = self._exit_status(opened.pid)
+            crash = stacks.tidy(slate.dump(opened.slate))
+            text = f"the process {exit_text(status)} while importing"
+            return TemplateFailure("died", text, crash, opened.output.drain(), status)
+        header, _ = message
+        if "error" in header:
+            error = header["error"]
+            text = f"{error['type']}: {error['message']}".removesuffix(": ")
+            return TemplateFailure("exception", text, error["traceback"], opened.output.drain())
+        return header
+
+    def _exit_status(self, pid: int) -> int:
+        if pid not in self._exits:
+            # Its connection has ended, so it is dying or has closed it: make sure.
+            self.kill(pid)
+            self._until(lambda _: pid in self._exits or None)
+        return self._exits.pop(pid)
+
+    def _wait_until_ready(self) -> None:
+        if not self._ready:
+            self._until(lambda message: message.get("ready"))
+            self._ready = True
+
+    def _until(self, wanted: Callable[[dict[str, Any]], Any]) -> Any:
+        """Read the launcher's messages until ``wanted`` finds something in one."""
+        while True:
+            try:
+                message = wire.receive(self._connection)
+            except (wire.WireError, OSError):
+                message = None
+            if message is None:
+                raise self._lost()
+            header, _ = message
+            if "error" in header:
+                raise PoolError(f"ranks need torch, which fails to import:\n{header['error']}")
+            if "exit" in header:
+                self._exits[header["pid"]] = header["exit"]
+            if (found := wanted(header)) is not None:
+                return found
+
+    def _send(self, message: dict[str, Any], fds: list[int]) -> None:
+        try:
+            wire.send(self._connection, message, fds=fds)
+        except OSError:
+            raise self._lost() from None
+
+    def _lost(self) -> PoolError:
+        status = self._process.wait()
+        size = os.fstat(self._output).st_size
+        said = os.pread(self._output, _OUTPUT_KEPT, max(0, size - _OUTPUT_KEPT))
+        text = f"the launcher process {exit_text(status)}"
+        return PoolError(f"{text}:\n{said.decode(errors='replace')}" if said else text)
+
+
+def _hung(opened: Opened, kind: Any, message: str) -> TemplateFailure:
+    found = stacks.collect({0: (opened.pid, opened.slate)})
+    return TemplateFailure(kind, message, found.get(0, ""), opened.output.drain())

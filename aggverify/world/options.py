@@ -1,0 +1,36 @@
+"""The pool's limits, validated where they are given."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+
+from aggverify.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Limits of ranks; seconds and bytes.
+
+    ``cpu_seconds``: a rank's own processor time in one job before it counts as running away.
+    ``patience``: how long a world may be silent before it is looked at for being blocked; raise
+    it for code that sleeps, or waits for something outside the machine, on purpose.
+    ``silence``: wall-clock limit without any progress, where the other two do not tell.
+    ``memory``: address space of a rank beyond what it started with.
+    ``import_seconds``: processor time of the handler's construction. ``import_patience``: how
+    long it may sleep or wait.
+    """
+
+    cpu_seconds: float = 2.0
+    patience: float = 0.03
+    silence: float = 120.0
+    memory: int = 1 << 30
+    import_seconds: float = 120.0
+    import_patience: float = 10.0
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            value = getattr(self, f.name)
+            ok = isinstance(value, int | float) and not isinstance(value, bool)
+            if not ok or not math.isfinite(value) or value <= 0:
+                raise InputError(f"{f.name} must be a positive finite number, not {value!r}")

@@ -1,0 +1,82 @@
+"""A page of memory per rank that the parent can read even when the rank is stuck or dead.
+
+Layout of the file: a head (job number, length of the text, whether inside a collective), the
+text of this job's trace one entry a line, then from ``DUMP`` on whatever faulthandler wrote.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from dataclasses import dataclass
+
+_HEAD = struct.Struct("<III")
+DUMP = 1 << 16
+_DUMP_LIMIT = 1 << 17
+
+
+def create() -> int:
+    """A new slate's file descriptor."""
+    fd = os.memfd_create("slate")
+    os.ftruncate(fd, DUMP)
+    os.lseek(fd, DUMP, os.SEEK_SET)
+    return fd
+
+
+class Writer:
+    """The rank's side: a few stores per collective."""
+
+    __slots__ = ("_end", "_job", "_memory")
+
+    def __init__(self, fd: int) -> None:
+        self._memory = mmap.mmap(fd, DUMP)
+        self._end = _HEAD.size
+        self._job = 0
+
+    def begin(self, job: int) -> None:
+        """Wipe for the next job."""
+        self._end = _HEAD.size
+        self._job = job
+        _HEAD.pack_into(self._memory, 0, job, 0, 0)
+
+    def enter(self, entry: str) -> None:
+        """Note that a collective begins; entries beyond the page are dropped."""
+        line = entry.encode() + b"\n"
+        end = self._end + len(line)
+        if end <= DUMP:
+            self._memory[self._end : end] = line
+            self._end = end
+        _HEAD.pack_into(self._memory, 0, self._job, self._end - _HEAD.size, 1)
+
+    def leave(self) -> None:
+        """Note that the collective has returned."""
+        _HEAD.pack_into(self._memory, 0, self._job, self._end - _HEAD.size, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a slate said: the job it is about, its entries so far, and the last one if inside."""
+
+    job: int
+    entries: tuple[str, ...]
+    inside: str | None
+
+
+def read(fd: int) -> Reading:
+    """The parent's side; a slate scribbled over by the rank reads as empty."""
+    data = os.pread(fd, DUMP, 0)
+    job, length, inside = _HEAD.unpack_from(data)
+    text = data[_HEAD.size : _HEAD.size + length].decode(errors="replace")
+    entries = tuple(text.splitlines())
+    return Reading(job, entries, entries[-1] if inside and entries else None)
+
+
+def dump_size(fd: int) -> int:
+    """Bytes faulthandler has written so far."""
+    return max(0, os.fstat(fd).st_size - DUMP)
+
+
+def dump(fd: int) -> str:
+    """What faulthandler wrote, cut to a sane length."""
+    return os.pread(fd, _DUMP_LIMIT, DUMP).decode(errors="replace")

@@ -1,0 +1,294 @@
+"""What a candidate may alter beyond its return value: noticed after each job, and undone.
+
+Looking must be cheap, since it happens once per job and rank. Module tables and the like are
+compared by size only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import os
+import random
+import signal
+import sys
+import threading
+import warnings
+
+# The plain one: signal.getsignal makes enumerations, and this runs a dozen times per job.
+from _signal import getsignal as plain_getsignal  # type: ignore[import-not-found]
+from collections.abc import Callable
+from typing import Any
+
+_SIGNALS = tuple(
+    getattr(signal, name)
+    for name in (
+        "SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGALRM", "SIGCHLD", "SIGPIPE", "SIGUSR1",
+        "SIGUSR2", "SIGABRT", "SIGSEGV", "SIGFPE", "SIGXCPU",
+    )
+)  # fmt: skip
+# 624 words and the position among them.
+_MERSENNE_BYTES = 4 * 625
+_SMALLEST_NORMAL = sys.float_info.min
+
+PROCESS_GROUP = "default process group"
+
+Look = Callable[[], Any]
+Undo = Callable[[Any], None]
+
+
+class Guard:
+    """The state of this rank as it should be between jobs."""
+
+    def __init__(self) -> None:
+        self._aspects = _aspects()
+        self._looks = [look for _, look, _ in self._aspects]
+        self._expected = [look() for look in self._looks]
+
+    def changes(self) -> tuple[list[str], bool]:
+        """Names of what changed, undone where that is possible; True if something was not."""
+        try:
+            if [look() for look in self._looks] == self._expected:
+                return [], False
+        except Exception:  # a working directory that was removed, say: told below
+            pass
+        return self._undo()
+
+    def _undo(self) -> tuple[list[str], bool]:
+        changed, beyond_repair = [], False
+        for (name, look, undo), expected in zip(self._aspects, self._expected, strict=True):
+            if _same(look, expected):
+                continue
+            changed.append(name)
+            if undo is not None:
+                with contextlib.suppress(Exception):
+                    undo(expected)
+            # Some undoing fails silently (a closed file, a removed directory): look again.
+            beyond_repair = beyond_repair or not _same(look, expected)
+        return changed, beyond_repair
+
+
+def _same(look: Look, expected: Any) -> bool:
+    try:
+        return bool(look() == expected)
+    except Exception:
+        return False
+
+
+def _aspects() -> list[tuple[str, Look, Undo | None]]:
+    """(name, how to look, how to undo) of every kind of state watched."""
+    return [*_torch_aspects(), *_numpy_aspects(), *_python_aspects(), *_process_aspects()]
+
+
+def _torch_aspects() -> list[tuple[str, Look, Undo | None]]:
+    import torch
+    import torch.distributed as dist
+
+    world = dist.group.WORLD
+    generator = torch.default_generator
+
+    def device_mode() -> Any:
+        # Set by torch.set_default_device; reading it is cheaper than torch.get_default_device.
+        return getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+
+    return [
+        ("torch default dtype", torch.get_default_dtype, torch.set_default_dtype),
+        ("torch default device", device_mode, lambda _: torch.set_default_device(None)),
+        ("torch grad mode", torch.is_grad_enabled, _set_grad),
+        ("torch inference mode", torch.is_inference_mode_enabled, None),
+        ("torch anomaly mode", torch.is_anomaly_enabled, _set_anomaly),
+        ("torch autocast", lambda: torch.is_autocast_enabled("cpu"), _set_autocast),
+        ("torch threads", torch.get_num_threads, torch.set_num_threads),
+        (
+            "torch deterministic algorithms",
+            torch.are_deterministic_algorithms_enabled,
+            _set_deterministic,
+        ),
+        (
+            "torch random state",
+            lambda: generator.get_state().numpy().tobytes(),
+            lambda raw: _set_generator(generator, raw),
+        ),
+        (PROCESS_GROUP, lambda: dist.group.WORLD is world, None),
+    ]
+
+
+def _set_grad(on: bool) -> None:
+    import torch
+
+    torch._C._set_grad_enabled(on)
+
+
+def _set_anomaly(on: bool) -> None:
+    import torch
+
+    torch.autograd.set_detect_anomaly(on)
+
+
+def _set_deterministic(on: bool) -> None:
+    import torch
+
+    # The public function imports the compiler, which takes seconds.
+    torch._C._set_deterministic_algorithms(on)
+
+
+def _set_autocast(on: bool) -> None:
+    import torch
+
+    torch.set_autocast_enabled("cpu", on)
+
+
+def _set_generator(generator: Any, raw: bytes) -> None:
+    import torch
+
+    generator.set_state(torch.frombuffer(bytearray(raw), dtype=torch.uint8))
+
+
+def _numpy_aspects() -> list[tuple[str, Look, Undo | None]]:
+    try:
+        import numpy as np
+    except ImportError:
+        return []
+    numpy_random: Any = np.random
+    whole = numpy_random.get_state(legacy=True)
+    generator = numpy_random.get_bit_generator()
+    # Copying the state through Python's numbers would cost more than all other looks together.
+    state = (ctypes.c_char * _MERSENNE_BYTES).from_address(generator.ctypes.state_address)
+
+    def look() -> Any:
+        return numpy_random.get_bit_generator() is generator, state.raw
+
+    def undo(_: Any) -> None:
+        numpy_random.set_bit_generator(generator)
+        numpy_random.set_state(whole)
+
+    return [
+        ("numpy random state", look, undo),
+        ("numpy error handling", np.geterr, lambda expected: np.seterr(**expected) and None),
+    ]
+
+
+def _python_aspects() -> list[tuple[str, Look, Undo | None]]:
+    out, err, inp = sys.stdout, sys.stderr, sys.stdin
+
+    def streams() -> Any:
+        return (sys.stdout, sys.stderr, sys.stdin) == (out, err, inp) and not (
+            out.closed or err.closed
+        )
+
+    def restore_streams(_: Any) -> None:
+        sys.stdout, sys.stderr, sys.stdin = out, err, inp
+
+    return [
+        _random_aspect(),
+        ("sys.stdin, stdout or stderr", streams, restore_streams),
+        ("recursion limit", sys.getrecursionlimit, sys.setrecursionlimit),
+        ("sys.path", lambda: tuple(sys.path), _set_path),
+        ("sys.modules lost", _lost_modules(), None),
+        ("excepthook", lambda: sys.excepthook, _setter(sys, "excepthook")),
+        ("trace function", sys.gettrace, sys.settrace),
+        ("profile function", sys.getprofile, sys.setprofile),
+        ("garbage collection", gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
+        ("warning filters", lambda: list(warnings.filters), _set_filters),
+        ("threads", threading.active_count, None),
+    ]
+
+
+def _random_aspect() -> tuple[str, Look, Undo | None]:
+    whole = random.getstate()
+    return "random state", _raw_random() or random.getstate, lambda _: random.setstate(whole)
+
+
+def _raw_random() -> Look | None:
+    """A look at the generator's memory, which is much faster than its 625 numbers as a tuple.
+
+    Where CPython keeps it is no promise, so that is tried out; None if it is elsewhere.
+    """
+    generator = random.Random(0)
+    own = random.getstate.__self__  # type: ignore[attr-defined]
+    probe, raw = (_memory(g) for g in (generator, own))
+    before = probe.raw
+    generator.random()
+    moved = probe.raw != before
+    generator.seed(0)
+    return (lambda: raw.raw) if moved and probe.raw == before else None
+
+
+def _memory(generator: random.Random) -> Any:
+    whole = ctypes.c_char * _MERSENNE_BYTES
+    return whole.from_address(id(generator) + object.__basicsize__)
+
+
+def _set_filters(expected: Any) -> None:
+    # In place and by its own functions, since the interpreter keeps a count of changes.
+    warnings.resetwarnings()
+    for action, message, category, module, line in reversed(expected):
+        warnings.filters.insert(0, (action, message, category, module, line))  # type: ignore[attr-defined]
+
+
+def _set_path(expected: Any) -> None:
+    sys.path[:] = expected
+
+
+def _setter(owner: Any, name: str) -> Undo:
+    return lambda expected: setattr(owner, name, expected)
+
+
+def _lost_modules() -> Look:
+    # Lazy imports add modules by right; a table that shrank was tampered with.
+    most = 0
+
+    def look() -> bool:
+        nonlocal most
+        count = len(sys.modules)
+        lost = count < most
+        most = max(most, count)
+        return lost
+
+    return look
+
+
+def _process_aspects() -> list[tuple[str, Look, Undo | None]]:
+    saved = [os.dup(fd) for fd in range(3)]
+
+    def files() -> Any:
+        return [(s.st_dev, s.st_ino) for s in map(os.fstat, range(3))]
+
+    def restore_files(_: Any) -> None:
+        for fd, copy in enumerate(saved):
+            os.dup2(copy, fd)
+
+    def handlers() -> Any:
+        return [plain_getsignal(number) for number in _SIGNALS]
+
+    def restore_handlers(expected: Any) -> None:
+        for number, handler in zip(_SIGNALS, expected, strict=True):
+            if handler is not None:
+                signal.signal(number, handler)
+
+    return [
+        ("environment", _environment, _set_environment),
+        ("working directory", os.getcwd, os.chdir),
+        ("open files 0, 1 or 2", files, restore_files),
+        ("signal handlers", handlers, restore_handlers),
+        # Flushing subnormals to zero is a mode of the processor that torch can set, not get.
+        ("subnormal numbers", lambda: _SMALLEST_NORMAL / 2 > 0.0, _keep_subnormals),
+    ]
+
+
+def _environment() -> Any:
+    # The mapping below os.environ: comparing through its decoding is ten times slower.
+    return dict(os.environ.__dict__["_data"])
+
+
+def _set_environment(expected: dict[bytes, bytes]) -> None:
+    for key in set(os.environb) - set(expected):
+        del os.environb[key]
+    os.environb.update(expected)
+
+
+def _keep_subnormals(_: Any) -> None:
+    import torch
+
+    torch.set_flush_denormal(False)

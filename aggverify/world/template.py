@@ -1,0 +1,176 @@
+"""A handler's template process and its worlds, driven from the parent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aggverify.errors import InputError
+from aggverify.world import wire
+from aggverify.world.dispatcher import Dispatcher
+from aggverify.world.faults import Job, Outcome, PoolError, TemplateFailure
+from aggverify.world.launcher import Opened
+from aggverify.world.options import Options
+from aggverify.world.world import Task
+
+MAX_RANKS = 64
+# Losing a template is a matter of the machine, or of code bent on it: not for ever.
+_MOST_LOSSES = 5
+
+
+class Pending:
+    """Jobs that were submitted and may still be running."""
+
+    def __init__(self, template: Template, count: int) -> None:
+        self._template = template
+        self._outcomes: list[Outcome | None] = [None] * count
+        self._left = count
+        self._given_up = False
+
+    @property
+    def done(self) -> bool:
+        """Whether every outcome is there."""
+        return self._left == 0
+
+    def wait(self) -> list[Outcome]:
+        """Outcomes in the order of the jobs; raises PoolError when the pool breaks down."""
+        if not self.done:
+            if self._given_up:
+                raise PoolError("these jobs were given up when the pool was interrupted or closed")
+            self._template.drive(self)
+        return [outcome for outcome in self._outcomes if outcome is not None]
+
+    def deliver(self, index: int, outcome: Outcome) -> None:
+        """Take one outcome."""
+        self._outcomes[index] = outcome
+        self._left -= 1
+
+    def give_up(self) -> None:
+        """No further outcome will come."""
+        self._given_up = True
+
+
+class Template:
+    """Worlds of ranks that all hold the same handler; ``description`` is what it described."""
+
+    def __init__(
+        self,
+        opened: Opened,
+        options: Options,
+        reopen: Callable[[], Opened | TemplateFailure],
+        kill: Callable[[Opened], None],
+    ) -> None:
+        self.description: dict[str, Any] = opened.description
+        self._options = options
+        self._reopen = reopen
+        self._kill = kill
+        self._opened: Opened | None = opened
+        self._dispatcher: Dispatcher | None = Dispatcher(opened, options)
+        self._pendings: list[Pending] = []
+        self._closed = False
+
+    def submit(self, jobs: Sequence[Job]) -> Pending:
+        """Send jobs off, each to the world of its size; worlds run at the same time.
+
+        The ranks work while the caller does something else. Raises InputError for a payload that
+        is not JSON-able or a world size out of range.
+        """
+        dispatcher = self._ready()
+        pending = Pending(self, len(jobs))
+        dispatcher.add([_task(pending, i, job) for i, job in enumerate(jobs)])
+        self._pendings.append(pending)
+        try:
+            dispatcher.feed(time.monotonic())
+        except OSError:
+            pass  # the template process is gone: found and mended by waiting
+        except BaseException:
+            self._give_up()
+            raise
+        return pending
+
+    def run(self, jobs: Sequence[Job]) -> list[Outcome]:
+        """Run jobs and wait; outcomes in the order of the jobs, faults are values."""
+        return self.submit(jobs).wait()
+
+    def restart_worlds(self) -> None:
+        """Replace every world, so that nothing of earlier jobs can remain."""
+        dispatcher = self._ready()
+        try:
+            dispatcher.restart()
+        except OSError:
+            self._lost(dispatcher)
+
+    def close(self) -> None:
+        """End every rank and the template process; does nothing the second time."""
+        self._closed = True
+        self._give_up()
+
+    def drive(self, pending: Pending) -> None:
+        """Serve the worlds until these jobs are done."""
+        losses = 0
+        try:
+            while not pending.done:
+                dispatcher = self._ready()
+                try:
+                    dispatcher.step(lambda: pending.done)
+                except OSError as error:
+                    losses += 1
+                    if losses > _MOST_LOSSES:
+                        raise PoolError(f"the template process died {losses} times") from error
+                    self._lost(dispatcher)
+        except BaseException:
+            # Interrupted anywhere: the state of connections is unknown, so none is kept.
+            self._give_up()
+            raise
+        self._pendings = [p for p in self._pendings if not p.done]
+
+    def _ready(self) -> Dispatcher:
+        if self._closed:
+            raise PoolError("the template is closed; make another with pool.template(...)")
+        if self._dispatcher is None:
+            self._dispatcher = Dispatcher(self._open_again(), self._options)
+        return self._dispatcher
+
+    def _open_again(self) -> Opened:
+        opened = self._reopen()
+        if isinstance(opened, TemplateFailure):
+            raise PoolError(f"the handler cannot be constructed again: {opened.message}")
+        self._opened = opened
+        return opened
+
+    def _lost(self, old: Dispatcher) -> None:
+        """The template process is gone, its ranks with it: go on in a new one."""
+        waiting = old.salvage()
+        self._release()
+        new = Dispatcher(self._open_again(), self._options)
+        new.take_over(waiting)
+        self._dispatcher = new
+
+    def _give_up(self) -> None:
+        for pending in self._pendings:
+            pending.give_up()
+        self._pendings.clear()
+        self._release()
+
+    def _release(self) -> None:
+        dispatcher, self._dispatcher = self._dispatcher, None
+        opened, self._opened = self._opened, None
+        if dispatcher is not None:
+            dispatcher.close()
+        if opened is not None:
+            self._kill(opened)
+            opened.close()
+
+
+def _task(pending: Pending, index: int, job: Job) -> Task:
+    size = job.world
+    if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= MAX_RANKS:
+        raise InputError(f"job {index}: world must be 1 to {MAX_RANKS} ranks, not {size!r}")
+    if job.cpu_seconds is not None and not job.cpu_seconds > 0:
+        raise InputError(f"job {index}: cpu_seconds must be positive, not {job.cpu_seconds!r}")
+    try:
+        frame = wire.encode({"job": dict(job.payload)})
+    except (TypeError, ValueError) as error:
+        raise InputError(f"job {index}: payload is not JSON-able: {error}") from error
+    return Task(lambda outcome: pending.deliver(index, outcome), job, frame)

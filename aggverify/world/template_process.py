@@ -1,0 +1,173 @@
+"""The template's side: import the handler once, fork worlds of ranks from there.
+
+It stays single-threaded and never calls the handler, so that every world starts from the same
+state. Should the import itself have started threads, which a fork would lose, ranks are forked
+from a template that has not imported anything, and import for themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gc
+import importlib
+import os
+import select
+import socket
+import sys
+from typing import Any, NoReturn
+
+from aggverify.world import linux, rank, wire
+from aggverify.world.candidate_errors import told
+
+
+def serve(fds: list[int], request: dict[str, Any], parent: int) -> NoReturn:
+    """Be a template until the control connection ends; never returns."""
+    control, output, slate = fds
+    linux.die_with_parent(parent)
+    linux.adopt_orphans()
+    connection = socket.socket(fileno=control)
+    for fd in (1, 2):
+        os.dup2(output, fd)
+    os.close(output)
+    rank.dump_stacks_to(slate)
+    sys.path[:0] = request["paths"]
+    try:
+        if (handler := _prepared(connection, request)) is not None:
+            _Template(connection, handler, request).run()
+    finally:  # whatever the code under test has done to this process
+        linux.end_descendants()
+        os._exit(0)
+
+
+def _prepared(connection: socket.socket, request: dict[str, Any]) -> tuple[Any] | None:
+    """The handler, or None in its place when each rank shall import for itself."""
+    if request["late"]:
+        wire.send(connection, {"description": {}, "threads": 1})
+        return (None,)
+    try:
+        handler = construct(request)
+        ready = {"description": handler.describe(), "threads": linux.thread_count()}
+        wire.send(connection, ready)
+    except BaseException as error:  # sys.exit included
+        wire.send(connection, {"error": told(error)})
+        return None
+    gc.collect()
+    gc.freeze()
+    return (handler,)
+
+
+def construct(request: dict[str, Any]) -> Any:
+    """The handler named ``module:Class``, constructed with the setup."""
+    module, _, name = request["handler"].partition(":")
+    return getattr(importlib.import_module(module), name)(request["setup"])
+
+
+class _Template:
+    """Forks, reaps and kills ranks as told."""
+
+    def __init__(
+        self, connection: socket.socket, handler: tuple[Any], request: dict[str, Any]
+    ) -> None:
+        self._connection = connection
+        self._handler = handler[0]
+        self._request = request
+        self._places: dict[int, tuple[int, int]] = {}
+        self._groups: dict[int, int] = {}
+        self._poll = select.poll()
+        self._poll.register(connection, select.POLLIN)
+        self._watched: dict[int, int] = {}
+        # Helpers that the import has started belong to every world.
+        self._helpers = set(linux.children(os.getpid()))
+
+    def run(self) -> None:
+        """Serve until the end of stream."""
+        blind = False
+        while True:
+            for fd, _ in self._poll.poll(20 if blind else None):
+                if fd != self._connection.fileno():
+                    self._reap(fd)
+                elif not self._command():
+                    return
+            blind = len(self._watched) < len(self._places)
+            if blind:
+                self._reap_any()
+
+    def _command(self) -> bool:
+        message = wire.receive(self._connection)
+        if message is None:
+            return False
+        header, fds = message
+        if header["op"] == "kill":
+            self._kill(header["world"])
+        else:
+            self._world(header["world"], header["size"], header["memory"], fds)
+        return True
+
+    def _world(self, world: int, size: int, memory: int, fds: list[int]) -> None:
+        store = os.memfd_create("store")
+        for r in range(size):
+            connection, output, slate = fds[3 * r : 3 * r + 3]
+            place = rank.Place(r, size, connection, output, slate, store, memory)
+            self._fork(world, place, [fd for fd in fds if fd not in (connection, output, slate)])
+        for fd in (store, *fds):
+            os.close(fd)
+
+    def _fork(self, world: int, place: rank.Place, others: list[int]) -> None:
+        me = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                linux.die_with_parent(me)
+                os.setpgid(0, self._groups.get(world, 0))
+                # Held by a sibling, a dead rank's connection would not end.
+                for fd in (*others, self._connection.fileno(), *self._watched):
+                    os.close(fd)
+                rank.live(place, self._make_handler)
+            finally:
+                os._exit(0)
+        with contextlib.suppress(OSError):  # the child did it first, or is gone
+            os.setpgid(pid, self._groups.get(world, pid))
+        self._groups.setdefault(world, pid)
+        self._places[pid] = (world, place.rank)
+        try:
+            pidfd = os.pidfd_open(pid)
+        except OSError as error:
+            if error.errno not in (errno.ENOSYS, errno.EPERM):
+                raise
+            return  # an old kernel: look from time to time instead
+        self._watched[pidfd] = pid
+        self._poll.register(pidfd, select.POLLIN)
+
+    def _make_handler(self) -> Any:
+        return construct(self._request) if self._handler is None else self._handler
+
+    def _reap(self, pidfd: int) -> None:
+        pid = self._watched.pop(pidfd)
+        self._poll.unregister(pidfd)
+        os.close(pidfd)
+        _, status = os.waitpid(pid, 0)
+        self._gone(pid, status)
+
+    def _reap_any(self) -> None:
+        for pid in set(self._places) - set(self._watched.values()):
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done:
+                self._gone(pid, status)
+
+    def _gone(self, pid: int, status: int) -> None:
+        world, place = self._places.pop(pid)
+        code = os.waitstatus_to_exitcode(status)
+        wire.send(self._connection, {"exit": code, "world": world, "rank": place})
+        self._end_strays()
+
+    def _kill(self, world: int) -> None:
+        linux.kill_group(self._groups.pop(world))
+
+    def _end_strays(self) -> None:
+        """Kill processes that ranks started and left behind: adopted here, in no world's list."""
+        for pid in linux.children(os.getpid()):
+            if pid not in self._places and pid not in self._helpers:
+                linux.kill(pid)
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, 0)

@@ -1,0 +1,164 @@
+"""Word what happened to a job: from the ranks' answers and remains to an Outcome."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aggverify.world import slate
+from aggverify.world.comparison import Trace, different, disagreement, readable
+from aggverify.world.exits import exit_text
+from aggverify.world.faults import Fault, FaultKind, Replies, Reply
+from aggverify.world.link import Link
+from aggverify.world.stacks import collect, tidy
+from aggverify.world.state import PROCESS_GROUP
+from aggverify.world.wire import Frame
+
+
+def finished(frames: Sequence[Frame], links: Sequence[Link]) -> tuple[Replies | Fault, bool]:
+    """Outcome of a job that every rank has answered; True when the world can go on."""
+    headers = [header for header, _ in frames]
+    usable = not any(header.get("replace") for header in headers)
+    odd = disagreement({rank: _trace(header) for rank, header in enumerate(headers)})
+    if any("error" in header for header in headers):
+        types = {header["error"]["type"] if "error" in header else None for header in headers}
+        alike = len(types) == 1 and odd is None
+        return Scene(links, 0).raised(), usable and alike
+    if odd is not None:
+        return Scene(links, 0).diverged(odd.rank, odd.message), False
+    return Replies(tuple(_reply(header, blob) for header, blob in frames)), usable
+
+
+def _reply(header: dict[str, Any], blob: bytes) -> Reply:
+    data = header["data"]
+    if "changes" in header:
+        data["state_changes"] = header["changes"]
+    return Reply(data, blob)
+
+
+def _trace(header: Mapping[str, Any]) -> Trace:
+    return Trace(header["trace"], True, header.get("checksums", {}), header["sequences"])
+
+
+class Scene:
+    """A job gone wrong: the evidence, gathered while ranks and their remains still exist."""
+
+    def __init__(self, links: Sequence[Link], number: int) -> None:
+        self._links = links
+        self._traces: dict[int, Trace] = {}
+        self._inside: dict[int, str] = {}
+        self._errors: dict[int, dict[str, str]] = {}
+        self._left: set[int] = set()
+        for link in links:
+            if link.replies:
+                self._answered(link.rank, link.replies[0][0])
+            else:
+                self._unanswered(link, number)
+
+    def _answered(self, rank: int, header: dict[str, Any]) -> None:
+        self._traces[rank] = _trace(header)
+        if "error" in header:
+            self._errors[rank] = header["error"]
+        if PROCESS_GROUP in header.get("changes", ()):
+            self._left.add(rank)
+
+    def _unanswered(self, link: Link, number: int) -> None:
+        seen = slate.read(link.slate)
+        # Another number: the rank has not begun this job.
+        begun = seen.job == number
+        self._traces[link.rank] = Trace(seen.entries if begun else (), False)
+        if begun and seen.inside is not None:
+            self._inside[link.rank] = readable(seen.inside)
+
+    def raised(self) -> Fault:
+        """Some ranks raised, the others have answered or wait."""
+        if self._left and not self._left & self._errors.keys():
+            return self._fault("exception", min(self._left), _destroyed(min(self._left)))
+        rank, error = min(self._errors.items())
+        message = f"{error['type']}: {error['message']}".removesuffix(": ")
+        if len(self._errors) < len(self._links):
+            others = sorted(link.rank for link in self._links if link.rank not in self._errors)
+            message += f" (on rank {_list(sorted(self._errors))}, not on {_list(others)})"
+        return self._fault("exception", rank, message, traceback=error["traceback"])
+
+    def diverged(self, rank: int, message: str, **more: Any) -> Fault:
+        """Ranks issued different collectives."""
+        return self._fault("diverged", rank, message, **more)
+
+    def blocked(self) -> Fault:
+        """Every rank that has not answered sleeps for good."""
+        stacks = self._stacks()
+        if self._errors:
+            return self.raised()
+        if self._left:
+            message = _destroyed(min(self._left))
+            return self._fault("blocked", min(self._left), message, stacks=stacks)
+        odd = disagreement(self._traces)
+        if odd is not None:
+            return self.diverged(odd.rank, odd.message, stacks=stacks)
+        silent = [link.rank for link in self._links if not link.replies]
+        idle = [rank for rank in silent if rank not in self._inside]
+        if idle:
+            message = f"rank {idle[0]} sleeps or waits outside any collective, for good"
+            return self._fault("blocked", idle[0], message, stacks=stacks)
+        # All wait in collectives, which cannot be the same one, or it would complete.
+        apart = different(
+            {rank: self._inside[rank] for rank in silent}, "ranks wait for each other"
+        )
+        if apart is not None:
+            return self.diverged(apart.rank, apart.message, stacks=stacks)
+        rank = silent[0]
+        message = f"rank {rank} waits in {self._inside[rank]}, which others do not join"
+        return self.diverged(rank, message, stacks=stacks)
+
+    def runaway(self, rank: int, seconds: float) -> Fault:
+        """A rank has used up its processor time."""
+        message = f"rank {rank} did not finish within {seconds:g} s of its own processor time"
+        return self._fault("runaway", rank, message, stacks=self._stacks())
+
+    def silent(self, seconds: float) -> Fault:
+        """No progress for the wall-clock limit, for whatever reason."""
+        rank = next(link.rank for link in self._links if not link.replies)
+        message = f"no progress for {seconds:g} s; rank {rank} has not answered"
+        return self._fault("blocked", rank, message, stacks=self._stacks())
+
+    def died(self, rank: int) -> Fault:
+        """A rank is gone without an answer."""
+        link = self._links[rank]
+        odd = disagreement(self._traces)
+        if odd is not None and link.exit_status == -signal.SIGABRT:
+            # gloo aborts when message sizes do not match: say why rather than how.
+            return self.diverged(odd.rank, odd.message, exit_status=link.exit_status)
+        message = f"rank {rank} {link.garbage or exit_text(link.exit_status)}"
+        crash = tidy(slate.dump(link.slate))
+        stacks = {rank: crash} if crash else {}
+        return self._fault("died", rank, message, stacks=stacks, exit_status=link.exit_status)
+
+    def _fault(self, kind: FaultKind, rank: int, message: str, **more: Any) -> Fault:
+        return Fault(
+            kind,
+            rank,
+            message,
+            collectives=self._inside,
+            traces={r: tuple(map(readable, t.entries)) for r, t in self._traces.items()},
+            output={link.rank: text for link in self._links if (text := link.output.drain())},
+            **more,
+        )
+
+    def _stacks(self) -> dict[int, str]:
+        return collect(
+            {
+                link.rank: (link.pid, link.slate)
+                for link in self._links
+                if link.pid is not None and not link.ended and not link.replies
+            }
+        )
+
+
+def _list(ranks: Sequence[int]) -> str:
+    return ", ".join(map(str, ranks))
+
+
+def _destroyed(rank: int) -> str:
+    return f"rank {rank} destroyed or replaced the default process group"

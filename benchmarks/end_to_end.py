@@ -1,0 +1,110 @@
+"""Cases per second of the whole path: drawing, ranks, oracle, comparison.
+
+    python benchmarks/end_to_end.py [SECONDS_PER_WORLD]
+
+Worlds of 1, 2, 4 and 8 ranks get the same number of cases; each case is one training step with
+its layout. Also printed: the time from start to the first case, beside one ``import torch``.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import hypothesis
+from hypothesis import HealthCheck, Phase, settings
+
+from aggverify.case import Case
+from aggverify.checks import check
+from aggverify.execution import Laboratory
+from aggverify.run.checking import Checking, Tally
+from aggverify.run.claims import subjects
+from aggverify.run.request import Request
+from aggverify.run.session import opened
+from aggverify.run.target import parse_target
+from aggverify.strategies import Space, cases
+from aggverify.world import Pool
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "native" / "sum" / "prompt_mean.py"
+WORLDS = (1, 2, 4, 8)
+BATCH = 24
+
+
+def import_torch() -> float:
+    """Seconds of ``import torch`` in a fresh interpreter."""
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "import torch"], check=True)
+    return time.perf_counter() - start
+
+
+def drawn(checking: Checking, examples: int) -> int:
+    """Draw, run and judge; each batch is drawn while the ranks run the one before."""
+    batch: list[Case] = []
+    running = []
+
+    @settings(
+        max_examples=examples,
+        phases=[Phase.generate],
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @hypothesis.seed(1)
+    @hypothesis.given(cases(checking.space))
+    def draw(case: Case) -> None:
+        batch.append(case)
+        if len(batch) == BATCH:
+            flush()
+
+    def flush() -> None:
+        for wait in running:
+            assert not any(wait())
+        running[:] = [checking.submit(list(batch))] if batch else []
+        batch.clear()
+
+    draw()
+    flush()
+    flush()
+    return checking.cases
+
+
+def main() -> None:
+    """Print one line per world, then the mix."""
+    examples = int(sys.argv[1]) if len(sys.argv) > 1 else 400
+    torch_seconds = import_torch()
+    target = parse_target(str(EXAMPLE))
+    start = time.perf_counter()
+    total_cases, total_seconds, executed = 0, 0.0, 0
+    with Pool() as pool, opened(pool, target.setup()) as template:
+        subject = subjects(
+            Request(str(EXAMPLE), modes=("prompt_mean",)), target, template.description
+        )[0]
+        laboratory = Laboratory(template)
+        for world in WORLDS:
+            space = Space(
+                max_dp=world, max_cp=world, max_microbatches=3, min_world=world, max_world=world
+            )
+            combined = check("independent_of_the_combination")
+            checking = Checking(combined, subject, space, laboratory, Tally(), lambda: None)
+            checking.submit([next(iter(checking.stored_cases()))])()
+            if world == WORLDS[0]:
+                ready = time.perf_counter() - start
+                print(f"ready after {ready:.2f} s = {ready / torch_seconds:.2f} x import torch")
+            before, begun = laboratory.executed, time.perf_counter()
+            count = drawn(checking, examples)
+            seconds = time.perf_counter() - begun
+            steps = laboratory.executed - before
+            print(f"world {world}: {count / seconds:6.0f} cases/s, {steps / seconds:6.0f} steps/s")
+            total_cases += count
+            total_seconds += seconds
+            executed += steps
+    print(
+        f"mixed:   {total_cases / total_seconds:6.0f} cases/s, "
+        f"{executed / total_seconds:6.0f} steps/s"
+    )
+
+
+if __name__ == "__main__":
+    main()

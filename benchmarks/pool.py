@@ -1,0 +1,213 @@
+"""How fast the rank pool is, beside what one would write instead; all measured in one run.
+
+Run ``python benchmarks/pool.py`` (a minute; ``--quick`` for a few seconds). Nothing else should
+use the machine. A *case* is one backward pass over 30 tokens and one or two all-reduces.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from aggverify.world import Job, Pool, Replies, Template, TemplateFailure
+
+TOKENS = 30
+WORLDS = (1, 2, 4, 8)
+BATCH = 16
+MINE = str(Path(__file__).resolve().parent)
+
+
+class Case:
+    """Handler: ``n`` cases per job, the whole of each or its collectives alone."""
+
+    def __init__(self, setup: dict[str, Any]) -> None:
+        import torch
+        import torch.distributed as dist
+
+        self.torch, self.dist = torch, dist
+
+    def describe(self) -> dict[str, Any]:
+        return {}
+
+    def start(self, rank: int, world_size: int) -> None:
+        self.rank, self.size = rank, world_size
+
+    def __call__(self, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+        began = time.perf_counter()
+        blob = b""
+        for _ in range(job["n"]):
+            if job["what"] == "case":
+                blob = self.case(job["mask"], job["reductions"])
+            else:
+                self.collectives(job["reductions"])
+        return {"seconds": time.perf_counter() - began}, blob if self.rank == 0 else b""
+
+    def case(self, mask: str, reductions: int) -> bytes:
+        torch, dist = self.torch, self.dist
+        theta = torch.zeros(TOKENS, dtype=torch.float64, requires_grad=True)
+        keep = torch.tensor([float(bit) for bit in mask], dtype=torch.float64)
+        count = keep.sum()
+        if reductions > 1:
+            dist.all_reduce(count)
+        ((theta * keep).sum() / count).backward()
+        dist.all_reduce(theta.grad)
+        return theta.grad.numpy().tobytes()
+
+    def collectives(self, reductions: int) -> None:
+        if reductions > 1:
+            self.dist.all_reduce(self.torch.ones((), dtype=self.torch.float64))
+        self.dist.all_reduce(self.torch.zeros(TOKENS, dtype=self.torch.float64))
+
+
+def main() -> None:
+    """Print every figure."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--quick", action="store_true", help="fewer repetitions")
+    quick = options.parse_args().quick
+    print(f"{os.cpu_count()} cores, Python {sys.version.split()[0]}")
+    report_start()
+    with Pool() as pool:
+        template = pool.template("pool:Case", {}, paths=[MINE])
+        if isinstance(template, TemplateFailure):
+            sys.exit(f"{template.message}\n{template.traceback}")
+        report_speed(template, 0.5 if quick else 3.0)
+        report_recovery(template)
+        report_memory()
+    if not quick:
+        report_spawn()
+
+
+def job(world: int, what: str, reductions: int, n: int = 1) -> Job:
+    payload = {"what": what, "mask": "110" * (TOKENS // 3), "reductions": reductions, "n": n}
+    return Job(world, payload, cpu_seconds=60)
+
+
+def report_start() -> None:
+    imports, pools = [], []
+    for _ in range(3):
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-c", "import torch"], check=True)
+        imports.append(time.perf_counter() - began)
+        began = time.perf_counter()
+        with Pool() as pool:
+            pool.template("pool:Case", {}, paths=[MINE])
+            pools.append(time.perf_counter() - began)
+    one, other = statistics.median(imports), statistics.median(pools)
+    print(f"import torch {one:.2f} s; pool with a handler {other:.2f} s = {other / one:.2f} x")
+
+
+def report_speed(template: Template, seconds: float) -> None:
+    print("cases per second       whole case                    collectives alone   share")
+    for reductions in (1, 2):
+        for world in WORLDS:
+            pooled, inside, bare = measure(template, world, reductions, seconds)
+            print(
+                f"  world {world}, {reductions} reductions: pool {pooled:6.0f}   in a loop {inside:6.0f}"
+                f"   loop {bare:6.0f}   {pooled / bare:4.0%}"
+            )
+    mixed = [job(world, "case", 2) for world in WORLDS for _ in range(BATCH // 4)]
+    print(f"  worlds 1, 2, 4, 8 mixed evenly, 2 reductions: {rate(template, mixed, seconds):.0f}")
+
+
+def measure(
+    template: Template, world: int, reductions: int, seconds: float
+) -> tuple[float, float, float]:
+    """Cases per second through the pool, in a loop within the rank, and collectives only."""
+    pooled = rate(template, [job(world, "case", reductions)] * BATCH, seconds)
+    n = max(20, int(pooled * seconds / 3))
+    return (
+        pooled,
+        n / loop(template, job(world, "case", reductions, n)),
+        n / loop(template, job(world, "collectives", reductions, n)),
+    )
+
+
+def rate(template: Template, jobs: list[Job], seconds: float) -> float:
+    checked(template.run(jobs))
+    done, began = 0, time.perf_counter()
+    # Two batches under way, as the product does: ranks never wait for the parent.
+    pending = template.submit(jobs)
+    while time.perf_counter() - began < seconds:
+        following = template.submit(jobs)
+        checked(pending.wait())
+        done, pending = done + len(jobs), following
+    checked(pending.wait())
+    return (done + len(jobs)) / (time.perf_counter() - began)
+
+
+def loop(template: Template, one: Job) -> float:
+    """Seconds the slowest rank needed for the job's own loop."""
+    (replies,) = checked(template.run([one]))
+    return max(float(reply.data["seconds"]) for reply in replies.replies)
+
+
+def checked(outcomes: list[Any]) -> list[Replies]:
+    for outcome in outcomes:
+        if not isinstance(outcome, Replies):
+            sys.exit(f"a case failed: {outcome}")
+    return outcomes
+
+
+def report_recovery(template: Template) -> None:
+    for world in WORLDS:
+        times = []
+        for _ in range(5):
+            template.restart_worlds()
+            began = time.perf_counter()
+            template.run([job(world, "case", 1)])
+            times.append(time.perf_counter() - began)
+        print(f"fresh world of {world}: {1000 * statistics.median(times):.0f} ms to its first answer")
+
+
+def report_memory() -> None:
+    """Proportional set size of all processes below this one."""
+    total, count, todo = 0, 0, [os.getpid()]
+    while todo:
+        task = Path(f"/proc/{todo.pop()}")
+        below = [int(p) for f in task.glob("task/*/children") for p in f.read_text().split()]
+        todo += below
+        for pid in below:
+            text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+            total += sum(int(line.split()[1]) for line in text.splitlines() if line[:4] == "Pss:")
+            count += 1
+    print(f"memory of {count} processes (worlds 1, 2, 4, 8, template, launcher): {total >> 10} MiB")
+
+
+def report_spawn() -> None:
+    """``torch.multiprocessing.spawn`` per case, as tests are usually written."""
+    for world in WORLDS[1:]:
+        began = time.perf_counter()
+        code = f"import pool; pool.spawn({world})"
+        subprocess.run([sys.executable, "-c", code], check=True, cwd=MINE)
+        each = (time.perf_counter() - began) / 1
+        print(f"mp.spawn per case, world {world}: {each:.2f} s per case")
+
+
+def spawn(world: int) -> None:
+    """One case in spawned processes."""
+    import tempfile
+
+    import torch.multiprocessing as mp
+
+    with tempfile.TemporaryDirectory() as folder:
+        mp.spawn(spawned, args=(world, f"{folder}/store"), nprocs=world)
+
+
+def spawned(rank: int, world: int, store: str) -> None:
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
+    case = Case({})
+    case.start(rank, world)
+    case({"what": "case", "mask": "110" * (TOKENS // 3), "reductions": 2, "n": 1})
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Every shipped example, as a person runs it: correct ones exit 0, broken ones are explained."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import EXAMPLES, Cli
+
+CORRECT = sorted(
+    path
+    for folder in ("native", "slime")
+    for path in (EXAMPLES / folder).rglob("*.py")
+    if path.name != "zigzag.py"
+)
+BROKEN = {
+    "micro_batch_token_mean.py": ("AGV202", "the mean over micro-batches of each one's own token"),
+    "hardcoded_divisor.py": ("AGV101", "divides by 1000 where the divisor is 16"),
+    "cp_shard_mean.py": ("AGV201", "the mean over CP shards of each shard's own token mean"),
+    "cp_shard_sample_mean.py": ("AGV201", "unmasked tokens of the sample within one cp rank"),
+    "multiply_by_mask.py": ("AGV121", "0 * NaN is NaN"),
+}
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(EXAMPLES).with_suffix(""))
+
+
+@pytest.mark.parametrize("path", CORRECT, ids=name)
+def test_a_correct_example_conforms(cli: Cli, path: Path) -> None:
+    ran = cli("check", path, "--profile", "quick")
+    assert ran.code == 0, ran
+    assert f"conforms: {path.stem.removesuffix('_whole_groups')}" in ran.out
+
+
+def test_no_broken_example_is_forgotten() -> None:
+    assert {path.name for path in (EXAMPLES / "broken").glob("*.py")} == set(BROKEN)
+
+
+@pytest.mark.parametrize("file", BROKEN)
+def test_a_broken_example_is_explained(cli: Cli, tmp_path: Path, file: str) -> None:
+    code, explanation = BROKEN[file]
+    ran = cli("check", EXAMPLES / "broken" / file, "--profile", "quick", "--report", "json")
+    assert ran.code == 1, ran
+    assert f"- {code} " in ran.out
+    assert explanation in ran.out
+    document = json.loads((tmp_path / ".aggverify" / "verdict.json").read_text())
+    found = document["verdicts"][0]["findings"]
+    assert code in {f["code"] for f in found}
+    assert all(f["confirmed"] for f in found)
+    stored = sorted((tmp_path / ".aggverify" / "cases").glob("*.json"))
+    assert {p.stem for p in stored} == {f["id"] for f in found}
+    assert all(p.stat().st_size <= 2048 for p in stored)

@@ -1,0 +1,91 @@
+"""SkyRL's own reduction code, out of its released wheels, before and after its token-mean fix."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from tests.conftest import Cli
+
+CANDIDATE = Path(__file__).with_name("skyrl_candidate.py")
+
+
+@pytest.fixture(scope="session")
+def wheels(pytestconfig: pytest.Config) -> Path:
+    """A folder with every version's wheel unpacked; downloaded once, shared by all workers."""
+    folder = pytestconfig.cache.mkdir("skyrl")
+    with FileLock(folder / "lock"):
+        for version in ("0.1.0", "0.2.0", "0.3.0"):
+            if not (folder / version / "skyrl").is_dir():
+                _fetch(version, folder)
+    return Path(folder)
+
+
+def _fetch(version: str, folder: Path) -> None:
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"),
+            *("--only-binary=:all:", "--python-version", "3.12", "--dest", str(folder)),
+            f"skyrl=={version}",
+        ],
+        check=True,
+    )
+    with zipfile.ZipFile(folder / f"skyrl-{version}-py3-none-any.whl") as wheel:
+        wheel.extractall(folder / version)
+
+
+def check(cli: Cli, wheels: Path, version: str, mode: str, *more: str) -> tuple[int, str]:
+    options = ["--mode", mode, *(["--divisor", "16"] if mode == "constant" else []), *more]
+    ran = cli("check", CANDIDATE, *options, env={"AGGVERIFY_SKYRL": str(wheels / version)})
+    assert ran.code in (0, 1), ran
+    return ran.code, ran.out
+
+
+def test_the_old_token_mean_is_found_and_named(cli: Cli, wheels: Path) -> None:
+    code, out = check(cli, wheels, "0.1.0", "token_mean")
+    assert code == 1, out
+    assert "AGV202 Result depends on the split into micro-batches" in out
+    assert "the mean over micro-batches of each one's own token mean" in out
+    assert "SkyRL before #1296" in out
+
+
+@pytest.mark.parametrize("mode", ["sample_mean", "constant"])
+def test_the_old_reducer_is_right_in_its_other_modes(cli: Cli, wheels: Path, mode: str) -> None:
+    code, out = check(cli, wheels, "0.1.0", mode)
+    assert code == 0, out
+
+
+@pytest.mark.parametrize(
+    ("version", "mode"),
+    [
+        *((version, m) for version in ("0.2.0", "0.3.0") for m in ("token_mean", "sample_mean")),
+        ("0.2.0", "constant"),
+        ("0.3.0", "constant"),
+        ("0.3.0", "prompt_mean"),
+    ],
+)
+def test_the_fixed_version_conforms(cli: Cli, wheels: Path, version: str, mode: str) -> None:
+    code, out = check(cli, wheels, version, mode)
+    assert code == 0, out
+    assert f"conforms: {mode}" in out
+
+
+def test_masked_nan_is_found_when_asked_for(cli: Cli, wheels: Path) -> None:
+    code, out = check(cli, wheels, "0.3.0", "token_mean", "--claim", "poison")
+    assert code == 1, out
+    assert "AGV121 Values behind the mask reach the loss" in out
+    assert "SkyRL #1635" in out
+
+
+def test_a_mode_a_version_does_not_have_is_refused(cli: Cli, wheels: Path) -> None:
+    ran = cli(
+        *("check", CANDIDATE, "--mode", "prompt_mean"),
+        env={"AGGVERIFY_SKYRL": str(wheels / "0.2.0")},
+    )
+    assert ran.code == 2, ran
+    assert "offers token_mean, sample_mean, constant" in ran.err

@@ -1,0 +1,37 @@
+"""Faults are found on the default budget and shrunk to the smallest step that shows them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from aggverify.run.store import StoredCase
+from tests.conftest import EXAMPLES, Cli
+
+
+@pytest.mark.parametrize(
+    ("file", "code", "samples", "tokens", "ranks"),
+    [
+        ("micro_batch_token_mean.py", "AGV202", 2, 3, 1),
+        ("micro_batch_token_mean.py", "AGV203", 2, 3, 2),
+        ("cp_shard_mean.py", "AGV201", 1, 1, 2),
+        ("cp_shard_sample_mean.py", "AGV201", 1, 2, 2),
+        ("hardcoded_divisor.py", "AGV101", 1, 1, 1),
+        ("multiply_by_mask.py", "AGV121", 1, 2, 1),
+    ],
+)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_smallest_step(
+    cli: Cli, tmp_path: Path, file: str, code: str, samples: int, tokens: int, ranks: int, seed: int
+) -> None:
+    ran = cli("check", EXAMPLES / "broken" / file, "--seed", str(seed), "--profile", "quick")
+    assert ran.code == 1, ran
+    stored = [
+        StoredCase.from_json(json.loads(path.read_text()))
+        for path in (tmp_path / ".aggverify" / "cases").glob("*.json")
+    ]
+    case = next(s.case for s in stored if s.code == code)
+    found = (len(case.step.samples), case.step.num_response_tokens, case.layout.world_size)
+    assert found == (samples, tokens, ranks)

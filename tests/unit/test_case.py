@@ -1,0 +1,116 @@
+"""Cases as JSON, both ways, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aggverify.case import Case
+from aggverify.checks.poison import poisoned
+from aggverify.errors import InputError
+from aggverify.layouts import Layout
+from aggverify.notation import format_step, parse_micro_batches, parse_step
+from aggverify.strategies import Space, cases
+
+WIDE = Space(
+    max_dp=4,
+    max_cp=4,
+    max_microbatches=3,
+    cp_kinds=("zigzag", "contiguous", "gathered"),
+    fan_out=True,
+    dtypes=("float64", "float32"),
+)
+
+
+@given(cases(WIDE))
+def test_json_round_trip(case: Case) -> None:
+    text = json.dumps(case.to_json(), allow_nan=False)
+    assert Case.from_json(json.loads(text)) == case
+
+
+def test_poison_survives_json() -> None:
+    step = parse_step("1/1001")
+    case = poisoned(Case(step, Layout.trivial(1), (0.5, 0.0, 0.0, 0.25)))
+    back = Case.from_json(json.loads(json.dumps(case.to_json(), allow_nan=False)))
+    assert math.isnan(back.losses[1])
+    assert back.losses[2] == math.inf
+    assert back.losses[::3] == (0.5, 0.25)
+
+
+def small() -> dict[str, Any]:
+    step = parse_step("1/1 2/11")
+    return Case(step, Layout((((0,), (1,)),)), (0.0, 1.0, 2.0)).to_json()
+
+
+def test_a_shrunk_case_is_small() -> None:
+    assert len(json.dumps(small())) <= 2048
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schema": 2}, "case schema must be 1, got 2"),
+        ({"dtype": "float46"}, "did you mean 'float64'"),
+        ({"losses": [0.0]}, "3 tokens, got 1 losses"),
+        ({"losses": [0.0, True, 1.0]}, "got True"),
+        ({"losses": [0.0, "NaN", 1.0]}, "got 'NaN'"),
+        ({"losses": "abc"}, "losses must be a list"),
+        ({"layout": {"cp": 1, "kind": "zigzag"}}, "not a layout"),
+        ({"layout": {"cp": 1, "kind": "zigzag", "micro_batches": [[[0, -1]]]}}, "got -1"),
+        ({"layout": {"cp": 1, "kind": "zigzag", "micro_batches": [[[0]]]}}, "exactly once"),
+        ({"step": {"samples": [{"prompt": -1, "mask": "1", "rollout": 0, "group": 0}]}}, "-1"),
+        ({"step": {}}, "not a step"),
+    ],
+)
+def test_bad_cases_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Case.from_json(small() | change)
+
+
+def test_a_case_is_an_object() -> None:
+    with pytest.raises(InputError, match="a case is a JSON object, got list"):
+        Case.from_json([])  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="lacks dtype, losses"):
+        Case.from_json({"schema": 1, "step": {}, "layout": {}})
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+@given(json_values, st.sampled_from(["schema", "step", "layout", "losses", "dtype"]))
+def test_hostile_json_is_refused_or_equal(value: object, key: str) -> None:
+    data = small() | {key: value}
+    try:
+        case = Case.from_json(data)
+    except InputError:
+        return
+    assert case.to_json() == data
+
+
+def test_notation() -> None:
+    step = parse_step("2/110 3/1; 1/11+4/1")
+    assert [s.prompt_length for s in step.samples] == [2, 3, 1, 4]
+    assert [bytes(s.loss_mask) for s in step.samples] == [b"\1\1\0", b"\1", b"\1\1", b"\1"]
+    assert [(s.rollout, s.group) for s in step.samples] == [(0, 0), (1, 0), (2, 1), (2, 1)]
+    assert format_step(step) == "2/110 3/1; 1/11+4/1"
+    assert parse_micro_batches("0,1 2 | 3 4") == (((0, 1), (2,)), ((3,), (4,)))
+
+
+@given(cases(WIDE))
+def test_notation_round_trip(case: Case) -> None:
+    assert parse_step(format_step(case.step)) == case.step
+
+
+@pytest.mark.parametrize("text", ["", "2/", "2/12", "a/1", "1/1+", "-1/1"])
+def test_bad_notation_shows_the_part(text: str) -> None:
+    with pytest.raises(InputError, match=r"no sample|not a sample"):
+        parse_step(text)

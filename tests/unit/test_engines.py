@@ -1,0 +1,95 @@
+"""Engines and conventions on paper: what the scalars amount to, which cells are refused."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from aggverify.conventions import CONVENTIONS, Offer, convention
+from aggverify.engines import ENGINES, Sizes, engine
+from aggverify.errors import InputError
+from oracles import MODES
+
+SIZES = Sizes(dp_size=2, cp_size=3, num_microbatches=5, num_rollouts=7)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("sum", Fraction(10)),
+        ("mean", Fraction(10, 6)),
+        ("accumulated-mean", Fraction(10, 30)),
+        ("megatron-sample", Fraction(10, 7)),
+        # counts arrive once per CP rank: 3 x 4 tokens, and the trainer multiplies by 3
+        ("megatron-token", Fraction(10, 4)),
+        ("skyrl-fsdp", Fraction(10, 3)),
+    ],
+)
+def test_value_of_local_losses(name: str, expected: Fraction) -> None:
+    losses = [Fraction(n) for n in (1, 2, 3, 4)]
+    assert engine(name).value(losses, [2, 2] * 3, SIZES) == expected
+
+
+def test_no_token_divides_by_one() -> None:
+    assert engine("megatron-token").value([Fraction(0)], [0], SIZES) == 0
+
+
+def test_unknown_names_suggest_the_nearest() -> None:
+    with pytest.raises(InputError, match="did you mean 'megatron-token'"):
+        engine("megatron_token")
+    with pytest.raises(InputError, match="did you mean 'native'"):
+        convention("nativ")
+    assert convention("miles") is convention("slime")
+
+
+SLIME = ("total_lengths", "response_lengths", "loss_masks", "calculate_per_token_loss")
+SLIME_CORE = (*SLIME[:3], "sample_denoms", "calculate_per_token_loss")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        (("losses", "batch"), {"native"}),
+        (SLIME, {"slime"}),
+        # Its fourth positional argument means something else: never taken for the hook.
+        (SLIME_CORE, set()),
+        (("loss", "loss_mask", "loss_reduction", "max_seq_len"), {"skyrl-reduce-loss"}),
+        (("loss", "loss_mask"), set()),
+        ((), set()),
+    ],
+)
+def test_recognition(parameters: tuple[str, ...], expected: set[str]) -> None:
+    offer = Offer("f", parameters)
+    assert {c.name for c in CONVENTIONS.values() if c.recognises(offer)} == expected
+
+
+RIGHT_THROUGH_THE_HOOK = {
+    ("megatron-sample", "sample_mean"),
+    ("megatron-sample", "constant"),
+    ("megatron-sample", "sequence_sum"),
+    ("megatron-token", "token_mean"),
+}
+
+
+@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("mode", MODES)
+def test_hook_cells(name: str, mode: str) -> None:
+    refused = convention("slime").refusal(mode, name, frozenset())
+    assert (refused is None) == ((name, mode) in RIGHT_THROUGH_THE_HOOK)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("mode", MODES)
+def test_the_native_signature_can_serve_every_cell(name: str, mode: str) -> None:
+    assert convention("native").refusal(mode, name, frozenset()) is None
+
+
+@pytest.mark.parametrize("c", CONVENTIONS.values(), ids=lambda c: c.name)
+def test_the_default_engine_is_never_refused(c: object) -> None:
+    from aggverify.conventions import Convention
+
+    how: Convention = c  # type: ignore[assignment]
+    offer = Offer("f", ("prompt_boundaries",))
+    for mode in how.modes(offer):
+        assert how.refusal(mode, how.default_engine(mode), {"whole-groups"}) is None

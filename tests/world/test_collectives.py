@@ -1,0 +1,90 @@
+"""Ranks that issue different collectives: silent, hanging and aborting cases alike."""
+
+from __future__ import annotations
+
+import pytest
+
+from aggverify.world import Fault, Job, Replies, Template
+from tests.world.conftest import job
+from tests.world.test_faults import fault
+
+
+def diverged(play: Template, faulty: Job) -> Fault:
+    """The job diverges the same way wherever it stands: last of all, and before others."""
+    found = fault(play, faulty)
+    (alone,) = play.run([faulty])
+    assert isinstance(alone, Fault)
+    assert found.kind == alone.kind == "diverged"
+    assert (found.rank, found.message) == (alone.rank, alone.message)
+    return found
+
+
+@pytest.mark.parametrize("world", [2, 4])
+@pytest.mark.parametrize("name", ["extra", "extra_async", "skip"])
+def test_a_collective_too_many_or_too_few(play: Template, name: str, world: int) -> None:
+    assert diverged(play, job(name, world, on=[1])).rank == 1
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_a_collective_that_no_trace_shows(play: Template, world: int) -> None:
+    hidden = job("unwrapped", world, on=[1])
+    found = fault(play, hidden)
+    assert (found.kind, found.rank) == ("diverged", 1)
+    assert "ranks disagree on the number of collectives" in found.message
+    (alone,) = play.run([hidden])
+    assert isinstance(alone, Fault)
+    assert (alone.kind, alone.rank) == ("diverged", 1)
+    assert "rank 1 waits in all_reduce" in alone.message
+
+
+@pytest.mark.parametrize("lengths", [(4, 5), (5, 4), (32, 64), (64, 32)])
+def test_other_lengths(play: Template, lengths: tuple[int, int]) -> None:
+    found = diverged(play, job("other_length", odd=2, lengths=lengths))
+    small, large = lengths
+    assert found.rank == 2
+    assert found.message.startswith(
+        f"ranks disagree on collective 1 of ranks 0,1,2,3: ranks 0,1,3: all_reduce "
+        f"float32[{large}] SUM; rank 2: all_reduce float32[{small}] SUM"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("other_dtype", "ranks 0,1,3: all_reduce float32[4] SUM; rank 2: all_reduce int32[4] SUM"),
+        ("other_op", "ranks 0,1,3: all_reduce float32[4] SUM; rank 2: all_reduce float32[4] MAX"),
+        ("other_order", "ranks 0,1,3: broadcast float32[2] src=0; rank 2: all_reduce float32[4]"),
+        ("other_group", ""),
+    ],
+)
+def test_other_operations(play: Template, name: str, said: str) -> None:
+    # Dtype and operation are what gloo itself says nothing about.
+    odd = 1 if name == "other_group" else 2
+    found = diverged(play, job(name, odd=odd))
+    assert found.rank == odd
+    assert said in found.message
+
+
+def test_a_group_made_by_one_rank_only(play: Template) -> None:
+    found = diverged(play, job("alone_new_group", on=[3]))
+    assert found.rank == 3
+    assert "new_group [0, 1]" in found.message
+
+
+def test_beyond_the_part_of_a_trace_that_is_kept(play: Template) -> None:
+    found = diverged(play, job("many_collectives", 2, odd=1))
+    assert "collective 251" in found.message
+
+
+def test_legitimate_differences_between_ranks_are_none(play: Template) -> None:
+    outcomes = play.run([job("sub_groups"), job("many_collectives", 2), job("wait_async"),
+                         job("unwrapped"), job("nothing")])  # fmt: skip
+    assert all(isinstance(outcome, Replies) for outcome in outcomes), outcomes
+    assert isinstance(outcomes[0], Replies)
+    assert [r.data["objects"] for r in outcomes[0].replies] == [[0, 1], [0, 1], [2, 3], [2, 3]]
+
+
+def test_waiting_for_an_asynchronous_collective_is_told(play: Template) -> None:
+    found = diverged(play, job("wait_async", on=[1]))
+    assert found.rank == 1
+    assert "all_reduce float32[3] SUM" in found.message

@@ -1,0 +1,185 @@
+"""Every way a rank can go wrong is told as data, blames the right job, and the pool goes on."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from aggverify.world import Fault, Job, Replies, Template
+from tests.world.conftest import job
+
+
+def fault(play: Template, faulty: Job) -> Fault:
+    """The outcome of a job between two good ones, which must not be touched by it."""
+    good = job("nothing", faulty.world)
+    before, outcome, after = play.run([good, faulty, good])
+    assert isinstance(before, Replies), before
+    assert isinstance(after, Replies), after
+    assert [reply.data["sum"] for reply in after.replies] == [faulty.world] * faulty.world
+    assert isinstance(outcome, Fault), outcome
+    return outcome
+
+
+def test_an_exception_on_every_rank_is_a_value_and_the_world_goes_on(play: Template) -> None:
+    good, bad = job("nothing"), job("raise_error", value=-7)
+    first, outcome, last = play.run([good, bad, good])
+    assert isinstance(first, Replies)
+    assert isinstance(last, Replies)
+    assert [r.data["pid"] for r in first.replies] == [r.data["pid"] for r in last.replies]
+    assert isinstance(outcome, Fault)
+    assert (outcome.kind, outcome.rank, outcome.message) == (
+        "exception",
+        0,
+        "ValueError: bad value -7",
+    )
+
+
+def test_a_traceback_shows_the_candidate_and_not_this_package(play: Template) -> None:
+    text = fault(play, job("raise_error", value=1)).traceback
+    assert 'raise ValueError(f"bad value' in text
+    assert "aggverify/world" not in text
+
+
+def test_an_exception_on_one_rank_while_others_wait(play: Template) -> None:
+    found = fault(play, job("raise_error", value=5, on=[2]))
+    assert (found.kind, found.rank) == ("exception", 2)
+    assert found.message == "ValueError: bad value 5 (on rank 2, not on 0, 1, 3)"
+    waits = "all_reduce float32[1] SUM of ranks 0,1,2,3"
+    assert found.collectives == {0: waits, 1: waits, 3: waits}
+    assert found.traces == {0: (waits,), 1: (waits,), 2: (), 3: (waits,)}
+
+
+def test_different_exceptions_name_the_first_rank(play: Template) -> None:
+    found = fault(play, job("raise_own"))
+    assert (found.kind, found.rank, found.message) == ("exception", 0, "ValueError: even")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("raise_unprintable", "Mute: <its text cannot be made: RuntimeError>"),
+        ("unserialisable", "TypeError: Object of type lock is not JSON serializable"),
+        ("leave_by_sys_exit", "SystemExit: 3"),
+        ("hog_python_memory", "MemoryError"),
+        ("hog_memory", "can't allocate memory"),
+    ],
+)
+@pytest.mark.parametrize("on", [[0, 1], [1]])
+def test_exceptions_of_all_kinds(play: Template, name: str, message: str, on: list[int]) -> None:
+    found = fault(play, job(name, 2, on=on))
+    assert (found.kind, found.rank) == ("exception", on[0])
+    assert message in found.message
+
+
+def test_a_message_of_megabytes_is_cut(play: Template) -> None:
+    found = fault(play, job("raise_huge", 2))
+    assert found.message.startswith("ValueError: x\\udcff")
+    assert len(found.message) < 5_000
+    assert len(found.traceback) < 20_000
+
+
+@pytest.mark.parametrize("status", [0, 7])
+@pytest.mark.parametrize("on", [[1], [0, 1, 2, 3]])
+def test_a_rank_that_exits(play: Template, status: int, on: list[int]) -> None:
+    found = fault(play, job("leave", status=status, on=on))
+    assert (found.kind, found.rank, found.exit_status) == ("died", on[0], status)
+    assert found.message == f"rank {on[0]} exited with status {status}"
+
+
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", "SIGABRT", "SIGSEGV"])
+def test_a_rank_ended_by_a_signal(play: Template, name: str) -> None:
+    number = signal.Signals[name]
+    found = fault(play, job("kill_self", signal=int(number), on=[3]))
+    assert (found.kind, found.rank, found.exit_status) == ("died", 3, -number)
+    assert found.message == f"rank 3 was ended by {name}"
+
+
+@pytest.mark.parametrize("name", ["segfault", "overflow_the_stack"])
+def test_a_crash_leaves_the_python_stack(play: Template, name: str) -> None:
+    found = fault(play, job(name, 2, on=[1]))
+    assert (found.kind, found.rank, found.exit_status) == ("died", 1, -signal.SIGSEGV)
+    assert "Segmentation fault" in found.stacks[1]
+    assert "handlers.py" in found.stacks[1]
+
+
+@pytest.mark.parametrize("name", ["loop", "loop_in_c", "loop_without_gil"])
+def test_an_endless_loop(play: Template, name: str) -> None:
+    found = fault(play, job(name, 2, on=[1]))
+    assert (found.kind, found.rank) == ("runaway", 1)
+    assert found.message == "rank 1 did not finish within 1 s of its own processor time"
+    assert f"in {name}" in found.stacks[1]
+    assert found.collectives == {0: "all_reduce float32[1] SUM of ranks 0,1"}
+
+
+def test_an_endless_loop_on_every_rank_names_the_lowest(play: Template) -> None:
+    found = fault(play, job("loop", 2))
+    assert (found.kind, found.rank) == ("runaway", 0)
+
+
+@pytest.mark.parametrize("world", [1, 2, 8])
+def test_a_sleeping_rank_is_blocked(play: Template, world: int) -> None:
+    odd = world - 1
+    found = fault(play, job("sleep", world, seconds=3600, on=[odd]))
+    assert (found.kind, found.rank) == ("blocked", odd)
+    assert found.message == f"rank {odd} sleeps or waits outside any collective, for good"
+    assert "in sleep" in found.stacks[odd]
+    assert set(found.stacks) == set(range(world))
+    assert set(found.collectives) == set(range(world)) - {odd}
+
+
+@pytest.mark.parametrize("name", ["poll", "poll_and_print", "stop_self"])
+def test_other_ways_to_wait_for_ever(play: Template, name: str) -> None:
+    found = fault(play, job(name, on=[1]))
+    assert (found.kind, found.rank) == ("blocked", 1)
+    assert f"in {name}" in found.stacks[1]
+
+
+def test_every_rank_asleep(play: Template) -> None:
+    found = fault(play, job("sleep", seconds=3600))
+    assert (found.kind, found.rank) == ("blocked", 0)
+
+
+@pytest.mark.parametrize("name", ["compute", "wait_for_child"])
+def test_slow_is_not_blocked(play: Template, name: str) -> None:
+    (outcome,) = play.run([job(name, seconds=0.3, on=[1])])
+    assert isinstance(outcome, Replies)
+
+
+def test_output_is_kept_to_its_tail(play: Template) -> None:
+    found = fault(play, job("chatter", 2, die=True, on=[1]))
+    assert (found.kind, found.exit_status) == ("died", 9)
+    assert found.output[1].endswith("the last words of stdout\nthe last words of stderr\n")
+    assert len(found.output[1]) <= 8_000
+
+
+def test_output_does_not_disturb_an_answer(play: Template) -> None:
+    (outcome,) = play.run([job("chatter", 2)])
+    assert isinstance(outcome, Replies)
+
+
+def test_closing_every_file_is_a_death(play: Template) -> None:
+    found = fault(play, job("close_everything", 2, on=[1]))
+    assert (found.kind, found.rank) == ("died", 1)
+
+
+def test_the_killer_of_the_process_that_forks_ranks_is_found(play: Template) -> None:
+    jobs = [job("nothing", 2), job("nothing"), job("kill_parent", 2, on=[1]), job("nothing", 1)]
+    outcomes = play.run(jobs * 2)
+    kinds = [o.kind if isinstance(o, Fault) else None for o in outcomes]
+    assert kinds == [None, None, "died", None] * 2
+
+
+def test_a_rank_that_destroys_its_process_group_is_named(play: Template) -> None:
+    found = fault(play, job("destroy_group", on=[1]))
+    assert (found.kind, found.rank) == ("exception", 1)
+    assert "Default process group has not been initialized" in found.message
+
+
+def test_a_death_in_the_next_job_does_not_spoil_this_one(play: Template) -> None:
+    # Ranks do not wait for each other between jobs, so one may die while others are a job behind.
+    behind = job("compute", seconds=0.02, on=[0])
+    dies = job("leave", status=1, on=[1])
+    for _ in range(3):
+        outcomes = play.run([behind, dies, behind])
+        assert [isinstance(outcome, Fault) for outcome in outcomes] == [False, True, False]

@@ -1,0 +1,94 @@
+"""What a job alters beyond its answer is reported, and gone for the next job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aggverify.world import Replies, Template
+from tests.world.conftest import job
+from tests.world.handlers_names import BEYOND_REPAIR, CHANGED
+
+
+def answers(play: Template, *jobs: object) -> list[list[dict[str, object]]]:
+    outcomes = play.run(list(jobs))  # type: ignore[arg-type]
+    assert all(isinstance(outcome, Replies) for outcome in outcomes), outcomes
+    return [[r.data for r in o.replies] for o in outcomes if isinstance(o, Replies)]
+
+
+@pytest.mark.parametrize("what", CHANGED)
+def test_a_change_is_named_and_undone(play: Template, what: str) -> None:
+    look = job("look_at_state", 2)
+    before, changed, after, again = answers(
+        play, look, job("change_state", 2, what=what), look, job("nothing", 2)
+    )
+    assert what in changed[0]["state_changes"], changed  # type: ignore[operator]
+    # Random numbers too: what a job draws must not depend on the jobs before it.
+    assert after == [{**data, "pid": new["pid"]} for data, new in zip(before, after, strict=True)]
+    replaced = before[0]["pid"] != again[0]["pid"]
+    assert replaced == (what in BEYOND_REPAIR)
+
+
+def test_nothing_changed_nothing_said(play: Template) -> None:
+    assert "state_changes" not in answers(play, job("nothing", 2))[0][0]
+
+
+@pytest.mark.parametrize("name", ["close_streams", "capture_streams", "leave_thread"])
+def test_streams_and_threads_left_behind(play: Template, name: str) -> None:
+    changed, chatter = answers(play, job(name, 2, on=[1]), job("chatter", 2))
+    assert changed[1]["state_changes"]
+    assert "state_changes" not in chatter[1]
+
+
+def test_stdin_is_empty(play: Template) -> None:
+    assert answers(play, job("read_stdin", 1))[0][0]["read"] == ""
+
+
+def test_the_input_belongs_to_one_call(play: Template) -> None:
+    edited, after = answers(play, job("edit_input", 2), job("nothing", 2))
+    assert edited[0]["sum"] == after[0]["sum"] == 2
+
+
+def test_a_forked_process_that_comes_back_does_not_answer(play: Template) -> None:
+    first, second = answers(play, job("fork_and_return", 2, on=[1]), job("nothing", 2))
+    assert first[1]["child"]
+    assert "child" not in second[1]
+
+
+def test_what_a_rank_has_started_ends_with_its_world(play: Template) -> None:
+    ((_, answer),) = answers(play, job("leave_daemon", 2, on=[1]))
+    assert Path(f"/proc/{answer['daemon']}").exists()
+    play.restart_worlds()
+    # Adopted and ended by the template process as soon as the rank is gone.
+    while Path(f"/proc/{answer['daemon']}").exists():
+        answers(play, job("nothing", 1))
+
+
+def test_ranks_listen_on_the_loopback_interface_only(play: Template) -> None:
+    (ranks,) = answers(play, job("listening", 2))
+    assert {address for rank in ranks for address in rank["addresses"]} <= {"0100007F"}  # type: ignore[attr-defined]
+    assert ranks[0]["addresses"]
+
+
+def test_order_does_not_matter(play: Template) -> None:
+    suite = [
+        job("look_at_state", 2), job("change_state", 2, what="torch default dtype"),
+        job("raise_error", 2, value=1), job("change_state", 2, what="random state"),
+        job("leave", 2, status=1, on=[0]), job("nothing", 2), job("skip", 2, on=[1]),
+        job("sub_groups", 4), job("sleep", 2, seconds=9, on=[1]),
+    ]  # fmt: skip
+
+    def told(jobs: list[object]) -> list[str]:
+        return [_without_pids(outcome) for outcome in play.run(jobs)]  # type: ignore[arg-type]
+
+    forward = told(list(suite))
+    assert told(suite[::-1]) == forward[::-1]
+    order = [4, 0, 8, 2, 6, 1, 7, 5, 3]
+    assert told([suite[i] for i in order]) == [forward[i] for i in order]
+
+
+def _without_pids(outcome: object) -> str:
+    if isinstance(outcome, Replies):
+        return str([{k: v for k, v in r.data.items() if k != "pid"} for r in outcome.replies])
+    return f"{outcome.kind} {outcome.rank} {outcome.message}"  # type: ignore[attr-defined]

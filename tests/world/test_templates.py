@@ -1,0 +1,130 @@
+"""Handlers that cannot be constructed, and handlers that cannot be forked."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from aggverify.errors import InputError
+from aggverify.world import Job, Options, Pool, Replies, TemplateFailure
+from tests.world.conftest import HERE, opened
+
+
+@pytest.fixture(scope="module")
+def impatient() -> Iterator[Pool]:
+    with Pool(Options(import_seconds=0.4, import_patience=0.2)) as pool:
+        yield pool
+
+
+def failure(pool: Pool, act: str, **setup: object) -> TemplateFailure:
+    made = pool.template("handlers:FailsToStart", {"act": act, **setup}, paths=[HERE])
+    assert isinstance(made, TemplateFailure)
+    return made
+
+
+def test_an_exception(pool: Pool) -> None:
+    found = failure(pool, "raise_error", value=3)
+    assert (found.kind, found.message) == ("exception", "ValueError: bad value 3")
+    assert "raise ValueError" in found.traceback
+    assert "aggverify/world" not in found.traceback
+
+
+@pytest.mark.parametrize(
+    ("handler", "message"),
+    [
+        ("no_such_module:X", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("handlers:Missing", "AttributeError: module 'handlers' has no attribute 'Missing'"),
+    ],
+)
+def test_a_handler_that_is_not_there(pool: Pool, handler: str, message: str) -> None:
+    made = pool.template(handler, {}, paths=[HERE])
+    assert isinstance(made, TemplateFailure)
+    assert made.message == message
+
+
+@pytest.mark.parametrize("handler", ["", "handlers", "handlers:", ":Echo"])
+def test_a_name_that_is_none_is_refused(pool: Pool, handler: str) -> None:
+    with pytest.raises(InputError, match="'module:Class'"):
+        pool.template(handler, {})
+
+
+def test_leaving_by_sys_exit(pool: Pool) -> None:
+    found = failure(pool, "leave_by_sys_exit")
+    assert (found.kind, found.message) == ("exception", "SystemExit: 3")
+
+
+def test_death(pool: Pool) -> None:
+    found = failure(pool, "leave", status=5)
+    assert (found.kind, found.exit_status) == ("died", 5)
+    assert found.message == "the process exited with status 5 while importing"
+
+
+def test_a_crash_leaves_its_stack(pool: Pool) -> None:
+    found = failure(pool, "segfault")
+    assert (found.kind, found.exit_status) == ("died", -signal.SIGSEGV)
+    assert "in segfault" in found.traceback
+
+
+def test_output_of_megabytes_is_kept_to_its_tail(pool: Pool) -> None:
+    found = failure(pool, "chatter", die=True)
+    assert found.kind == "died"
+    assert found.output.endswith("the last words of stderr\n")
+    assert len(found.output) <= 8_000
+
+
+def test_an_endless_loop(impatient: Pool) -> None:
+    found = failure(impatient, "loop")
+    assert (found.kind, found.message) == (
+        "runaway",
+        "the import took 0.4 s of processor time so far",
+    )
+    assert "in loop" in found.traceback
+
+
+def test_an_endless_sleep(impatient: Pool) -> None:
+    found = failure(impatient, "sleep", seconds=3600)
+    assert (found.kind, found.message) == (
+        "blocked",
+        "the import sleeps or waits, for 0.2 s so far",
+    )
+    assert "in sleep" in found.traceback
+
+
+def test_after_failures_the_pool_goes_on(pool: Pool) -> None:
+    failure(pool, "leave", status=1)
+    template = opened(pool, "Echo")
+    assert isinstance(template.run([Job(2, {})])[0], Replies)
+    template.close()
+
+
+def test_templates_side_by_side(pool: Pool) -> None:
+    one, two = opened(pool, "Echo", {"n": 1}), opened(pool, "Echo", {"n": 2})
+    assert (one.description["setup"], two.description["setup"]) == ({"n": 1}, {"n": 2})
+    pending = one.submit([Job(2, {})])
+    assert isinstance(two.run([Job(2, {})])[0], Replies)
+    assert isinstance(pending.wait()[0], Replies)
+    one.close()
+    assert isinstance(two.run([Job(1, {})])[0], Replies)
+    two.close()
+
+
+def test_a_handler_with_threads_is_imported_by_each_rank(pool: Pool) -> None:
+    template = opened(pool, "StartsThread", {"n": 1})
+    assert template.description == {"setup": {"n": 1}, "threads": 2}
+    (outcome,) = template.run([Job(2, {})])
+    assert isinstance(outcome, Replies)
+    assert [reply.data for reply in outcome.replies] == [{"alive": True, "sum": 2.0}] * 2
+    template.close()
+
+
+def test_a_world_that_cannot_start_is_the_outcome_of_its_jobs(pool: Pool) -> None:
+    template = opened(pool, "FailsInRanks")
+    outcomes = template.run([Job(2, {}), Job(1, {}), Job(2, {})])
+    assert outcomes[0] == outcomes[2]
+    assert outcomes[0].kind == "exception"  # type: ignore[union-attr]
+    assert outcomes[0].rank == 1  # type: ignore[union-attr]
+    assert "ValueError: not on rank 1 (while rank 1 started)" in outcomes[0].message  # type: ignore[union-attr]
+    assert isinstance(outcomes[1], Replies)
+    template.close()
