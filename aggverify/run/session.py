@@ -57,10 +57,17 @@ def _verified(
         laboratory = Laboratory(template)
         verdicts = []
         for subject in subjects(request, target, template.description):
-            verdict = _Run(request, subject, laboratory, emit).verdict()
+            verdict = examine(request, subject, laboratory, emit)
             emit(Finished(verdict))
             verdicts.append(verdict)
         return tuple(verdicts)
+
+
+def examine(
+    request: Request, subject: Subject, laboratory: Laboratory, emit: Callable[[Event], None]
+) -> Verdict:
+    """Every check on one subject whose candidate is loaded already."""
+    return _Run(request, subject, laboratory, emit).verdict()
 
 
 @contextmanager

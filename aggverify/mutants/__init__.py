@@ -1,0 +1,32 @@
+"""The verifier verified: reducers with bugs that really happened, and right ones that look odd."""
+
+from __future__ import annotations
+
+from aggverify.mutants import (
+    context_parallel,
+    correct,
+    counts,
+    faults,
+    groups,
+    masks,
+    micro_batches,
+    ranks,
+    zigzag,
+)
+from aggverify.mutants.base import Correct, Mutant
+
+FAMILIES = (
+    micro_batches,
+    ranks,
+    context_parallel,
+    zigzag,
+    counts,
+    masks,
+    groups,
+    faults,
+)
+
+MUTANTS: tuple[Mutant, ...] = tuple(m for family in FAMILIES for m in family.MUTANTS)
+CORRECT: tuple[Correct, ...] = correct.CORRECT
+
+__all__ = ["CORRECT", "FAMILIES", "MUTANTS", "Correct", "Mutant"]

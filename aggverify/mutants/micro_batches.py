@@ -1,0 +1,131 @@
+"""Means over micro-batches, and the number of micro-batches where it does not belong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aggverify.conventions import MicroBatch
+from aggverify.mutants.base import Mutant
+from aggverify.mutants.parts import kept, over, tokens, weighted
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+CONFIGURED_STEPS = 2
+
+
+def micro_batch_means(losses: Tensor, batch: MicroBatch) -> Tensor:
+    return kept(losses, batch).sum() / tokens(batch.loss_masks) * batch.cp_size
+
+
+def window_means(losses: Tensor, batch: MicroBatch) -> Tensor:
+    count = over(batch.dp_group, tokens(batch.loss_masks))
+    return kept(losses, batch).sum() / count * batch.dp_size * batch.cp_size
+
+
+def means_weighted_by_samples(losses: Tensor, batch: MicroBatch) -> Tensor:
+    share = len(batch.loss_masks) / batch.num_rollouts
+    return kept(losses, batch).sum() / tokens(batch.loss_masks) * share
+
+
+def divided_by_steps(losses: Tensor, batch: MicroBatch) -> Tensor:
+    mean = kept(losses, batch).sum() / max(batch.num_tokens, 1)
+    return mean * batch.dp_size * batch.cp_size / batch.num_microbatches
+
+
+def steps_not_divided(losses: Tensor, batch: MicroBatch) -> Tensor:
+    share = weighted(losses, batch, [max(n, 1) * batch.num_rollouts for n in batch.rollout_tokens])
+    return share * batch.num_microbatches * batch.dp_size * batch.cp_size
+
+
+def configured_steps(losses: Tensor, batch: MicroBatch) -> Tensor:
+    mean = kept(losses, batch).sum() / max(batch.num_tokens, 1)
+    return mean * CONFIGURED_STEPS * batch.dp_size * batch.cp_size
+
+
+def global_and_steps(losses: Tensor, batch: MicroBatch) -> Tensor:
+    share = weighted(losses, batch, [max(n, 1) * batch.num_rollouts for n in batch.rollout_tokens])
+    return share / batch.num_microbatches
+
+
+def packed_row_is_a_sequence(losses: Tensor, batch: MicroBatch) -> Tensor:
+    rows = batch.num_microbatches * batch.dp_size
+    return kept(losses, batch).sum() / tokens(batch.loss_masks) / rows
+
+
+_LAYOUT = ("AGV202", "AGV203", "AGV204")
+
+MUTANTS = (
+    Mutant(
+        "micro_batch_means",
+        1,
+        "verl #5625, prime-rl #583, transformers #34191, SkyRL before #1296",
+        "token_mean",
+        "accumulated-mean",
+        _LAYOUT,
+        "mean-over-cells",
+    ),
+    Mutant(
+        "window_means",
+        1,
+        "transformers #34191",
+        "token_mean",
+        "accumulated-mean",
+        ("AGV202",),
+        "mean-over-micro-batches",
+    ),
+    Mutant(
+        "means_weighted_by_samples",
+        4,
+        "twinkle #292",
+        "token_mean",
+        "sum",
+        ("AGV101", *_LAYOUT),
+        "weighted-by-samples",
+    ),
+    Mutant(
+        "divided_by_steps",
+        5,
+        "ms-swift #10117",
+        "token_mean",
+        "mean",
+        ("AGV202",),
+        "accumulation-twice",
+    ),
+    Mutant(
+        "steps_not_divided",
+        6,
+        "LLaMA-Factory #7443",
+        "sample_mean",
+        "mean",
+        ("AGV202",),
+        "accumulation-missing",
+    ),
+    Mutant(
+        "configured_steps",
+        8,
+        "ms-swift #10084",
+        "token_mean",
+        "accumulated-mean",
+        ("AGV101", "AGV202"),
+        "configured-window",
+    ),
+    Mutant(
+        "global_and_steps",
+        13,
+        "AReaL #1273",
+        "sample_mean",
+        "sum",
+        ("AGV202",),
+        "accumulation-twice",
+    ),
+    Mutant(
+        "packed_row_is_a_sequence",
+        30,
+        "tunix #1662",
+        "sample_mean",
+        "sum",
+        ("AGV101",),
+        "packed-row-as-sequence",
+    ),
+)
