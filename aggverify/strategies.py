@@ -35,6 +35,8 @@ class Space:
     """Smallest product of the sizes above that is generated (2 leaves the trivial layout out)."""
     max_extra_samples: int = 4
     max_length: int = 12
+    lengths: tuple[int, ...] = ()
+    """Response lengths to choose from instead, all unmasked."""
     fan_out: bool = False
     empty_samples: bool = True
     uniform: bool = False
@@ -179,6 +181,8 @@ def _step(draw: st.DrawFn, count: int, space: Space) -> Step:
 
 
 def _sample(draw: st.DrawFn, rollout: int, group: int, space: Space) -> Sample:
+    if space.lengths:
+        return Sample(1, b"\1" * draw(_sampled(space.lengths)), rollout, group)
     length = draw(_mostly_short(space.max_length))
     prompt = draw(_mostly_short(3 * space.max_length))
     full = (1 << length) - 1

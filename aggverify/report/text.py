@@ -17,6 +17,8 @@ from oracles.bounds import PRECISIONS
 
 MAX_DETAIL = 40
 """Lines of a traceback or of the ranks' stacks."""
+MAX_MASK = 64
+"""Characters of a mask drawn at most."""
 MAX_ROWS = 12
 """Samples drawn at most; a shrunk case has one or two."""
 
@@ -164,6 +166,8 @@ def _mask(mask: Sequence[int], ranks: Sequence[int]) -> str:
     for t, (bit, rank) in enumerate(zip(mask, ranks, strict=True)):
         out += "|" if t and rank != ranks[t - 1] else ""
         out += "#" if bit else "."
+    if len(out) > MAX_MASK:
+        return f"{out[: MAX_MASK // 2]}…{out[-MAX_MASK // 4 :]} ({len(mask)} tokens)"
     return out
 
 

@@ -89,6 +89,10 @@ class Checking:
         projected = dict.fromkeys(self.check.project(case) for case in stored)
         return [case for case in projected if self._fits(case)]
 
+    def _lengths_fit(self, case: Case) -> bool:
+        lengths = self.space.lengths
+        return not lengths or all(s.response_length in lengths for s in case.step.samples)
+
     def _fits(self, case: Case) -> bool:
         layout, space = case.layout, self.space
         fan_out = len(case.step.samples) > case.step.num_rollouts
@@ -101,6 +105,7 @@ class Checking:
             and layout.world_size <= space.max_world
             and (layout.cp_size == 1 or layout.cp_kind in space.cp_kinds)
             and size >= space.min_units
+            and self._lengths_fit(case)
             and (not space.uniform or _is_uniform(case))
             and (not space.group_size or _has_whole_groups(case, space.group_size))
         )

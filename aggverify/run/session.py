@@ -177,7 +177,7 @@ class _Run:
             lambda: self.emit(Progress(check.name, self.laboratory.executed, len(reports))),
         )
         finding = checking.run(
-            examples=self.request.budget.examples,
+            examples=min(self.request.budget.examples, check.max_examples or 10**9),
             seed=self.request.seed,
             deadline=time.monotonic() + seconds,
         )
@@ -204,6 +204,8 @@ def _why_skipped(
         return "not judged: the reducer does not get through a step"
     if space is None:
         return "not claimed"
+    if check.requires_formula and FORMULA in failed:
+        return "not judged: the formula is wrong already"
     if check.name == "independent_of_the_combination" and any(
         name.startswith("independent") for name in failed
     ):
