@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -140,7 +141,9 @@ def test_replay_of_nothing_is_an_error(
     assert message in ran.err
 
 
-def _started(tmp_path: Path) -> subprocess.Popen[bytes]:
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A long check whose ranks are up; killed at the end whatever the test did."""
     process = subprocess.Popen(
         [sys.executable, "-m", "aggverify", "check", str(FIXED), "--profile", "thorough"],
         cwd=tmp_path,
@@ -150,12 +153,16 @@ def _started(tmp_path: Path) -> subprocess.Popen[bytes]:
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
-    deadline = time.monotonic() + 60
-    while len(_descendants(process.pid)) < 4:
-        assert process.poll() is None, "ended before its ranks were up"
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return process
+    try:
+        while len(_descendants(process.pid)) < 4:
+            assert process.poll() is None, "ended before its ranks were up"
+            time.sleep(0.05)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stderr is not None
+        process.stderr.close()
 
 
 def _descendants(pid: int) -> set[int]:
@@ -194,22 +201,20 @@ def _wait_until_gone(pids: set[int], seconds: float) -> bool:
     return _gone(pids)
 
 
-def test_ctrl_c_exits_130_and_leaves_nothing(tmp_path: Path) -> None:
-    process = _started(tmp_path)
-    children = _descendants(process.pid)
-    os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=20)
-    assert process.returncode == 130
+def test_ctrl_c_exits_130_and_leaves_nothing(running: subprocess.Popen[bytes]) -> None:
+    children = _descendants(running.pid)
+    os.killpg(running.pid, signal.SIGINT)
+    _, err = running.communicate()
+    assert running.returncode == 130
     assert b"interrupted" in err
     assert b"Traceback" not in err
     assert _wait_until_gone(children, 2)
 
 
-def test_sigkill_of_the_parent_leaves_no_process(tmp_path: Path) -> None:
-    process = _started(tmp_path)
-    children = _descendants(process.pid)
-    process.kill()
-    process.communicate(timeout=20)
+def test_sigkill_of_the_parent_leaves_no_process(running: subprocess.Popen[bytes]) -> None:
+    children = _descendants(running.pid)
+    running.kill()
+    running.communicate()
     assert _wait_until_gone(children, 2)
 
 
