@@ -119,12 +119,12 @@ class _Tokens:
         keys = [k for k in (term.unit, *term.places) if k]
         unit = self._unit(keys)
         if term.what == "unmasked tokens":
-            counts = np.bincount(unit, weights=self._masked)
+            counts = np.asarray(np.bincount(unit, weights=self._masked), dtype=np.float64)
         elif term.what == "response tokens":
-            counts = np.bincount(unit)
+            counts = np.asarray(np.bincount(unit), dtype=np.float64)
         else:
             counts = self._distinct(unit, term.what)
-        return np.asarray(counts[unit], dtype=np.float64)[self.keep]
+        return np.asarray(counts[unit][self.keep], dtype=np.float64)
 
     def _unit(self, keys: list[str]) -> npt.NDArray[np.int64]:
         if not keys:
