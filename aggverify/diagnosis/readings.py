@@ -32,7 +32,7 @@ def _neighbours(policy: Policy) -> Iterator[tuple[str, Policy]]:
     hints = get_type_hints(Policy)
     for field in fields(policy):
         for value in get_args(hints[field.name]):
-            if value != getattr(policy, field.name):
+            if isinstance(value, str) and value != getattr(policy, field.name):
                 try:
                     yield field.name, replace(policy, **{field.name: value})
                 except OracleError:
