@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from oracles.errors import OracleError
-from oracles.exact import as_float64, masked_sums
+from oracles.exact import masked_sums, read
 from oracles.modes import Mode, mode
 from oracles.modes.base import exact_divisor, exact_number
 from oracles.policy import DEFAULT_POLICY, Policy
@@ -84,30 +84,37 @@ def scalars(
 
 def unmasked_sums(step: Step, losses: Any, dtype: str | None = None) -> list[Fraction]:
     """Exact sum of the unmasked losses of each sample; raises OracleError as :func:`scalar`."""
-    try:
-        number = len(losses)
-    except TypeError:
-        raise OracleError(f"losses must be a flat sequence of numbers, got {losses!r}") from None
+    number = len(losses) if hasattr(losses, "__len__") else None
     if number != step.num_response_tokens:
         raise OracleError(
-            f"one loss per response token: the step has {step.num_response_tokens}, got {number}"
+            f"one loss per response token: the step has {step.num_response_tokens}, "
+            f"got {number if number is not None else repr(losses)}"
         )
-    if not hasattr(losses, "dtype") and any(isinstance(x, Fraction) for x in losses):
-        return _rational_sums(step, losses)
-    return masked_sums(as_float64(losses, dtype), [s.loss_mask for s in step.samples], step.offsets)
+    if _are_floats(losses, dtype):
+        return masked_sums(read(losses, dtype), [s.loss_mask for s in step.samples])
+    return _rational_sums(step, losses)
+
+
+def _are_floats(losses: Any, dtype: str | None) -> bool:
+    """Whether numpy can take them as they are; all else is added one by one as fractions."""
+    if hasattr(losses, "dtype"):
+        return dtype is not None or losses.dtype.kind == "f"
+    return all(type(x) is float for x in losses)
 
 
 def _rational_sums(step: Step, losses: Sequence[object]) -> list[Fraction]:
     sums = []
     for sample, start in zip(step.samples, step.offsets, strict=True):
-        kept = []
-        for t, bit in enumerate(sample.loss_mask):
+        total = _ZERO
+        for token, bit in enumerate(sample.loss_mask, start):
             if bit:
-                exact = exact_number(losses[start + t])
+                exact = exact_number(losses[token])
                 if exact is None:
-                    raise OracleError(f"unmasked losses must be finite, got {losses[start + t]!r}")
-                kept.append(exact)
-        sums.append(sum(kept, _ZERO))
+                    raise OracleError(
+                        f"unmasked losses must be finite, got {losses[token]!r} at token {token}"
+                    )
+                total += exact
+        sums.append(total)
     return sums
 
 
