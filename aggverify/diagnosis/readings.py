@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
-from typing import get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
@@ -33,8 +33,9 @@ def _neighbours(policy: Policy) -> Iterator[tuple[str, Policy]]:
     for field in fields(policy):
         for value in get_args(hints[field.name]):
             if isinstance(value, str) and value != getattr(policy, field.name):
+                reading: dict[str, Any] = {field.name: value}
                 try:
-                    yield field.name, replace(policy, **{field.name: value})
+                    yield field.name, replace(policy, **reading)
                 except OracleError:
                     continue  # a reading that needs a number nobody declared
 
