@@ -83,6 +83,6 @@ def lowest(names: Iterable[str]) -> Precision:
     unknown = [name for name in given if name not in PRECISIONS]
     if unknown or not given:
         raise OracleError(
-            f"precisions are {', '.join(PRECISIONS)}, got {unknown[0] if unknown else given!r}"
+            f"precisions are {', '.join(PRECISIONS)}, got {(unknown or [given])[0]!r}"
         )
     return min((PRECISIONS[name] for name in given), key=lambda precision: precision.p)
