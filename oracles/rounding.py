@@ -82,7 +82,6 @@ def lowest(names: Iterable[str]) -> Precision:
     given = list(names)
     unknown = [name for name in given if name not in PRECISIONS]
     if unknown or not given:
-        raise OracleError(
-            f"precisions are {', '.join(PRECISIONS)}, got {(unknown or [given])[0]!r}"
-        )
+        wrong: object = unknown[0] if unknown else given
+        raise OracleError(f"precisions are {', '.join(PRECISIONS)}, got {wrong!r}")
     return min((PRECISIONS[name] for name in given), key=lambda precision: precision.p)
