@@ -152,8 +152,6 @@ def running(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         start_new_session=True,
-        # A test run in the background ignores Ctrl-C, and its children would inherit that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         while len(_descendants(process.pid)) < 4:

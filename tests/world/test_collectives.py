@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from aggverify.world import Fault, Job, Replies, Template
@@ -15,7 +17,9 @@ def diverged(play: Template, faulty: Job) -> Fault:
     (alone,) = play.run([faulty])
     assert isinstance(alone, Fault)
     assert found.kind == alone.kind == "diverged"
-    assert (found.rank, found.message) == (alone.rank, alone.message)
+    # Where gloo aborts a rank, an innocent one may die before it has told its collectives.
+    odd = [f.message.rpartition("; ")[2] for f in (found, alone)]
+    assert (found.rank, odd[0]) == (alone.rank, odd[1])
     return found
 
 
@@ -42,10 +46,11 @@ def test_other_lengths(play: Template, lengths: tuple[int, int]) -> None:
     found = diverged(play, job("other_length", odd=2, lengths=lengths))
     small, large = lengths
     assert found.rank == 2
-    assert found.message.startswith(
-        f"ranks disagree on collective 1 of ranks 0,1,2,3: ranks 0,1,3: all_reduce "
-        f"float32[{large}] SUM; rank 2: all_reduce float32[{small}] SUM"
-    )
+    assert re.match(
+        rf"ranks disagree on collective 1 of ranks 0,1,2,3: ranks? [013](,[13])*: all_reduce "
+        rf"float32\[{large}\] SUM; rank 2: all_reduce float32\[{small}\] SUM",
+        found.message,
+    ), found.message
 
 
 @pytest.mark.parametrize(
