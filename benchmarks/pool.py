@@ -77,8 +77,8 @@ def main() -> None:
         if isinstance(template, TemplateFailure):
             sys.exit(f"{template.message}\n{template.traceback}")
         report_speed(template, 0.5 if quick else 3.0)
-        report_recovery(template)
         report_memory()
+        report_recovery(template)
     if not quick:
         report_spawn()
 
@@ -108,8 +108,8 @@ def report_speed(template: Template, seconds: float) -> None:
         for world in WORLDS:
             pooled, inside, bare = measure(template, world, reductions, seconds)
             print(
-                f"  world {world}, {reductions} reductions: pool {pooled:6.0f}   in a loop {inside:6.0f}"
-                f"   loop {bare:6.0f}   {pooled / bare:4.0%}"
+                f"  world {world}, {reductions} reductions: pool {pooled:6.0f}"
+                f"   in a loop {inside:6.0f}   loop {bare:6.0f}   {pooled / bare:4.0%}"
             )
     mixed = [job(world, "case", 2) for world in WORLDS for _ in range(BATCH // 4)]
     print(f"  worlds 1, 2, 4, 8 mixed evenly, 2 reductions: {rate(template, mixed, seconds):.0f}")
@@ -162,7 +162,9 @@ def report_recovery(template: Template) -> None:
             began = time.perf_counter()
             template.run([job(world, "case", 1)])
             times.append(time.perf_counter() - began)
-        print(f"fresh world of {world}: {1000 * statistics.median(times):.0f} ms to its first answer")
+        print(
+            f"fresh world of {world}: {1000 * statistics.median(times):.0f} ms to its first answer"
+        )
 
 
 def report_memory() -> None:
@@ -185,7 +187,7 @@ def report_spawn() -> None:
         began = time.perf_counter()
         code = f"import pool; pool.spawn({world})"
         subprocess.run([sys.executable, "-c", code], check=True, cwd=MINE)
-        each = (time.perf_counter() - began) / 1
+        each = time.perf_counter() - began
         print(f"mp.spawn per case, world {world}: {each:.2f} s per case")
 
 

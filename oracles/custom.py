@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import runpy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from oracles.errors import OracleError
+from oracles.evaluate import dotted
+from oracles.modes.base import exact_number
 from oracles.step import Step
 
 Weights = tuple[Fraction, ...]
+Scalar = Callable[[Step, Sequence[Fraction]], Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CustomOracle:
     """Exact weights out of a person's file; every call is checked."""
 
@@ -23,7 +26,10 @@ class CustomOracle:
     function: Callable[[Step], Any]
 
     def weights(self, step: Step) -> Weights:
-        """Weight of every response token, flat; raises OracleError when the file is wrong."""
+        """Weight of every response token, flat, 0 where masked.
+
+        Raises OracleError when the file gives anything else, or not the same twice.
+        """
         first, again = self._called(step), self._called(step)
         if first != again:
             raise OracleError(
@@ -32,19 +38,28 @@ class CustomOracle:
             )
         return first
 
+    def scalar(self, step: Step, losses: Any, *, dtype: str | None = None) -> Fraction:
+        """``sum w*l`` with these weights; takes losses as :func:`oracles.scalar` does."""
+        return dotted(self.weights(step), step, losses, dtype)
+
     def _called(self, step: Step) -> Weights:
         try:
-            given = list(self.function(step))
+            given = self.function(step)
+            if isinstance(given, str | bytes | dict) or not isinstance(given, Iterable):
+                raise OracleError(
+                    f"{self.name} must give a flat sequence of weights, got {given!r}"
+                )
+            values = list(given)
         except OracleError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise OracleError(f"{self.name} raised {type(error).__name__}: {error}") from error
-        if len(given) != step.num_response_tokens:
+        if len(values) != step.num_response_tokens:
             raise OracleError(
                 f"{self.name} must give one weight per response token, flat over all samples: "
-                f"{step.num_response_tokens}, got {len(given)}"
+                f"{step.num_response_tokens}, got {len(values)}"
             )
-        found = tuple(_exact(self.name, value) for value in given)
+        found = tuple(_exact(self.name, value) for value in values)
         mask = b"".join(s.loss_mask for s in step.samples)
         for token, (bit, weight) in enumerate(zip(mask, found, strict=True)):
             if weight and not bit:
@@ -58,15 +73,17 @@ class CustomOracle:
 def load(path: str | Path) -> CustomOracle:
     """Run a Python file and take its ``weights(step)`` or ``scalar(step, losses)``.
 
-    ``scalar`` is probed with one loss at a time and must be linear; use Fractions inside. Raises
-    OracleError when the file is missing, cannot run, or defines neither.
+    Numbers may be int, Fraction or float; a float is taken for the exact number it is, so write
+    ``Fraction(1, n)`` for ``1 / n``. ``scalar`` gets the losses as Fractions, is probed with one
+    loss at a time, and must be linear. Raises OracleError when the file is missing, cannot run, or
+    defines neither.
     """
     path = Path(path)
     if not path.is_file():
         raise OracleError(f"no such oracle file: {path}")
     try:
         names = runpy.run_path(str(path))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise OracleError(f"cannot run {path}: {type(error).__name__}: {error}") from error
     if callable(names.get("weights")):
         return CustomOracle(path.name, names["weights"])
@@ -78,9 +95,7 @@ def load(path: str | Path) -> CustomOracle:
     )
 
 
-def _probed(
-    name: str, scalar: Callable[[Step, Sequence[Fraction]], Any]
-) -> Callable[[Step], list[Fraction]]:
+def _probed(name: str, scalar: Scalar) -> Callable[[Step], list[Fraction]]:
     """The weights a linear scalar implies: its values at the unit vectors."""
 
     def weights(step: Step) -> list[Fraction]:
@@ -94,26 +109,30 @@ def _probed(
             probe = list(zero)
             probe[token] = Fraction(1)
             found.append(_exact(name, scalar(step, probe)))
-        together = [Fraction(3 * t + 2, 7) for t in range(n)]
-        expected = sum((w * x for w, x in zip(found, together, strict=True)), Fraction(0))
-        given = _exact(name, scalar(step, together))
-        if given != expected:
-            raise OracleError(
-                f"{name}: the scalar is not linear in the losses: {given} where the weights at "
-                f"unit losses give {expected} (write it with Fractions, without floats)"
-            )
+        for losses in _points(n):
+            expected = sum((w * x for w, x in zip(found, losses, strict=True)), Fraction(0))
+            given = _exact(name, scalar(step, losses))
+            if given != expected:
+                raise OracleError(
+                    f"{name}: the scalar is not linear in the losses: {given} where the weights "
+                    f"at unit losses give {expected} (write it with Fractions, without floats)"
+                )
         return found
 
     return weights
 
 
+def _points(n: int) -> list[list[Fraction]]:
+    """Losses of both signs and of different sizes, where clipping, |l| or l^2 would show."""
+    rising = [Fraction(3 * t + 2, 7) for t in range(n)]
+    return [rising, [-x for x in rising], [-x if t % 2 else 9 * x for t, x in enumerate(rising)]]
+
+
 def _exact(name: str, value: Any) -> Fraction:
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        return Fraction(value)
-    except (TypeError, ValueError, OverflowError):
-        raise OracleError(f"{name} must give finite numbers, got {value!r}") from None
+    exact = exact_number(value)
+    if exact is None:
+        raise OracleError(f"{name} must give finite numbers, got {value!r}")
+    return exact
 
 
 def _shown(weights: Weights) -> str:

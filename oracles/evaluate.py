@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from itertools import accumulate
 from typing import Any
 
 from oracles.errors import OracleError
@@ -84,15 +85,31 @@ def scalars(
 
 def unmasked_sums(step: Step, losses: Any, dtype: str | None = None) -> list[Fraction]:
     """Exact sum of the unmasked losses of each sample; raises OracleError as :func:`scalar`."""
+    return _sums([s.loss_mask for s in step.samples], losses, dtype)
+
+
+def dotted(flat: Sequence[Fraction], step: Step, losses: Any, dtype: str | None) -> Fraction:
+    """``sum w*l`` for weights that differ from token to token; losses as in :func:`scalar`."""
+    tokens = [bytes((bit,)) for s in step.samples for bit in s.loss_mask]
+    return combined(flat, _sums(tokens, losses, dtype))
+
+
+def _sums(masks: Sequence[bytes], losses: Any, dtype: str | None) -> list[Fraction]:
+    """Exact sums over consecutive stretches of tokens."""
+    wanted = sum(map(len, masks))
     number = len(losses) if hasattr(losses, "__len__") else None
-    if number != step.num_response_tokens:
+    if number != wanted:
         raise OracleError(
-            f"one loss per response token: the step has {step.num_response_tokens}, "
+            f"one loss per response token: the step has {wanted}, "
             f"got {number if number is not None else repr(losses)}"
         )
     if _are_floats(losses, dtype):
-        return masked_sums(read(losses, dtype), [s.loss_mask for s in step.samples])
-    return _rational_sums(step, losses)
+        return masked_sums(read(losses, dtype), masks)
+    ends = accumulate(map(len, masks))
+    return [
+        sum((_read(losses, end - len(m) + t) for t, bit in enumerate(m) if bit), _ZERO)
+        for m, end in zip(masks, ends, strict=True)
+    ]
 
 
 def _are_floats(losses: Any, dtype: str | None) -> bool:
@@ -102,20 +119,11 @@ def _are_floats(losses: Any, dtype: str | None) -> bool:
     return all(type(x) is float for x in losses)
 
 
-def _rational_sums(step: Step, losses: Sequence[object]) -> list[Fraction]:
-    sums = []
-    for sample, start in zip(step.samples, step.offsets, strict=True):
-        total = _ZERO
-        for token, bit in enumerate(sample.loss_mask, start):
-            if bit:
-                exact = exact_number(losses[token])
-                if exact is None:
-                    raise OracleError(
-                        f"unmasked losses must be finite, got {losses[token]!r} at token {token}"
-                    )
-                total += exact
-        sums.append(total)
-    return sums
+def _read(losses: Sequence[object], token: int) -> Fraction:
+    exact = exact_number(losses[token])
+    if exact is None:
+        raise OracleError(f"unmasked losses must be finite, got {losses[token]!r} at token {token}")
+    return exact
 
 
 def combined(per_sample: Sequence[Fraction], sums: Sequence[Fraction]) -> Fraction:

@@ -147,6 +147,9 @@ class Zygote:
             result = self._constructed(opened, options)
         except BaseException:
             opened.close()
+            # Interrupted anywhere: what the launcher still has to say would be taken for the
+            # answer to the next request.
+            self.close()
             raise
         if isinstance(result, TemplateFailure):
             self.kill(opened.pid)

@@ -39,17 +39,12 @@ def main(control: int, parent: int) -> None:
     except BaseException:
         wire.send(connection, {"error": traceback.format_exc()})
         os._exit(1)
-    signal.signal(signal.SIGTERM, _leave)
     try:
         wire.send(connection, {"ready": os.getpid()})
         _Zygote(connection).run()
     finally:  # also when the parent's end breaks a connection in the middle of a message
         linux.end_descendants()
         os._exit(0)
-
-
-def _leave(number: int, frame: object) -> None:
-    raise SystemExit
 
 
 def _preload() -> None:
@@ -71,13 +66,21 @@ class _Zygote:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._templates: set[int] = set()
+        # A signal is read as a byte like the rest: an exception out of nowhere, in the midst of
+        # cleaning up, would leave the rest of it undone.
+        self._told_to_end, self._tell = os.pipe()
+        signal.signal(signal.SIGTERM, lambda number, frame: os.write(self._tell, b"x") and None)
 
     def run(self) -> None:
         """Serve until the end of stream."""
         poll = select.poll()
         poll.register(self._connection, select.POLLIN)
+        poll.register(self._told_to_end, select.POLLIN)
         while True:
-            if poll.poll(_TICK_MS if self._templates else None):
+            ready = [fd for fd, _ in poll.poll(_TICK_MS if self._templates else None)]
+            if self._told_to_end in ready:
+                return
+            if ready:
                 message = wire.receive(self._connection)
                 if message is None:
                     return
@@ -94,6 +97,8 @@ class _Zygote:
         if pid == 0:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             self._connection.close()
+            os.close(self._told_to_end)
+            os.close(self._tell)
             serve(fds, request, me)
         for fd in fds:
             os.close(fd)

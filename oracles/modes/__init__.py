@@ -1,17 +1,27 @@
-"""Every aggregation mode: one file each, registered here."""
+"""Every aggregation mode: one file each, registered here.
+
+``MODES`` are the canonical ones, whose formula has no parameter beside the divisor. ``FAMILIES``
+make modes of one: ``mode("vl_norm")`` is the member with parameter 1, ``mode("vl_norm(0.75)")``
+another.
+"""
 
 from __future__ import annotations
 
 import difflib
+import re
+from collections.abc import Callable, Mapping
+from fractions import Fraction
 
 from oracles.errors import OracleError
 from oracles.modes import (
     constant,
+    length_weighted,
     prompt_mean,
     sample_mean,
     sequence_sum,
     token_mean,
     token_sum,
+    vl_norm,
 )
 from oracles.modes.base import Mode
 
@@ -20,16 +30,34 @@ MODES: dict[str, Mode] = {
     for module in (sample_mean, prompt_mean, token_mean, constant, token_sum, sequence_sum)
 }
 
+FAMILIES: Mapping[str, Callable[[Fraction], Mode]] = {
+    "vl_norm": vl_norm.member,
+    "length_weighted": length_weighted.member,
+}
+
+_MEMBER = re.compile(r"(\w+)(?:\((-?\d{1,9}(?:\.\d{1,9}|/\d{1,9})?)\))?")
+
 
 def mode(name: str | Mode) -> Mode:
     """The mode of that name (a mode is its own); raises OracleError naming the known ones."""
     if isinstance(name, Mode):
         return name
-    if name not in MODES:
-        close = difflib.get_close_matches(str(name), MODES, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise OracleError(f"unknown mode {name!r}{hint} (known: {', '.join(MODES)})")
-    return MODES[name]
+    if name in MODES:
+        return MODES[name]
+    match = _MEMBER.fullmatch(str(name))
+    if match is not None and match[1] in FAMILIES:
+        return FAMILIES[match[1]](_parameter(name, match[2] or "1"))
+    known = [*MODES, *FAMILIES]
+    close = difflib.get_close_matches(str(name), known, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    raise OracleError(f"unknown mode {name!r}{hint} (known: {', '.join(known)})")
 
 
-__all__ = ["MODES", "Mode", "mode"]
+def _parameter(name: str, text: str) -> Fraction:
+    try:
+        return Fraction(text)
+    except ZeroDivisionError:
+        raise OracleError(f"the parameter of a mode must be a number, got {name!r}") from None
+
+
+__all__ = ["FAMILIES", "MODES", "Mode", "mode"]

@@ -19,6 +19,8 @@ _BUSY = f"""
 import os, signal, sys, threading
 from aggverify.world import Job, Pool
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored below a background shell
+
 def start():
     pool = Pool()
     template = pool.template("handlers:Play", {{}}, paths=[{HERE!r}])
@@ -102,6 +104,31 @@ with pool:
     assert one.line() == "Replies"
     assert one.left() == {}
     assert one.process.wait() == -signal.SIGINT
+
+
+def test_an_interruption_while_a_handler_is_constructed(script: Start) -> None:
+    one = script(
+        f"""
+import signal
+from aggverify.world import Pool
+signal.signal(signal.SIGINT, signal.default_int_handler)
+slow = {{"act": "compute", "seconds": 60}}
+with Pool() as pool:
+    try:
+        pool.template("handlers:FailsToStart", slow, paths=[{HERE!r}])
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    print(type(pool.template("handlers:Echo", {{}}, paths=[{HERE!r}])).__name__, flush=True)
+"""
+    )
+    ends = time.monotonic() + 60
+    # The program, the launcher, the template.
+    while len(one.processes()) < 3 and time.monotonic() < ends:
+        time.sleep(0.02)
+    os.killpg(one.process.pid, signal.SIGINT)
+    assert one.line() == "interrupted"
+    assert one.line() == "Template"
+    assert one.left() == {}
 
 
 @pytest.mark.parametrize("end", ["", "; del pool, template, p", "; sys.exit(0)"])
