@@ -96,13 +96,7 @@ def dotted(flat: Sequence[Fraction], step: Step, losses: Any, dtype: str | None)
 
 def _sums(masks: Sequence[bytes], losses: Any, dtype: str | None) -> list[Fraction]:
     """Exact sums over consecutive stretches of tokens."""
-    wanted = sum(map(len, masks))
-    number = len(losses) if hasattr(losses, "__len__") else None
-    if number != wanted:
-        raise OracleError(
-            f"one loss per response token: the step has {wanted}, "
-            f"got {number if number is not None else repr(losses)}"
-        )
+    check_number(losses, sum(map(len, masks)))
     if _are_floats(losses, dtype):
         return masked_sums(read(losses, dtype), masks)
     ends = accumulate(map(len, masks))
@@ -110,6 +104,16 @@ def _sums(masks: Sequence[bytes], losses: Any, dtype: str | None) -> list[Fracti
         sum((_read(losses, end - len(m) + t) for t, bit in enumerate(m) if bit), _ZERO)
         for m, end in zip(masks, ends, strict=True)
     ]
+
+
+def check_number(losses: Any, wanted: int) -> None:
+    """Raise OracleError unless there is one loss per response token."""
+    number = len(losses) if hasattr(losses, "__len__") else None
+    if number != wanted:
+        raise OracleError(
+            f"one loss per response token: the step has {wanted}, "
+            f"got {number if number is not None else repr(losses)}"
+        )
 
 
 def _are_floats(losses: Any, dtype: str | None) -> bool:

@@ -65,8 +65,9 @@ class Policy:
         return Policy(**values)
 
     def describe(self) -> list[str]:
-        """One ``question: reading`` line per field."""
-        return [f"{f.name}: {getattr(self, f.name)}" for f in fields(self)]
+        """One ``question: reading`` line per field; group_size where it is known."""
+        readings = {f.name: getattr(self, f.name) for f in fields(self)}
+        return [f"{name}: {value}" for name, value in readings.items() if value is not None]
 
 
 def _did_you_mean(value: object, accepted: list[str] | tuple[str, ...]) -> str:

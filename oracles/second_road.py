@@ -17,6 +17,7 @@ from typing import Any
 from mpmath import mp
 
 from oracles.errors import OracleError
+from oracles.evaluate import check_number
 from oracles.modes import Mode, mode
 from oracles.modes.base import exact_divisor, exact_number
 from oracles.modes.formula import Row
@@ -77,10 +78,7 @@ def _on_the_boundary(low: Any, high: Any, value: Any, target: int) -> Any:
 
 def _unmasked(step: Step, losses: Any, dtype: str | None) -> list[list[Fraction]]:
     """Unmasked losses of each sample, read one by one."""
-    if not hasattr(losses, "__len__") or len(losses) != step.num_response_tokens:
-        raise OracleError(
-            f"one loss per response token: the step has {step.num_response_tokens}, got {losses!r}"
-        )
+    check_number(losses, step.num_response_tokens)
     kept = []
     for sample, start in zip(step.samples, step.offsets, strict=True):
         at = [start + t for t, bit in enumerate(sample.loss_mask) if bit]

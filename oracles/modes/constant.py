@@ -29,7 +29,7 @@ def scalar_mp(rows: Rows, policy: Policy, divisor: Any) -> Any:
             number = len(by_rollout(rows))
         case "valid_rollouts":
             number = max(len(counted(by_rollout(rows), "exclude")), 1)
-        case "one":
+        case _:  # "one"
             number = 1
     return loss_sum(rows) / (divisor * number)
 

@@ -45,7 +45,7 @@ def scalar_mp(rows: Rows, policy: Policy, divisor: Any) -> Any:
             return mp.fsum(map(token_mean, samples)) / max(len(samples), 1)
         case "samples_over_rollouts":
             return mp.fsum(map(token_mean, samples)) / max(len(rollouts), 1)
-        case "mean_within_rollout":
+        case _:  # "mean_within_rollout"
             means = []
             for rollout in rollouts:
                 inside = counted([[row] for row in rollout], policy.empty_units)
