@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oracles.errors import OracleError
-from oracles.extraction import BLOCK, Float64, parts, two_products
+from oracles.extraction import BLOCK, Float64, largest, parts, two_products
 
 _UNIT = 1074
 """Every float64 is a whole number of 2**-1074."""
@@ -88,11 +88,14 @@ def exact_dot(
     keep = np.frombuffer(_mask(mask, len(a.raw)), dtype=np.bool_)
     total = Fraction(0)
     for start in range(0, len(keep), BLOCK):
-        x, y = (_kept(n, keep, start, min(start + BLOCK, len(keep))) for n in (a, b))
+        end = min(start + BLOCK, len(keep))
+        x, y = (_kept(n, keep, start, end) for n in (a, b))
+        for block in (x, y):
+            _finite(block, start)
         whole = np.zeros(1, dtype=np.intp)
         products = [(x * y, 0)] if a.is_narrow and b.is_narrow else two_products(x, y)
         for product, scale in products:
-            units = sum(_units(p[0]) << s for p, s in parts(product, whole))
+            units = sum(_units(p[0]) << s for p, s in parts(product, whole, largest(product)))
             total += Fraction(units, 1 << _UNIT) * Fraction(2) ** scale
     return total
 
@@ -109,7 +112,8 @@ def masked_sums(numbers: Numbers, masks: Sequence[bytes]) -> list[Fraction]:
         first = int(np.searchsorted(starts, start, side="right")) - 1
         last = int(np.searchsorted(starts, end, side="left"))
         cuts = np.maximum(starts[first:last], start) - start
-        for sums, scale in parts(_kept(numbers, keep, start, end), cuts):
+        block = _kept(numbers, keep, start, end)
+        for sums, scale in parts(block, cuts, _finite(block, start)):
             for owner, part in zip(owners[first:last], sums, strict=True):
                 if part:
                     totals[owner] += _units(part) << scale
@@ -117,16 +121,23 @@ def masked_sums(numbers: Numbers, masks: Sequence[bytes]) -> list[Fraction]:
 
 
 def _kept(numbers: Numbers, keep: npt.NDArray[np.bool_], start: int, end: int) -> Float64:
-    """A block with 0 in place of what is masked; all of it finite."""
+    """A block with 0 in place of what is masked, whatever it was."""
     block, inside = numbers.block(start, end), keep[start:end]
     if not inside.all():
-        block[~inside] = 0.0
-    if not math.isfinite(float(block.max()) - float(block.min()) * 0.0):
+        # Clearing bits is four times as fast as assigning by a ragged mask.
+        block.view(np.int64)[:] &= np.subtract(0, inside.view(np.int8), dtype=np.int64)
+    return block
+
+
+def _finite(block: Float64, start: int) -> float:
+    """The largest magnitude in a block that begins at token ``start``."""
+    found = largest(block)
+    if not math.isfinite(found):
         at = int(np.flatnonzero(~np.isfinite(block))[0])
         raise OracleError(
             f"unmasked losses must be finite, got {float(block[at])!r} at token {start + at}"
         )
-    return block
+    return found
 
 
 def _mask(mask: bytes | None, length: int) -> bytes:

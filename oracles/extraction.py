@@ -27,29 +27,38 @@ _FEW = 16
 """Up to so many segments a sum for each is faster than one segmented sum."""
 _BUCKET = 512
 _SPLITTER = 2.0**27 + 1
+_MODERATE = 2.0**900
+"""Products in between its reciprocal and itself leave room for their errors and for sums."""
 
 
 def parts(
-    rest: Float64, cuts: npt.NDArray[np.intp], scale: int = 0
+    rest: Float64, cuts: npt.NDArray[np.intp], bound: float, scale: int = 0
 ) -> Iterator[tuple[list[float], int]]:
     """Segment sums in pieces: the exact sums are the totals of ``value * 2**scale``.
 
-    ``rest`` is finite and used up; ``cuts`` are the segments' starts, increasing, the first 0.
+    ``rest`` is finite, its magnitudes at most ``bound``, and is used up; ``cuts`` are the
+    segments' starts, increasing, the first 0.
     """
-    largest = _largest(rest)
-    if largest > _LARGE:
+    if bound > _LARGE:
         huge = np.abs(rest) > _LARGE
-        yield from parts(np.where(huge, rest, 0.0) * 2.0**-_DOWN, cuts, scale + _DOWN)
+        scaled = np.where(huge, rest, 0.0) * 2.0**-_DOWN
+        yield from parts(scaled, cuts, largest(scaled), scale + _DOWN)
         rest[huge] = 0.0
-        largest = _largest(rest)
+        bound = largest(rest)
     extracted = np.empty_like(rest)
-    while largest:
-        split = math.ldexp(1.0, math.frexp(largest)[1] + (rest.size + 2).bit_length())
+    while bound:
+        split = math.ldexp(1.0, math.frexp(bound)[1] + (rest.size + 2).bit_length())
         np.add(rest, split, out=extracted)
         np.subtract(extracted, split, out=extracted)
         yield _segment_sums(extracted, cuts), scale
         np.subtract(rest, extracted, out=rest)
-        largest = _largest(rest)
+        bound = largest(rest)
+
+
+def largest(block: Float64) -> float:
+    """Largest magnitude; not finite where something in the block is not."""
+    high, low = float(block.max()), float(block.min())
+    return max(high, -low) if high == high else high
 
 
 def _segment_sums(values: Float64, cuts: npt.NDArray[np.intp]) -> list[float]:
@@ -59,16 +68,17 @@ def _segment_sums(values: Float64, cuts: npt.NDArray[np.intp]) -> list[float]:
     return [float(values[a:b].sum()) for a, b in zip(cuts.tolist(), ends, strict=True)]
 
 
-def _largest(block: Float64) -> float:
-    return max(float(block.max()), -float(block.min()))
-
-
 def two_products(x: Float64, y: Float64) -> Iterator[tuple[Float64, int]]:
     """Arrays, each with a power of two, whose scaled sums add up to ``sum x * y``.
 
-    Dekker's product on the significands, which are in [1/2, 1), so that nothing under- or
-    overflows; the exponents are put back up to multiples of 2**512, which come out as the scale.
+    Dekker's product, on the numbers themselves where nothing can under- or overflow. Otherwise
+    on their significands, which are in [1/2, 1); the exponents are put back up to multiples of
+    2**512, which come out as the scale.
     """
+    (low_x, high_x), (low_y, high_y) = _range(x), _range(y)
+    if low_x * low_y > 1 / _MODERATE and max(high_x, high_y, high_x * high_y) < _MODERATE:
+        yield np.concatenate(_dekker(x, y)), 0
+        return
     significand_x, exponent_x = np.frexp(x)
     significand_y, exponent_y = np.frexp(y)
     product, error = _dekker(significand_x, significand_y)
@@ -78,6 +88,12 @@ def two_products(x: Float64, y: Float64) -> Iterator[tuple[Float64, int]]:
         here = bucket == b
         shift = exponent[here] - b * _BUCKET
         yield np.ldexp(np.concatenate((product[here], error[here])), np.tile(shift, 2)), b * _BUCKET
+
+
+def _range(x: Float64) -> tuple[float, float]:
+    """Smallest and largest magnitude, zeros aside."""
+    size = np.abs(x)
+    return float(size.min(where=size > 0, initial=np.inf)), float(size.max())
 
 
 def _dekker(x: Float64, y: Float64) -> tuple[Float64, Float64]:
