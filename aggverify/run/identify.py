@@ -25,7 +25,8 @@ TELLING = (
 """Steps on which every mode has other weights than every other (tested)."""
 
 _POWERS_OF_TWO = "1/1 1/1 1/11; 1/1111"
-"""All counts (tokens of every unit, N, P) are powers of two: float32 arithmetic is exact here, an added epsilon is not."""
+"""All counts (tokens of every unit, N, P) are powers of two: float32 arithmetic is exact here, an
+added epsilon is not."""
 
 
 def telling_cases() -> tuple[Case, ...]:
