@@ -20,6 +20,8 @@ from aggverify.diagnosis.terms import Term, Tokens, inner_terms, outer_terms, up
 
 SIZES = ("dp_size", "cp_size", "num_microbatches")
 _CONSTANT_COST = 5
+_SCREENED = 8
+"""Observations that every combination is tried on first."""
 _MAX_PART, _MAX_WHOLE = 64, 1 << 20
 
 
@@ -113,6 +115,9 @@ class _Table:
         self._tokens = Tokens(cases)
         which = self._tokens.case[self._tokens.keep]
         self._starts = np.flatnonzero(np.diff(which, prepend=-1))
+        chosen = np.unique(np.linspace(0, len(cases) - 1, _SCREENED).astype(np.int64))
+        columns = np.flatnonzero(np.isin(which, chosen))
+        self._screen = columns, np.flatnonzero(np.diff(which[columns], prepend=-1))
         self._weights: Array = np.log(np.concatenate([o.observed[o.mask] for o in observations]))
         self._sizes = np.log([_sizes(case) for case in cases]).reshape(-1, len(SIZES))
         self._monomials = np.array(_exponents(), dtype=np.float64) @ self._sizes.T
@@ -128,22 +133,30 @@ class _Table:
 
     def search(self, uppers: tuple[Term | None, ...]) -> Iterator[ClosedForm]:
         """Every form with one of these uppers that fits."""
+        upper_logs = [self._log(upper) for upper in uppers]
         for inner in (None, *inner_terms()):
-            with np.errstate(invalid="ignore"):
-                rest = self._weights + self._log(inner) + self._outer_logs
-            for upper in uppers:
-                for row, constants in self._constant(rest - self._log(upper)):
+            inner_log = self._weights + self._log(inner)
+            for upper, upper_log in zip(uppers, upper_logs, strict=True):
+                for row, constants in self._constant(inner_log - upper_log):
                     for exponents, constant in self._monomial(constants):
                         yield ClosedForm(inner, self._outers[row], exponents, upper, constant)
 
-    def _constant(self, rest: Array) -> Iterator[tuple[int, Array]]:
-        """Rows that do not vary inside any observation, with their value in each."""
-        high = np.maximum.reduceat(rest, self._starts, axis=1)
-        low = np.minimum.reduceat(rest, self._starts, axis=1)
-        with np.errstate(invalid="ignore"):
-            flat = (high - low <= TOLERANCE).all(axis=1)
-        for row in np.flatnonzero(flat).tolist():
-            yield row, low[row]
+    def _constant(self, base: Array) -> Iterator[tuple[int, Array]]:
+        """Outers with which nothing varies inside any observation, with the value in each.
+
+        A few observations sort most of them out before all are looked at.
+        """
+        rows = np.arange(len(self._outers))
+        for columns, starts in (self._screen, (slice(None), self._starts)):
+            with np.errstate(invalid="ignore"):
+                rest = base[columns] + self._outer_logs[rows][:, columns]
+                high = np.maximum.reduceat(rest, starts, axis=1)
+                low = np.minimum.reduceat(rest, starts, axis=1)
+                flat = (high - low <= TOLERANCE).all(axis=1)
+            rows, low = rows[flat], low[flat]
+            if not rows.size:
+                return
+        yield from zip(rows.tolist(), low, strict=True)
 
     def _monomial(self, values: Array) -> Iterator[tuple[tuple[int, ...], Fraction]]:
         """Products of sizes (times one constant) that equal the values in every observation."""

@@ -87,15 +87,21 @@ class Checking:
         projected = dict.fromkeys(self.check.project(case) for case in stored)
         return [case for case in projected if fits(case, self.space)]
 
-    def run(self, *, examples: int, seed: int, deadline: float) -> Finding | None:
-        """The finding with the smallest case, or None when every case passes."""
-        failed: Finding | None = None
+    def stored_failure(self) -> Finding | None:
+        """The first finding among the stored cases, or None."""
         stored = self.stored_cases()
         size = FIRST_BATCH
-        while stored and failed is None:
+        while stored:
             found = self.submit(stored[:size])()
             failed = next((f for f in found if f is not None), None)
+            if failed is not None:
+                return failed
             stored, size = stored[size:], min(2 * size, LAST_BATCH)
+        return None
+
+    def run(self, *, examples: int, seed: int, deadline: float) -> Finding | None:
+        """The finding with the smallest case, or None when every case passes."""
+        failed = self.stored_failure()
         # A failure is already certain: let the search have the time to make it small.
         if failed is not None:
             deadline = max(deadline, time.monotonic() + 3.0)

@@ -69,7 +69,8 @@ def _tiers(
     wanted = {_double(case) for case in own} | {_double(case.trivial) for case in own}
 
     def of_its_kind(observations: list[Observation]) -> list[Observation]:
-        return [o for o in observations if o.case.layout.cp_size == 1 or o.case.layout.cp_kind == kind]
+        layouts = ((o, o.case.layout) for o in observations)
+        return [o for o, layout in layouts if layout.cp_size == 1 or layout.cp_kind == kind]
 
     mine = [o for o in everything if o.case in wanted]
     return [everything, of_its_kind(everything), mine, of_its_kind(mine)]

@@ -21,7 +21,7 @@ BUGS: tuple[Bug, ...] = (
     ),
     Bug(
         "mean-over-cells",
-        "the mean over (rank, micro-batch) of each one's own token mean",
+        "the mean over micro-batches of each one's own token mean, each rank for itself",
         "verl #5625, SkyRL before #1296 (its token_mean_legacy)",
         _GLOBAL,
         shape=Shape(Count(TOKENS, "", _CELL), outer=(), sizes=("/dp_size", "/num_microbatches")),
