@@ -14,6 +14,8 @@ from oracles import OracleError, Step
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 SCHEMA = 1
+ALIKE = 64
+"""More losses than this are written once if they are all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,9 @@ class Case:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; non-finite losses become the strings ``nan``, ``inf``, ``-inf``."""
-        losses = [x if math.isfinite(x) else str(x) for x in self.losses]
+        losses: Any = [x if math.isfinite(x) else str(x) for x in self.losses]
+        if len(losses) > ALIKE and len(set(losses)) == 1:
+            losses = {"all": losses[0]}  # a shrunk long response stays small on disk
         return {
             "schema": SCHEMA,
             "step": self.step.to_json(),
@@ -82,9 +86,12 @@ class Case:
             step = Step.from_json(data["step"])
         except OracleError as error:
             raise InputError(f"the case's step is not valid: {error}") from error
-        if not isinstance(data["losses"], list):
+        given = data["losses"]
+        if isinstance(given, Mapping) and set(given) == {"all"}:
+            given = [given["all"]] * step.num_response_tokens
+        if not isinstance(given, list):
             raise InputError(f"losses must be a list, got {data['losses']!r}")
-        losses = tuple(_loss(x) for x in data["losses"])
+        losses = tuple(_loss(x) for x in given)
         return Case(step, Layout.from_json(data["layout"]), losses, data["dtype"])
 
 

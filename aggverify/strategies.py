@@ -35,6 +35,8 @@ class Space:
     """Smallest product of the sizes above that is generated (2 leaves the trivial layout out)."""
     max_extra_samples: int = 4
     max_length: int = 12
+    lengths: tuple[int, ...] = ()
+    """Response lengths to choose from instead, all unmasked."""
     fan_out: bool = False
     empty_samples: bool = True
     uniform: bool = False
@@ -68,18 +70,14 @@ def sizes(space: Space) -> tuple[tuple[int, int, int, CpKind], ...]:
 _integers = lru_cache(maxsize=1024)(st.integers)
 
 
+_sampled = lru_cache(maxsize=256)(st.sampled_from)
+
+
 @lru_cache(maxsize=64)
 def _mostly_short(longest: int) -> st.SearchStrategy[int]:
-    return st.one_of(st.integers(1, min(3, longest)), st.integers(1, longest))
-
-
-@lru_cache(maxsize=64)
-def _holes(length: int) -> st.SearchStrategy[int]:
-    """A bit set of masked tokens, often none."""
-    return st.one_of(st.just(0), st.integers(0, (1 << length) - 1))
-
-
-_sampled = lru_cache(maxsize=256)(st.sampled_from)
+    """Half of the time 1 to 3, otherwise up to ``longest``; one draw, shrinks to 1."""
+    short = tuple(range(1, min(3, longest) + 1))
+    return st.sampled_from(tuple(sorted(short * (1 + longest // 3) + tuple(range(1, longest + 1)))))
 
 
 @lru_cache(maxsize=64)
@@ -183,10 +181,15 @@ def _step(draw: st.DrawFn, count: int, space: Space) -> Step:
 
 
 def _sample(draw: st.DrawFn, rollout: int, group: int, space: Space) -> Sample:
+    if space.lengths:
+        return Sample(1, b"\1" * draw(_sampled(space.lengths)), rollout, group)
     length = draw(_mostly_short(space.max_length))
     prompt = draw(_mostly_short(3 * space.max_length))
     full = (1 << length) - 1
-    holes = draw(_holes(length))
+    # A bit set of masked tokens; the upper half of the range means none.
+    holes = draw(_integers(0, 2 * full + 1))
+    if holes > full:
+        holes = 0
     if holes == full and not space.empty_samples:
         holes = full >> 1
     mask = f"{full ^ holes:0{length}b}".encode().translate(_BITS)
@@ -197,15 +200,15 @@ _BITS = bytes.maketrans(b"01", b"\0\1")
 
 
 def losses(step: Step) -> st.SearchStrategy[tuple[float, ...]]:
-    """One value per sample on the dyadic grid, and a slope along the response."""
+    """One value per sample on the dyadic grid, and one slope along all responses."""
     return st.composite(_losses)(step)
 
 
 def _losses(draw: st.DrawFn, step: Step) -> tuple[float, ...]:
     out: list[float] = []
+    slope = draw(_integers(0, 3))
     for sample in step.samples:
         base = draw(_integers(-2 * GRID, 2 * GRID))
-        slope = draw(_integers(0, 3))
         out += [(base + slope * t) / GRID for t in range(sample.response_length)]
     return tuple(out)
 

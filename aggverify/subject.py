@@ -9,6 +9,7 @@ import oracles
 from aggverify.conventions import FEATURES, Convention
 from aggverify.engines import Engine
 from oracles import DEFAULT_POLICY, Policy, Step
+from oracles.custom import CustomOracle
 
 CANDIDATE_ROUNDINGS = 8
 """Roundings allowed on one token's path inside the candidate: count conversion, reciprocal,
@@ -29,6 +30,8 @@ class Subject:
     policy: Policy = DEFAULT_POLICY
     claimed: frozenset[str] = frozenset()
     computes_in: str = "float64"
+    oracle: CustomOracle | None = None
+    """The person's own mode, instead of a built-in one."""
     trust_formula: bool = True
     """False once the formula is known to be wrong: from then on only invariance is judged."""
     max_world: int = 8
@@ -45,7 +48,12 @@ class Subject:
     @property
     def has_oracle(self) -> bool:
         """Whether exact weights are known and worth trusting for this candidate."""
-        return self.mode is not None and self.trust_formula
+        return (self.mode is not None or self.oracle is not None) and self.trust_formula
+
+    @property
+    def mode_name(self) -> str | None:
+        """The mode, or the person's oracle file; None when only invariance is judged."""
+        return self.mode if self.oracle is None else self.oracle.name
 
     @property
     def roundings(self) -> int:
@@ -54,6 +62,10 @@ class Subject:
 
     def expected(self, step: Step) -> tuple[Fraction, ...] | None:
         """Exact weights of the mode on a step, flat; None where there is no oracle to trust."""
-        if self.mode is None or not self.trust_formula:  # spelled out for the type checker
+        if not self.trust_formula:
+            return None
+        if self.oracle is not None:
+            return self.oracle.weights(step)
+        if self.mode is None:
             return None
         return oracles.weights(self.mode, step, divisor=self.divisor, policy=self.policy)

@@ -35,7 +35,7 @@ class Trainer:
     def __init__(self, setup: dict[str, Any]) -> None:
         megatron_mpu.install()
         self._module = _load(setup["target"])
-        self._groups: dict[tuple[int, int], tuple[Any, Any]] = {}
+        self._groups: dict[tuple[tuple[int, ...], ...], Any] = {}
         self._rank, self._world = 0, 1
 
     def describe(self) -> dict[str, Any]:
@@ -98,15 +98,23 @@ class Trainer:
         return reply, blob if self._rank == 0 else b""
 
     def _grid(self, dp_size: int, cp_size: int) -> tuple[Any, Any]:
-        """The (dp, cp) sub-groups of this rank, created once per factorisation."""
+        """The (dp, cp) sub-groups of this rank, created once per factorisation.
+
+        Every gloo group costs three threads that wake a hundred times a second, so the whole world
+        and the rank alone are shared by all factorisations.
+        """
+        grid = [[d * cp_size + c for c in range(cp_size)] for d in range(dp_size)]
+        return self._group([list(r) for r in zip(*grid, strict=True)]), self._group(grid)
+
+    def _group(self, partition: list[list[int]]) -> Any:
+        """This rank's group out of a partition of the world; a collective the first time."""
         import torch.distributed as dist
 
-        key = (dp_size, cp_size)
+        if len(partition) == 1:
+            return dist.group.WORLD
+        key = tuple(map(tuple, partition))
         if key not in self._groups:
-            grid = [[d * cp_size + c for c in range(cp_size)] for d in range(dp_size)]
-            cp, _ = dist.new_subgroups_by_enumeration(grid)
-            dp, _ = dist.new_subgroups_by_enumeration([list(r) for r in zip(*grid, strict=True)])
-            self._groups[key] = (dp, cp)
+            self._groups[key] = dist.new_subgroups_by_enumeration(partition)[0]
         return self._groups[key]
 
 

@@ -1,75 +1,102 @@
-"""Proven rounding bounds, exact rationals themselves."""
+"""Proven rounding bounds, exact rationals themselves; docs/bounds.md derives every one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 
+from oracles.errors import OracleError
+from oracles.rounding import PRECISIONS, Precision, lowest
 
-@dataclass(frozen=True)
-class Precision:
-    """A binary floating-point format: ``p`` significand bits, exponents of its normal range."""
-
-    name: str
-    p: int
-    min_exponent: int
-    max_exponent: int
-
-    @property
-    def unit_roundoff(self) -> Fraction:
-        """u = 2^-p: the largest relative error of one rounding to nearest."""
-        return Fraction(1, 2**self.p)
-
-    @property
-    def min_subnormal(self) -> Fraction:
-        return Fraction(2) ** (self.min_exponent - self.p + 1)
-
-    @property
-    def min_normal(self) -> Fraction:
-        return Fraction(2) ** self.min_exponent
-
-    @property
-    def max_finite(self) -> Fraction:
-        return (2 - Fraction(2) ** (1 - self.p)) * Fraction(2) ** self.max_exponent
-
-
-PRECISIONS: Mapping[str, Precision] = {
-    precision.name: precision
-    for precision in (
-        Precision("float64", 53, -1022, 1023),
-        Precision("float32", 24, -126, 127),
-        Precision("float16", 11, -14, 15),
-        Precision("bfloat16", 8, -126, 127),
-    )
-}
+__all__ = [
+    "PRECISIONS",
+    "Precision",
+    "caught",
+    "lowest",
+    "may_overflow",
+    "relative",
+    "scalar_bound",
+    "smallest_caught",
+    "weight_bound",
+]
 
 
 @lru_cache(maxsize=256)
 def relative(roundings: int, precision: Precision) -> Fraction:
     """``(1 + u)^k - 1``: relative error of k successive roundings, without underflow."""
+    if roundings < 0:
+        raise OracleError(f"the number of roundings cannot be negative, got {roundings}")
     return (1 + precision.unit_roundoff) ** roundings - 1
 
 
-def weight_bound(weight: Fraction, roundings: int, precision: Precision) -> Fraction:
-    """Absolute bound on a weight after k roundings, each of which may underflow."""
-    return abs(weight) * relative(roundings, precision) + roundings * precision.min_subnormal / 2
+def weight_bound(
+    weight: Fraction,
+    roundings: int,
+    precision: Precision,
+    *,
+    amplification: Fraction | int = 1,
+) -> Fraction:
+    """Absolute bound on a weight after k roundings, each of which may underflow.
+
+    ``amplification``: at least 1, and at least every product of factors still to come after one
+    of the roundings; an underflow is multiplied by them.
+    """
+    _check_amplification(amplification)
+    growth = relative(roundings, precision)
+    underflow = roundings * precision.min_subnormal / 2 * amplification * (1 + growth)
+    return abs(weight) * growth + underflow
 
 
 def scalar_bound(
-    magnitude: Fraction, additions: int, roundings: int, precision: Precision
+    magnitude: Fraction,
+    additions: int | Sequence[int],
+    roundings: int,
+    precision: Precision,
+    *,
+    amplification: Fraction | int = 1,
 ) -> Fraction:
-    """Absolute bound on a computed sum(w*l), any order of addition.
+    """Absolute bound on a computed ``sum w*l``, in any order of addition.
 
-    ``magnitude`` is sum(abs(w*l)). The additions contribute (n-1)u (Jeannerod and Rump 2013, valid
-    for every n), the roundings of each term (1+u)^k.
+    ``magnitude`` is ``sum |w*l|``. ``additions`` is the number of terms less one, or, where partial
+    sums are scaled before they are added up again, that number for the largest sum of each level.
+    Each term goes through ``roundings``, before or after the additions; ``amplification`` as in
+    :func:`weight_bound`, losses that multiply weights included.
     """
-    u = precision.unit_roundoff
-    growth = (1 + additions * u) * (1 + u) ** roundings - 1
-    return magnitude * growth + (additions + roundings) * precision.min_subnormal / 2
+    _check_amplification(amplification)
+    levels = [additions] if isinstance(additions, int) else list(additions)
+    if not levels or min(levels) < 0:
+        raise OracleError(f"the number of additions cannot be negative, got {additions!r}")
+    growth = 1 + relative(roundings, precision)
+    for level in levels:
+        growth *= 1 + level * precision.unit_roundoff
+    terms = math.prod(level + 1 for level in levels)
+    underflow = terms * roundings * precision.min_subnormal / 2 * amplification * growth
+    return magnitude * (growth - 1) + underflow
 
 
-def smallest_caught(bound: Fraction) -> Fraction:
-    """A relative error above ``2B / (1 - B)`` is beyond B whatever the roundings did."""
-    return 2 * bound / (1 - bound) if bound < 1 else Fraction(10**9)
+def _check_amplification(amplification: Fraction | int) -> None:
+    if amplification < 1:
+        raise OracleError(f"amplification is at least 1, got {amplification!r}")
+
+
+def may_overflow(magnitude: Fraction, roundings: int, precision: Precision) -> bool:
+    """Whether a quantity of this exact magnitude could be infinite after k roundings.
+
+    Where it can, no bound holds for what is computed from it: a finding about range, not rounding.
+    """
+    return abs(magnitude) * (1 + relative(roundings, precision)) >= precision.overflow_at
+
+
+def smallest_caught(bound: Fraction) -> Fraction | float:
+    """A true relative error above ``2B / (1 - B)`` is found whatever the roundings did.
+
+    ``bound`` is relative. Infinity when it is 1 or more: such a bound says nothing ("vacuous").
+    """
+    return 2 * bound / (1 - bound) if bound < 1 else math.inf
+
+
+def caught(bound: Fraction, exact: Fraction) -> Fraction | float:
+    """:func:`smallest_caught` of an absolute bound on a value; infinite where the value is 0."""
+    return smallest_caught(bound / abs(exact)) if exact else math.inf

@@ -3,15 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from fractions import Fraction
 
-import oracles
+from oracles.errors import OracleError
+from oracles.modes import Mode, mode
+from oracles.modes.base import exact_divisor
+from oracles.policy import DEFAULT_POLICY, Policy
 from oracles.step import Step
 
 
-def tells_apart(step: Step, modes: Iterable[str], *, divisor: float = 16.0) -> bool:
-    """Whether all these modes have pairwise different weights on the step."""
-    found = [
-        oracles.weights(name, step, divisor=divisor if oracles.MODES[name].needs_divisor else None)
-        for name in modes
-    ]
-    return len(set(found)) == len(found)
+def classes(
+    step: Step,
+    modes: Iterable[str | Mode],
+    *,
+    divisor: float | Fraction = 16.0,
+    policy: Policy = DEFAULT_POLICY,
+) -> tuple[tuple[str, ...], ...]:
+    """The modes sorted into classes of equal weights on the step, in the order given.
+
+    ``divisor`` goes to the modes that take one. Weights are compared exactly, and only where a
+    token is unmasked: on a step without one, all modes coincide.
+    """
+    visible = [i for i, sample in enumerate(step.samples) if sample.num_unmasked]
+    found: dict[tuple[Fraction, ...], list[str]] = {}
+    for name in modes:
+        taken = mode(name)
+        exact = exact_divisor(taken, divisor if taken.needs_divisor else None)
+        weights = taken.sample_weights(step, policy, exact)
+        found.setdefault(tuple(weights[i] for i in visible), []).append(taken.name)
+    return tuple(map(tuple, found.values()))
+
+
+def tells_apart(
+    step: Step,
+    modes: Iterable[str | Mode],
+    *,
+    divisor: float | Fraction = 16.0,
+    policy: Policy = DEFAULT_POLICY,
+) -> bool:
+    """Whether all these modes have pairwise different weights on the step.
+
+    Raises OracleError when the same mode is named twice: no step could tell it from itself.
+    """
+    names = list(modes)
+    repeated = {n if isinstance(n, str) else n.name for n in names if names.count(n) > 1}
+    if repeated:
+        raise OracleError(f"modes to be told apart must differ, got {min(repeated)!r} twice")
+    return len(classes(step, names, divisor=divisor, policy=policy)) == len(names)

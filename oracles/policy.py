@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Literal, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_type_hints
 
 from oracles.errors import OracleError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Policy:
     """One value per open question. Every reading was seen in a released framework."""
 
@@ -23,23 +24,59 @@ class Policy:
         "rollout", "sample", "samples_over_rollouts", "mean_within_rollout"
     ] = "rollout"
     """What does sample_mean average when a rollout has several samples?"""
+    prompt_count: Literal["present", "rollouts_over_group_size"] = "present"
+    """What is P when groups are incomplete: the groups present, or N / G with G = group_size?
+    (The latter is what slime and miles pull requests computed: P*G/N times too large.)"""
     constant_count: Literal["rollouts", "one", "valid_rollouts"] = "rollouts"
     """What multiplies L in constant? (verl changed it five times in three months.)"""
+    group_size: int | None = None
+    """G, rollouts per prompt; only ``rollouts_over_group_size`` reads it."""
 
     def __post_init__(self) -> None:
-        hints = get_type_hints(Policy)
-        for field in fields(self):
-            value, accepted = getattr(self, field.name), get_args(hints[field.name])
+        for name, accepted in _READINGS.items():
+            value = getattr(self, name)
             if value not in accepted:
-                close = difflib.get_close_matches(str(value), accepted, n=1)
-                hint = f"; did you mean {close[0]!r}?" if close else ""
                 raise OracleError(
-                    f"policy {field.name} must be one of {', '.join(accepted)}, got {value!r}{hint}"
+                    f"policy {name} must be one of {', '.join(accepted)}, got {value!r}"
+                    f"{_did_you_mean(value, accepted)}"
                 )
+        size = self.group_size
+        if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
+            raise OracleError(f"policy group_size must be a positive integer, got {size!r}")
+        if self.prompt_count == "rollouts_over_group_size" and size is None:
+            raise OracleError(
+                "policy prompt_count='rollouts_over_group_size' needs group_size, the number of "
+                "rollouts per prompt, got None"
+            )
+
+    @staticmethod
+    def from_text(readings: Mapping[str, str]) -> Policy:
+        """The policy of ``question -> reading`` as typed by a person; raises OracleError."""
+        names = [f.name for f in fields(Policy)]
+        values: dict[str, Any] = {}
+        for name, reading in readings.items():
+            if name not in names:
+                raise OracleError(
+                    f"unknown policy question {name!r}{_did_you_mean(name, names)} "
+                    f"(known: {', '.join(names)})"
+                )
+            is_number = name == "group_size" and reading.isascii() and reading.isdigit()
+            values[name] = int(reading) if is_number else reading
+        return Policy(**values)
 
     def describe(self) -> list[str]:
         """One ``question: reading`` line per field."""
         return [f"{f.name}: {getattr(self, f.name)}" for f in fields(self)]
 
+
+def _did_you_mean(value: object, accepted: list[str] | tuple[str, ...]) -> str:
+    close = difflib.get_close_matches(str(value), accepted, n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+_READINGS: Mapping[str, tuple[str, ...]] = {
+    name: get_args(hint) for name, hint in get_type_hints(Policy).items() if name != "group_size"
+}
+"""The accepted readings of every question."""
 
 DEFAULT_POLICY = Policy()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -15,13 +15,14 @@ from oracles.errors import OracleError
 Mask = bytes | Sequence[int] | npt.NDArray[Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Sample:
     """One training sequence: a prompt, and a response with a 0/1 loss mask.
 
     Masks are kept as ``bytes``, one 0 or 1 per response token: hashable, compact, and
     ``numpy.frombuffer`` reads them without a copy. ``original_mask`` is the mask the denominators
-    use when tokens were rejected after the fact; None means it equals ``loss_mask``.
+    use when tokens were rejected after the fact; None means it equals ``loss_mask``. The
+    constructor is written out because it takes any 0/1 sequence and keeps bytes.
     """
 
     prompt_length: int
@@ -29,6 +30,8 @@ class Sample:
     rollout: int
     group: int
     original_mask: bytes | None = None
+    num_unmasked: int = field(init=False, repr=False, compare=False)
+    """Tokens the numerator sees."""
 
     def __init__(
         self,
@@ -40,27 +43,41 @@ class Sample:
     ) -> None:
         original = None if original_mask is None else _mask("original_mask", original_mask)
         mask = _mask("loss_mask", loss_mask)
-        if original is not None and len(original) != len(mask):
-            raise OracleError(
-                f"original_mask must have the loss_mask's {len(mask)} tokens, got {len(original)}"
-            )
+        if original is not None:
+            _check_rejection(original, mask)
         for name, value in (
             ("prompt_length", _integer("prompt_length", prompt_length)),
             ("loss_mask", mask),
             ("rollout", _integer("rollout", rollout)),
             ("group", _integer("group", group)),
             ("original_mask", original),
+            ("num_unmasked", mask.count(1)),
         ):
             object.__setattr__(self, name, value)
 
     @property
     def response_length(self) -> int:
+        """Response tokens, masked ones included."""
         return len(self.loss_mask)
 
-    @cached_property
-    def num_unmasked(self) -> int:
-        """Tokens the numerator sees."""
-        return self.loss_mask.count(1)
+    @property
+    def num_original(self) -> int:
+        """Tokens the denominators see unless a policy says otherwise: those before rejection."""
+        return self.num_unmasked if self.original_mask is None else self.original_mask.count(1)
+
+
+def _check_rejection(original: bytes, mask: bytes) -> None:
+    if len(original) != len(mask):
+        raise OracleError(
+            f"original_mask must have the loss_mask's {len(mask)} tokens, got {len(original)}"
+        )
+    added = int.from_bytes(mask) & ~int.from_bytes(original)
+    if added:
+        token = len(mask) - (added.bit_length() + 7) // 8
+        raise OracleError(
+            f"rejection only removes tokens, but token {token} is unmasked in loss_mask "
+            f"{_text(mask)} and masked in original_mask {_text(original)}"
+        )
 
 
 def _integer(name: str, value: object) -> int:
@@ -90,35 +107,30 @@ def _mask(name: str, value: Mask) -> bytes:
     return mask
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Step:
-    """All samples of one optimizer step, in order."""
+    """All samples of one optimizer step, in order; what follows from them is worked out once."""
 
     samples: tuple[Sample, ...]
+    rollouts: dict[int, tuple[int, ...]] = field(init=False, repr=False, compare=False)
+    """Sample indices of each rollout, in order of first appearance."""
+    groups: dict[int, tuple[int, ...]] = field(init=False, repr=False, compare=False)
+    """Sample indices of each prompt group, in order of first appearance."""
+    offsets: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    """Start of each sample in the flat vector of response tokens."""
+    num_response_tokens: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "samples", tuple(self.samples))
-        if not self.samples:
-            raise OracleError("a step needs at least one sample, got none")
-        group_of: dict[int, int] = {}
-        for sample in self.samples:
-            if not isinstance(sample, Sample):
-                raise OracleError(f"a step consists of Sample objects, got {sample!r}")
-            if group_of.setdefault(sample.rollout, sample.group) != sample.group:
-                raise OracleError(
-                    f"rollout {sample.rollout} belongs to one prompt group, got groups "
-                    f"{group_of[sample.rollout]} and {sample.group}"
-                )
-
-    @cached_property
-    def rollouts(self) -> dict[int, tuple[int, ...]]:
-        """Sample indices of each rollout, in order of first appearance."""
-        return _members([s.rollout for s in self.samples])
-
-    @cached_property
-    def groups(self) -> dict[int, tuple[int, ...]]:
-        """Sample indices of each prompt group, in order of first appearance."""
-        return _members([s.group for s in self.samples])
+        samples = _checked(self.samples)
+        ends = tuple(accumulate((s.response_length for s in samples), initial=0))
+        for name, value in (
+            ("samples", samples),
+            ("rollouts", _members([s.rollout for s in samples])),
+            ("groups", _members([s.group for s in samples])),
+            ("offsets", ends[:-1]),
+            ("num_response_tokens", ends[-1]),
+        ):
+            object.__setattr__(self, name, value)
 
     @property
     def num_rollouts(self) -> int:
@@ -128,22 +140,10 @@ class Step:
     def num_groups(self) -> int:
         return len(self.groups)
 
-    @cached_property
-    def num_response_tokens(self) -> int:
-        return sum(s.response_length for s in self.samples)
-
-    @cached_property
+    @property
     def num_unmasked(self) -> int:
+        """Tokens the numerator sees, over all samples."""
         return sum(s.num_unmasked for s in self.samples)
-
-    @cached_property
-    def offsets(self) -> tuple[int, ...]:
-        """Start of each sample in the flat token vector."""
-        starts, start = [], 0
-        for sample in self.samples:
-            starts.append(start)
-            start += sample.response_length
-        return tuple(starts)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, masks as text of 0 and 1."""
@@ -156,6 +156,22 @@ class Step:
             return Step(tuple(_sample_from(s) for s in data["samples"]))
         except (KeyError, TypeError, AttributeError) as error:
             raise OracleError(f"not a step: {data!r} ({error!r})") from error
+
+
+def _checked(given: Iterable[Sample]) -> tuple[Sample, ...]:
+    samples = tuple(given) if isinstance(given, Iterable) else (given,)
+    if not samples:
+        raise OracleError("a step needs at least one sample, got none")
+    group_of: dict[int, int] = {}
+    for sample in samples:
+        if not isinstance(sample, Sample):
+            raise OracleError(f"a step consists of Sample objects, got {sample!r}")
+        if group_of.setdefault(sample.rollout, sample.group) != sample.group:
+            raise OracleError(
+                f"rollout {sample.rollout} belongs to one prompt group, got groups "
+                f"{group_of[sample.rollout]} and {sample.group}"
+            )
+    return samples
 
 
 def _members(ids: Sequence[int]) -> dict[int, tuple[int, ...]]:

@@ -54,6 +54,10 @@ class Check:
     control_first: bool = False
     """Whether the first variant is a control: needed only without an oracle, or to attribute a
     fault. ``judge`` then gets one execution or both."""
+    max_examples: int | None = None
+    """Drawn cases at most, for a check whose cases are large."""
+    requires_formula: bool = False
+    """Whether a candidate with a wrong formula is not judged at all."""
     requires: tuple[str, ...] = ()
     """Name prefixes of checks without which this one is judged on one rank only."""
 

@@ -9,6 +9,8 @@ import click
 
 from aggverify import __version__
 from aggverify.cli.check import check
+from aggverify.cli.modes import modes
+from aggverify.cli.oracle import oracle
 from aggverify.cli.replay import replay
 from aggverify.errors import AggverifyError
 
@@ -31,6 +33,8 @@ def commands() -> None:
 
 commands.add_command(check)
 commands.add_command(replay)
+commands.add_command(oracle)
+commands.add_command(modes)
 
 
 def main() -> NoReturn:

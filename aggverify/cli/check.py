@@ -10,6 +10,7 @@ import click
 @click.command()
 @click.argument("target")
 @click.option("--mode", "modes", multiple=True, help="Mode it should implement; repeatable.")
+@click.option("--oracle", help="Your own mode: a file with weights(step) or scalar(step, losses).")
 @click.option("--convention", help="How it is called; found out from the file by default.")
 @click.option("--engine", help="How local losses become the update; see the convention's default.")
 @click.option("--divisor", type=float, help="L of --mode constant.")
@@ -38,6 +39,7 @@ import click
 def check(
     target: str,
     modes: tuple[str, ...],
+    oracle: str | None,
     convention: str | None,
     engine: str | None,
     divisor: float | None,
@@ -75,6 +77,7 @@ def check(
     request = Request(
         target=target,
         modes=modes,
+        oracle=oracle,
         convention=convention,
         engine=engine,
         divisor=divisor,

@@ -10,6 +10,7 @@ import click
 @click.command()
 @click.argument("case")
 @click.argument("target", required=False)
+@click.option("--oracle", help="Your own mode, when the case was found with one.")
 @click.option(
     "--report-dir",
     default=".aggverify",
@@ -17,7 +18,7 @@ import click
     type=click.Path(path_type=Path),
     help="Where cases are stored.",
 )
-def replay(case: str, target: str | None, report_dir: Path) -> int:
+def replay(case: str, target: str | None, oracle: str | None, report_dir: Path) -> int:
     """Run one stored counterexample again.
 
     CASE is its id or a path to its JSON file; TARGET is the reducer it was found on by default.
@@ -28,10 +29,11 @@ def replay(case: str, target: str | None, report_dir: Path) -> int:
     from aggverify.run import store
     from aggverify.run.replay import replay as run
     from aggverify.run.verdict import Exit
+    from oracles import OracleError
 
     try:
-        result = run(store.read(case, report_dir), target)
-    except AggverifyError as error:
+        result = run(store.read(case, report_dir), target, oracle)
+    except (AggverifyError, OracleError) as error:
         click.echo(f"ERROR   case {case}: {error}", err=True)
         return int(Exit.NO_JUDGEMENT)
     for line in text.replay_lines(result):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
-from typing import get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from oracles import MODES, OracleError, Policy
 
 def other_reading(subject: Subject, observations: Sequence[Observation]) -> tuple[str, str] | None:
     """The one policy field whose other value explains every observation: (field, value)."""
-    if subject.mode is None or not observations:
+    if subject.mode is None or subject.oracle or not observations:
         return None
     for name, policy in _neighbours(subject.policy):
         if _explains(subject, subject.mode, policy, observations):
@@ -39,9 +39,10 @@ def _neighbours(policy: Policy) -> Iterator[tuple[str, Policy]]:
     hints = get_type_hints(Policy)
     for field in fields(policy):
         for value in get_args(hints[field.name]):
-            if value != getattr(policy, field.name):
+            if isinstance(value, str) and value != getattr(policy, field.name):
+                reading: dict[str, Any] = {field.name: value}
                 try:
-                    yield field.name, replace(policy, **{field.name: value})
+                    yield field.name, replace(policy, **reading)
                 except OracleError:
                     continue  # a reading that needs a number nobody declared
 

@@ -41,6 +41,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "convention": s.convention.name,
         "engine": s.engine.name,
         "mode": s.mode,
+        "oracle": s.oracle.name if s.oracle else None,
         "identified": verdict.identified,
         "divisor": None if s.divisor is None else s.divisor.hex(),
         "computes_in": s.computes_in,

@@ -79,7 +79,7 @@ class Terminal:
         self.close()
         verdict = event.verdict
         subject = verdict.subject
-        mode = subject.mode or "no known mode"
+        mode = subject.mode_name or "no known mode"
         self.console.print(Rule(f"{escape(subject.target)} · {mode}", style="bold"))
         for line in text.header(subject, identified=verdict.identified):
             self._line(line)

@@ -17,6 +17,8 @@ from oracles.bounds import PRECISIONS
 
 MAX_DETAIL = 40
 """Lines of a traceback or of the ranks' stacks."""
+MAX_MASK = 64
+"""Characters of a mask drawn at most."""
 MAX_ROWS = 12
 """Samples drawn at most; a shrunk case has one or two."""
 
@@ -28,7 +30,7 @@ def clean(text: str) -> str:
 
 def header(subject: Subject, *, identified: bool = False) -> list[str]:
     """Who is verified, and how: one fact a line."""
-    mode = subject.mode or "none recognised: invariance only"
+    mode = subject.mode_name or "none recognised: invariance only"
     if subject.mode == "constant":
         mode += f" (divisor {subject.divisor:g})"
     if identified:
@@ -170,6 +172,8 @@ def _mask(mask: Sequence[int], ranks: Sequence[int]) -> str:
     for t, (bit, rank) in enumerate(zip(mask, ranks, strict=True)):
         out += "|" if t and rank != ranks[t - 1] else ""
         out += "#" if bit else "."
+    if len(out) > MAX_MASK:
+        return f"{out[: MAX_MASK // 2]}…{out[-MAX_MASK // 4 :]} ({len(mask)} tokens)"
     return out
 
 
@@ -213,7 +217,7 @@ def headline(verdict: Verdict) -> str:
         return f"{causes} ({_count(len(failed), 'check')} of {len(ran)} failed)"
     if not verdict.executed:
         return "nothing was tested"
-    what = verdict.subject.mode or "the same step scalar in every layout (no known mode)"
+    what = verdict.subject.mode_name or "the same step scalar in every layout (no known mode)"
     return f"conforms: {what}, {_count(len(ran), 'check')} passed, 0 findings"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import oracles
@@ -14,17 +14,17 @@ from aggverify.run.request import Request
 from aggverify.run.target import Choice, Target, choose, declaration
 from aggverify.subject import Subject
 from oracles import MODES, OracleError, Policy, Step, mode
+from oracles.custom import load as load_oracle
 
 
 def completed(request: Request, description: Mapping[str, Any]) -> Request:
     """The request with the file's own ``AGGVERIFY`` declaration where nothing was said."""
     declared = declaration(description)
-    modes = declared.get("mode", ())
     claims = declared.get("claim", ())
     divisor = declared.get("divisor")
     return replace(
         request,
-        modes=request.modes or ((modes,) if isinstance(modes, str) else tuple(modes)),
+        modes=request.modes or _declared_modes(request, declared),
         convention=request.convention or declared.get("convention", "auto"),
         engine=request.engine or declared.get("engine"),
         divisor=divisor if request.divisor is None else request.divisor,
@@ -32,6 +32,11 @@ def completed(request: Request, description: Mapping[str, Any]) -> Request:
         policy={**declared.get("policy", {}), **request.policy},
         claims=request.claims | ({claims} if isinstance(claims, str) else frozenset(claims)),
     )
+
+
+def _declared_modes(request: Request, declared: Mapping[str, Any]) -> tuple[str, ...]:
+    modes = () if request.oracle is not None else declared.get("mode", ())
+    return (modes,) if isinstance(modes, str) else tuple(modes)
 
 
 def subjects(
@@ -46,6 +51,8 @@ def subjects(
             f"--divisor {request.divisor!r} belongs to --mode constant, but the mode is {given}"
         )
     found = []
+    if request.oracle is not None:
+        return (_own_mode(request, target, choice),)
     for name in modes:
         subject = _subject(request, target, choice, name)
         if name == "constant" and not request.modes and subject.divisor is None:
@@ -56,6 +63,23 @@ def subjects(
 
 
 _DEFAULT_DIVISOR = 16
+
+
+def _own_mode(request: Request, target: Target, choice: Choice) -> Subject:
+    """The subject of ``--oracle FILE``."""
+    if request.modes:
+        raise InputError(f"--oracle takes the place of --mode, got --mode {request.modes[0]!r} too")
+    if choice.convention.mode_is_argument:
+        raise InputError(
+            f"{choice.function} is told its mode ({choice.convention.name} convention), so it "
+            f"cannot implement {request.oracle!r}"
+        )
+    assert request.oracle is not None
+    try:
+        own = load_oracle(request.oracle)
+    except OracleError as error:
+        raise InputError(str(error)) from None
+    return replace(_subject(request, target, choice, None), oracle=own)
 
 
 def _default_modes(choice: Choice) -> tuple[str | None, ...]:
@@ -106,13 +130,9 @@ def _subject(request: Request, target: Target, choice: Choice, name: str | None)
     )
 
 
-def _policy(readings: Mapping[str, str]) -> Policy:
-    questions = [f.name for f in fields(Policy)]
-    for question in readings:
-        if question not in questions:
-            raise unknown("policy question", question, questions)
+def _policy(readings: Mapping[str, object]) -> Policy:
     try:
-        return Policy(**readings)  # type: ignore[arg-type]
+        return Policy.from_text({question: str(r) for question, r in readings.items()})
     except OracleError as error:
         raise InputError(str(error)) from None
 

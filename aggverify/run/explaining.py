@@ -138,9 +138,16 @@ def _failure(subject: Subject, finding: Finding, laboratory: Laboratory) -> Diag
         if laboratory.run(subject, [alone])[0].failure is None:
             marks.add("only-under-context-parallel")
     inside = [_in_candidate(stack) for stack in finding.detail.split("\n\nrank ")]
-    if any(inside) and not all(inside):
+    if (any(inside) and not all(inside)) or _engine_met_candidate(finding):
         marks.add("not-all-inside")
     return diagnose_failure(subject, finding, frozenset(marks))
+
+
+def _engine_met_candidate(finding: Finding) -> bool:
+    """Whether some ranks issued a collective that others, gone on to the engine's own, did not."""
+    calls = re.findall(r"ranks? [\d,]+: (none|\w+ \w+\[\d+\][^;]*)", finding.message)
+    gradient = f"all_reduce float64[{finding.case.step.num_response_tokens}] "
+    return len({call == "none" or call.startswith(gradient) for call in calls}) == 2
 
 
 def _in_candidate(stack: str) -> bool:

@@ -17,6 +17,7 @@ from aggverify.strategies import Space
 from aggverify.subject import Subject
 from aggverify.world import Pool
 from oracles import Policy
+from oracles.custom import load as load_oracle
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +29,12 @@ class Replayed:
     finding: Finding | None
 
 
-def replay(stored: StoredCase, target_text: str | None) -> Replayed:
-    """Judge the stored case on a target (the one it was found on by default)."""
+def replay(stored: StoredCase, target_text: str | None, oracle: str | None = None) -> Replayed:
+    """Judge the stored case on a target (the one it was found on by default).
+
+    ``oracle``: the person's own mode, if the case was found with one; never taken from the case
+    file, which is data.
+    """
     target = parse_target(target_text or stored.target)
     with Pool() as pool, opened(pool, target.setup()) as template:
         choice = choose(target, template.description, stored.convention)
@@ -40,10 +45,11 @@ def replay(stored: StoredCase, target_text: str | None) -> Replayed:
             engine=engine(stored.engine),
             mode=stored.mode,
             divisor=stored.divisor,
+            oracle=None if oracle is None else load_oracle(oracle),
             policy=Policy(**stored.policy),  # type: ignore[arg-type]
         )
         laboratory = Laboratory(template)
-        if subject.mode is not None:
+        if subject.has_oracle:
             subject = replace(subject, computes_in=precision_of(subject, laboratory))
         checking = Checking(
             check(stored.check), subject, Space(), laboratory, Tally(), lambda: None

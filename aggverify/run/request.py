@@ -36,6 +36,7 @@ class Request:
     claims: frozenset[str] = frozenset()
     max_world: int = 8
     group_size: int | None = None
+    oracle: str | None = None
     policy: Mapping[str, str] = field(default_factory=dict)
     """Readings other than the default, by question."""
     profile: str = "ci"

@@ -11,7 +11,7 @@ from fractions import Fraction
 from aggverify.checks import CHECKS, Check, Finding
 from aggverify.checks.formula import NAME as FORMULA
 from aggverify.engines import ENGINES
-from aggverify.errors import CandidateError
+from aggverify.errors import CandidateError, InputError
 from aggverify.execution import Laboratory
 from aggverify.run import store
 from aggverify.run.checking import Checking, Tally
@@ -27,12 +27,12 @@ from aggverify.run.events import (
 )
 from aggverify.run.identify import identify, precision_of
 from aggverify.run.request import Request
-from aggverify.run.target import parse_target
+from aggverify.run.target import Target, parse_target
 from aggverify.run.verdict import CheckSummary, Margin, Report, Verdict
 from aggverify.strategies import Space
 from aggverify.subject import Subject
 from aggverify.world import Pool, Template, TemplateFailure
-from oracles import MODES
+from oracles import MODES, OracleError
 from oracles.bounds import PRECISIONS, smallest_caught, weight_bound
 
 HANDLER = "aggverify.trainer:Trainer"
@@ -42,6 +42,16 @@ _HOPELESS = ("AGV401", "AGV402", "AGV403", "AGV406", "AGV501")
 def verify(request: Request, emit: Callable[[Event], None]) -> tuple[Verdict, ...]:
     """Verify every mode asked for; raises AggverifyError when nothing can be judged."""
     target = parse_target(request.target)
+    try:
+        return _verified(request, target, emit)
+    except OracleError as error:
+        # A person's own oracle can be wrong on any step.
+        raise InputError(str(error)) from None
+
+
+def _verified(
+    request: Request, target: Target, emit: Callable[[Event], None]
+) -> tuple[Verdict, ...]:
     with Pool() as pool, opened(pool, target.setup()) as template:
         request = completed(request, template.description)
         laboratory = Laboratory(template)
@@ -112,8 +122,8 @@ class _Run:
 
     def _settle(self) -> bool:
         """Find out the mode if none was said, and the precision the candidate computes in."""
-        identified = self.subject.mode is None and self._identify()
-        if self.subject.mode is not None:
+        identified = not self.subject.has_oracle and self._identify()
+        if self.subject.has_oracle:
             precision = precision_of(self.subject, self.laboratory)
             self.subject = replace(self.subject, computes_in=precision)
         return identified
@@ -167,7 +177,7 @@ class _Run:
             lambda: self.emit(Progress(check.name, self.laboratory.executed, len(reports))),
         )
         finding = checking.run(
-            examples=self.request.budget.examples,
+            examples=min(self.request.budget.examples, check.max_examples or 10**9),
             seed=self.request.seed,
             deadline=time.monotonic() + seconds,
         )
@@ -194,6 +204,8 @@ def _why_skipped(
         return "not judged: the reducer does not get through a step"
     if space is None:
         return "not claimed"
+    if check.requires_formula and FORMULA in failed:
+        return "not judged: the formula is wrong already"
     if check.name == "independent_of_the_combination" and any(
         name.startswith("independent") for name in failed
     ):

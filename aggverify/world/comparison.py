@@ -46,6 +46,8 @@ def disagreement(traces: Mapping[int, Trace]) -> Disagreement | None:
 
 def readable(entry: str) -> str:
     """``all_reduce SUM float32[4] of ranks 0,1`` from a trace entry."""
+    if entry.count("|") < 2:
+        return entry  # not written by the tracer
     _, ranks, what = entry.split("|", 2)
     return f"{what} of ranks {ranks}" if ranks else what
 

@@ -10,12 +10,13 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aggverify.world import slate, stacks, wire
+from aggverify.world import linux, slate, stacks, wire
 from aggverify.world.exits import exit_text
 from aggverify.world.faults import PoolError, TemplateFailure
 from aggverify.world.link import Output, output_pipe
@@ -32,6 +33,7 @@ _ENVIRONMENT = {
     # Remarks of the backend would pass for the candidate's output.
     "TORCH_CPP_LOG_LEVEL": "FATAL",
 }
+_MARK = "AGGVERIFY_POOL"
 _CODE = (
     "import sys; sys.path.insert(0, {root!r}); "
     "from aggverify.world.zygote import main; main({fd}, {parent})"
@@ -62,6 +64,7 @@ class Zygote:
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
         self._output = os.memfd_create("launcher output")
+        self._mark = uuid.uuid4().hex
         # The kernel's signal on the parent's death follows the thread that made the process.
         in_main = threading.current_thread() is threading.main_thread()
         code = _CODE.format(root=_ROOT, fd=theirs.fileno(), parent=os.getpid() if in_main else 0)
@@ -71,7 +74,7 @@ class Zygote:
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=self._output,
-            env={**os.environ, **_ENVIRONMENT},
+            env={**os.environ, **_ENVIRONMENT, _MARK: self._mark},
             pass_fds=[theirs.fileno()],
             # Its own session: the terminal's Ctrl-C is for the parent to handle.
             start_new_session=True,
@@ -123,6 +126,8 @@ class Zygote:
             self._process.kill()
             self._process.wait()
         os.close(self._output)
+        if self._process.returncode != 0 and self._ready:
+            linux.end_marked(self._mark)
 
     def _attempt(
         self, request: dict[str, Any], options: Options

@@ -17,9 +17,9 @@ def _prctl(option: int, argument: int) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(option, argument, 0, 0, 0)
 
 
-def die_with_parent(parent: int) -> None:
-    """Be killed when the thread that made this process ends; at once if ``parent`` is gone."""
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def die_with_parent(parent: int, by: signal.Signals = signal.SIGKILL) -> None:
+    """Be sent ``by`` when the thread that made this process ends; exit if ``parent`` is gone."""
+    _prctl(_PR_SET_PDEATHSIG, by)
     if os.getppid() != parent:
         os._exit(1)
 
@@ -88,6 +88,19 @@ def end_descendants() -> None:
             os.waitpid(-1, 0)
         except ChildProcessError:
             return
+
+
+def end_marked(mark: str) -> None:
+    """Kill every process that was started with ``mark`` in its environment.
+
+    For what a crashed launcher has left behind; who its ancestors were is lost then.
+    """
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            # Gone meanwhile, or somebody else's.
+            with contextlib.suppress(OSError):
+                if mark.encode() in (entry / "environ").read_bytes():
+                    kill(int(entry.name))
 
 
 def unsupported() -> str | None:

@@ -62,7 +62,7 @@ class Pool:
         template = Template(
             opened, options, lambda: launcher.current().open(request, options), launcher.kill
         )
-        launcher.templates.add(template)
+        launcher.templates = [*(t for t in launcher.templates if not t.closed), template]
         return template
 
     def close(self) -> None:
@@ -74,7 +74,8 @@ class _Launcher:
     """The current zygote, replaced should it die, and the templates to be closed with it."""
 
     def __init__(self) -> None:
-        self.templates: weakref.WeakSet[Template] = weakref.WeakSet()
+        # Held until closed, since what they hold open is not closed by being forgotten.
+        self.templates: list[Template] = []
         self._zygote = Zygote()
         self._closed = False
 
@@ -95,6 +96,6 @@ class _Launcher:
     def close(self) -> None:
         """End every process."""
         self._closed = True
-        for template in list(self.templates):
+        for template in self.templates:
             template.close()
         self._zygote.close()

@@ -70,6 +70,11 @@ class Template:
         self._pendings: list[Pending] = []
         self._closed = False
 
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` was called."""
+        return self._closed
+
     def submit(self, jobs: Sequence[Job]) -> Pending:
         """Send jobs off, each to the world of its size; worlds run at the same time.
 

@@ -117,12 +117,6 @@ class Scene:
         message = f"rank {rank} did not finish within {seconds:g} s of its own processor time"
         return self._fault("runaway", rank, message, stacks=self._stacks())
 
-    def silent(self, seconds: float) -> Fault:
-        """No progress for the wall-clock limit, for whatever reason."""
-        rank = next(link.rank for link in self._links if not link.replies)
-        message = f"no progress for {seconds:g} s; rank {rank} has not answered"
-        return self._fault("blocked", rank, message, stacks=self._stacks())
-
     def died(self, rank: int) -> Fault:
         """A rank is gone without an answer."""
         link = self._links[rank]

@@ -1,9 +1,12 @@
 """Tell a world that is blocked from one that is slow, by looking at its threads in /proc.
 
 A world is blocked when every thread of every unfinished rank, and of the processes it started,
-sleeps and has not been switched to between looks: three looks in a row 5 ms apart. A thread that
-waits for a processor is runnable, not asleep, so a loaded machine does not look blocked. Ranks
-that poll (sleep a moment, look, sleep) do get switched to; they count as blocked when over a
+sleeps and has not been switched to between looks: three looks in a row 5 ms apart, more of them
+on a machine with more to do than it has processors. A thread that waits for a processor is
+runnable, not asleep, so load by itself does not look like being blocked; but what the kernel does
+between two ranks may have to wait as well, and nothing shows that.
+
+Ranks that poll (sleep a moment, look, sleep) do get switched to. They count as blocked when over a
 tenth of a second all their threads together were runnable for less than a fifth of the time.
 """
 
@@ -17,11 +20,13 @@ from dataclasses import dataclass, field
 
 from aggverify.world import linux
 
-# gloo's loop wakes every 10 ms by itself.
-_IGNORED = b"gloo_tcp_loop"
-_STRICT_LOOKS = 3
+# Wakes every 10 ms by itself: being switched to means nothing, wanting to run does.
+_TICKING = b"gloo_tcp_loop"
+_QUIET_LOOKS = 3
+_MOST_QUIET_LOOKS = 30
 _POLL_SECONDS = 0.1
 _POLL_SHARE = 0.2
+_PROCESSORS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 LOOK_EVERY = 0.005
 _LOOK_AT_MOST_EVERY = 0.05
 
@@ -85,9 +90,11 @@ def _threads(pid: int) -> list[Thread]:
         with contextlib.suppress(OSError):
             stat = _read(f"/proc/{pid}/task/{task}/stat")
             opened, closed = stat.index(b"("), stat.rindex(b")")
-            if stat[opened + 1 : closed] != _IGNORED:
-                state = stat[closed + 2 : closed + 3]
-                found.append(Thread(int(task), state, *_scheduled(pid, task)))
+            state = stat[closed + 2 : closed + 3]
+            switched, cpu, runnable = _scheduled(pid, task)
+            if stat[opened + 1 : closed] == _TICKING:
+                switched = 0
+            found.append(Thread(int(task), state, switched, cpu, runnable))
     return found
 
 
@@ -103,6 +110,17 @@ def _scheduled(pid: int, task: str) -> tuple[int, float, float]:
         switched = sum(int(line.split()[1]) for line in lines if b"ctxt_switches" in line)
         # How long it waited is not known: polling is then left to the limit on silence.
         return switched, cpu, math.inf
+
+
+def _looks_needed() -> float:
+    """More quiet looks in proportion to what waits for each processor."""
+    try:
+        runnable = int(_read("/proc/loadavg").split()[3].split(b"/")[0])
+    except (OSError, ValueError):
+        return _QUIET_LOOKS
+    # This process is one of them, while it looks.
+    load = (runnable - 1) / _PROCESSORS
+    return min(_QUIET_LOOKS * (1 + 2 * load) if load >= 1 else _QUIET_LOOKS, _MOST_QUIET_LOOKS)
 
 
 def _read(path: str) -> bytes:
@@ -183,7 +201,8 @@ class Watchdog:
         self.next_look = now + self._pause
         quiet = not seen.running and last is not None and seen.switches == last.switches
         self._quiet = self._quiet + 1 if quiet else 0
-        return self._quiet >= _STRICT_LOOKS or self._window.polling(seen, now)
+        polling = self._window.polling(seen, now)
+        return polling or (self._quiet >= _QUIET_LOOKS and self._quiet >= _looks_needed())
 
     def cpu_since_progress(self) -> dict[int, float]:
         """Seconds of processor time per process since the first look after progress."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import json
 import socket
 import struct
@@ -85,14 +86,26 @@ def send(sock: socket.socket, header: Any, blob: bytes = b"", fds: Sequence[int]
 
 def receive(sock: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
     """Receive one frame and its open files on a blocking socket; None at the end of stream."""
-    prefix, fds, _, _ = socket.recv_fds(sock, _PREFIX.size, _MAX_FDS, socket.MSG_CMSG_CLOEXEC)
+    prefix, fds = _with_files(sock, _PREFIX.size)
     if not prefix:
         return None
     prefix += _exactly(sock, _PREFIX.size - len(prefix))
     header_size, blob_size = _PREFIX.unpack(prefix)
     _check_sizes(header_size, blob_size)
     body = _exactly(sock, header_size + blob_size)
-    return _header(body[:header_size]), list(fds)
+    return _header(body[:header_size]), fds
+
+
+def _with_files(sock: socket.socket, size: int) -> tuple[bytes, list[int]]:
+    # socket.recv_fds ignores its flags (CPython 3.11), and files must not pass to programs that
+    # the code under test starts.
+    room = socket.CMSG_LEN(_MAX_FDS * array.array("i").itemsize)
+    data, ancillary, _, _ = sock.recvmsg(size, room, socket.MSG_CMSG_CLOEXEC)
+    fds = array.array("i")
+    for level, kind, content in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            fds.frombytes(content[: len(content) - len(content) % fds.itemsize])
+    return data, list(fds)
 
 
 def _exactly(sock: socket.socket, size: int) -> bytes:

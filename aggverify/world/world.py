@@ -172,7 +172,7 @@ class World:
             away = [pids[pid] for pid, seconds in used.items() if seconds > limit / 2]
             return self._scene().runaway(min(away), limit)
         if now - self.watchdog.since > self.options.silence:
-            return self._scene().silent(self.options.silence)
+            return self._scene().blocked()
         return None
 
     def _scene(self) -> verdict.Scene:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import select
+import signal
 import socket
 import sys
 import traceback
@@ -24,7 +25,8 @@ _TICK_MS = 10
 def main(control: int, parent: int) -> None:
     """Serve until the control connection ends; ``parent`` 0: do not follow the maker's thread."""
     if parent:
-        linux.die_with_parent(parent)
+        # Should a copy of the parent keep the connection open; there is nothing to clean up yet.
+        linux.die_with_parent(parent, signal.SIGTERM)
     linux.adopt_orphans()
     connection = socket.socket(fileno=control)
     first = wire.receive(connection)
@@ -37,12 +39,17 @@ def main(control: int, parent: int) -> None:
     except BaseException:
         wire.send(connection, {"error": traceback.format_exc()})
         os._exit(1)
-    wire.send(connection, {"ready": os.getpid()})
+    signal.signal(signal.SIGTERM, _leave)
     try:
+        wire.send(connection, {"ready": os.getpid()})
         _Zygote(connection).run()
     finally:  # also when the parent's end breaks a connection in the middle of a message
         linux.end_descendants()
         os._exit(0)
+
+
+def _leave(number: int, frame: object) -> None:
+    raise SystemExit
 
 
 def _preload() -> None:
@@ -85,6 +92,7 @@ class _Zygote:
         me = os.getpid()
         pid = os.fork()
         if pid == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             self._connection.close()
             serve(fds, request, me)
         for fd in fds:

@@ -21,8 +21,10 @@ MODES: dict[str, Mode] = {
 }
 
 
-def mode(name: str) -> Mode:
-    """The mode of that name; raises OracleError naming the known ones."""
+def mode(name: str | Mode) -> Mode:
+    """The mode of that name (a mode is its own); raises OracleError naming the known ones."""
+    if isinstance(name, Mode):
+        return name
     if name not in MODES:
         close = difflib.get_close_matches(str(name), MODES, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""

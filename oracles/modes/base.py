@@ -1,4 +1,8 @@
-"""What a mode is: a formula, its citation, and one exact weight per sample."""
+"""What a mode is: a formula, its citation, and one exact weight per sample.
+
+Everything here is the first road, exact rationals. The second road, in mpmath, shares only the
+step and the policy with it; see formula.py.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +12,21 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from mpmath import mp
+import numpy as np
 
 from oracles.errors import OracleError
 from oracles.policy import Policy
-from oracles.step import Sample, Step
+from oracles.step import Step
 
 SampleWeights = Callable[[Step, Policy, Fraction], list[Fraction]]
 """Exact weight of an unmasked token, per sample."""
 
-ScalarMp = Callable[[Step, Sequence[Any], Policy, Any], Any]
-"""The second road: the formula itself in mpmath. Gets the step, the sum of unmasked losses per
-sample and the divisor as ``mpf``; never sees the exact weights."""
+ScalarMp = Callable[[Sequence[Any], Policy, Any], Any]
+"""The second road: the formula itself in mpmath. Gets the rows of formula.py, the policy and the
+divisor as ``mpf``; never sees the exact weights."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Mode:
     """An aggregation mode whose weight is the same for all unmasked tokens of a sample."""
 
@@ -33,58 +37,69 @@ class Mode:
     scalar_mp: ScalarMp
     needs_divisor: bool = False
     names: Mapping[str, str] = field(default_factory=dict)
+    """Framework -> what the mode is called there."""
+    degree: int = 1
+    """A weight is a fraction whose denominator divides this power of the product of all counts."""
 
 
-def count(sample: Sample, policy: Policy) -> int:
-    """Tokens of a sample in a denominator."""
-    if sample.original_mask is not None and policy.denominators == "original":
-        return sample.original_mask.count(1)
-    return sample.num_unmasked
+def counts(step: Step, policy: Policy) -> list[int]:
+    """Tokens of each sample in a denominator."""
+    if policy.denominators == "original":
+        return [s.num_original for s in step.samples]
+    return [s.num_unmasked for s in step.samples]
 
 
 Units = Mapping[int, tuple[int, ...]]
 """Sample indices of each unit: rollouts, prompt groups, samples."""
 
 
-def counted_units(step: Step, units: Units, policy: Policy) -> list[tuple[int, ...]]:
-    """The units that count in a mean over units: all, or those with a token."""
+def unit_tokens(tokens: Sequence[int], units: Units) -> list[int]:
+    """Tokens of each unit."""
+    return [sum([tokens[i] for i in members]) for members in units.values()]
+
+
+def number_of_units(totals: Sequence[int], policy: Policy) -> int:
+    """How many units a mean over units divides by; at least 1."""
     if policy.empty_units == "count":
-        return list(units.values())
-    return [m for m in units.values() if any(count(step.samples[i], policy) for i in m)]
+        return len(totals)
+    return max(sum(total > 0 for total in totals), 1)
 
 
-def unit_mean(step: Step, units: Units, policy: Policy) -> list[Fraction]:
-    """``1 / (units * M_u)`` for every sample: the mean over units of the unit's token mean."""
-    number = max(len(counted_units(step, units, policy)), 1)
+def unit_mean(
+    step: Step, tokens: Sequence[int], units: Units, number: int | Fraction
+) -> list[Fraction]:
+    """``1 / (number * M_u)`` for every sample of unit u, 0 where the unit has no tokens."""
     weights = [Fraction(0)] * len(step.samples)
-    for members in units.values():
-        tokens = sum(count(step.samples[i], policy) for i in members)
-        weight = Fraction(1, number * max(tokens, 1))
-        for i in members:
-            weights[i] = weight
+    for members, total in zip(units.values(), unit_tokens(tokens, units), strict=True):
+        if total:
+            weight = Fraction(number.denominator, number.numerator * total)
+            for i in members:
+                weights[i] = weight
     return weights
 
 
-def mean_of_unit_means(step: Step, sums: Sequence[Any], units: Units, policy: Policy) -> Any:
-    """``(1/units) * sum_u [ sum of u's losses / max(M_u, 1) ]`` in mpmath."""
-    total, number = mp.mpf(0), 0
-    for members in units.values():
-        tokens = sum(count(step.samples[i], policy) for i in members)
-        if tokens or policy.empty_units == "count":
-            number += 1
-        total += mp.fsum(sums[i] for i in members) / max(tokens, 1)
-    return total / max(number, 1)
-
-
-def exact_divisor(mode: Mode, divisor: float | Fraction | None) -> Fraction:
+def exact_divisor(mode: Mode, divisor: object) -> Fraction:
     """The divisor as an exact number; raises OracleError when it is missing or cannot divide."""
     if not mode.needs_divisor:
         if divisor is not None:
             raise OracleError(f"mode {mode.name} takes no divisor, got {divisor!r}")
         return Fraction(1)
     if divisor is None:
-        raise OracleError(f"mode {mode.name} needs a divisor (a positive finite number)")
-    bad = isinstance(divisor, bool) or not isinstance(divisor, int | float | Fraction)
-    if bad or not math.isfinite(divisor) or divisor <= 0:
+        raise OracleError(f"mode {mode.name} needs a divisor (a positive finite number), got None")
+    exact = exact_number(divisor)
+    if exact is None or exact <= 0:
         raise OracleError(f"the divisor must be a positive finite number, got {divisor!r}")
-    return Fraction(divisor)
+    return exact
+
+
+def exact_number(value: object) -> Fraction | None:
+    """A finite number without rounding; None for anything else (truth values included)."""
+    if isinstance(value, bool | np.bool_):
+        return None
+    if isinstance(value, int | Fraction):
+        return Fraction(value)
+    if isinstance(value, np.integer):
+        return Fraction(int(value))
+    if isinstance(value, float | np.float16 | np.float32) and math.isfinite(value):
+        return Fraction(float(value))
+    return None

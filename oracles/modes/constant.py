@@ -1,19 +1,12 @@
-"""``constant``: a fixed divisor instead of a count.
-
-sum l*m / (L * N)
-
-Source: Dr.GRPO, arXiv 2503.20783 listing 1.
-"""
+"""``constant``: a fixed divisor instead of a count."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from mpmath import mp
-
-from oracles.modes.base import Mode, count
+from oracles.modes.base import Mode, counts, unit_tokens
+from oracles.modes.formula import Rows, by_rollout, counted, loss_sum
 from oracles.policy import Policy
 from oracles.step import Step
 
@@ -24,20 +17,21 @@ def sample_weights(step: Step, policy: Policy, divisor: Fraction) -> list[Fracti
     if policy.constant_count == "one":
         number = 1
     elif policy.constant_count == "valid_rollouts":
-        valid = {s.rollout for s in step.samples if count(s, policy)}
-        number = max(len(valid), 1)
+        totals = unit_tokens(counts(step, policy), step.rollouts)
+        number = max(sum(total > 0 for total in totals), 1)
     return [1 / (divisor * number)] * len(step.samples)
 
 
-def scalar_mp(step: Step, sums: Sequence[Any], policy: Policy, divisor: Any) -> Any:
+def scalar_mp(rows: Rows, policy: Policy, divisor: Any) -> Any:
     """The formula itself, in mpmath."""
-    number = step.num_rollouts
-    if policy.constant_count == "one":
-        number = 1
-    elif policy.constant_count == "valid_rollouts":
-        valid = [any(count(step.samples[i], policy) for i in m) for m in step.rollouts.values()]
-        number = max(sum(valid), 1)
-    return mp.fsum(sums) / (divisor * number)
+    match policy.constant_count:
+        case "rollouts":
+            number = len(by_rollout(rows))
+        case "valid_rollouts":
+            number = max(len(counted(by_rollout(rows), "exclude")), 1)
+        case "one":
+            number = 1
+    return loss_sum(rows) / (divisor * number)
 
 
 MODE = Mode(
@@ -47,4 +41,12 @@ MODE = Mode(
     sample_weights=sample_weights,
     scalar_mp=scalar_mp,
     needs_divisor=True,
+    names={
+        "slime": "constant, --pg-loss-divisor",
+        "miles": "constant, --pg-loss-divisor",
+        "SkyRL": "seq_mean_token_sum_norm",
+        "verl": "seq-mean-token-sum-norm",
+        "TRL": "dr_grpo",
+        "ROLL": "seq-mean-token-sum-norm",
+    },
 )

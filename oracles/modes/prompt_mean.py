@@ -1,29 +1,36 @@
-"""``prompt_mean``: mean over prompt groups of the group's token mean.
-
-(1/P) * sum_g [ sum_{t in g} l*m / max(M_g, 1) ]
-
-Source: DAPO, arXiv 2503.14476 (printed formula); ScaleRL, arXiv 2510.13786 section 3.2.
-"""
+"""``prompt_mean``: mean over prompt groups of the group's token mean."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from oracles.modes.base import Mode, mean_of_unit_means, unit_mean
+from mpmath import mp
+
+from oracles.modes.base import Mode, counts, number_of_units, unit_mean, unit_tokens
+from oracles.modes.formula import Rows, by_group, by_rollout, counted, token_mean
 from oracles.policy import Policy
 from oracles.step import Step
 
 
 def sample_weights(step: Step, policy: Policy, divisor: Fraction) -> list[Fraction]:
     """Exact weight of an unmasked token, per sample."""
-    return unit_mean(step, step.groups, policy)
+    tokens = counts(step, policy)
+    number: int | Fraction = number_of_units(unit_tokens(tokens, step.groups), policy)
+    if policy.prompt_count == "rollouts_over_group_size":
+        rollouts = number_of_units(unit_tokens(tokens, step.rollouts), policy)
+        number = Fraction(rollouts, policy.group_size)
+    return unit_mean(step, tokens, step.groups, number)
 
 
-def scalar_mp(step: Step, sums: Sequence[Any], policy: Policy, divisor: Any) -> Any:
+def scalar_mp(rows: Rows, policy: Policy, divisor: Any) -> Any:
     """The formula itself, in mpmath."""
-    return mean_of_unit_means(step, sums, step.groups, policy)
+    groups = counted(by_group(rows), policy.empty_units)
+    total = mp.fsum(map(token_mean, groups))
+    if policy.prompt_count == "rollouts_over_group_size":
+        rollouts = counted(by_rollout(rows), policy.empty_units)
+        return total * policy.group_size / max(len(rollouts), 1)
+    return total / max(len(groups), 1)
 
 
 MODE = Mode(
@@ -32,4 +39,5 @@ MODE = Mode(
     citation="DAPO, arXiv 2503.14476 (printed formula); ScaleRL, arXiv 2510.13786 section 3.2",
     sample_weights=sample_weights,
     scalar_mp=scalar_mp,
+    names={"slime": "prompt_mean", "miles": "prompt_mean", "SkyRL": "prompt_mean"},
 )

@@ -1,31 +1,25 @@
-"""``sequence_sum``: mean over rollouts of their sums.
-
-sum l*m / N
-
-Source: verl's seq-mean-token-sum.
-"""
+"""``sequence_sum``: mean over rollouts of their sums."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from mpmath import mp
-
-from oracles.modes.base import Mode
+from oracles.modes.base import Mode, counts, number_of_units, unit_tokens
+from oracles.modes.formula import Rows, by_rollout, counted, loss_sum
 from oracles.policy import Policy
 from oracles.step import Step
 
 
 def sample_weights(step: Step, policy: Policy, divisor: Fraction) -> list[Fraction]:
     """Exact weight of an unmasked token, per sample."""
-    return [Fraction(1, step.num_rollouts)] * len(step.samples)
+    number = number_of_units(unit_tokens(counts(step, policy), step.rollouts), policy)
+    return [Fraction(1, number)] * len(step.samples)
 
 
-def scalar_mp(step: Step, sums: Sequence[Any], policy: Policy, divisor: Any) -> Any:
+def scalar_mp(rows: Rows, policy: Policy, divisor: Any) -> Any:
     """The formula itself, in mpmath."""
-    return mp.fsum(sums) / step.num_rollouts
+    return loss_sum(rows) / max(len(counted(by_rollout(rows), policy.empty_units)), 1)
 
 
 MODE = Mode(
@@ -34,4 +28,5 @@ MODE = Mode(
     citation="verl's seq-mean-token-sum",
     sample_weights=sample_weights,
     scalar_mp=scalar_mp,
+    names={"verl": "seq-mean-token-sum", "TRL": "luspo", "ROLL": "seq-mean-token-sum"},
 )

@@ -1,36 +1,27 @@
-"""``token_mean``: mean over all unmasked tokens of the step.
-
-sum l*m / max(M_step, 1)
-
-Source: DAPO's released code (it divides by the tokens of the batch).
-"""
+"""``token_mean``: mean over all unmasked tokens of the step."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from mpmath import mp
-
-from oracles.modes.base import Mode, count
+from oracles.modes.base import Mode, counts
+from oracles.modes.formula import Rows, loss_sum
 from oracles.policy import Policy
 from oracles.step import Step
 
 
 def sample_weights(step: Step, policy: Policy, divisor: Fraction) -> list[Fraction]:
     """Exact weight of an unmasked token, per sample."""
-    total = sum(count(s, policy) for s in step.samples)
-    if policy.phantom_tokens == "yes":
-        total = sum(max(count(s, policy), 1) for s in step.samples)
-    return [Fraction(1, max(total, 1))] * len(step.samples)
+    tokens = counts(step, policy)
+    phantoms = tokens.count(0) if policy.phantom_tokens == "yes" else 0
+    return [Fraction(1, max(sum(tokens) + phantoms, 1))] * len(tokens)
 
 
-def scalar_mp(step: Step, sums: Sequence[Any], policy: Policy, divisor: Any) -> Any:
+def scalar_mp(rows: Rows, policy: Policy, divisor: Any) -> Any:
     """The formula itself, in mpmath."""
-    floor = 1 if policy.phantom_tokens == "yes" else 0
-    tokens = sum(max(count(s, policy), floor) for s in step.samples)
-    return mp.fsum(sums) / max(tokens, 1)
+    least = 1 if policy.phantom_tokens == "yes" else 0
+    return loss_sum(rows) / max(sum(max(row.tokens, least) for row in rows), 1)
 
 
 MODE = Mode(
@@ -39,4 +30,16 @@ MODE = Mode(
     citation="DAPO's released code (it divides by the tokens of the batch)",
     sample_weights=sample_weights,
     scalar_mp=scalar_mp,
+    names={
+        "slime": "token_mean, --calculate-per-token-loss",
+        "miles": "token_mean, --calculate-per-token-loss",
+        "SkyRL": "token_mean",
+        "verl": "token-mean",
+        "TRL": "dapo",
+        "OpenRLHF": "token_level_loss=True",
+        "NeMo-RL": "token_level_loss: true",
+        "AReaL": "the only mode",
+        "ROLL": "token-mean",
+        "Megatron-LM": "--calculate-per-token-loss",
+    },
 )

@@ -1,19 +1,12 @@
-"""``token_sum``: plain sum; normalisation lives in the advantages.
-
-sum l*m
-
-Source: Tinker's contract.
-"""
+"""``token_sum``: plain sum; normalisation lives in the advantages."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from mpmath import mp
-
 from oracles.modes.base import Mode
+from oracles.modes.formula import Rows, loss_sum
 from oracles.policy import Policy
 from oracles.step import Step
 
@@ -23,15 +16,22 @@ def sample_weights(step: Step, policy: Policy, divisor: Fraction) -> list[Fracti
     return [Fraction(1)] * len(step.samples)
 
 
-def scalar_mp(step: Step, sums: Sequence[Any], policy: Policy, divisor: Any) -> Any:
+def scalar_mp(rows: Rows, policy: Policy, divisor: Any) -> Any:
     """The formula itself, in mpmath."""
-    return mp.fsum(sums)
+    return loss_sum(rows)
 
 
 MODE = Mode(
     name="token_sum",
     formula="sum l*m",
-    citation="Tinker's contract",
+    citation="Tinker: losses are summed, the person normalises through advantages or weights",
     sample_weights=sample_weights,
     scalar_mp=scalar_mp,
+    names={
+        "SkyRL": "masked sum of scaled advantages",
+        "verl": "token-sum",
+        "Tinker": "the only mode",
+        "prime-rl": "what its per-sample loss functions return",
+        "Megatron-LM": "what loss_func returns",
+    },
 )

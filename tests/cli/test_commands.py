@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,9 @@ BROKEN = EXAMPLES / "broken" / "micro_batch_token_mean.py"
 FIXED = EXAMPLES / "native" / "accumulated_mean" / "token_mean.py"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["check", "--help"], ["replay", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], *([c, "--help"] for c in ("check", "replay", "oracle", "modes"))]
+)
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     code = (
         "import sys\nfrom aggverify.cli import main\n"
@@ -138,7 +141,9 @@ def test_replay_of_nothing_is_an_error(
     assert message in ran.err
 
 
-def _started(tmp_path: Path) -> subprocess.Popen[bytes]:
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A long check whose ranks are up; killed at the end whatever the test did."""
     process = subprocess.Popen(
         [sys.executable, "-m", "aggverify", "check", str(FIXED), "--profile", "thorough"],
         cwd=tmp_path,
@@ -148,12 +153,16 @@ def _started(tmp_path: Path) -> subprocess.Popen[bytes]:
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
-    deadline = time.monotonic() + 60
-    while len(_descendants(process.pid)) < 4:
-        assert process.poll() is None, "ended before its ranks were up"
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return process
+    try:
+        while len(_descendants(process.pid)) < 4:
+            assert process.poll() is None, "ended before its ranks were up"
+            time.sleep(0.05)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stderr is not None
+        process.stderr.close()
 
 
 def _descendants(pid: int) -> set[int]:
@@ -192,20 +201,93 @@ def _wait_until_gone(pids: set[int], seconds: float) -> bool:
     return _gone(pids)
 
 
-def test_ctrl_c_exits_130_and_leaves_nothing(tmp_path: Path) -> None:
-    process = _started(tmp_path)
-    children = _descendants(process.pid)
-    os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=20)
-    assert process.returncode == 130
+def test_ctrl_c_exits_130_and_leaves_nothing(running: subprocess.Popen[bytes]) -> None:
+    children = _descendants(running.pid)
+    os.killpg(running.pid, signal.SIGINT)
+    _, err = running.communicate()
+    assert running.returncode == 130
     assert b"interrupted" in err
     assert b"Traceback" not in err
     assert _wait_until_gone(children, 2)
 
 
-def test_sigkill_of_the_parent_leaves_no_process(tmp_path: Path) -> None:
-    process = _started(tmp_path)
-    children = _descendants(process.pid)
-    process.kill()
-    process.communicate(timeout=20)
+def test_sigkill_of_the_parent_leaves_no_process(running: subprocess.Popen[bytes]) -> None:
+    children = _descendants(running.pid)
+    running.kill()
+    running.communicate()
     assert _wait_until_gone(children, 2)
+
+
+OWN = EXAMPLES / "length_weighted.py"
+
+
+def test_a_persons_own_oracle(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "r.py").write_text(
+        "import torch\nfrom math import isqrt\n\n\ndef root(tokens):\n"
+        "    return isqrt(tokens * 10**12) / 10**6\n\n\ndef reduce(losses, batch):\n"
+        "    kept = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0)\n"
+        "    pieces = kept.split([len(mask) for mask in batch.local_masks])\n"
+        "    tokens = [int(mask.sum()) for mask in batch.loss_masks]\n"
+        "    means = (root(n) * p.sum() / max(n, 1) for p, n in zip(pieces, tokens))\n"
+        "    return sum(means) / max(sum(map(root, tokens)), 1e-300)\n"
+    )
+    options = ["--oracle", OWN, "--profile", "quick", "--world", "1"]
+    ran = cli("check", "r.py", *options)
+    assert "AGV202" in ran.out, ran  # its total is the micro-batch's
+    assert "AGV101" not in ran.out
+    other = cli("check", EXAMPLES / "native" / "sum" / "token_mean.py", *options)
+    assert other.code == 1, other
+    assert "AGV101" in other.out
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (None, "no such oracle file"),
+        ("def weights(step):\n    return [1]\n", "one weight per response token"),
+        ("import random\ndef weights(step):\n"
+         "    return [random.random() * b for s in step.samples for b in s.loss_mask]\n",
+         "is not deterministic"),
+        ("def weights(step):\n    return [1] * step.num_response_tokens\n", "tokens weigh 0"),
+        ("def scalar(step, losses):\n    return sum(losses) ** 2\n", "not linear"),
+        ("def scalar(step, losses):\n    return 1\n", "all-zero losses must be 0"),
+        ("def weights(step):\n    return ['x'] * step.num_response_tokens\n", "finite numbers"),
+        ("x = 1\n", "defines neither"),
+        ("1 / 0\n", "ZeroDivisionError"),
+    ],
+    ids=["missing", "shape", "random", "masked", "nonlinear", "offset", "type", "empty", "raises"],
+)  # fmt: skip
+def test_a_wrong_oracle_gets_a_clear_error(
+    cli: Cli, tmp_path: Path, source: str | None, message: str
+) -> None:
+    if source is not None:
+        (tmp_path / "mine.py").write_text(source)
+    ran = cli("check", FIXED, "--oracle", "mine.py", "--profile", "quick")
+    assert ran.code == 2, ran
+    assert message in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_oracle_prints_fractions_and_digits(cli: Cli, tmp_path: Path) -> None:
+    typed = cli("oracle", "2/110 3/1; 1/11+4/1", "--losses", "1,2,nan,4,5,6.5,7", "--digits", "30")
+    assert typed.code == 0, typed
+    assert "0       0             0        ##.   1/6" in typed.out
+    assert "sample_mean   35/9    3.88888888888888888888888888889" in typed.out
+    assert cli("check", BROKEN, "--profile", "quick").code == 1
+    case = next((tmp_path / ".aggverify" / "cases").glob("*.json"))
+    stored = cli("oracle", case)
+    assert stored.code == 0, stored
+    assert "token_mean" in stored.out
+
+
+@pytest.mark.parametrize("step", ["2/12", "", "nope.json"])
+def test_oracle_refuses_what_is_no_step(cli: Cli, step: str) -> None:
+    ran = cli("oracle", step)
+    assert ran.code == 2, ran
+
+
+def test_modes_lists_every_mode_and_name(cli: Cli) -> None:
+    ran = cli("modes")
+    assert ran.code == 0, ran
+    for text in ("prompt_mean", "verl: seq-mean-token-sum-norm", "2503.20783", "A ragged example"):
+        assert text in ran.out

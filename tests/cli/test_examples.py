@@ -20,6 +20,7 @@ BROKEN = {
     "hardcoded_divisor.py": ("AGV101", "divides by 1000 where the divisor is 16"),
     "cp_shard_mean.py": ("AGV201", "the mean over CP shards of each shard's own token mean"),
     "cp_shard_sample_mean.py": ("AGV201", "unmasked tokens of the sample within one cp rank"),
+    "bfloat16_count.py": ("AGV301", "the 257 tokens of the step were 256: the count is rounded"),
     "multiply_by_mask.py": ("AGV121", "0 * NaN is NaN"),
 }
 

@@ -19,7 +19,13 @@ from oracles import MODES, OracleError, Policy, Sample, Step
 ANY = Space(fan_out=True)
 HINTS = get_type_hints(Policy)
 policies = st.builds(
-    Policy, **{f.name: st.sampled_from(get_args(HINTS[f.name])) for f in fields(Policy)}
+    Policy,
+    **{
+        f.name: st.integers(1, 4)
+        if f.name == "group_size"
+        else st.sampled_from(get_args(HINTS[f.name]))
+        for f in fields(Policy)
+    },
 )
 MEANS = ("sample_mean", "prompt_mean", "token_mean")
 

@@ -9,6 +9,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from aggverify.case import Case
 from aggverify.layouts import token_owner
+from aggverify.notation import parse_step
+from aggverify.run.identify import TELLING
 from aggverify.strategies import Space, cases, sizes, telling_apart
 from oracles import MODES, Step
 from oracles.coincidence import tells_apart
@@ -102,6 +104,11 @@ def test_hard_things_are_drawn_often(seen: Counter[str], trait: str, percent: in
 @given(telling_apart(MODES))
 def test_telling_steps_tell_every_mode_apart(step: Step) -> None:
     assert tells_apart(step, MODES)
+
+
+@pytest.mark.parametrize("text", TELLING)
+def test_stored_telling_steps_tell_every_mode_apart(text: str) -> None:
+    assert tells_apart(parse_step(text), MODES)
 
 
 def test_the_smallest_world_comes_first() -> None:

@@ -34,7 +34,7 @@ def opened(pool: Pool, name: str, setup: dict[str, object] | None = None) -> Tem
 
 @pytest.fixture(scope="session")
 def pool() -> Iterator[Pool]:
-    with Pool(Options(cpu_seconds=1.0)) as pool:
+    with Pool(Options(cpu_seconds=1.0, silence=20.0)) as pool:
         yield pool
 
 
@@ -58,6 +58,13 @@ class Script:
         """The next line of its output."""
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
+
+    def close(self) -> None:
+        """Close its standard input, which it may be waiting for, then wait."""
+        for stream in (self.process.stdin, self.process.stdout):
+            assert stream is not None
+            stream.close()
+        self.process.wait()
 
     def processes(self) -> dict[int, str]:
         """Command lines by pid of living processes with the mark in their environment."""
@@ -95,7 +102,7 @@ def script(tmp_path: Path) -> Iterator[object]:
             [sys.executable, "-W", "error", "-c", code],
             env=environment,
             cwd=tmp_path,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -111,6 +118,4 @@ def script(tmp_path: Path) -> Iterator[object]:
                 os.kill(pid, 9)
             except ProcessLookupError:
                 continue
-        assert one.process.stdout is not None
-        one.process.stdout.close()
-        one.process.wait()
+        one.close()

@@ -1,0 +1,74 @@
+"""``aggverify oracle CASE|STEP``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from oracles import Step
+
+
+@click.command()
+@click.argument("step")
+@click.option("--losses", help="Losses, comma-separated, one per response token.")
+@click.option("--divisor", type=float, default=16.0, show_default=True, help="L of constant.")
+@click.option("--digits", default=50, show_default=True, help="Digits of the decimals.")
+def oracle(step: str, losses: str | None, divisor: float, digits: int) -> None:
+    """Print exact weights and scalars of every mode for one step.
+
+    STEP is a JSON file (a step, a case or a stored case), or typed on the line:
+    '2/110 3/1; 1/11+4/1' means two prompts; 2/110 is a sample with two prompt tokens and a response
+    masked 110; + joins the samples of one rollout.
+    """
+    from aggverify.errors import InputError
+    from aggverify.report.tables import scalars_table, weights_table
+    from oracles import OracleError
+
+    found, stored = _read(step)
+    values = _numbers(losses) if losses else stored
+    try:
+        for line in weights_table(found, divisor):
+            click.echo(line)
+        if values is not None:
+            click.echo()
+            for line in scalars_table(found, values, divisor, digits):
+                click.echo(line)
+    except OracleError as error:
+        raise InputError(str(error)) from None
+
+
+def _read(text: str) -> tuple[Step, list[float] | None]:
+    """The step, and the losses where the file has them."""
+    from aggverify.case import Case
+    from aggverify.errors import InputError
+    from aggverify.notation import parse_step
+    from oracles import OracleError, Step
+
+    if not text.endswith(".json"):
+        return parse_step(text), None
+    try:
+        data = json.loads(Path(text).read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"cannot read a step from {text}: {error}") from None
+    if isinstance(data, dict) and isinstance(data.get("case"), dict):
+        data = data["case"]
+    if isinstance(data, dict) and "layout" in data:
+        case = Case.from_json(data)
+        return case.step, list(case.losses)
+    try:
+        return Step.from_json(data), None
+    except OracleError as error:
+        raise InputError(f"cannot read a step from {text}: {error}") from None
+
+
+def _numbers(text: str) -> list[float]:
+    from aggverify.errors import InputError
+
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"--losses takes numbers separated by commas, got {text!r}") from None
