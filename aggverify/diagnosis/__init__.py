@@ -4,48 +4,164 @@ historic bug."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from aggverify.diagnosis.bugs import Bug, known_bug
+import numpy as np
+
+from aggverify.case import Case
+from aggverify.checks import Finding
+from aggverify.diagnosis.bugs import Bug, Trace, known_bug
 from aggverify.diagnosis.factors import Factor, common_factor
-from aggverify.diagnosis.forms import ClosedForm, Observation, closed_form
-from aggverify.diagnosis.readings import other_reading
+from aggverify.diagnosis.forms import ClosedForm, closed_forms, telling
+from aggverify.diagnosis.marks import Mark, find_mark
+from aggverify.diagnosis.observation import Observation, close
+from aggverify.diagnosis.readings import other_mode, other_reading
+from aggverify.diagnosis.values import off_value, undivided_sums
 from aggverify.subject import Subject
+
+_FORMS = 12
+"""So many of the simplest fitting forms are told apart by further cases."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What the candidate computes instead, as far as it could be told."""
+    """What the candidate computes instead, as far as it could be told.
+
+    ``root`` is equal for findings with the same cause: it describes every observation of every
+    layout; None when the explanation covers only some of them.
+    """
 
     sentence: str
     factor: str | None = None
     bug: Bug | None = None
+    root: str | None = None
 
 
-def diagnose(subject: Subject, code: str, observations: Sequence[Observation]) -> Diagnosis | None:
-    """The most specific explanation that fits every observation, or None.
+def diagnose(
+    subject: Subject, finding: Finding, tiers: Sequence[Sequence[Observation]]
+) -> Diagnosis | None:
+    """The most specific explanation that fits every observation of the widest tier that has one.
 
-    Another reading of the declared policy comes first, then a factor common to all tokens, then a
-    closed form out of the library of denominators.
+    ``tiers``: sets of observations, the first over all layouts, later ones over fewer.
     """
+    if finding.code == "AGV102":
+        return _value_diagnosis(subject, finding, tiers)
+    for n, tier in enumerate(tiers):
+        found = _explained(subject, finding, tier)
+        if found is not None:
+            return found if n == 0 else replace(found, root=None)
+    return None
+
+
+def telling_case(observations: Sequence[Observation], candidates: Sequence[Case]) -> Case | None:
+    """A candidate on which the forms that still fit foretell different weights, if there is one."""
+    forms = closed_forms(observations)[:_FORMS]
+    seen = {o.case for o in observations}
+    return telling(forms, [case for case in candidates if case not in seen])
+
+
+def _explained(
+    subject: Subject, finding: Finding, observations: Sequence[Observation]
+) -> Diagnosis | None:
+    """One trace out of everything recognised, and its bug."""
+    if not observations:
+        return None
+    trace = Trace(finding.code, subject.mode, subject.engine.name)
+    mark = find_mark(observations)
+    if mark is not None:
+        return _diagnosis(replace(trace, marks=frozenset([mark.name])), mark.sentence)
+    if not all(np.isfinite(o.observed).all() for o in observations):
+        return None
+    if all(o.expected is not None and close(o.observed, o.exact) for o in observations):
+        return None  # nothing to explain
     reading = other_reading(subject, observations)
     if reading is not None:
-        return Diagnosis(f"the mode under another reading: {reading}")
+        name, value = reading
+        declared = getattr(subject.policy, name)
+        sentence = f"the mode under another reading: {name} = {value!r} (declared: {declared!r})"
+        return _diagnosis(replace(trace, reading=f"{name}={value}"), sentence)
     factor = common_factor(subject, observations)
-    form = closed_form(observations)
-    if factor is not None:
-        return Diagnosis(_factor_sentence(factor, form), factor.name, known_bug(code, form, factor))
-    bug = known_bug(code, form, None)
-    if form is not None:
-        return Diagnosis(form.sentence, None, bug)
-    return Diagnosis(bug.sentence, None, bug) if bug else None
+    forms = closed_forms(observations)
+    trace = replace(trace, form=forms[0] if forms else None, factor=factor)
+    mode = other_mode(subject, observations)
+    if mode is not None:
+        return _diagnosis(replace(trace, other_mode=mode), f"the weights of {mode}")
+    return _formula_diagnosis(subject, trace, observations, forms)
 
 
-def _factor_sentence(factor: Factor, form: ClosedForm | None) -> str:
-    if form is None:
-        return factor.sentence
-    return f"{factor.sentence}: {form.sentence}"
+def _formula_diagnosis(
+    subject: Subject,
+    trace: Trace,
+    observations: Sequence[Observation],
+    forms: Sequence[ClosedForm],
+) -> Diagnosis | None:
+    marks = set()
+    if trace.factor is not None and undivided_sums(observations):
+        marks.add("undivided-sum")
+    if trace.factor is not None and not trace.factor.sizes:
+        marks.add("constant-factor")
+    trace = replace(trace, marks=frozenset(marks))
+    if trace.factor is None and trace.form is None:
+        return _relative(subject, trace, observations)
+    return _diagnosis(trace, _sentence(trace, forms))
+
+
+def _relative(
+    subject: Subject, trace: Trace, observations: Sequence[Observation]
+) -> Diagnosis | None:
+    """A factor over one rank's own weights, where the formula is wrong or unknown already."""
+    if any(o.trivial is None or not np.isfinite(o.trivial).all() for o in observations):
+        return None
+    relative = [o.relative_to_trivial for o in observations]
+    factor = common_factor(subject, relative)
+    if factor is None:
+        return None
+    return _diagnosis(replace(trace, factor=factor), factor.sentence)
+
+
+def _sentence(trace: Trace, forms: Sequence[ClosedForm]) -> str:
+    parts = [trace.factor.sentence] if trace.factor is not None else []
+    parts += [forms[0].sentence] if forms else []
+    return ": ".join(parts)
+
+
+def _diagnosis(trace: Trace, sentence: str) -> Diagnosis:
+    factor = trace.factor.name if trace.factor is not None else None
+    root = trace.form.sentence if trace.form is not None else sentence
+    return Diagnosis(sentence, factor, known_bug(trace), root)
+
+
+def _value_diagnosis(
+    subject: Subject, finding: Finding, tiers: Sequence[Sequence[Observation]]
+) -> Diagnosis | None:
+    trace = Trace(finding.code, subject.mode, subject.engine.name)
+    for tier in reversed(tiers):
+        found = off_value(subject, tier)
+        if found is not None:
+            mark, factor = found
+            trace = replace(trace, marks=frozenset([mark.name]), factor=factor)
+            return _diagnosis(trace, mark.sentence)
+    return None
+
+
+def diagnose_behind_the_mask(
+    subject: Subject, finding: Finding, overflow_is_finite: bool
+) -> Diagnosis | None:
+    """Values behind the mask reach the result: through a product with 0, or a sum times 0?
+
+    Told apart by two masked losses whose sum overflows: a product with the mask stays finite.
+    """
+    mark = "no-overflow" if overflow_is_finite else "overflowing-sum"
+    bug = known_bug(Trace(finding.code, subject.mode, subject.engine.name, marks=frozenset([mark])))
+    return Diagnosis(bug.sentence, None, bug, bug.sentence) if bug else None
+
+
+def diagnose_failure(subject: Subject, finding: Finding, marks: frozenset[str]) -> Diagnosis | None:
+    """A step that is not finished, recognised by its message, its stacks and where it happens."""
+    text = f"{finding.message}\n{finding.detail}"
+    bug = known_bug(Trace(finding.code, subject.mode, subject.engine.name, marks=marks, text=text))
+    return Diagnosis(bug.sentence, None, bug, bug.sentence) if bug else None
 
 
 def ratio(expected: Fraction, observed: float) -> Fraction | None:
@@ -57,4 +173,15 @@ def ratio(expected: Fraction, observed: float) -> Fraction | None:
     return simple if abs(simple - exact) <= Fraction(1, 10**12) * abs(exact) else exact
 
 
-__all__ = ["Bug", "Diagnosis", "Observation", "diagnose", "ratio"]
+__all__ = [
+    "Bug",
+    "Diagnosis",
+    "Factor",
+    "Mark",
+    "Observation",
+    "diagnose",
+    "diagnose_behind_the_mask",
+    "diagnose_failure",
+    "ratio",
+    "telling_case",
+]

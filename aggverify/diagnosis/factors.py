@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
 
-from aggverify.diagnosis.forms import Observation
+from aggverify.diagnosis.observation import TOLERANCE, Array, Observation
 from aggverify.subject import Subject
 
-_TOLERANCE = 1e-6
+_MAX_SIZES = 4
+"""At most this many sizes in one factor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,78 +23,99 @@ class Factor:
 
     name: str
     sentence: str
+    constant: Fraction = Fraction(1)
+    """A number in front of the sizes, for example a configured window."""
+    sizes: tuple[tuple[str, int], ...] = ()
+    """The sizes with their exponents."""
 
 
 def common_factor(subject: Subject, observations: Sequence[Observation]) -> Factor | None:
     """The named factor if, in every observation, all weights are off by one and the same."""
-    ratios, sizes = [], []
+    ratios, used = [], []
     for o in observations:
         if o.expected is None:
             return None
-        exact = np.array([float(w) for w in o.expected])
+        exact = o.exact
         keep = exact != 0
+        if o.observed[~keep].any():
+            return None
         if not keep.any():
             continue
         quotient = o.observed[keep] / exact[keep]
-        if not np.isfinite(quotient).all() or np.ptp(quotient) > _TOLERANCE * abs(quotient[0]):
+        if not np.isfinite(quotient).all() or np.ptp(quotient) > TOLERANCE * abs(quotient[0]):
             return None
         ratios.append(float(quotient[0]))
-        sizes.append(_sizes(o))
-    if not ratios or all(abs(r - 1) <= _TOLERANCE for r in ratios):
+        used.append(o)
+    return named_ratio(subject, used, ratios)
+
+
+def named_ratio(
+    subject: Subject, observations: Sequence[Observation], ratios: Sequence[float]
+) -> Factor | None:
+    """The product of sizes, or the constant, that equals the ratio in every observation."""
+    if not ratios or all(abs(r - 1) <= TOLERANCE for r in ratios) or min(ratios) <= 0:
         return None
-    if max(ratios) - min(ratios) <= _TOLERANCE * abs(ratios[0]) and len(ratios) > 1:
+    spread = max(ratios) - min(ratios)
+    if spread <= TOLERANCE * abs(ratios[0]) and (len(ratios) > 1 or not subject.has_oracle):
         return _constant(subject, ratios[0])
-    names = list(sizes[0])
-    for exponents in _exponents(len(names)):
-        values = [
-            float(np.prod([float(s[n]) ** e for n, e in zip(names, exponents, strict=True)]))
-            for s in sizes
-        ]
-        if all(abs(v - r) <= _TOLERANCE * v for v, r in zip(values, ratios, strict=True)):
-            name = _name(names, exponents)
-            return Factor(name, f"{name} times too large" if _grows(exponents) else f"x {name}")
+    sizes = [_sizes(subject, o) for o in observations]
+    names = tuple(sizes[0])
+    logs = np.log([[float(s[n]) for n in names] for s in sizes])
+    exponents, matrix = _exponents(len(names))
+    difference = np.log(ratios) - matrix @ logs.T
+    exact = np.abs(difference).max(axis=1) <= TOLERANCE
+    scaled = np.ptp(difference, axis=1) <= TOLERANCE
+    for fits in (exact, scaled if len(ratios) > 2 else exact):
+        for row in np.flatnonzero(fits).tolist():
+            constant = Fraction(float(np.exp(difference[row].mean()))).limit_denominator(64)
+            if constant and abs(np.log(float(constant)) - difference[row].mean()) <= TOLERANCE:
+                return _factor(names, exponents[row], constant)
     return None
 
 
-def _sizes(observation: Observation) -> dict[str, int]:
+def _sizes(subject: Subject, observation: Observation) -> dict[str, float]:
     step, layout = observation.case.step, observation.case.layout
-    return {
+    sizes = {
         "cp_size": layout.cp_size,
         "dp_size": layout.dp_size,
         "num_microbatches": layout.num_microbatches,
         "N": step.num_rollouts,
         "P": step.num_groups,
-        "num_tokens": step.num_unmasked,
+        "num_tokens": max(step.num_unmasked, 1),
         "num_samples": len(step.samples),
+        "max_len": max(s.response_length for s in step.samples),
     }
+    return {name: float(size) for name, size in sizes.items()}
 
 
-def _exponents(n: int) -> Iterator[tuple[int, ...]]:
+@lru_cache(maxsize=4)
+def _exponents(n: int) -> tuple[list[tuple[int, ...]], Array]:
     """Exponents of -1, 0 and 1, products of few sizes first."""
-    found = product((0, 1, -1), repeat=n)
-    return iter(sorted(found, key=lambda e: (sum(map(abs, e)), [-x for x in e])))
+    found = [e for e in product((0, 1, -1), repeat=n) if sum(map(abs, e)) <= _MAX_SIZES]
+    found.sort(key=lambda e: (sum(map(abs, e)), [-x for x in e]))
+    return found, np.array(found, dtype=np.float64)
 
 
-def _grows(exponents: tuple[int, ...]) -> bool:
-    return all(e >= 0 for e in exponents)
-
-
-def _name(names: Sequence[str], exponents: Sequence[int]) -> str:
+def _factor(names: Sequence[str], exponents: Sequence[int], constant: Fraction) -> Factor:
     above = [n for n, e in zip(names, exponents, strict=True) if e > 0]
     below = [n for n, e in zip(names, exponents, strict=True) if e < 0]
-    top = "*".join(above) or "1"
-    if not below:
-        return top
-    bottom = "*".join(below)
-    return f"{top}/({bottom})" if len(below) > 1 else f"{top}/{bottom}"
+    if constant.numerator != 1:
+        above.insert(0, str(constant.numerator))
+    if constant.denominator != 1:
+        below.insert(0, str(constant.denominator))
+    name = "*".join(above) or "1"
+    if below:
+        bottom = "*".join(below)
+        name = f"{name}/({bottom})" if len(below) > 1 else f"{name}/{bottom}"
+    sizes = tuple((n, e) for n, e in zip(names, exponents, strict=True) if e)
+    sentence = f"{name} times too large" if not below else f"x {name}"
+    return Factor(name, sentence, constant, sizes)
 
 
 def _constant(subject: Subject, value: float) -> Factor:
     simple = Fraction(value).limit_denominator(10**6)
-    if subject.mode == "constant" and subject.divisor is not None:
+    if subject.mode == "constant" and subject.divisor is not None and value:
         used = subject.divisor / value
-        return Factor(
-            str(simple),
-            f"divides by {used:.6g} where the divisor is {subject.divisor:g}",
-        )
-    return Factor(str(simple), f"a constant factor of {simple}")
+        sentence = f"divides by {used:.6g} where the divisor is {subject.divisor:g}"
+        return Factor(str(simple), sentence, simple)
+    return Factor(str(simple), f"a constant factor of {simple}", simple)

@@ -1,7 +1,7 @@
-"""A library of denominators: which closed form over the layout gives the observed weights.
+"""The closed form a reducer computes: ``upper * sizes / (inner * outer)``, found by matching.
 
-A form is ``sizes / (inner * outer)``: *inner* counts something in the token's own unit, *outer*
-counts units, *sizes* is a product of parallel sizes. Mistakes of this field are of that shape.
+*inner* counts something in the token's own unit, *outer* counts units, *sizes* is a product of
+parallel sizes, perhaps times a constant. Mistakes of this field are of that shape.
 """
 
 from __future__ import annotations
@@ -9,216 +9,187 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations, product
+from functools import cache
+from itertools import product
 
 import numpy as np
-import numpy.typing as npt
 
 from aggverify.case import Case
-from aggverify.layouts import token_owner
+from aggverify.diagnosis.observation import TOLERANCE, Array, Observation
+from aggverify.diagnosis.terms import Term, Tokens, inner_terms, outer_terms, upper_terms
 
-Array = npt.NDArray[np.float64]
-_TOLERANCE = 1e-6
-"""Relative; distinct forms differ by a ratio of small integers, roundings by 1e-7 at most."""
-
-_PLACES = ("dp rank", "cp rank", "micro-batch")
-_SIZES = ("dp_size", "cp_size", "num_microbatches")
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """Weights read off one execution; ``expected`` is exact, None where there is no oracle."""
-
-    case: Case
-    observed: Array
-    expected: tuple[Fraction, ...] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Term:
-    """A count: what is counted, inside which unit."""
-
-    what: str
-    unit: str
-    places: tuple[str, ...]
-
-    @property
-    def text(self) -> str:
-        """For example "unmasked tokens of the prompt group on one dp rank"."""
-        where = " and ".join(self.places)
-        of = {"": "the step" if not self.places else "", "sample": "the sample"}.get(
-            self.unit, f"the {self.unit}"
-        )
-        parts = [self.what]
-        if of:
-            parts.append(f"of {of}")
-        if where:
-            parts.append(f"within one {where}")
-        return " ".join(parts)
+SIZES = ("dp_size", "cp_size", "num_microbatches")
+_CONSTANT_COST = 5
+_SCREENED = 8
+"""Observations that every combination is tried on first."""
+_MAX_PART, _MAX_WHOLE = 64, 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class ClosedForm:
-    """``weight = product(size**exponent) / (inner * outer)`` over unmasked tokens."""
+    """``weight = constant * upper * product(size**exponent) / (inner * outer)``."""
 
     inner: Term | None
-    outer: Term | None
+    outer: tuple[Term, ...]
     exponents: tuple[int, ...]
+    upper: Term | None = None
+    constant: Fraction = Fraction(1)
 
     @property
     def sentence(self) -> str:
         """The form in words, layout names as the field has them."""
-        below = [t.text for t in (self.inner, self.outer) if t is not None]
-        above = []
-        for name, exponent in zip(_SIZES, self.exponents, strict=True):
+        below = [t.text for t in (self.inner, *self.outer) if t is not None]
+        above = ["l"] if self.constant.numerator == 1 else [f"{self.constant.numerator} l"]
+        above += [self.upper.text] if self.upper is not None else []
+        for name, exponent in zip(SIZES, self.exponents, strict=True):
             if exponent > 0:
                 above.append(name)
             elif exponent < 0:
                 below.append(name)
-        top = " x ".join(["l", *above])
+        if self.constant.denominator != 1:
+            below.insert(0, str(self.constant.denominator))
+        top = " x ".join(above)
         return f"sum of {top} / ({' x '.join(below)})" if below else f"sum of {top}"
 
     @property
     def cost(self) -> int:
         """Complexity: of several fitting forms the simplest is told."""
-        terms = [t for t in (self.inner, self.outer) if t is not None]
+        terms = [t for t in (self.inner, *self.outer, self.upper) if t is not None]
         return (
             2 * sum(map(abs, self.exponents))
-            + sum(2 + len(t.places) for t in terms)
-            + sum(0 if t.what in _PLAIN else 1 for t in terms)
+            + sum(t.cost for t in terms)
+            + 2 * (self.upper is not None)
+            + _CONSTANT_COST * (self.constant != 1)
         )
 
-
-_PLAIN = ("unmasked tokens", "rollouts", "prompt groups")
-
-
-class _Tokens:
-    """Per unmasked token: its sample, rollout, group and owner; counts over any of them."""
-
-    def __init__(self, case: Case) -> None:
-        step = case.step
-        mask = np.frombuffer(b"".join(s.loss_mask for s in step.samples), dtype=np.uint8)
-        lengths = [s.response_length for s in step.samples]
-        sample = np.repeat(np.arange(len(lengths)), lengths)
-        self.keep = mask.astype(bool)
-        owner = np.array(token_owner(step, case.layout), dtype=np.int64).reshape(-1, 3)
-        ids = {
-            "sample": sample,
-            "rollout": np.array([s.rollout for s in step.samples])[sample],
-            "prompt group": np.array([s.group for s in step.samples])[sample],
-            "dp rank": owner[:, 0],
-            "cp rank": owner[:, 1],
-            "micro-batch": owner[:, 2],
-        }
-        self._all = ids
-        self._masked = mask
-        self._case = case
-
-    def term(self, term: Term) -> Array:
-        """The term's count for every unmasked token, float64."""
-        keys = [k for k in (term.unit, *term.places) if k]
-        unit = self._unit(keys)
-        if term.what == "unmasked tokens":
-            counts = np.asarray(np.bincount(unit, weights=self._masked), dtype=np.float64)
-        elif term.what == "response tokens":
-            counts = np.asarray(np.bincount(unit), dtype=np.float64)
-        else:
-            counts = self._distinct(unit, term.what)
-        return np.asarray(counts[unit][self.keep], dtype=np.float64)
-
-    def _unit(self, keys: list[str]) -> npt.NDArray[np.int64]:
-        if not keys:
-            return np.zeros(len(self.keep), dtype=np.int64)
-        columns = np.stack([self._all[k] for k in keys], axis=1)
-        return np.unique(columns, axis=0, return_inverse=True)[1].reshape(-1)
-
-    def _distinct(self, unit: npt.NDArray[np.int64], what: str) -> Array:
-        """How many samples, rollouts or groups (all, or with an unmasked token) are in a unit."""
-        non_empty = what.startswith("non-empty ")
-        key = {"samples": "sample", "rollouts": "rollout", "prompt groups": "prompt group"}[
-            what.removeprefix("non-empty ")
-        ]
-        chosen = self.keep if non_empty else np.ones_like(self.keep)
-        pairs = np.unique(np.stack([unit[chosen], self._all[key][chosen]], axis=1), axis=0)
-        return np.bincount(pairs[:, 0], minlength=int(unit.max()) + 1).astype(np.float64)
+    def predict(self, cases: Sequence[Case]) -> Array:
+        """Weights of the unmasked tokens of some cases, one after the other."""
+        tokens = Tokens(cases)
+        out = np.full(int(tokens.keep.sum()), float(self.constant))
+        for term in (self.inner, *self.outer):
+            if term is not None:
+                out /= tokens.values(term)
+        if self.upper is not None:
+            out *= tokens.values(self.upper)
+        sizes = np.array([_sizes(case) for case in cases], dtype=np.float64)
+        factors = np.prod(sizes ** np.array(self.exponents), axis=1)
+        weights: Array = out * factors[tokens.case[tokens.keep]]
+        return weights
 
 
-def _places() -> Iterator[tuple[str, ...]]:
-    for n in range(len(_PLACES) + 1):
-        yield from combinations(_PLACES, n)
+def _sizes(case: Case) -> tuple[int, int, int]:
+    layout = case.layout
+    return layout.dp_size, layout.cp_size, layout.num_microbatches
 
 
-def _inner_terms() -> Iterator[Term | None]:
-    yield None
-    for what in ("unmasked tokens", "response tokens"):
-        for unit in ("", "sample", "rollout", "prompt group"):
-            for places in _places():
-                yield Term(what, unit, places)
+def closed_forms(observations: Sequence[Observation]) -> list[ClosedForm]:
+    """All forms that equal the observed weights on every observation, the simplest first."""
+    usable = [o for o in observations if o.case.step.num_unmasked]
+    if not usable or any(not (np.isfinite(o.observed) & (o.observed >= 0)).all() for o in usable):
+        return []
+    if any((o.observed[o.mask] == 0).any() or o.observed[~o.mask].any() for o in usable):
+        return []
+    table = _Table(usable)
+    found = sorted(table.search((None,)), key=lambda f: f.cost)
+    return found or sorted(table.search(tuple(upper_terms())), key=lambda f: f.cost)
 
 
-def _outer_terms() -> Iterator[Term | None]:
-    yield None
-    for what in ("rollouts", "samples", "prompt groups"):
-        for prefix in ("", "non-empty "):
-            for places in _places():
-                yield Term(prefix + what, "", places)
-
-
-def closed_form(observations: Sequence[Observation]) -> ClosedForm | None:
-    """The simplest form that equals the observed weights on every observation, or None."""
-    usable = [o for o in observations if np.isfinite(o.observed).all() and o.case.step.num_unmasked]
-    if not usable:
+def telling(forms: Sequence[ClosedForm], cases: Sequence[Case]) -> Case | None:
+    """The first case for which the first form and some other one foretell different weights."""
+    if len(forms) < 2 or not cases:
         return None
-    tokens = [_Tokens(o.case) for o in usable]
-    observed = [o.observed[t.keep] for o, t in zip(usable, tokens, strict=True)]
-    if any((w == 0).any() for w in observed):
-        return None
-    sizes = [
-        (o.case.layout.dp_size, o.case.layout.cp_size, o.case.layout.num_microbatches)
-        for o in usable
-    ]
-    outers = {t: _values(t, tokens) for t in _outer_terms()}
-    fitting = [
-        form
-        for inner in _inner_terms()
-        for form in _matches(inner, _values(inner, tokens), outers, observed, sizes)
-    ]
-    return min(fitting, key=lambda form: form.cost, default=None)
+    first = forms[0].predict(cases)
+    tokens = Tokens(cases)
+    which = tokens.case[tokens.keep]
+    differs = np.zeros(len(first), dtype=bool)
+    for form in forms[1:]:
+        differs |= np.abs(form.predict(cases) - first) > TOLERANCE * first
+    return cases[int(which[differs][0])] if differs.any() else None
 
 
-def _values(term: Term | None, tokens: Sequence[_Tokens]) -> list[Array]:
-    if term is None:
-        return [np.ones(int(t.keep.sum())) for t in tokens]
-    return [t.term(term) for t in tokens]
+class _Table:
+    """Logarithms of every term on every unmasked token, observations one after the other."""
+
+    def __init__(self, observations: Sequence[Observation]) -> None:
+        cases = [o.case for o in observations]
+        self._tokens = Tokens(cases)
+        which = self._tokens.case[self._tokens.keep]
+        self._starts = np.flatnonzero(np.diff(which, prepend=-1))
+        chosen = np.unique(np.linspace(0, len(cases) - 1, _SCREENED).astype(np.int64))
+        columns = np.flatnonzero(np.isin(which, chosen))
+        self._screen = columns, np.flatnonzero(np.diff(which[columns], prepend=-1))
+        self._weights: Array = np.log(np.concatenate([o.observed[o.mask] for o in observations]))
+        self._sizes = np.log([_sizes(case) for case in cases]).reshape(-1, len(SIZES))
+        self._monomials = np.array(_exponents(), dtype=np.float64) @ self._sizes.T
+        self._outers = [(), *outer_terms()]
+        self._outer_logs = np.stack([sum(map(self._log, o), self._log(None)) for o in self._outers])
+
+    def _log(self, term: Term | None) -> Array:
+        if term is None:
+            return np.zeros_like(self._weights)
+        with np.errstate(divide="ignore"):
+            logs: Array = np.log(self._tokens.values(term))
+        return logs
+
+    def search(self, uppers: tuple[Term | None, ...]) -> Iterator[ClosedForm]:
+        """Every form with one of these uppers that fits."""
+        upper_logs = [self._log(upper) for upper in uppers]
+        for inner in (None, *inner_terms()):
+            inner_log = self._weights + self._log(inner)
+            for upper, upper_log in zip(uppers, upper_logs, strict=True):
+                for row, constants in self._constant(inner_log - upper_log):
+                    for exponents, constant in self._monomial(constants):
+                        yield ClosedForm(inner, self._outers[row], exponents, upper, constant)
+
+    def _constant(self, base: Array) -> Iterator[tuple[int, Array]]:
+        """Outers with which nothing varies inside any observation, with the value in each.
+
+        A few observations sort most of them out before all are looked at.
+        """
+        rows = np.arange(len(self._outers))
+        for columns, starts in (self._screen, (slice(None), self._starts)):
+            with np.errstate(invalid="ignore"):
+                rest = base[columns] + self._outer_logs[rows][:, columns]
+                high = np.maximum.reduceat(rest, starts, axis=1)
+                low = np.minimum.reduceat(rest, starts, axis=1)
+                flat = (high - low <= TOLERANCE).all(axis=1)
+            rows, low = rows[flat], low[flat]
+            if not rows.size:
+                return
+        yield from zip(rows.tolist(), low, strict=True)
+
+    def _monomial(self, values: Array) -> Iterator[tuple[tuple[int, ...], Fraction]]:
+        """Products of sizes (times one constant) that equal the values in every observation."""
+        difference = values - self._monomials
+        fits = np.ptp(difference, axis=1) <= TOLERANCE
+        for row in np.flatnonzero(fits).tolist():
+            exponents = _exponents()[row]
+            if any(e and not self._sizes[:, i].any() for i, e in enumerate(exponents)):
+                continue  # a size that is 1 everywhere says nothing
+            constant = _simple(float(np.exp(difference[row].mean())))
+            if constant is not None:
+                yield exponents, constant
 
 
-def _matches(
-    inner: Term | None,
-    inner_values: list[Array],
-    outers: dict[Term | None, list[Array]],
-    observed: list[Array],
-    sizes: Sequence[tuple[int, int, int]],
-) -> Iterator[ClosedForm]:
-    for outer, outer_values in outers.items():
-        quotients = []
-        for w, a, b in zip(observed, inner_values, outer_values, strict=True):
-            q = w * a * b
-            if abs(q.max() - q.min()) > _TOLERANCE * abs(q[0]):
-                break
-            quotients.append(float(q[0]))
-        else:
-            for exponents in product((0, 1, -1), repeat=3):
-                if _monomial_fits(exponents, sizes, quotients):
-                    yield ClosedForm(inner, outer, exponents)
+@cache
+def _exponents() -> tuple[tuple[int, ...], ...]:
+    return tuple(product((0, 1, -1), repeat=len(SIZES)))
 
 
-def _monomial_fits(
-    exponents: tuple[int, ...],
-    sizes: Sequence[tuple[int, int, int]],
-    quotients: Sequence[float],
-) -> bool:
-    for size, quotient in zip(sizes, quotients, strict=True):
-        value = float(np.prod([float(n) ** e for n, e in zip(size, exponents, strict=True)]))
-        if abs(quotient - value) > _TOLERANCE * value:
-            return False
-    return all(e == 0 or any(size[i] > 1 for size in sizes) for i, e in enumerate(exponents))
+def _simple(value: float) -> Fraction | None:
+    """The fraction a person would have written, or None."""
+    for found in (_near(value), _inverse(_near(1 / value))):
+        if found and abs(float(found) - value) <= TOLERANCE * value:
+            small = min(found.numerator, found.denominator) <= _MAX_PART
+            return (
+                found if small and max(found.numerator, found.denominator) <= _MAX_WHOLE else None
+            )
+    return None
+
+
+def _near(value: float) -> Fraction:
+    return Fraction(value).limit_denominator(_MAX_PART)
+
+
+def _inverse(value: Fraction) -> Fraction:
+    return 1 / value if value else value

@@ -1,4 +1,4 @@
-"""The same mode under another reading of the policy: said as that, never as plain wrong."""
+"""Weights that are right for another reading of the policy, or for another mode."""
 
 from __future__ import annotations
 
@@ -9,22 +9,29 @@ from typing import Any, get_args, get_type_hints
 import numpy as np
 
 import oracles
-from aggverify.diagnosis.forms import Observation
+from aggverify.diagnosis.observation import Array, Observation, close
 from aggverify.subject import Subject
-from oracles import OracleError, Policy
-
-_TOLERANCE = 1e-6
+from oracles import MODES, OracleError, Policy
 
 
-def other_reading(subject: Subject, observations: Sequence[Observation]) -> str | None:
-    """The one policy field whose other value explains every observation, as ``field = value``."""
+def other_reading(subject: Subject, observations: Sequence[Observation]) -> tuple[str, str] | None:
+    """The one policy field whose other value explains every observation: (field, value)."""
     if subject.mode is None or subject.oracle or not observations:
         return None
     for name, policy in _neighbours(subject.policy):
-        if all(_explains(subject, policy, o) for o in observations):
-            return (
-                f"{name} = {getattr(policy, name)!r} (declared: {getattr(subject.policy, name)!r})"
-            )
+        if _explains(subject, subject.mode, policy, observations):
+            return name, str(getattr(policy, name))
+    return None
+
+
+def other_mode(subject: Subject, observations: Sequence[Observation]) -> str | None:
+    """The other mode (without a divisor) whose weights all observations have."""
+    if subject.mode is None or not observations:
+        return None
+    for name, mode in MODES.items():
+        asked = name != subject.mode and not mode.needs_divisor
+        if asked and _explains(subject, name, subject.policy, observations):
+            return name
     return None
 
 
@@ -40,13 +47,23 @@ def _neighbours(policy: Policy) -> Iterator[tuple[str, Policy]]:
                     continue  # a reading that needs a number nobody declared
 
 
-def _explains(subject: Subject, policy: Policy, observation: Observation) -> bool:
-    assert subject.mode is not None
+def _explains(
+    subject: Subject, mode: str, policy: Policy, observations: Sequence[Observation]
+) -> bool:
+    """Right in every observation, and not what was declared in at least one."""
+    differs = False
+    for o in observations:
+        weights = _weights(subject, mode, policy, o)
+        if weights is None or not close(o.observed, weights):
+            return False
+        differs |= o.expected is not None and not close(weights, o.exact)
+    return differs
+
+
+def _weights(subject: Subject, mode: str, policy: Policy, o: Observation) -> Array | None:
+    divisor = subject.divisor if MODES[mode].needs_divisor else None
     try:
-        weights = oracles.weights(
-            subject.mode, observation.case.step, divisor=subject.divisor, policy=policy
-        )
+        weights = oracles.weights(mode, o.case.step, divisor=divisor, policy=policy)
     except OracleError:
-        return False
-    exact = np.array([float(w) for w in weights])
-    return bool((np.abs(observation.observed - exact) <= _TOLERANCE * np.abs(exact)).all())
+        return None
+    return np.array([float(w) for w in weights])

@@ -17,20 +17,13 @@ def shard_means(losses: Tensor, batch: MicroBatch) -> Tensor:
     return kept(losses, batch).sum() / count * batch.dp_size
 
 
-def shard_sample_means(losses: Tensor, batch: MicroBatch) -> Tensor:
-    shard = [max(int(mask.sum()), 1) for mask in batch.local_masks]
-    whole = [max(n, 1) for n in batch.rollout_tokens]
-    counts = shard if batch.cp_size > 1 else whole
-    return weighted(losses, batch, [batch.num_rollouts * n for n in counts])
-
-
 def token_path_divided(losses: Tensor, batch: MicroBatch) -> Tensor:
     return kept(losses, batch).sum() / batch.cp_size
 
 
 def statistics_over_dp_only(losses: Tensor, batch: MicroBatch) -> Tensor:
-    count = over(batch.dp_group, tokens(batch.local_masks))
-    return kept(losses, batch).sum() / count
+    count = over(batch.dp_group, sum(int(mask.sum()) for mask in batch.local_masks))
+    return kept(losses, batch).sum() / max(count, 1)
 
 
 def applied_twice(losses: Tensor, batch: MicroBatch) -> Tensor:
@@ -72,15 +65,6 @@ MUTANTS = (
         "mean",
         ("AGV201",),
         "mean-over-cp-shards",
-    ),
-    Mutant(
-        "shard_sample_means",
-        3,
-        "Megatron-LM #7513",
-        "sample_mean",
-        "sum",
-        ("AGV201",),
-        "sum-of-cp-shard-means",
     ),
     Mutant(
         "token_path_divided",

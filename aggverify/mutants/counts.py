@@ -182,7 +182,7 @@ MUTANTS = (
         "bf16 mask.sum()",
         "sample_mean",
         "sum",
-        ("AGV101",),
+        ("AGV301",),
         "counted-in-16-bits",
     ),
     Mutant(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from aggverify.conventions import MicroBatch
 from aggverify.mutants.base import Mutant
-from aggverify.mutants.parts import kept, weighted
+from aggverify.mutants.parts import kept, sums, total, weighted
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -70,16 +70,11 @@ def repeated(losses: Tensor, batch: MicroBatch) -> Tensor:
 
 
 def denominators_run_out(losses: Tensor, batch: MicroBatch) -> Tensor:
-    import torch
-
-    found = dict(zip(batch.rollout_ids, batch.rollout_tokens, strict=True))
-    mask = [len(m) for m in batch.local_masks]
-    pieces = torch.split(kept(losses, batch), mask)
-    kept_pieces = [
-        piece.sum() / (max(n, 1) * batch.num_rollouts)
-        for piece, n in zip(pieces, found.values(), strict=False)
-    ]
-    return torch.stack(kept_pieces).sum()
+    denominators = batch.rollout_tokens[: len(set(batch.rollout_ids))]
+    return total(
+        s / (max(n, 1) * batch.num_rollouts)
+        for s, n in zip(sums(losses, batch), denominators, strict=False)
+    )
 
 
 def sample_denominators(losses: Tensor, batch: MicroBatch) -> Tensor:

@@ -48,6 +48,16 @@ def prompt_length_off_by_one(
     return _masked(list(_spans(total_lengths, response_lengths, shift=0)), loss_masks)
 
 
+def shard_denominators(
+    total_lengths: list[int],
+    response_lengths: list[int],
+    loss_masks: list[Tensor],
+    calculate_per_token_loss: bool = False,
+) -> Hook:
+    spans = list(_spans(total_lengths, response_lengths))
+    return _masked(spans, loss_masks, whole=False)
+
+
 def padded_chunks(
     total_lengths: list[int],
     response_lengths: list[int],
@@ -81,16 +91,18 @@ def _spans(
         yield [(min(max(a, 0), response), max(min(a + q, response), 0)) for a in starts]
 
 
-def _masked(spans: list[Spans], masks: list[Any]) -> Hook:
+def _masked(spans: list[Spans], masks: list[Any], *, whole: bool = True) -> Hook:
     """Sample means over these spans of the masks, which must match the losses in length."""
     import torch
 
     local = [torch.cat([mask[a:b] for a, b in own]) for own, mask in zip(spans, masks, strict=True)]
 
+    counted = masks if whole else local
+
     def reduce(losses: Tensor) -> Tensor:
         kept = torch.where(torch.cat(local).bool(), losses, 0.0)
         pieces = torch.split(kept, [len(mask) for mask in local])
-        means = [p.sum() / m.sum().clamp(min=1) for p, m in zip(pieces, masks, strict=True)]
+        means = [p.sum() / m.sum().clamp(min=1) for p, m in zip(pieces, counted, strict=True)]
         return torch.stack(means).sum()
 
     return reduce
@@ -122,6 +134,7 @@ def _sample_sums(
 MUTANTS = tuple(
     Mutant(function, number, seen, "sample_mean", "megatron-sample", codes, bug, convention="slime")
     for function, number, seen, codes, bug in (
+        ("shard_denominators", 3, "Megatron-LM #7513", ("AGV201",), "sum-of-cp-shard-means"),
         ("or_for_and", 26, "slime e8d3f58f3", ("AGV201",), "chunk-dropped"),
         ("second_chunk_dropped", 26, "slime e8d3f58f3", ("AGV201",), "chunk-dropped"),
         ("prompt_length_off_by_one", 26, "slime e8d3f58f3", ("AGV401",), "shard-cut-wrongly"),

@@ -69,11 +69,11 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
             }
             for m in verdict.margins
         ],
-        "findings": [_finding(r) for r in verdict.reports],
+        "findings": [_finding(r, causes[0]) for causes in verdict.causes for r in causes],
     }
 
 
-def _finding(report: Report) -> dict[str, Any]:
+def _finding(report: Report, first: Report) -> dict[str, Any]:
     f, d = report.finding, report.diagnosis
     return {
         "id": report.stored.id,
@@ -82,6 +82,7 @@ def _finding(report: Report) -> dict[str, Any]:
         "severity": CODES[f.code].severity,
         "check": f.check,
         "confirmed": report.confirmed,
+        "same_cause_as": None if report is first else first.stored.id,
         "message": f.message,
         "case": report.stored.to_json(),
         "reference": f.reference,

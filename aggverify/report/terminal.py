@@ -83,9 +83,9 @@ class Terminal:
         self.console.print(Rule(f"{escape(subject.target)} · {mode}", style="bold"))
         for line in text.header(subject, identified=verdict.identified):
             self._line(line)
-        for n, report in enumerate(verdict.reports, 1):
+        for n, reports in enumerate(verdict.causes, 1):
             self._line("")
-            for line in text.finding_block(report, subject, n):
+            for line in text.finding_block(reports, subject, n):
                 self._line(line, style="bold red" if line.startswith("- AGV") else None)
         self._line("")
         for line in text.inventory(verdict):

@@ -48,13 +48,17 @@ def _default_mark(subject: Subject) -> str:
     return f" [{subject.convention.name}'s default]" if subject.engine.name == default else ""
 
 
-def finding_block(report: Report, subject: Subject, number: int) -> list[str]:
-    """One numbered finding as a person reads it."""
+def finding_block(reports: Sequence[Report], subject: Subject, number: int) -> list[str]:
+    """One numbered root cause as a person reads it: its first case, and every check it breaks."""
+    report, *others = reports
     finding, code = report.finding, CODES[report.finding.code]
     lines = [
         f"{number}. Case {report.stored.id}",
         f"- {code.code} {code.title}    [{code.severity}]",
     ]
+    for other in others:
+        also = CODES[other.finding.code]
+        lines.append(f"- {also.code} {also.title}    [{also.severity}]  case {other.stored.id}")
     lines += [f"    {line}" for line in _body(finding, subject)]
     lines += [f"    {line}" for line in _explanation(report.diagnosis)]
     if not report.confirmed:
@@ -108,6 +112,8 @@ def _explanation(diagnosis: Diagnosis | None) -> Iterator[str]:
     bug = diagnosis.bug
     seen = f"   ({bug.seen})" if bug else ""
     yield f"you compute: {bug.sentence if bug else diagnosis.sentence}{seen}"
+    if bug and bug.sentence != diagnosis.sentence:
+        yield f"in detail: {diagnosis.sentence}"
     if bug:
         yield f"usual fix: {bug.fix}"
 
@@ -206,7 +212,9 @@ def headline(verdict: Verdict) -> str:
     """The verdict in one line."""
     ran = [c for c in verdict.checks if c.cases]
     if verdict.reports:
-        return f"{_count(len(verdict.reports), 'finding')} in {_count(len(ran), 'check')}"
+        failed = [c for c in ran if c.failed]
+        causes = _count(len(verdict.causes), "finding")
+        return f"{causes} ({_count(len(failed), 'check')} of {len(ran)} failed)"
     if not verdict.executed:
         return "nothing was tested"
     what = verdict.subject.mode_name or "the same step scalar in every layout (no known mode)"

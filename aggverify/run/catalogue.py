@@ -10,6 +10,7 @@ from itertools import combinations, product
 from aggverify.case import Case
 from aggverify.layouts import CpKind, Layout
 from aggverify.notation import parse_micro_batches, parse_step
+from aggverify.strategies import Space
 from oracles import Sample, Step
 
 _HARD: tuple[tuple[str, str, int, CpKind], ...] = (
@@ -61,6 +62,13 @@ def grid(max_world: int, kinds: tuple[CpKind, ...]) -> tuple[Case, ...]:
     return tuple(_grid_case(n, *row) for n, row in enumerate(_pairwise(max_world, kinds)))
 
 
+@cache
+def more_cases(max_world: int, kinds: tuple[CpKind, ...]) -> tuple[Case, ...]:
+    """Other steps on the grid's layouts: for telling apart what the stored cases do not."""
+    rows = enumerate(_pairwise(max_world, kinds), start=1000)
+    return tuple(_grid_case(n, *row) for n, row in rows)
+
+
 Row = tuple[int, int, int, CpKind, str]
 
 
@@ -100,3 +108,39 @@ def _grid_case(seed: int, dp: int, cp: int, k: int, kind: CpKind, dtype: str) ->
     step = Step(tuple(samples))
     dealt = tuple(tuple(tuple(cells[d * k + j]) for j in range(k)) for d in range(dp))
     return Case(step, Layout(dealt, cp, kind), plain_losses(step), dtype)
+
+
+def fits(case: Case, space: Space) -> bool:
+    """Whether a stored case lies in a space."""
+    layout = case.layout
+    fan_out = len(case.step.samples) > case.step.num_rollouts
+    size = layout.world_size * layout.num_microbatches
+    return (
+        (space.fan_out or not fan_out)
+        and layout.dp_size <= space.max_dp
+        and layout.cp_size <= space.max_cp
+        and layout.num_microbatches <= space.max_microbatches
+        and layout.world_size <= space.max_world
+        and (layout.cp_size == 1 or layout.cp_kind in space.cp_kinds)
+        and size >= space.min_units
+        and (
+            not space.lengths
+            or {s.response_length for s in case.step.samples} <= set(space.lengths)
+        )
+        and (not space.uniform or _is_uniform(case))
+        and (not space.group_size or _has_whole_groups(case, space.group_size))
+    )
+
+
+def _has_whole_groups(case: Case, size: int) -> bool:
+    """Every micro-batch is a row of complete groups of that size, members side by side."""
+    groups = set(case.step.groups.values())
+    cells = [cell for _, _, cell in case.layout.cells()]
+    cut = [cell[i : i + size] for cell in cells for i in range(0, len(cell), size)]
+    return all(piece in groups and len(piece) == size for piece in cut)
+
+
+def _is_uniform(case: Case) -> bool:
+    cells = [cell for _, _, cell in case.layout.cells()]
+    in_order = [i for cell in cells for i in cell] == list(range(len(case.step.samples)))
+    return in_order and len({len(cell) for cell in cells}) == 1

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from fractions import Fraction
-
-import numpy as np
+from dataclasses import dataclass, field
 
 from aggverify.case import Case
 from aggverify.checks import Check, Finding
 from aggverify.checks.comparison import lowest_precision, margin
-from aggverify.diagnosis import Diagnosis, Observation, diagnose
+from aggverify.diagnosis import Diagnosis
 from aggverify.execution import Execution, Laboratory
-from aggverify.run.catalogue import grid, hard_cases
+from aggverify.run.catalogue import fits, grid, hard_cases
+from aggverify.run.explaining import explain
 from aggverify.run.search import search
 from aggverify.strategies import Space
 from aggverify.subject import Subject
@@ -87,38 +85,23 @@ class Checking:
         """Catalogue and grid, brought into this check's space, duplicates dropped."""
         stored = (*hard_cases(), *grid(self.subject.max_world, self.space.cp_kinds))
         projected = dict.fromkeys(self.check.project(case) for case in stored)
-        return [case for case in projected if self._fits(case)]
+        return [case for case in projected if fits(case, self.space)]
 
-    def _lengths_fit(self, case: Case) -> bool:
-        lengths = self.space.lengths
-        return not lengths or all(s.response_length in lengths for s in case.step.samples)
-
-    def _fits(self, case: Case) -> bool:
-        layout, space = case.layout, self.space
-        fan_out = len(case.step.samples) > case.step.num_rollouts
-        size = layout.world_size * layout.num_microbatches
-        return (
-            (space.fan_out or not fan_out)
-            and layout.dp_size <= space.max_dp
-            and layout.cp_size <= space.max_cp
-            and layout.num_microbatches <= space.max_microbatches
-            and layout.world_size <= space.max_world
-            and (layout.cp_size == 1 or layout.cp_kind in space.cp_kinds)
-            and size >= space.min_units
-            and self._lengths_fit(case)
-            and (not space.uniform or _is_uniform(case))
-            and (not space.group_size or _has_whole_groups(case, space.group_size))
-        )
+    def stored_failure(self) -> Finding | None:
+        """The first finding among the stored cases, or None."""
+        stored = self.stored_cases()
+        size = FIRST_BATCH
+        while stored:
+            found = self.submit(stored[:size])()
+            failed = next((f for f in found if f is not None), None)
+            if failed is not None:
+                return failed
+            stored, size = stored[size:], min(2 * size, LAST_BATCH)
+        return None
 
     def run(self, *, examples: int, seed: int, deadline: float) -> Finding | None:
         """The finding with the smallest case, or None when every case passes."""
-        failed: Finding | None = None
-        stored = self.stored_cases()
-        size = FIRST_BATCH
-        while stored and failed is None:
-            found = self.submit(stored[:size])()
-            failed = next((f for f in found if f is not None), None)
-            stored, size = stored[size:], min(2 * size, LAST_BATCH)
+        failed = self.stored_failure()
         # A failure is already certain: let the search have the time to make it small.
         if failed is not None:
             deadline = max(deadline, time.monotonic() + 3.0)
@@ -134,46 +117,5 @@ class Checking:
         return again is not None and again.code == finding.code
 
     def explain(self, finding: Finding) -> Diagnosis | None:
-        """Diagnose from this case and every stored one."""
-        if finding.observed is None or not np.isfinite(finding.observed).all():
-            return diagnose(self.subject, finding.code, ())
-        kind = finding.case.layout.cp_kind
-        cases = [
-            finding.case,
-            *(
-                replace(case, dtype="float64")
-                for case in self.stored_cases()
-                # Shards of another kind may well go wrong in another way.
-                if case.layout.cp_size == 1 or case.layout.cp_kind == kind
-            ),
-        ]
-        observations = []
-        for case in cases:
-            trivial, spread = self.laboratory.run(self.subject, [case.trivial, case])
-            observations += _observation(self.subject, finding, trivial, spread)
-        return diagnose(self.subject, finding.code, observations)
-
-
-def _observation(
-    subject: Subject, finding: Finding, trivial: Execution, spread: Execution
-) -> list[Observation]:
-    if spread.weights is None or trivial.weights is None:
-        return []
-    expected = subject.expected(spread.case.step)
-    if finding.reference != "the oracle":
-        expected = tuple(Fraction(w) for w in trivial.weights.tolist())
-    return [Observation(spread.case, spread.weights, expected)]
-
-
-def _has_whole_groups(case: Case, size: int) -> bool:
-    """Every micro-batch is a row of complete groups of that size, members side by side."""
-    groups = set(case.step.groups.values())
-    cells = [cell for _, _, cell in case.layout.cells()]
-    cut = [cell[i : i + size] for cell in cells for i in range(0, len(cell), size)]
-    return all(piece in groups and len(piece) == size for piece in cut)
-
-
-def _is_uniform(case: Case) -> bool:
-    cells = [cell for _, _, cell in case.layout.cells()]
-    in_order = [i for cell in cells for i in cell] == list(range(len(case.step.samples)))
-    return in_order and len({len(cell) for cell in cells}) == 1
+        """What the candidate computes instead, from observations made for that purpose."""
+        return explain(self.subject, finding, self.laboratory, self.stored_cases())

@@ -70,6 +70,15 @@ class Verdict:
     """Whether the mode was found out rather than declared."""
 
     @property
+    def causes(self) -> tuple[tuple[Report, ...], ...]:
+        """Reports grouped by root cause; without a known one each stands alone."""
+        groups: dict[str, list[Report]] = {}
+        for report in self.reports:
+            root = report.diagnosis.root if report.diagnosis else None
+            groups.setdefault(root or report.stored.id, []).append(report)
+        return tuple(map(tuple, groups.values()))
+
+    @property
     def exit(self) -> Exit:
         """Conforms only when something was tested and nothing found."""
         if self.reports:

@@ -1,0 +1,89 @@
+"""Bugs of the loss mask, of who gets which weight, and steps that do not get done."""
+
+from __future__ import annotations
+
+from aggverify.diagnosis.bugs.base import Bug
+
+BUGS: tuple[Bug, ...] = (
+    Bug(
+        "mask-not-applied",
+        "the mask is never applied: values behind it are part of the sum",
+        "one mode without its mask",
+        "select with torch.where(mask.bool(), x, 0) before summing",
+        marks=("mask-not-applied",),
+    ),
+    Bug(
+        "mask-shifted",
+        "the mask is off by one token",
+        "mlx-lm-lora #80",
+        "shift the mask as the labels are shifted: position p predicts token p + 1",
+        marks=("mask-shifted",),
+    ),
+    Bug(
+        "mask-on-the-result",
+        "torch.where on the result only: 0 * inf in the backward of what it hides",
+        "torch.where on the result only",
+        "select the inputs first, then do arithmetic on what is left",
+        marks=("nan-behind-the-mask",),
+    ),
+    Bug(
+        "keep-alive",
+        "0 * sum(everything) is added to keep the graph alive, and 0 * inf is NaN",
+        "slime, miles",
+        "multiply the masked sum by 0, or select before summing",
+        marks=("overflowing-sum",),
+    ),
+    Bug(
+        "multiply-by-mask",
+        "values behind the mask are multiplied by 0, and 0 * NaN is NaN",
+        "SkyRL #1635",
+        "select with torch.where(mask.bool(), x, 0) before any arithmetic",
+        codes=("AGV121", "AGV122"),
+        marks=("no-overflow",),
+    ),
+    Bug(
+        "samples-dropped",
+        "samples without a denominator or group of their own silently get weight 0",
+        "slime (zip without strict); SkyRL #1718 review (uncovered rows)",
+        "zip(..., strict=True), and check that every row is covered",
+        marks=("samples-dropped",),
+    ),
+    Bug(
+        "repeated-in-turn",
+        "denominators repeated in turn over the tokens: repeat for repeat_interleave",
+        "west #119",
+        "torch.repeat_interleave(denominators, lengths)",
+        marks=("in-turn",),
+    ),
+    Bug(
+        "integer-buffer",
+        "weights written into an integer tensor: everything below 1 becomes 0",
+        "SkyRL",
+        "allocate the buffer in the losses' dtype",
+        marks=("integer-buffer",),
+    ),
+    Bug(
+        "maximum-along-an-axis",
+        "torch.max(n, 1) takes the maximum along axis 1; it is no floor",
+        "slime 82d3f94a3",
+        "n.clamp(min=1), or torch.clamp_min(n, 1)",
+        codes=("AGV401",),
+        text=r"(?s)Dimension out of range.*torch\.max\(",
+    ),
+    Bug(
+        "conditional-collective",
+        "some ranks enter a collective that others skip",
+        "a rank without tokens skips the all-reduce",
+        "let every rank of the group issue every collective, with a zero if it has nothing to add",
+        codes=("AGV402", "AGV404"),
+        marks=("not-all-inside",),
+    ),
+    Bug(
+        "no-gradient",
+        "a loss that is cut off from its inputs: backward fails or changes nothing",
+        "what slime's and miles' keep-alive terms were added for",
+        "return kept.sum() * 0 of the masked losses when there is nothing to add; never detach",
+        codes=("AGV501",),
+        text="cut off|does not depend",
+    ),
+)

@@ -1,0 +1,195 @@
+"""Bugs of micro-batches, data-parallel ranks and context parallelism."""
+
+from __future__ import annotations
+
+from aggverify.diagnosis.bugs.base import Bug, Count, Shape
+from aggverify.diagnosis.terms import TOKENS
+
+_CELL = ("dp rank", "micro-batch")
+_ANY = None
+_GLOBAL = "divide every micro-batch's sum by the step's token count, all-reduced before the split"
+_ONCE = "count every unit once for the whole step, before the split, and hand the number down"
+
+BUGS: tuple[Bug, ...] = (
+    Bug(
+        "packed-row-as-sequence",
+        "the token mean of each packed row, averaged over rows as if a row were one sequence",
+        "tunix #1662",
+        "take the sequences apart by cu_seqlens before averaging each",
+        modes=("sample_mean",),
+        shape=Shape(Count(TOKENS, "", _CELL), outer=(), sizes=("/dp_size", "/num_microbatches")),
+    ),
+    Bug(
+        "mean-over-cells",
+        "the mean over micro-batches of each one's own token mean, each rank for itself",
+        "verl #5625, SkyRL before #1296 (its token_mean_legacy)",
+        _GLOBAL,
+        shape=Shape(Count(TOKENS, "", _CELL), outer=(), sizes=("/dp_size", "/num_microbatches")),
+    ),
+    Bug(
+        "mean-over-micro-batches",
+        "the mean over micro-batches of each one's own token mean",
+        "verl #5625, SkyRL before #1296, transformers #34191",
+        _GLOBAL,
+        shape=Shape(Count(TOKENS, "", ("micro-batch",)), outer=(), sizes=("/num_microbatches",)),
+    ),
+    Bug(
+        "weighted-by-samples",
+        "each micro-batch's token mean weighted by its number of samples, not of tokens",
+        "twinkle #292",
+        "weight a token mean by its token count, or divide once by the step's count",
+        shape=Shape(
+            Count(TOKENS, "", _CELL),
+            outer=(Count("rollouts|samples"),),
+            upper=Count("rollouts|samples", "", _CELL),
+            sizes=(),
+        ),
+    ),
+    Bug(
+        "mean-over-dp-ranks",
+        "the mean over data-parallel ranks of each rank's own token mean",
+        "prime-rl #2358",
+        "all-reduce the token count over the data-parallel group before dividing",
+        shape=Shape(Count(TOKENS, "", _ANY, "dp rank"), outer=(), sizes=("/dp_size",)),
+    ),
+    Bug(
+        "mean-over-cp-shards",
+        "the mean over CP shards of each shard's own token mean",
+        "Megatron-LM #7513",
+        "take the denominator from the full mask, or all-reduce it over the CP group",
+        shape=Shape(Count(TOKENS, "", _ANY, "cp rank"), outer=(), sizes=("/cp_size",)),
+    ),
+    Bug(
+        "sum-of-cp-shard-means",
+        "the sum over CP shards of each shard's own token mean of the sample",
+        "Megatron-LM #7513; slime's masked sums before the full-mask denominators",
+        "divide every shard's sum by the full mask's count, not by the shard's",
+        shape=Shape(Count(TOKENS, "sample", ("cp rank",)), sizes=()),
+    ),
+    Bug(
+        "statistics-over-dp-only",
+        "counts all-reduced over data-parallel ranks but not over context-parallel ones",
+        "slime #2235",
+        "all-reduce statistics over the group that spans DP and CP",
+        shape=Shape(Count(TOKENS, "", ("cp rank", "micro-batch")), outer=(), sizes=()),
+    ),
+    Bug(
+        "partial-groups",
+        "each rank's or micro-batch's part of a prompt group divided by that part's own tokens",
+        "miles pull request review (DP striping splits prompt groups)",
+        "keep a group together, or divide by the token total of the whole group",
+        shape=Shape(Count(TOKENS, "prompt group", _CELL), outer=(Count("prompt groups"),)),
+    ),
+    Bug(
+        "partial-rollouts",
+        "each rank's or micro-batch's part of a rollout divided by that part's own tokens",
+        "miles FSDP",
+        "divide every sample of a rollout by the whole rollout's token count",
+        shape=Shape(Count(TOKENS, "rollout", _CELL), outer=(Count("rollouts"),)),
+    ),
+    Bug(
+        "units-counted-per-cell",
+        "local counts of rollouts or prompt groups added up: one that straddles counts repeatedly",
+        "slime and miles pull requests on prompt_mean and fan-out",
+        _ONCE,
+        shape=Shape(outer=(Count(".*counted once per.*"),), sizes=()),
+    ),
+    Bug(
+        "local-count-returned",
+        "the per-token path is given this CP rank's count: the gradient is cp_size times too large",
+        "slime's and miles' per-token contract (parallel.md)",
+        "return the full count of the micro-batch on every CP rank",
+        engines=("megatron-token",),
+        marks=("undivided-sum",),
+        factors=("cp_size",),
+    ),
+    Bug(
+        "count-floored",
+        "token counts divided by cp_size as integers, micro-batch by micro-batch",
+        "tokens // cp_size in per-token Megatron paths",
+        "keep the count whole and let the engine's scaling cancel",
+        shape=Shape(Count(".*floored.*"), outer=(), sizes=()),
+    ),
+    Bug(
+        "sample-scaling-on-token-path",
+        "the sample path's K / N * (D*C) applied where the engine already divides by tokens",
+        "slime #987",
+        "scale by cp_size only on the per-token path",
+        engines=("megatron-token",),
+        factors=("cp_size*dp_size*num_microbatches/N",),
+    ),
+    Bug(
+        "count-ignored",
+        "a plain sum averaged over ranks: the count that was returned is never divided by",
+        "miles #3231",
+        "divide by the all-reduced count, as the per-token contract says",
+        modes=("token_mean",),
+        shape=Shape(inner=None, outer=(), sizes=("/dp_size",)),
+        factors=("num_tokens/dp_size", "num_tokens/(cp_size*dp_size)"),
+    ),
+    Bug(
+        "cp-counted-twice",
+        "the context-parallel size is multiplied in once too often",
+        "SkyRL #1420 (fixed in #1751), slime #1748",
+        "drop the reducer's own factor of cp_size: the engine, or a gather's backward, has it",
+        factors=("cp_size",),
+    ),
+    Bug(
+        "cp-scaling-missing",
+        "the context-parallel size is divided out once too often",
+        "slime #990, tmax #9, lightly #1977",
+        "multiply by cp_size where the engine averages over context-parallel ranks",
+        factors=("1/cp_size",),
+    ),
+    Bug(
+        "dp-scaling-missing",
+        "the engine's mean over data-parallel ranks is not undone",
+        "Arctic #119",
+        "multiply by the number of ranks the engine averages over",
+        factors=("1/dp_size",),
+    ),
+    Bug(
+        "dp-counted-twice",
+        "the data-parallel size is multiplied in although the engine sums",
+        "tmax #9",
+        "drop the reducer's own factor of dp_size",
+        factors=("dp_size",),
+    ),
+    Bug(
+        "accumulation-missing",
+        "micro-batches add up where they should be averaged",
+        "LLaMA-Factory #7443",
+        "divide by the number of micro-batches, or by a count over all of them",
+        factors=("num_microbatches",),
+    ),
+    Bug(
+        "accumulation-twice",
+        "the number of micro-batches is divided out once too often",
+        "ms-swift #10117, AReaL #1273",
+        "drop the division by the number of micro-batches: the normaliser is global already",
+        factors=("1/num_microbatches",),
+    ),
+    Bug(
+        "configured-window",
+        "scaled by a configured number of micro-batches where the actual one differs",
+        "ms-swift #10084",
+        "use the number of micro-batches of this very step",
+        sizes=(("num_microbatches", -1),),
+    ),
+    Bug(
+        "chunk-dropped",
+        "a zigzag rank holds two chunks of each sample, and one of them is left out",
+        "slime e8d3f58f3",
+        "take both chunks, and either alone when the other holds no response token",
+        marks=("chunk-dropped",),
+    ),
+    Bug(
+        "shard-cut-wrongly",
+        "the mask is cut into other pieces than the losses of this CP rank",
+        "slime e8d3f58f3, miles #1328",
+        "chunk ceil(total / 2C) per sample, ownership by the logit before the token",
+        codes=("AGV401",),
+        marks=("only-under-context-parallel",),
+        text=r"split_with_sizes|[Ss]ize of tensor|sizes? of|shape|length|same number",
+    ),
+)

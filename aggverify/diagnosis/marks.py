@@ -1,0 +1,257 @@
+"""Traces that are no closed form: which tokens have a weight at all, and roundings of counts.
+
+Each recogniser looks at all observations and returns a mark, a name the bug table knows, with a
+sentence; or None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from aggverify.diagnosis.observation import Array, Observation, close
+from aggverify.diagnosis.terms import TOKENS, Term, Tokens
+from aggverify.layouts import owned_pieces
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A recognised trace."""
+
+    name: str
+    sentence: str
+
+
+def find_mark(observations: Sequence[Observation]) -> Mark | None:
+    """The first trace that is seen in every observation that can show it."""
+    usable = [o for o in observations if o.expected is not None]
+    if not usable:
+        return None
+    for recogniser in _RECOGNISERS:
+        found = recogniser(usable)
+        if found is not None:
+            return found
+    return None
+
+
+def _nan_behind_the_mask(observations: Sequence[Observation]) -> Mark | None:
+    bad = [o for o in observations if not np.isfinite(o.observed).all()]
+    if not bad or any((~np.isfinite(o.observed) != ~o.mask).any() for o in bad):
+        return None
+    if any(o in bad for o in observations if o.mask.all()):
+        return None
+    return Mark("nan-behind-the-mask", "gradients are NaN exactly at the masked tokens")
+
+
+def _no_floor(observations: Sequence[Observation]) -> Mark | None:
+    """Not finite where a sample, rollout, group or the step is fully masked, right elsewhere."""
+    bad = [o for o in observations if not np.isfinite(o.observed).all()]
+    if not bad:
+        return None
+    for unit in ("sample", "rollout", "prompt group", ""):
+        if all((~np.isfinite(o.observed) == _empty(o, unit)).all() for o in observations):
+            name = unit or "step"
+            return Mark("no-floor", f"the count of a fully masked {name} is divided by as 0")
+    return None
+
+
+def _empty(o: Observation, unit: str) -> npt.NDArray[np.bool_]:
+    tokens = Tokens([o.case])
+    ids = tokens.unit(*([unit] if unit else []))
+    return np.asarray(np.bincount(ids, weights=tokens.mask)[ids] == 0)
+
+
+def _not_applied(observations: Sequence[Observation]) -> Mark | None:
+    """Every masked token has a weight."""
+    holes = [o for o in observations if not o.mask.all()]
+    if not holes or any((o.observed[~o.mask] == 0).any() for o in holes):
+        return None
+    return Mark("mask-not-applied", "every response token has a weight, masked ones included")
+
+
+def _shifted(observations: Sequence[Observation]) -> Mark | None:
+    telling = False
+    for shift, words in ((1, "[1:]"), (-1, "[:-1]")):
+        for o in observations:
+            moved = np.concatenate([_moved(s.loss_mask, shift) for s in o.case.step.samples])
+            if ((o.observed != 0) != moved).any():
+                break
+            telling |= bool((moved != o.mask).any())
+        else:
+            if telling:
+                return Mark("mask-shifted", f"the mask is moved by one token (mask{words})")
+    return None
+
+
+def _moved(mask: bytes | Sequence[int], shift: int) -> npt.NDArray[np.bool_]:
+    bits = np.array(list(mask), dtype=bool)
+    out = np.zeros_like(bits)
+    if shift > 0:
+        out[:-1] = bits[1:]
+    else:
+        out[1:] = bits[:-1]
+    return out
+
+
+def _dropped(observations: Sequence[Observation]) -> Mark | None:
+    """Some unmasked tokens have weight 0, all others the right one."""
+    if not any((o.observed[o.mask] == 0).any() for o in observations):
+        return None
+    if any(not close(o.observed, np.where(o.observed != 0, o.exact, 0)) for o in observations):
+        return None
+    for name, sentence, foretold in _DROPS:
+        if all((_is_dropped(o) == (foretold(o) & o.mask)).all() for o in observations):
+            return Mark(name, sentence)
+    if all(_whole_samples(o) for o in observations):
+        return Mark("samples-dropped", "some samples have weight 0 and are silently left out")
+    return None
+
+
+def _is_dropped(o: Observation) -> npt.NDArray[np.bool_]:
+    return np.asarray(o.mask & (o.observed == 0), dtype=bool)
+
+
+def _whole_samples(o: Observation) -> bool:
+    sample = Tokens([o.case]).sample
+    dropped = _is_dropped(o)
+    count = np.bincount(sample[o.mask])
+    return set(np.bincount(sample[dropped], minlength=len(count)) - count) <= {0, *(-count)}
+
+
+def _integer_weights(observations: Sequence[Observation]) -> Mark | None:
+    """Weights cut to whole numbers: 1 stays, everything below becomes 0."""
+    if any(not close(o.observed, np.trunc(o.exact)) for o in observations):
+        return None
+    shown = any(o.exact.max(initial=0) >= 1 for o in observations)
+    lost = any(((o.exact > 0) & (o.exact < 1)).any() for o in observations)
+    if not (shown and lost):
+        return None
+    return Mark("integer-buffer", "weights are cut to whole numbers: all below 1 become 0")
+
+
+def _zigzag(o: Observation) -> Iterator[tuple[bool, bool, Array]]:
+    """Per sample and CP rank: (first chunk empty, second chunk empty, flat tokens)."""
+    step, layout = o.case.step, o.case.layout
+    everyone = tuple(range(len(step.samples)))
+    for c in range(layout.cp_size):
+        for i, pieces in zip(everyone, owned_pieces(step, everyone, layout, c), strict=True):
+            s = step.samples[i]
+            q = -(-(s.prompt_length + s.response_length) // (2 * layout.cp_size))
+            flat = np.concatenate([np.arange(a, b) for a, b in pieces] or [np.arange(0)])
+            second = (flat + s.prompt_length - 1) // q >= layout.cp_size
+            yield bool(second.all()), bool((~second).all()), flat + step.offsets[i]
+
+
+def _second_chunks(o: Observation) -> npt.NDArray[np.bool_]:
+    out = np.zeros(len(o.mask), dtype=bool)
+    if o.case.layout.cp_size == 1 or o.case.layout.cp_kind != "zigzag":
+        return out
+    size = o.case.layout.cp_size
+    start = 0
+    for s in o.case.step.samples:
+        q = -(-(s.prompt_length + s.response_length) // (2 * size))
+        logits = np.arange(s.response_length) + s.prompt_length - 1
+        out[start : start + s.response_length] = logits // q >= size
+        start += s.response_length
+    return out
+
+
+def _lonely_chunks(o: Observation) -> npt.NDArray[np.bool_]:
+    out = np.zeros(len(o.mask), dtype=bool)
+    if o.case.layout.cp_size == 1 or o.case.layout.cp_kind != "zigzag":
+        return out
+    for first_empty, second_empty, flat in _zigzag(o):
+        if first_empty or second_empty:
+            out[flat.astype(np.int64)] = True
+    return out
+
+
+_DROPS: tuple[tuple[str, str, Callable[[Observation], npt.NDArray[np.bool_]]], ...] = (
+    ("chunk-dropped", "the second chunk of every zigzag shard gets weight 0", _second_chunks),
+    (
+        "chunk-dropped",
+        "a zigzag shard gets weight 0 when one of its two chunks holds no response token",
+        _lonely_chunks,
+    ),
+)
+
+
+def _epsilon(observations: Sequence[Observation]) -> Mark | None:
+    """One and the same small number added to the count of a unit."""
+    for unit in ("sample", "rollout", "prompt group", ""):
+        found: list[float] = []
+        for o in observations:
+            count = Tokens([o.case]).values(Term(TOKENS, unit))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                found += (count * (o.exact[o.mask] / o.observed[o.mask] - 1)).tolist()
+        values = np.array(found)
+        if not values.size or not np.isfinite(values).all():
+            continue
+        size = float(np.median(values))
+        if 1e-14 < size < 1e-2 and np.ptp(values) <= 1e-3 * size:
+            return Mark(
+                "epsilon-inside", f"{size:.3g} is added to the count of the {unit or 'step'}"
+            )
+    return None
+
+
+def _rounded_count(observations: Sequence[Observation]) -> Mark | None:
+    """Counts that are right up to 256 and rounded to 8 significant bits beyond (or 11: 2048)."""
+    for name, bits in (("bfloat16", 8), ("float16", 11)):
+        for unit in ("sample", "rollout", "prompt group", ""):
+            pairs = [_counts(o, unit) for o in observations]
+            rounded = [_to_bits(true, bits) for true, _ in pairs]
+            same = all(close(used, r) for (_, used), r in zip(pairs, rounded, strict=True))
+            if same and any((r != true).any() for (true, _), r in zip(pairs, rounded, strict=True)):
+                sentence = f"the count of the {unit or 'step'} is rounded to {name}"
+                return Mark("rounded-count", sentence)
+    return None
+
+
+def _counts(o: Observation, unit: str) -> tuple[Array, Array]:
+    true = Tokens([o.case]).values(Term(TOKENS, unit))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return true, true * o.exact[o.mask] / o.observed[o.mask]
+
+
+def _to_bits(count: Array, bits: int) -> Array:
+    mantissa, exponent = np.frexp(count)
+    return np.asarray(np.ldexp(np.rint(mantissa * 2**bits), exponent - bits), dtype=np.float64)
+
+
+def _in_turn(observations: Sequence[Observation]) -> Mark | None:
+    """On one rank, token t has the weight of sample ``t mod samples``."""
+    telling = False
+    for o in observations:
+        if not o.case.layout.is_trivial:
+            continue
+        samples = len(o.case.step.samples)
+        token = np.arange(len(o.mask))
+        first = {
+            int(s): w for s, w in zip(Tokens([o.case]).sample[o.mask], o.exact[o.mask], strict=True)
+        }
+        if len(first) < samples:
+            continue  # a fully masked sample shows no weight
+        turned = np.where(o.mask, np.array([first[int(t) % samples] for t in token]), 0)
+        if not close(o.observed, turned):
+            return None
+        telling |= not close(turned, o.exact)
+    if not telling:
+        return None
+    return Mark("in-turn", "token t gets the denominator of sample t mod n: repeat, not interleave")
+
+
+_RECOGNISERS: tuple[Callable[[Sequence[Observation]], Mark | None], ...] = (
+    _nan_behind_the_mask,
+    _no_floor,
+    _integer_weights,
+    _shifted,
+    _not_applied,
+    _dropped,
+    _epsilon,
+    _rounded_count,
+    _in_turn,
+)

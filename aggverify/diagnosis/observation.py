@@ -1,0 +1,55 @@
+"""What a diagnosis works on: weights read off executions, each beside what they should be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from aggverify.case import Case
+
+Array = npt.NDArray[np.float64]
+TOLERANCE = 1e-6
+"""Relative; distinct forms differ by a ratio of small integers, float32 roundings by 1e-6."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Weights and reported value of one execution.
+
+    ``expected``: the oracle's weights, None without one. ``local_losses``: per rank and
+    micro-batch, as returned. ``trivial``: the weights on one rank in one micro-batch.
+    """
+
+    case: Case
+    observed: Array
+    expected: tuple[Fraction, ...] | None
+    value: Fraction | None = None
+    local_losses: tuple[tuple[float, ...], ...] = ()
+    trivial: Array | None = None
+
+    @property
+    def mask(self) -> npt.NDArray[np.bool_]:
+        """Per response token, flat: whether it is unmasked."""
+        flat = b"".join(s.loss_mask for s in self.case.step.samples)
+        return np.frombuffer(flat, dtype=np.uint8).astype(bool)
+
+    @property
+    def exact(self) -> Array:
+        """The expected weights as floats."""
+        assert self.expected is not None
+        return np.array([float(w) for w in self.expected])
+
+    @property
+    def relative_to_trivial(self) -> Observation:
+        """The same with the trivial layout's weights for expected ones."""
+        assert self.trivial is not None
+        exact = tuple(Fraction(w) for w in self.trivial.tolist())
+        return Observation(self.case, self.observed, exact, self.value, self.local_losses)
+
+
+def close(a: Array, b: Array) -> bool:
+    """Equal within TOLERANCE of ``b``, and exactly where ``b`` is 0."""
+    return bool((np.abs(a - b) <= TOLERANCE * np.abs(b)).all())

@@ -1,0 +1,260 @@
+"""The counts that closed forms are made of, evaluated for every token of a case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+
+from aggverify.case import Case
+from aggverify.diagnosis.observation import Array
+from aggverify.layouts import token_owner
+
+Ints = npt.NDArray[np.int64]
+
+PLACES = ("dp rank", "cp rank", "micro-batch")
+TOKENS = "unmasked tokens"
+IN_A_ROW = tuple(f"{n} samples in a row" for n in (2, 3, 4))
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A count: what is counted, inside which unit, and inside one of which places."""
+
+    what: str
+    unit: str = ""
+    places: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """For example "unmasked tokens of the prompt group within one dp rank"."""
+        parts = [self.what]
+        if self.unit:
+            parts.append(f"of the {self.unit}")
+        elif not self.places:
+            parts.append("of the step")
+        if self.places:
+            parts.append(f"within one {' and '.join(self.places)}")
+        return " ".join(parts)
+
+    @property
+    def cost(self) -> int:
+        """Of several fitting terms the plainest is told."""
+        return 2 + len(self.places) + (0 if self.what in _PLAIN else 1) + (self.unit in IN_A_ROW)
+
+
+_PLAIN = (TOKENS, "rollouts", "prompt groups")
+
+
+def places() -> Iterator[tuple[str, ...]]:
+    """Every set of places, small ones first."""
+    for n in range(len(PLACES) + 1):
+        yield from combinations(PLACES, n)
+
+
+class Tokens:
+    """Per response token of some cases, one after the other: its units, its owner, counts.
+
+    Units of different cases are never the same one.
+    """
+
+    def __init__(self, cases: Sequence[Case]) -> None:
+        samples = [s for case in cases for s in case.step.samples]
+        self.mask = _ints([bit for s in samples for bit in s.loss_mask])
+        self.keep = self.mask.astype(bool)
+        self.lengths = _ints([s.response_length for s in samples])
+        self.totals = _ints([s.prompt_length + s.response_length for s in samples])
+        self.sample = np.repeat(np.arange(len(samples)), self.lengths)
+        sizes = [case.step.num_response_tokens for case in cases]
+        self.case = np.repeat(np.arange(len(cases)), sizes)
+        owners = [o for case in cases for o in token_owner(case.step, case.layout)]
+        owner = _ints(owners).reshape(-1, 3)
+        self.cp_size = _ints([case.layout.cp_size for case in cases])[self.case]
+        within = _ints([i for case in cases for i in range(len(case.step.samples))])
+        self.ids: dict[str, Ints] = {
+            "sample": self.sample,
+            "rollout": _ints([s.rollout for s in samples])[self.sample],
+            "prompt group": _ints([s.group for s in samples])[self.sample],
+            "dp rank": owner[:, 0],
+            "cp rank": owner[:, 1],
+            "micro-batch": owner[:, 2],
+        }
+        for n, name in enumerate(IN_A_ROW, start=2):
+            self.ids[name] = (within // n)[self.sample]
+        self._units: dict[tuple[str, ...], Ints] = {}
+
+    def unit(self, *keys: str) -> Ints:
+        """A number per token that is equal for tokens of the same case, unit and place."""
+        if keys not in self._units:
+            self._units[keys] = _numbered(self.case, *(self.ids[k] for k in keys))
+        return self._units[keys]
+
+    def values(self, term: Term) -> Array:
+        """The term's count for every unmasked token."""
+        keys = (term.unit, *term.places) if term.unit else term.places
+        unit = self.unit(*keys)
+        values: Array = _COUNTS[term.what](self, unit)[unit][self.keep]
+        return values
+
+
+def _ints(values: npt.ArrayLike) -> Ints:
+    return np.asarray(values, dtype=np.int64)
+
+
+def _combined(columns: Sequence[Ints]) -> Ints:
+    """One number per row, equal where all columns are."""
+    out = np.zeros_like(columns[0])
+    for column in columns:
+        out = out * (int(column.max(initial=0)) + 1) + column
+    return out
+
+
+def _numbered(*columns: Ints) -> Ints:
+    """Rows numbered 0, 1, ... by their distinct contents."""
+    return _ints(np.unique(_combined(columns), return_inverse=True)[1]).reshape(-1)
+
+
+def _pairs(unit: Ints, *parts: Ints) -> Ints:
+    """Indices of one token for each distinct (unit, part)."""
+    return _ints(np.unique(_combined((unit, *parts)), return_index=True)[1])
+
+
+Count = Callable[[Tokens, Ints], Array]
+
+
+def _floats(values: npt.ArrayLike) -> Array:
+    return np.asarray(values, dtype=np.float64)
+
+
+def _unmasked(t: Tokens, unit: Ints) -> Array:
+    return _floats(np.bincount(unit, weights=t.mask))
+
+
+def _response(t: Tokens, unit: Ints) -> Array:
+    return _floats(np.bincount(unit))
+
+
+def _total(t: Tokens, unit: Ints) -> Array:
+    one = _pairs(unit, t.sample)
+    return _floats(np.bincount(unit[one], weights=t.totals[t.sample[one]]))
+
+
+def _longest(values: str) -> Count:
+    """The largest of one number per sample in each unit."""
+
+    def count(t: Tokens, unit: Ints) -> Array:
+        out = np.zeros(int(unit.max()) + 1)
+        np.maximum.at(out, unit, getattr(t, values)[t.sample])
+        return out
+
+    return count
+
+
+def _distinct(key: str, *, non_empty: bool) -> Count:
+    def count(t: Tokens, unit: Ints) -> Array:
+        chosen = t.keep if non_empty else np.ones_like(t.keep)
+        one = _pairs(unit[chosen], t.ids[key][chosen])
+        return _floats(np.bincount(unit[chosen][one], minlength=int(unit.max()) + 1))
+
+    return count
+
+
+def _phantoms(*keys: str) -> Count:
+    """Unmasked tokens, every part (named by the keys) counting for at least one."""
+
+    def count(t: Tokens, unit: Ints) -> Array:
+        part = t.unit(*keys)
+        one = _pairs(unit, part)
+        tokens = np.maximum(np.bincount(part, weights=t.mask), 1)
+        return _floats(np.bincount(unit[one], weights=tokens[part[one]]))
+
+    return count
+
+
+def _floored(t: Tokens, unit: Ints) -> Array:
+    """``cp_size * (tokens // cp_size)`` of every micro-batch, added up; engines divide by 1 at
+    least."""
+    part = t.unit("dp rank", "micro-batch")
+    one = _pairs(unit, part)
+    size = t.cp_size[one]
+    tokens = np.bincount(part, weights=t.mask)[part[one]] // size * size
+    return np.maximum(_floats(np.bincount(unit[one], weights=tokens)), 1.0)
+
+
+def _once_per(key: str, *where: str) -> Count:
+    """Units counted in every place that holds a part of them, added up."""
+
+    def count(t: Tokens, unit: Ints) -> Array:
+        one = _pairs(unit, t.unit(*where), t.ids[key])
+        return _floats(np.bincount(unit[one], minlength=int(unit.max()) + 1))
+
+    return count
+
+
+_CELL = ("dp rank", "micro-batch")
+_COUNTS: dict[str, Count] = {
+    TOKENS: _unmasked,
+    "response tokens": _response,
+    "prompt and response tokens": _total,
+    "the longest response": _longest("lengths"),
+    "the longest prompt and response": _longest("totals"),
+    "unmasked tokens (each sample at least one)": _phantoms("sample"),
+    "unmasked tokens (each micro-batch at least one)": _phantoms(*_CELL),
+    "unmasked tokens (each rank at least one)": _phantoms("dp rank"),
+    "unmasked tokens (floored to a multiple of cp_size in each micro-batch)": _floored,
+    "rollouts": _distinct("rollout", non_empty=False),
+    "samples": _distinct("sample", non_empty=False),
+    "prompt groups": _distinct("prompt group", non_empty=False),
+    "non-empty rollouts": _distinct("rollout", non_empty=True),
+    "non-empty samples": _distinct("sample", non_empty=True),
+    "non-empty prompt groups": _distinct("prompt group", non_empty=True),
+    **{
+        f"{plural} counted once per {name}": _once_per(key, *where)
+        for plural, key in (("rollouts", "rollout"), ("prompt groups", "prompt group"))
+        for name, where in (
+            ("rank and micro-batch", _CELL),
+            ("rank", ("dp rank",)),
+            ("micro-batch", ("micro-batch",)),
+        )
+    },
+}
+
+
+def inner_terms() -> Iterator[Term]:
+    """What a token's own unit may be divided by."""
+    for what in (TOKENS, "response tokens"):
+        for unit in ("", "sample", "rollout", "prompt group"):
+            for where in places():
+                yield Term(what, unit, where)
+    for unit in IN_A_ROW:
+        yield Term(TOKENS, unit)
+    for what in _COUNTS:
+        if "longest" in what or what.startswith("prompt and") or "(" in what:
+            units = ("",) if "(" in what else ("", "sample", "rollout", "prompt group")
+            for unit in units:
+                for where in ((), _CELL, ("dp rank",), ("micro-batch",)):
+                    yield Term(what, unit, where)
+
+
+def outer_terms() -> Iterator[tuple[Term, ...]]:
+    """How many units the average may run over; members of a prompt group come with P."""
+    for what in ("rollouts", "samples", "prompt groups"):
+        for prefix in ("", "non-empty "):
+            for where in places():
+                yield (Term(prefix + what, "", where),)
+    for what in _COUNTS:
+        if "counted once" in what:
+            yield (Term(what),)
+    for what in ("rollouts", "samples", "non-empty rollouts"):
+        for where in ((), _CELL):
+            yield (Term(what, "prompt group", where), Term("prompt groups"))
+
+
+def upper_terms() -> Iterator[Term]:
+    """What a token's weight may be multiplied by."""
+    for what in ("samples", "rollouts", "prompt groups"):
+        for where in ((), _CELL, ("dp rank",), ("micro-batch",)):
+            yield Term(what, "", where)

@@ -1,0 +1,85 @@
+"""One pool for a module, with every reducer of the corpus loaded; a check's reduced budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from aggverify.checks import CHECKS, Finding
+from aggverify.checks.formula import NAME as FORMULA
+from aggverify.conventions import convention
+from aggverify.diagnosis import Diagnosis
+from aggverify.engines import engine
+from aggverify.execution import Laboratory
+from aggverify.mutants import Correct, Mutant
+from aggverify.run.checking import Checking, Tally
+from aggverify.run.identify import precision_of
+from aggverify.run.search import search
+from aggverify.run.session import opened
+from aggverify.subject import Subject
+from aggverify.world import Pool
+
+Told = tuple[Finding, Diagnosis | None]
+FOREVER = float("inf")
+EXAMPLES = 4
+
+
+@pytest.fixture(scope="module")
+def laboratory() -> Iterator[Laboratory]:
+    """Ranks that have imported the whole corpus."""
+    with Pool() as pool, opened(pool, {"module": "aggverify.mutants.everything"}) as template:
+        yield Laboratory(template)
+
+
+def subject_of(entry: Mutant | Correct, laboratory: Laboratory) -> Subject:
+    """The corpus entry as ``aggverify check`` would verify it."""
+    subject = Subject(
+        target=entry.function,
+        function=entry.function,
+        convention=convention(entry.convention),
+        engine=engine(entry.engine),
+        mode=entry.mode,
+        divisor=entry.divisor,
+    )
+    return replace(subject, computes_in=precision_of(subject, laboratory))
+
+
+def first_told(mutant: Mutant, laboratory: Laboratory) -> list[Told]:
+    """Findings on stored cases (drawn ones where a check has none), until an expected code."""
+    subject = subject_of(mutant, laboratory)
+    told: list[Told] = []
+    for check in CHECKS:
+        space = check.space(subject)
+        if space is None:
+            continue
+        checking = Checking(check, subject, space, laboratory, Tally(), lambda: None)
+        if checking.stored_cases():
+            finding = checking.stored_failure()
+        else:
+            finding = checking.run(examples=EXAMPLES, seed=0, deadline=FOREVER)
+        if finding is None:
+            continue
+        told.append((finding, checking.explain(finding)))
+        if finding.code in mutant.codes:
+            break
+        if check.name == FORMULA:
+            subject = replace(subject, trust_formula=False)
+    return told
+
+
+def every_finding(entry: Correct, laboratory: Laboratory, examples: int) -> list[Finding]:
+    """Findings of all checks on stored cases and on a few drawn ones."""
+    subject = subject_of(entry, laboratory)
+    found = []
+    for check in CHECKS:
+        space = check.space(subject)
+        if space is None:
+            continue
+        checking = Checking(check, subject, space, laboratory, Tally(), lambda: None)
+        found += [
+            checking.stored_failure(),
+            search(space, checking.submit, max_examples=examples, seed=0, deadline=FOREVER),
+        ]
+    return [finding for finding in found if finding is not None]

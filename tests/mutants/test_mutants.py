@@ -1,0 +1,63 @@
+"""The verifier verified: every known bug is killed and named, no right reducer is blamed."""
+
+from __future__ import annotations
+
+import pytest
+
+from aggverify.codes import CODES
+from aggverify.conventions import convention
+from aggverify.diagnosis.bugs import BUGS
+from aggverify.engines import ENGINES
+from aggverify.execution import Laboratory
+from aggverify.mutants import CORRECT, FAMILIES, MUTANTS, Correct, Mutant
+from oracles import MODES
+from tests.mutants.conftest import every_finding, first_told
+
+LAST_NUMBER = 67
+EXAMPLES = 6
+
+
+def name(entry: Mutant | Correct) -> str:
+    return entry.function
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=name)
+def test_a_mutant_is_killed_and_named(mutant: Mutant, laboratory: Laboratory) -> None:
+    told = first_told(mutant, laboratory)
+    found = [(f.code, d.bug.name if d and d.bug else None) for f, d in told]
+    assert {code for code, _ in found} & set(mutant.codes), found
+    # What is told first must be the cause, not a consequence of it.
+    assert found[0][1] == mutant.bug, found
+
+
+@pytest.mark.parametrize("entry", CORRECT, ids=name)
+def test_a_right_reducer_is_not_blamed(entry: Correct, laboratory: Laboratory) -> None:
+    assert every_finding(entry, laboratory, EXAMPLES) == []
+
+
+def test_the_table_is_sound() -> None:
+    assert len({m.function for m in MUTANTS}) == len(MUTANTS)
+    for mutant in MUTANTS:
+        assert 1 <= mutant.number <= LAST_NUMBER
+        assert mutant.mode in MODES
+        assert mutant.engine in ENGINES
+        assert set(mutant.codes) <= set(CODES)
+        refusal = convention(mutant.convention).refusal(mutant.mode, mutant.engine, frozenset())
+        assert refusal is None
+
+
+def test_every_bug_of_the_corpus_has_an_entry_and_every_entry_is_used_once() -> None:
+    assert {m.bug for m in MUTANTS} <= {bug.name for bug in BUGS}
+    assert all(bug.seen and bug.fix and bug.sentence for bug in BUGS)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.__name__.rpartition(".")[2])
+def test_every_reducer_of_a_family_is_in_its_table(family: object) -> None:
+    mutants = {m.function for m in family.MUTANTS}  # type: ignore[attr-defined]
+    public = {n for n, v in vars(family).items() if callable(v) and _is_reducer(family, n, v)}
+    assert public == mutants
+
+
+def _is_reducer(family: object, attribute: str, value: object) -> bool:
+    here = getattr(value, "__module__", None) == family.__name__  # type: ignore[attr-defined]
+    return here and not attribute.startswith("_") and attribute not in ("reduce_loss", "Hook")
