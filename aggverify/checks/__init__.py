@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aggverify.checks import counts, empty, formula, poison
+from aggverify.checks import counts, empty, formula, poison, scalar
 from aggverify.checks.base import Check, Finding
 from aggverify.checks.layout import COMBINED, CONTEXT_PARALLEL, DATA_PARALLEL, MICRO_BATCHES
 from aggverify.errors import unknown
@@ -15,6 +15,7 @@ CHECKS: tuple[Check, ...] = (
     COMBINED,
     empty.CHECK,
     poison.CHECK,
+    scalar.CHECK,
     counts.CHECK,
 )
 """In the order they run: a wrong formula is told before a layout dependence."""
