@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +13,15 @@ import numpy.typing as npt
 from aggverify.case import Case
 from aggverify.engines import Sizes
 from aggverify.subject import Subject
-from aggverify.world import Fault, Job, Outcome
+from aggverify.trial import Trial, trial
+from aggverify.world import Fault, Job, Outcome, Reply
 
 if TYPE_CHECKING:
     from aggverify.world import Template
 
 Weights = npt.NDArray[np.float64]
+Log = tuple[tuple[str, tuple[float, ...]], ...] | str | None
+"""A micro-batch's log: keys in order with one number or two, or the text of its fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,22 @@ class Execution:
     value: Fraction | None = None
     local_losses: tuple[tuple[float, ...], ...] = ()
     failure: Failure | None = None
+    counts: tuple[int, ...] = ()
+    """Token counts per rank and micro-batch, flat: the reducer's own, or the trainer's."""
+    logs: tuple[tuple[Log, ...], ...] = ()
+    """Per rank and micro-batch, where the candidate returned any."""
+    changed: tuple[str, ...] = ()
+    """Arguments that a watched candidate altered."""
+    refusal: str | None = None
+    """With what a misused candidate refused the call; None when it did not."""
+
+    def scalar(self, subject: Subject, losses: Sequence[float]) -> Fraction | None:
+        """What the engine makes of one number per rank and micro-batch; None if not finite."""
+        if not np.isfinite(losses).all():
+            return None
+        layout, step = self.case.layout, self.case.step
+        sizes = Sizes(layout.dp_size, layout.cp_size, layout.num_microbatches, step.num_rollouts)
+        return subject.engine.value([Fraction(x) for x in losses], self.counts, sizes)
 
 
 class Laboratory:
@@ -54,22 +73,38 @@ class Laboratory:
         self.executed = 0
         self.worlds: dict[int, int] = {}
 
-    def run(self, subject: Subject, cases: Sequence[Case]) -> list[Execution]:
+    def run(self, subject: Subject, cases: Sequence[Case | Trial]) -> list[Execution]:
         """Execute every case; order is kept, faults are values."""
         return self.submit(subject, cases)()
 
-    def submit(self, subject: Subject, cases: Sequence[Case]) -> Callable[[], list[Execution]]:
+    def submit(
+        self, subject: Subject, cases: Sequence[Case | Trial]
+    ) -> Callable[[], list[Execution]]:
         """Start the cases; calling the result waits for them."""
-        jobs = [Job(case.layout.world_size, _payload(subject, case)) for case in cases]
-        self.executed += len(jobs)
-        for job in jobs:
-            self.worlds[job.world] = self.worlds.get(job.world, 0) + 1
+        parts: list[list[Trial]] = [[]]
+        for wanted in map(trial, cases):
+            if wanted.fresh:
+                parts.append([])
+            parts[-1].append(wanted)
+        done: list[Execution] = []
+        for part in parts[:-1]:
+            done += self._send(subject, part)()
+            self.fresh()
+        last = self._send(subject, parts[-1])
+        return lambda: done + last()
+
+    def _send(self, subject: Subject, trials: Sequence[Trial]) -> Callable[[], list[Execution]]:
+        jobs = [Job(t.case.layout.world_size, _payload(subject, t)) for t in trials]
+        for wanted in trials:
+            size, steps = wanted.case.layout.world_size, 1 + len(wanted.before)
+            self.executed += steps
+            self.worlds[size] = self.worlds.get(size, 0) + steps
         pending = self._template.submit(jobs)
 
         def wait() -> list[Execution]:
             return [
-                _execution(subject, case, outcome)
-                for case, outcome in zip(cases, pending.wait(), strict=True)
+                _execution(subject, wanted.case, outcome)
+                for wanted, outcome in zip(trials, pending.wait(), strict=True)
             ]
 
         return wait
@@ -79,41 +114,76 @@ class Laboratory:
         self._template.restart_worlds()
 
 
-def _payload(subject: Subject, case: Case) -> dict[str, Any]:
-    return {
-        "case": case.to_json(),
+_DIVISOR = 16.0
+"""For a mode that takes a divisor and is only run beside the one that is claimed."""
+
+
+def _payload(subject: Subject, wanted: Trial) -> dict[str, Any]:
+    payload: dict[str, Any] = {
+        "case": wanted.case.to_json(),
         "function": subject.function,
         "convention": subject.convention.name,
         "engine": subject.engine.name,
-        "mode": subject.mode,
-        "divisor": subject.divisor,
+        "mode": subject.mode if wanted.mode is None else wanted.mode,
+        "divisor": subject.divisor if wanted.mode in (None, subject.mode) else _DIVISOR,
     }
+    if wanted.before:
+        payload["before"] = [case.to_json() for case in wanted.before]
+    if wanted.watch:
+        payload["watch"] = True
+    if wanted.misuse is not None:
+        payload["misuse"] = wanted.misuse
+    return payload
 
 
 def _execution(subject: Subject, case: Case, outcome: Outcome) -> Execution:
     if isinstance(outcome, Fault):
         return Execution(case, failure=_failure(outcome))
     replies = outcome.replies
+    first = replies[0].data
+    if first.get("refusal") is not None:
+        return Execution(case, refusal=first["refusal"])
     weights = np.frombuffer(replies[0].blob, dtype=np.float64)
     if len({reply.data["checksum"] for reply in replies}) > 1:
         failure = Failure("disagree", None, "ranks hold different gradients after the reduction")
         return Execution(case, failure=failure)
-    losses = tuple(tuple(map(float.fromhex, r.data["losses"])) for r in replies)
-    counts = [n for reply in replies for n in reply.data["counts"]]
-    return Execution(case, weights, _value(subject, case, losses, counts), losses)
+    found = Execution(
+        case,
+        weights,
+        local_losses=tuple(tuple(map(float.fromhex, r.data["losses"])) for r in replies),
+        counts=tuple(n for reply in replies for n in reply.data["counts"]),
+        logs=_logs(replies),
+        changed=tuple(
+            f"rank {n}: {text}" for n, r in enumerate(replies) for text in r.data.get("changed", ())
+        ),
+    )
+    return replace(found, value=found.scalar(subject, copies(found.local_losses, case, 0)))
 
 
-def _value(
-    subject: Subject, case: Case, losses: tuple[tuple[float, ...], ...], counts: list[int]
-) -> Fraction | None:
+def copies(local: Sequence[Sequence[float]], case: Case, copy: int) -> list[float]:
+    """One number per rank and micro-batch, flat.
+
+    In gathered layouts all context-parallel ranks hold copies of one value, which counts once:
+    those of rank ``copy`` are taken.
+    """
     layout = case.layout
-    # Gathered: all CP ranks hold copies of one value, which counts once.
     stride = layout.cp_size if layout.cp_kind == "gathered" else 1
-    flat = [x for rank in losses[::stride] for x in rank]
-    if not np.isfinite(flat).all():
-        return None
-    sizes = Sizes(layout.dp_size, layout.cp_size, layout.num_microbatches, case.step.num_rollouts)
-    return subject.engine.value([Fraction(x) for x in flat], counts, sizes)
+    return [x for rank in local[copy % stride :: stride] for x in rank]
+
+
+def _logs(replies: Sequence[Reply]) -> tuple[tuple[Log, ...], ...]:
+    if not any("logs" in reply.data for reply in replies):
+        return ()
+    return tuple(
+        tuple(map(_log, reply.data.get("logs", [None] * len(reply.data["losses"]))))
+        for reply in replies
+    )
+
+
+def _log(told: Any) -> Log:
+    if not isinstance(told, list):
+        return told  # type: ignore[no-any-return]
+    return tuple((key, tuple(map(float.fromhex, numbers))) for key, numbers in told)
 
 
 def _failure(fault: Fault) -> Failure:

@@ -10,15 +10,17 @@ import importlib.util
 import inspect
 import sys
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from aggverify.case import Case
-from aggverify.conventions import Site, convention, megatron_mpu
+from aggverify.contract import logged, misused, spoiled
+from aggverify.conventions import Bound, Site, convention, megatron_mpu
 from aggverify.engines import Engine, Sizes, engine
 from aggverify.layouts import Piece, owned_pieces
+from aggverify.watching import Watch
 from oracles import Step
 
 if TYPE_CHECKING:
@@ -51,8 +53,18 @@ class Trainer:
         self._rank, self._world = rank, world_size
 
     def __call__(self, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-        """Run one case; rank 0 returns the reduced gradient, every rank its local losses."""
+        """Run one case; rank 0 returns the reduced gradient, every rank its local losses.
+
+        A job may have cases to run before, want arguments watched, or the candidate misused.
+        """
+        for earlier in job.get("before", ()):
+            self._run(Case.from_json(earlier), job)
         case = Case.from_json(job["case"])
+        if job.get("misuse"):
+            return misused(lambda: self._run(case, job))
+        return self._run(case, job)
+
+    def _run(self, case: Case, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         job_engine = engine(job["engine"])
         layout = case.layout
         dp_rank, cp_rank = divmod(self._rank, layout.cp_size)
@@ -68,13 +80,18 @@ class Trainer:
             dp_group,
             cp_group,
         )
-        function = getattr(self._module, job["function"])
-        call = convention(job["convention"]).bind(function, self._module, site)
-        return self._step(site, call, job_engine)
+        how, module = convention(job["convention"]), self._module
+        function = getattr(module, job["function"])
+        if job.get("misuse"):
+            function = spoiled(function, how, job["misuse"])
+        if not job.get("watch"):
+            return self._step(site, how.bind(function, module, site), job_engine)
+        watch = Watch()
+        call = how.bind(watch.function(function), watch.module(module), site)
+        reply, blob = self._step(site, call, job_engine)
+        return reply | {"changed": watch.changes()}, blob
 
-    def _step(
-        self, site: Site, call: Callable[[int, Tensor], tuple[Any, Any]], job_engine: Engine
-    ) -> tuple[dict[str, Any], bytes]:
+    def _step(self, site: Site, call: Bound, job_engine: Engine) -> tuple[dict[str, Any], bytes]:
         import torch
 
         case, layout, step = site.case, site.case.layout, site.case.step
@@ -82,12 +99,13 @@ class Trainer:
         theta = torch.zeros(step.num_response_tokens, dtype=torch.float64, requires_grad=True)
         values = torch.tensor(case.losses, dtype=torch.float64)
         dtype = getattr(torch, case.dtype)
-        losses, counts = [], []
+        losses, counts, logs = [], [], []
         for k, members in enumerate(layout.micro_batches[site.dp_rank]):
-            out, count = call(k, _losses(site, members, values, theta).to(dtype))
-            loss = _checked_loss(out)
+            out = call(k, _losses(site, members, values, theta).to(dtype))
+            loss = _checked_loss(out.loss)
             losses.append(float(loss.detach().double()).hex())
-            counts.append(_checked_count(count, step, members))
+            counts.append(_checked_count(out.count, step, members))
+            logs.append(logged(out.log))
             job_engine.scale(loss, sizes).backward()  # type: ignore[no-untyped-call]
         gradient = theta.grad
         if gradient is None:
@@ -95,6 +113,8 @@ class Trainer:
         job_engine.finish(gradient, sum(counts), sizes, None)
         blob = gradient.numpy().tobytes()
         reply = {"losses": losses, "counts": counts, "checksum": zlib.crc32(blob)}
+        if any(log is not None for log in logs):
+            reply["logs"] = logs
         return reply, blob if self._rank == 0 else b""
 
     def _grid(self, dp_size: int, cp_size: int) -> tuple[Any, Any]:

@@ -10,6 +10,7 @@ from aggverify.case import Case
 from aggverify.execution import Execution
 from aggverify.strategies import Space
 from aggverify.subject import Subject
+from aggverify.trial import Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Check:
     """The minimal test of historic-bugs.md it carries out, for example ``T1``."""
     space: Callable[[Subject], Space | None]
     """What to generate; None when the subject's claims leave nothing to check."""
-    variants: Callable[[Case], tuple[Case, ...]]
+    variants: Callable[[Case], tuple[Case | Trial, ...]]
     judge: Judge
     project: Callable[[Case], Case]
     """A stored case brought into this check's space, for example to one rank."""
@@ -56,6 +57,10 @@ class Check:
     fault. ``judge`` then gets one execution or both."""
     max_examples: int | None = None
     """Drawn cases at most, for a check whose cases are large."""
+    max_stored: int | None = None
+    """Stored cases at most, for a check whose cases cost much."""
+    establishes: str | None = None
+    """What is proven when it passes, for the verdict."""
     requires_formula: bool = False
     """Whether a candidate with a wrong formula is not judged at all."""
     judges_scalar: bool = False

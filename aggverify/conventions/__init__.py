@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from aggverify.conventions.base import FEATURES, Bound, Convention, Offer, Output, Site
+from aggverify.conventions.base import (
+    FEATURES,
+    Bound,
+    Convention,
+    Misuse,
+    Offer,
+    Output,
+    Site,
+)
 from aggverify.conventions.native import MicroBatch, Native
 from aggverify.conventions.skyrl import SkyrlAdvantages, SkyrlReduceLoss
 from aggverify.conventions.slime import SlimeHook
@@ -30,6 +38,7 @@ __all__ = [
     "Bound",
     "Convention",
     "MicroBatch",
+    "Misuse",
     "Offer",
     "Output",
     "Site",

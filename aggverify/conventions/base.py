@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from aggverify.case import Case
 
@@ -21,6 +21,7 @@ FEATURES: Mapping[str, str] = {
     "ragged-micro-batches": "micro-batches with different numbers of samples",
     "whole-groups": "only prompt groups of one size, each whole in one micro-batch",
     "poison": "NaN and infinite losses behind the mask",
+    "validates-arguments": "calls that contradict themselves, which must raise",
 }
 """What a step or layout may contain that not every convention can see."""
 
@@ -47,8 +48,25 @@ class Site:
     cp_group: ProcessGroup | None
 
 
-Output = tuple[Any, Any]
-"""What a candidate returned for one micro-batch: its loss, and its token count or None."""
+class Output(NamedTuple):
+    """What a candidate returned for one micro-batch: its loss, token count and log, if any."""
+
+    loss: Any
+    count: Any = None
+    log: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Misuse:
+    """A call that contradicts itself. ``spoil`` turns good positional arguments into it, in a rank;
+    a candidate that validates its arguments raises."""
+
+    name: str
+    sentence: str
+    spoil: Callable[[list[Any]], None]
+    modes: tuple[str, ...] = ()
+    """Modes it is a mistake in; empty for all."""
+
 
 Bound = Callable[[int, "Tensor"], Output]
 """Calls the candidate for micro-batch ``k`` with the losses its rank sees, 1-D."""
@@ -75,6 +93,10 @@ class Convention(Protocol):
     @property
     def not_claimed(self) -> Mapping[str, str]:
         """Features this convention cannot see (or does not promise), each with the reason."""
+
+    @property
+    def misuses(self) -> tuple[Misuse, ...]:
+        """Calls that a candidate which claims ``validates-arguments`` must refuse."""
 
     def modes(self, offer: Offer) -> tuple[str, ...]:
         """Modes the offered function can be asked for at all."""

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from aggverify.conventions.base import Bound, Offer, Output, Site
+from aggverify.conventions.base import Bound, Misuse, Offer, Output, Site
+from aggverify.conventions.misuses import NATIVE
 from aggverify.engines import ENGINES
 from aggverify.layouts import visible_pieces
 from oracles import MODES
@@ -54,15 +55,28 @@ class MicroBatch:
     cp_group: ProcessGroup | None
 
 
+def _not_claimed() -> dict[str, str]:
+    return {
+        "validates-arguments": "a trainer that calls it wrongly is not the reducer's business",
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Native:
-    """A function ``reduce(losses, batch)`` that returns its share of the step scalar."""
+    """A function ``reduce(losses, batch)`` that returns its share of the step scalar.
+
+    It may return ``(loss, count)``, ``(loss, log)`` or ``(loss, count, log)``. The log maps names
+    to what Megatron-LM's report does: a scalar, which is reduced as the loss is, or a pair ``[sum,
+    count]``, both added over micro-batches and ranks, then divided. Its ``loss``, if there is one,
+    must be the step scalar.
+    """
 
     name: str = "native"
     title: str = "aggverify's own signature"
     signature: str = "def reduce(losses: Tensor, batch: aggverify.MicroBatch) -> Tensor"
     mode_is_argument: bool = False
-    not_claimed: Mapping[str, str] = field(default_factory=dict)
+    not_claimed: Mapping[str, str] = field(default_factory=_not_claimed)
+    misuses: tuple[Misuse, ...] = NATIVE
 
     def modes(self, offer: Offer) -> tuple[str, ...]:
         return tuple(MODES)
@@ -80,9 +94,16 @@ class Native:
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
         def call(k: int, losses: Tensor) -> Output:
             out = function(losses, micro_batch(site, k))
-            if isinstance(out, tuple) and len(out) == 2:
-                return out[0], out[1]
-            return out, None
+            if not isinstance(out, tuple):
+                return Output(out)
+            if len(out) == 2 and isinstance(out[1], Mapping):
+                return Output(out[0], log=out[1])
+            if len(out) in (2, 3):
+                return Output(*out)
+            raise TypeError(
+                f"the reducer must return loss, (loss, count), (loss, log) or (loss, count, log), "
+                f"got a tuple of {len(out)}"
+            )
 
         return call
 

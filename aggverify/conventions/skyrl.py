@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from aggverify.conventions.base import Bound, Offer, Output, Site
+from aggverify.conventions.base import Bound, Misuse, Offer, Output, Site
+from aggverify.conventions.misuses import SKYRL, SKYRL_REDUCE_LOSS
 from aggverify.layouts import Layout
 from oracles import Step
 
@@ -33,6 +34,7 @@ def _not_claimed() -> dict[str, str]:
         "ragged-micro-batches": _ROWS,
         "fan-out": _ONE_ROW,
         "poison": _POISON,
+        "validates-arguments": "SkyRL's trainer checks its configuration, not its reducer",
     }
 
 
@@ -52,6 +54,7 @@ class SkyrlAdvantages:
     )
     mode_is_argument: bool = True
     not_claimed: Mapping[str, str] = field(default_factory=_not_claimed)
+    misuses: tuple[Misuse, ...] = SKYRL
 
     def modes(self, offer: Offer) -> tuple[str, ...]:
         has_prompts = "prompt_boundaries" in offer.parameters
@@ -89,7 +92,7 @@ class SkyrlAdvantages:
         def call(k: int, losses: Tensor) -> Output:
             members = site.case.layout.micro_batches[site.dp_rank][k]
             padded = rows.pad(losses, members)
-            return reduce_loss(padded * scaled[list(members)], mask[list(members)]), None
+            return Output(reduce_loss(padded * scaled[list(members)], mask[list(members)]))
 
         return call
 
@@ -103,6 +106,7 @@ class SkyrlReduceLoss:
     signature: str = "def reduce_loss(loss, loss_mask, loss_reduction, max_seq_len=None) -> Tensor"
     mode_is_argument: bool = True
     not_claimed: Mapping[str, str] = field(default_factory=_not_claimed)
+    misuses: tuple[Misuse, ...] = SKYRL_REDUCE_LOSS
 
     def modes(self, offer: Offer) -> tuple[str, ...]:
         return tuple(m for m in _NAMES if m != "prompt_mean")
@@ -123,7 +127,7 @@ class SkyrlReduceLoss:
             members = site.case.layout.micro_batches[site.dp_rank][k]
             padded = rows.pad(losses, members)
             mask = rows.masks(members, losses.dtype)
-            return function(padded, mask, _reduction(site), site.divisor), None
+            return Output(function(padded, mask, _reduction(site), site.divisor))
 
         return call
 

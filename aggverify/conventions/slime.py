@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from aggverify.conventions.base import Bound, Offer, Output, Site
+from aggverify.conventions.base import Bound, Misuse, Offer, Output, Site
+from aggverify.conventions.misuses import SLIME
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,6 +27,7 @@ def _not_claimed() -> dict[str, str]:
         "gathered": "slime never gathers losses over CP before the reducer runs",
         "straddling-groups": "the hook does not receive prompt groups or their token totals",
         "fan-out": "the hook does not receive the token totals of rollouts with several samples",
+        "validates-arguments": "slime and miles call their hooks with what they made themselves",
     }
 
 
@@ -45,6 +47,7 @@ class SlimeHook:
     )
     mode_is_argument: bool = False
     not_claimed: Mapping[str, str] = field(default_factory=_not_claimed)
+    misuses: tuple[Misuse, ...] = SLIME
 
     def modes(self, offer: Offer) -> tuple[str, ...]:
         return (*(mode for modes in _RIGHT.values() for mode in modes), "prompt_mean")
@@ -92,6 +95,6 @@ class SlimeHook:
                 raise TypeError(
                     f"the hook must return a callable, got {type(reducer).__name__} {reducer!r}"
                 )
-            return reducer(losses), None
+            return Output(reducer(losses))
 
         return call

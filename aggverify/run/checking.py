@@ -67,7 +67,7 @@ class Checking:
         """Catalogue and grid, brought into this check's space, duplicates dropped."""
         stored = (*hard_cases(), *grid(self.subject.max_world, self.space.cp_kinds))
         projected = dict.fromkeys(self.check.project(case) for case in stored)
-        return [case for case in projected if fits(case, self.space)]
+        return [case for case in projected if fits(case, self.space)][: self.check.max_stored]
 
     def stored_failure(self) -> Finding | None:
         """The first finding among the stored cases, or None."""

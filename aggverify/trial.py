@@ -1,0 +1,29 @@
+"""One case as a check wants it run: after which others, in which world, watched, spoiled how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aggverify.case import Case
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A case with more than its step to it; a bare case is a trial with all defaults."""
+
+    case: Case
+    before: tuple[Case, ...] = ()
+    """Steps that the same ranks run first, in the same job; of one world size."""
+    fresh: bool = False
+    """In ranks that have run nothing since the candidate was imported."""
+    watch: bool = False
+    """Whether the candidate's arguments are compared with what they were before the call."""
+    mode: str | None = None
+    """Another mode than the subject's, where the candidate is told the mode."""
+    misuse: str | None = None
+    """The convention's misuse with which the candidate is called; it should raise."""
+
+
+def trial(wanted: Case | Trial) -> Trial:
+    """A case or a trial as a trial."""
+    return wanted if isinstance(wanted, Trial) else Trial(wanted)
