@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aggverify.checks import counts, empty, formula, poison, scalar
+from aggverify.checks import counts, empty, formula, order, poison, scalar
 from aggverify.checks.base import Check, Finding
 from aggverify.checks.layout import COMBINED, CONTEXT_PARALLEL, DATA_PARALLEL, MICRO_BATCHES
 from aggverify.errors import unknown
@@ -13,6 +13,7 @@ CHECKS: tuple[Check, ...] = (
     DATA_PARALLEL,
     CONTEXT_PARALLEL,
     COMBINED,
+    order.CHECK,
     empty.CHECK,
     poison.CHECK,
     scalar.CHECK,

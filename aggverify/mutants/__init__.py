@@ -10,6 +10,7 @@ from aggverify.mutants import (
     groups,
     masks,
     micro_batches,
+    order,
     ranks,
     zigzag,
 )
@@ -23,6 +24,7 @@ FAMILIES = (
     counts,
     masks,
     groups,
+    order,
     faults,
 )
 
