@@ -37,6 +37,8 @@ class Subject:
     max_world: int = 8
     group_size: int | None = None
     """G, when the candidate is promised whole prompt groups of G rollouts in every micro-batch."""
+    offered: tuple[str, ...] = ()
+    """Modes that the candidate can be asked for, where it is told the mode."""
     notes: tuple[str, ...] = field(default=())
 
     @property

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from aggverify.checks import counts, empty, formula, poison
+from aggverify.checks import collectives, counts, empty, formula, linearity, metrics, poison
+from aggverify.checks.arguments import LEFT_ALONE, REFUSES, SWITCH
 from aggverify.checks.base import Check, Finding
 from aggverify.checks.layout import COMBINED, CONTEXT_PARALLEL, DATA_PARALLEL, MICRO_BATCHES
+from aggverify.checks.steadiness import REPEAT, STATE
 from aggverify.errors import unknown
 
 CHECKS: tuple[Check, ...] = (
+    REPEAT,
+    STATE,
     formula.CHECK,
+    linearity.CHECK,
+    LEFT_ALONE,
+    SWITCH,
     MICRO_BATCHES,
     DATA_PARALLEL,
     CONTEXT_PARALLEL,
@@ -16,8 +23,12 @@ CHECKS: tuple[Check, ...] = (
     empty.CHECK,
     poison.CHECK,
     counts.CHECK,
+    collectives.CHECK,
+    metrics.CHECK,
+    REFUSES,
 )
-"""In the order they run: a wrong formula is told before a layout dependence."""
+"""In the order they run: what makes every other result worthless first, then a wrong formula
+before a layout dependence."""
 
 
 def check(name: str) -> Check:

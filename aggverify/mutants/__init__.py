@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from aggverify.mutants import (
+    behaviour,
     context_parallel,
     correct,
     counts,
     faults,
     groups,
+    logs,
     masks,
     micro_batches,
     ranks,
@@ -24,6 +26,8 @@ FAMILIES = (
     masks,
     groups,
     faults,
+    behaviour,
+    logs,
 )
 
 MUTANTS: tuple[Mutant, ...] = tuple(m for family in FAMILIES for m in family.MUTANTS)

@@ -127,6 +127,7 @@ def _subject(request: Request, target: Target, choice: Choice, name: str | None)
         claimed=claimed,
         group_size=request.group_size,
         max_world=request.max_world,
+        offered=how.modes(choice.offer) if how.mode_is_argument else (),
     )
 
 

@@ -37,6 +37,7 @@ from oracles.bounds import PRECISIONS, smallest_caught, weight_bound
 
 HANDLER = "aggverify.trainer:Trainer"
 _HOPELESS = ("AGV401", "AGV402", "AGV403", "AGV406", "AGV501")
+_UNSTEADY = ("AGV407", "AGV408")
 
 
 def verify(request: Request, emit: Callable[[Event], None]) -> tuple[Verdict, ...]:
@@ -183,7 +184,12 @@ class _Run:
         )
         report = self._report(checking, finding) if finding else None
         summary = CheckSummary(
-            check.name, check.title, check.tests, checking.cases, report is not None
+            check.name,
+            check.title,
+            check.tests,
+            checking.cases,
+            report is not None,
+            established=None if report else check.establishes,
         )
         self.emit(CheckFinished(check.name, checking.cases, report is not None))
         return summary, report
@@ -202,6 +208,8 @@ def _why_skipped(
 ) -> str | None:
     if codes & set(_HOPELESS):
         return "not judged: the reducer does not get through a step"
+    if codes & set(_UNSTEADY):
+        return "not judged: results depend on more than the step"
     if space is None:
         return "not claimed"
     if check.requires_formula and FORMULA in failed:
