@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aggverify.checks import collectives, counts, empty, formula, linearity, metrics, poison
+from aggverify.checks import collectives, counts, empty, formula, linearity, metrics, poison, scalar
 from aggverify.checks.arguments import LEFT_ALONE, REFUSES, SWITCH
 from aggverify.checks.base import Check, Finding
 from aggverify.checks.layout import COMBINED, CONTEXT_PARALLEL, DATA_PARALLEL, MICRO_BATCHES
@@ -22,6 +22,7 @@ CHECKS: tuple[Check, ...] = (
     COMBINED,
     empty.CHECK,
     poison.CHECK,
+    scalar.CHECK,
     counts.CHECK,
     collectives.CHECK,
     metrics.CHECK,

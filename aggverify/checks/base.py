@@ -63,6 +63,8 @@ class Check:
     """What is proven when it passes, for the verdict."""
     requires_formula: bool = False
     """Whether a candidate with a wrong formula is not judged at all."""
+    judges_scalar: bool = False
+    """Whether ``judge`` also compares the reported loss."""
     requires: tuple[str, ...] = ()
     """Name prefixes of checks without which this one is judged on one rank only."""
 

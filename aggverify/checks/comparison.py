@@ -22,6 +22,7 @@ class Mismatch:
     token: int | None
     error: Fraction
     bound: Fraction
+    exact: Fraction = Fraction(0)
 
 
 def lowest_precision(subject: Subject, case: Case) -> str:
@@ -67,23 +68,39 @@ def worst_weight(
 def scalar_mismatch(
     subject: Subject, case: Case, value: Fraction, expected: Sequence[Fraction]
 ) -> Mismatch | None:
-    """Whether the reported scalar is further from sum(w*l) than rounding can explain."""
-    terms = [w * Fraction(loss) for w, loss in zip(expected, case.losses, strict=True) if w]
+    """Whether the reported scalar is further from sum(w*l) than rounding can explain.
+
+    Only terms that are not 0 count as additions: adding zeros is exact.
+    """
+    pairs = zip(expected, case.losses, strict=True)
+    terms = [w * Fraction(loss) for w, loss in pairs if w and loss]
     exact = sum(terms, Fraction(0))
     magnitude = sum((abs(t) for t in terms), Fraction(0))
     precision = PRECISIONS[lowest_precision(subject, case)]
-    bound = scalar_bound(magnitude, max(len(terms) - 1, 0), subject.roundings + 1, precision)
+    additions = max(len(terms) - 1, 0)
+    bound = scalar_bound(magnitude, additions, subject.roundings + 1, precision)
     error = abs(value - exact)
-    return Mismatch(None, error, bound) if error > bound else None
+    return Mismatch(None, error, bound, exact) if error > bound else None
 
 
 def margin(
     observed: Weights, expected: Sequence[Fraction], roundings: int, precision: str
 ) -> float:
     """Largest error over bound among unmasked tokens; at most 1 for weights within bounds."""
-    exact = np.fromiter((float(w) for w in expected), dtype=np.float64, count=len(expected))
-    keep = exact != 0
-    if not keep.any():
-        return 0.0
-    error = np.abs(observed[keep] - exact[keep]) / exact[keep]
-    return float(error.max() / (_relative(roundings, precision) + 2**-53))
+    # Tokens of one sample share both weights: few pairs are distinct.
+    pairs = {
+        (id(exact), found): exact
+        for exact, found in zip(expected, observed.tolist(), strict=True)
+        if exact
+    }
+    return max(
+        (_share(found, exact, roundings, precision) for (_, found), exact in pairs.items()),
+        default=0.0,
+    )
+
+
+def _share(found: float, exact: Fraction, roundings: int, precision: str) -> float:
+    if not np.isfinite(found):
+        return float("inf")
+    bound = weight_bound(exact, roundings, PRECISIONS[precision])
+    return float(abs(Fraction(found) - exact) / bound)

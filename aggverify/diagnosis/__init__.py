@@ -136,7 +136,9 @@ def _value_diagnosis(
     subject: Subject, finding: Finding, tiers: Sequence[Sequence[Observation]]
 ) -> Diagnosis | None:
     trace = Trace(finding.code, subject.mode, subject.engine.name)
-    for tier in reversed(tiers):
+    # A constant is added once per rank and micro-batch: first look where there is only one.
+    alone = [o for o in tiers[0] if o.case.layout.is_trivial]
+    for tier in (alone, *reversed(tiers)):
         found = off_value(subject, tier)
         if found is not None:
             mark, factor = found

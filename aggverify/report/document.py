@@ -67,6 +67,12 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
                 "dtype": m.dtype,
                 "worst_error_over_bound": m.worst.hex(),
                 "smallest_caught": m.smallest_caught.hex(),
+                "reported_loss": {
+                    "smallest_caught_alone": m.sparse_caught.hex(),
+                    "smallest_caught_dense": m.dense_caught.hex(),
+                    "dense_steps": m.dense_steps,
+                    "vacuous_steps": m.vacuous_steps,
+                },
             }
             for m in verdict.margins
         ],

@@ -11,7 +11,7 @@ from aggverify.codes import CODES
 from aggverify.diagnosis import Diagnosis, ratio
 from aggverify.layouts import token_owner
 from aggverify.run.replay import Replayed
-from aggverify.run.verdict import Report, Verdict
+from aggverify.run.verdict import Margin, Report, Verdict
 from aggverify.subject import Subject
 from oracles.bounds import PRECISIONS
 
@@ -192,10 +192,7 @@ def inventory(verdict: Verdict) -> list[str]:
     worlds = ", ".join(f"{n} on {w}" for w, n in verdict.worlds if n)
     lines.append(f"executed    {verdict.executed} steps ({worlds} ranks), seed {verdict.seed}")
     for m in verdict.margins:
-        lines.append(
-            f"margin      {m.dtype}: worst error {m.worst:.2f} of its bound; every factor further "
-            f"from 1 than {m.smallest_caught:.1g} is caught"
-        )
+        lines += _margin(m)
     subject = verdict.subject
     if subject.computes_in != "float64":
         lines.append(
@@ -207,6 +204,24 @@ def inventory(verdict: Verdict) -> list[str]:
         if feature not in subject.claimed:
             lines.append(f"not claimed {feature}: {reason}  (--claim {feature})")
     return lines
+
+
+def _margin(m: Margin) -> Iterator[str]:
+    """How close right results came to their bound, and what would have been caught."""
+    within = f"{m.dtype}: weights within {m.worst:.2f} of their bound"
+    yield f"margin      {within}; {_caught(m)} is caught"
+    if m.dense_steps:
+        vacuous = f", vacuous on {m.vacuous_steps}" if m.vacuous_steps else ""
+        yield (
+            f"            reported loss: beyond {m.sparse_caught:.1g} with one loss alone, "
+            f"{m.dense_caught:.1g} at best on {m.dense_steps} dense steps{vacuous}"
+        )
+
+
+def _caught(m: Margin) -> str:
+    if m.smallest_caught == float("inf"):
+        return "the bound is vacuous: no factor"
+    return f"every factor further from 1 than {m.smallest_caught:.1g}"
 
 
 def headline(verdict: Verdict) -> str:

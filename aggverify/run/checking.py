@@ -4,40 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from aggverify.case import Case
 from aggverify.checks import Check, Finding
-from aggverify.checks.comparison import lowest_precision, margin
 from aggverify.diagnosis import Diagnosis
-from aggverify.execution import Execution, Laboratory
+from aggverify.execution import Laboratory
 from aggverify.run.catalogue import fits, grid, hard_cases
 from aggverify.run.explaining import explain
 from aggverify.run.search import search
+from aggverify.run.tally import Tally
 from aggverify.strategies import Space
 from aggverify.subject import Subject
 
 FIRST_BATCH, LAST_BATCH = 4, 64
 """Stored cases sent to the ranks in one go, doubling: an early fault costs little, a late one is
 rare, and progress is seen in between."""
-
-
-@dataclass(slots=True)
-class Tally:
-    """What accumulates over all checks of a subject."""
-
-    margins: dict[str, float] = field(default_factory=dict)
-
-    def add(self, subject: Subject, executions: Sequence[Execution]) -> None:
-        """Note how close correct weights came to their bound."""
-        for execution in executions:
-            expected = subject.expected(execution.case.step)
-            if expected is None or execution.weights is None:
-                continue
-            precision = lowest_precision(subject, execution.case)
-            worst = margin(execution.weights, expected, subject.roundings, precision)
-            if worst <= 1:
-                self.margins[precision] = max(self.margins.get(precision, 0.0), worst)
 
 
 @dataclass(slots=True)
@@ -69,7 +51,7 @@ class Checking:
                 mine = [next(executions) for _ in group]
                 finding = self.check.judge(self.subject, mine)
                 if finding is None:
-                    self.tally.add(self.subject, mine)
+                    self.tally.add(self.subject, mine, scalars=self.check.judges_scalar)
                 elif lean:
                     # Now the control decides whose fault it is.
                     both = self.laboratory.run(self.subject, self.check.variants(case))

@@ -8,10 +8,11 @@ from aggverify.checks import Finding, check
 from aggverify.conventions import convention
 from aggverify.engines import engine
 from aggverify.execution import Laboratory
-from aggverify.run.checking import Checking, Tally
+from aggverify.run.checking import Checking
 from aggverify.run.identify import precision_of
 from aggverify.run.session import opened
 from aggverify.run.store import StoredCase
+from aggverify.run.tally import Tally
 from aggverify.run.target import choose, parse_target
 from aggverify.strategies import Space
 from aggverify.subject import Subject

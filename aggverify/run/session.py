@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 from aggverify.checks import CHECKS, Check, Finding
 from aggverify.checks.formula import NAME as FORMULA
@@ -14,7 +13,7 @@ from aggverify.engines import ENGINES
 from aggverify.errors import CandidateError, InputError
 from aggverify.execution import Laboratory
 from aggverify.run import store
-from aggverify.run.checking import Checking, Tally
+from aggverify.run.checking import Checking
 from aggverify.run.claims import completed, subjects
 from aggverify.run.events import (
     CheckFinished,
@@ -27,13 +26,13 @@ from aggverify.run.events import (
 )
 from aggverify.run.identify import identify, precision_of
 from aggverify.run.request import Request
+from aggverify.run.tally import Tally
 from aggverify.run.target import Target, parse_target
-from aggverify.run.verdict import CheckSummary, Margin, Report, Verdict
+from aggverify.run.verdict import CheckSummary, Report, Verdict
 from aggverify.strategies import Space
 from aggverify.subject import Subject
 from aggverify.world import Pool, Template, TemplateFailure
 from oracles import MODES, OracleError
-from oracles.bounds import PRECISIONS, smallest_caught, weight_bound
 
 HANDLER = "aggverify.trainer:Trainer"
 _HOPELESS = ("AGV401", "AGV402", "AGV403", "AGV406", "AGV501")
@@ -116,7 +115,7 @@ class _Run:
             worlds=tuple(
                 (w, n - worlds.get(w, 0)) for w, n in sorted(self.laboratory.worlds.items())
             ),
-            margins=_margins(self.subject, tally),
+            margins=tally.margins(self.subject),
             seed=self.request.seed,
             identified=identified,
         )
@@ -219,11 +218,3 @@ def _why_skipped(
     ):
         return "not judged: a single dimension already fails"
     return None
-
-
-def _margins(subject: Subject, tally: Tally) -> tuple[Margin, ...]:
-    found = []
-    for name, worst in sorted(tally.margins.items()):
-        bound = weight_bound(Fraction(1), subject.roundings, PRECISIONS[name])
-        found.append(Margin(name, worst, float(smallest_caught(bound))))
-    return tuple(found)

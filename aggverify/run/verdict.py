@@ -53,7 +53,14 @@ class Margin:
     worst: float
     """Largest error over bound seen; 1 would be a finding."""
     smallest_caught: float
-    """A relative error above this is guaranteed to be caught."""
+    """A weight wrong by a factor further from 1 than this is guaranteed to be caught."""
+    sparse_caught: float
+    """The same for the reported loss where one token alone has a loss; infinite if never tried."""
+    dense_caught: float
+    """The same where many have one, on the best such step; infinite says nothing."""
+    dense_steps: int
+    vacuous_steps: int
+    """Of the dense steps, those whose bound could not have caught any factor."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,11 @@ from aggverify.diagnosis import Diagnosis
 from aggverify.engines import engine
 from aggverify.execution import Laboratory
 from aggverify.mutants import Correct, Mutant, everything
-from aggverify.run.checking import Checking, Tally
+from aggverify.run.checking import Checking
 from aggverify.run.identify import precision_of
 from aggverify.run.search import search
 from aggverify.run.session import opened
+from aggverify.run.tally import Tally
 from aggverify.subject import Subject
 from aggverify.world import Pool
 

@@ -50,7 +50,7 @@ BUGS: tuple[Bug, ...] = (
     ),
     Bug(
         "gradients-zeroed",
-        "gradients are set to zero between accumulation calls: the last micro-batch is all there is",
+        "gradients are zeroed between accumulation calls: only the last micro-batch counts",
         "SkyRL #2008",
         "zero the gradients once per optimizer step, before the first micro-batch",
         marks=("gradients-zeroed",),

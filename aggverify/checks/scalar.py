@@ -1,0 +1,110 @@
+"""T12: the reported loss is the scalar whose gradient is taken.
+
+Dense losses leave it a bound that grows with the step; sparse probes, where one token alone has a
+loss, judge it as sharply as a weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from aggverify.case import Case
+from aggverify.checks.base import Check, Finding
+from aggverify.checks.comparison import (
+    lowest_precision,
+    scalar_mismatch,
+    worst_weight,
+)
+from aggverify.checks.layout import COMBINED
+from aggverify.execution import Execution, Weights
+from aggverify.strategies import Space
+from aggverify.subject import Subject
+
+NAME = "reported_loss_is_the_scalar"
+
+
+def space(subject: Subject) -> Space:
+    """Small layouts; nothing fully masked."""
+    base = COMBINED.space(subject) or Space(dtypes=("float64", "float32"))
+    return replace(
+        base,
+        max_dp=min(base.max_dp, 2),
+        max_cp=min(base.max_cp, 2),
+        max_microbatches=min(base.max_microbatches, 2),
+        min_units=1,
+    )
+
+
+def probe(case: Case) -> Case:
+    """The case with every unmasked loss 0 except the largest, which becomes 1 if it is 0 too.
+
+    Adding zeros is exact, so the scalar has one term and its bound does not grow with the step.
+    """
+    behind = set(case.masked_tokens())
+    tokens = [t for t in range(len(case.losses)) if t not in behind]
+    if not tokens:
+        return case
+    one = max(tokens, key=lambda t: abs(case.losses[t]))
+    losses = [loss if t in behind else 0.0 for t, loss in enumerate(case.losses)]
+    losses[one] = case.losses[one] or 1.0
+    return case.with_losses(tuple(losses))
+
+
+def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
+    """The reported scalar against ``sum w*l``, dense losses first: w is the oracle's, or, where
+    another check tells that the weights differ from it, the observed one."""
+    for execution in executions:
+        found = _judged(subject, execution)
+        if found is not None:
+            return found
+    return None
+
+
+def _judged(subject: Subject, execution: Execution) -> Finding | None:
+    case, weights = execution.case, execution.weights
+    if weights is None or not np.isfinite(weights).all():
+        return None  # another check's to tell
+    if execution.value is None:
+        message = "the weights are finite, the reported loss is not"
+        return Finding("AGV102", NAME, message, case, subject.mode)
+    right, reference = _weights(subject, case, weights)
+    found = scalar_mismatch(subject, case, execution.value, right)
+    if found is None:
+        return None
+    message = f"the reported loss is {float(execution.value)!r}, sum w*l is {float(found.exact)!r}"
+    return Finding(
+        "AGV102",
+        NAME,
+        message,
+        case,
+        subject.mode,
+        right,
+        tuple(weights.tolist()),
+        reference,
+        error=found.error,
+        bound=found.bound,
+    )
+
+
+def _weights(subject: Subject, case: Case, observed: Weights) -> tuple[tuple[Fraction, ...], str]:
+    expected, precision = subject.expected(case.step), lowest_precision(subject, case)
+    if expected and worst_weight(observed, expected, subject.roundings, precision) is None:
+        return expected, "the oracle"
+    return tuple(Fraction(w) for w in observed.tolist()), "the gradient"
+
+
+CHECK = Check(
+    name=NAME,
+    title="the reported loss is sum w*l, with all losses and with one alone",
+    tests="T12",
+    space=space,
+    variants=lambda case: (case, probe(case)),
+    judge=judge,
+    project=lambda case: case,
+    max_examples=60,
+    judges_scalar=True,
+)

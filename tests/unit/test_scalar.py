@@ -1,0 +1,119 @@
+"""The reported loss: what dense losses hide, one loss alone shows."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from aggverify.case import Case
+from aggverify.checks.comparison import scalar_mismatch
+from aggverify.checks.scalar import CHECK, probe
+from aggverify.conventions import convention
+from aggverify.engines import engine
+from aggverify.execution import Execution
+from aggverify.layouts import Layout
+from aggverify.notation import parse_step
+from aggverify.run.tally import Tally
+from aggverify.strategies import Space, cases
+from aggverify.subject import Subject
+from oracles import Sample, Step
+
+SUBJECT = Subject("f.py", "reduce", convention("native"), engine("sum"), "token_mean")
+MILLION = 1_000_000
+
+
+def trivial(step: Step, losses: tuple[float, ...], dtype: str = "float64") -> Case:
+    return Case(step, Layout.trivial(len(step.samples)), losses, dtype)
+
+
+def executed(case: Case, factor: float = 1.0) -> Execution:
+    """What a right reducer replies, its reported loss times ``factor``."""
+    weights = np.array([float(w) for w in SUBJECT.expected(case.step) or ()])
+    total = sum(
+        (Fraction(w) * Fraction(x) for w, x in zip(weights, case.losses, strict=True) if w),
+        Fraction(0),
+    )
+    return Execution(case, weights, total * Fraction(factor))
+
+
+@given(case=cases(Space(fan_out=True, needs_hole=True)))
+def test_a_probe_leaves_one_unmasked_loss(case: Case) -> None:
+    sparse = probe(case)
+    behind = set(case.masked_tokens())
+    alone = [x for t, x in enumerate(sparse.losses) if x and t not in behind]
+    assert len(alone) == (1 if len(behind) < len(case.losses) else 0)
+    assert all(sparse.losses[t] == case.losses[t] for t in behind)
+
+
+def test_a_step_without_unmasked_tokens_has_no_probe() -> None:
+    case = trivial(parse_step("1/00"), (1.0, 2.0))
+    assert probe(case) == case
+
+
+@pytest.mark.parametrize("delta", [1e-4, -1e-4])
+def test_a_million_float32_tokens_hide_what_one_alone_shows(delta: float) -> None:
+    step = Step((Sample(1, b"\1" * MILLION, 0, 0),))
+    dense = trivial(step, (1.0,) * MILLION, "float32")
+    weights = (Fraction(1, MILLION),) * MILLION
+    wrong = 1 + Fraction(delta)
+    assert scalar_mismatch(SUBJECT, dense, wrong, weights) is None
+    sparse = probe(dense)
+    found = scalar_mismatch(SUBJECT, sparse, wrong / MILLION, weights)
+    assert found is not None
+    assert found.exact == Fraction(1, MILLION)
+
+
+@pytest.mark.parametrize(("dtype", "delta"), [("float32", 1e-4), ("float64", 1e-10)])
+def test_a_wrong_reported_loss_is_found_and_a_right_one_is_not(dtype: str, delta: float) -> None:
+    case = trivial(parse_step("1/1101 2/111; 3/1"), (0.5, 1.0, -1.0, 2.0, 0.25, 3.0, 1.0, -2.0))
+    case = Case(case.step, case.layout, case.losses, dtype)
+    both = CHECK.variants(case)
+    assert CHECK.judge(SUBJECT, [executed(c) for c in both]) is None
+    dense, sparse = both
+    found = CHECK.judge(SUBJECT, [executed(dense), executed(sparse, 1 + delta)])
+    assert found is not None
+    assert (found.code, found.reference) == ("AGV102", "the oracle")
+
+
+def test_where_the_weights_are_wrong_the_gradient_is_the_reference() -> None:
+    case = trivial(parse_step("1/11"), (1.0, 3.0))
+    wrong = np.array([0.25, 0.25])  # half the mode's: another check's finding
+    assert CHECK.judge(SUBJECT, [Execution(case, wrong, Fraction(1))]) is None
+    found = CHECK.judge(SUBJECT, [Execution(case, wrong, Fraction(2))])
+    assert found is not None
+    assert found.reference == "the gradient"
+
+
+def test_a_reported_loss_that_is_not_finite_is_told() -> None:
+    case = trivial(parse_step("1/11"), (1.0, 3.0))
+    found = CHECK.judge(SUBJECT, [Execution(case, np.array([0.5, 0.5]), None)])
+    assert found is not None
+    assert "not" in found.message
+
+
+def test_the_tally_says_what_could_have_been_caught() -> None:
+    step = parse_step("1/11 1/1")
+    dense, cancelling = trivial(step, (1.0, 2.0, 3.0)), trivial(step, (1.0, -3.0, 2.0))
+    tally = Tally()
+    passed = [executed(dense), executed(cancelling), executed(probe(dense))]
+    tally.add(SUBJECT, passed, scalars=True)
+    (margin,) = tally.margins(SUBJECT)
+    assert (margin.dtype, margin.dense_steps, margin.vacuous_steps) == ("float64", 2, 1)
+    assert 0 < margin.sparse_caught < margin.dense_caught < 1e-14
+    assert 0 < margin.worst < 1
+
+
+def test_a_vacuous_weight_bound_is_infinite() -> None:
+    step = Step((Sample(1, b"\1" * 3, 0, 0),))
+    # 1 / 2^26 is below float16's subnormal numbers: any weight would do.
+    tiny = Subject(
+        "f.py", "reduce", convention("native"), engine("sum"), "constant", divisor=2.0**26
+    )
+    tally = Tally()
+    tally.add(tiny, [Execution(trivial(step, (1.0,) * 3, "float16"), np.zeros(3), Fraction(0))])
+    (margin,) = tally.margins(tiny)
+    assert math.isinf(margin.smallest_caught)
