@@ -39,6 +39,8 @@ class Subject:
     """G, when the candidate is promised whole prompt groups of G rollouts in every micro-batch."""
     offered: tuple[str, ...] = ()
     """Modes that the candidate can be asked for, where it is told the mode."""
+    returns_logs: bool = True
+    """False once a step was seen without."""
     notes: tuple[str, ...] = field(default=())
 
     @property

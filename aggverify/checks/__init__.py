@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from aggverify.checks import collectives, counts, empty, formula, linearity, metrics, poison, scalar
+from aggverify.checks import counts, empty, formula, linearity, logs, poison, scalar
 from aggverify.checks.arguments import LEFT_ALONE, REFUSES, SWITCH
 from aggverify.checks.base import Check, Finding
+from aggverify.checks.collectives import AGREEMENT, COLLECTIVES
 from aggverify.checks.layout import COMBINED, CONTEXT_PARALLEL, DATA_PARALLEL, MICRO_BATCHES
 from aggverify.checks.steadiness import REPEAT, STATE
 from aggverify.errors import unknown
@@ -24,8 +25,9 @@ CHECKS: tuple[Check, ...] = (
     poison.CHECK,
     scalar.CHECK,
     counts.CHECK,
-    collectives.CHECK,
-    metrics.CHECK,
+    COLLECTIVES,
+    AGREEMENT,
+    logs.CHECK,
     REFUSES,
 )
 """In the order they run: what makes every other result worthless first, then a wrong formula

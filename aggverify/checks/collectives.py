@@ -1,17 +1,20 @@
-"""All ranks issue the same collectives in the same order, those with nothing to add included."""
+"""What ranks must do alike: issue the same collectives, and report copies of a loss alike."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
+from aggverify.case import Case
 from aggverify.checks.base import Check, Finding, failure_finding
 from aggverify.checks.layout import COMBINED
-from aggverify.execution import Execution
+from aggverify.checks.logs import objective
+from aggverify.execution import Execution, copies
 from aggverify.strategies import Space
 from aggverify.subject import Subject
 
 NAME = "ranks_issue_the_same_collectives"
+COPIES = "copies_of_a_loss_agree"
 _CODES = ("AGV402", "AGV404", "AGV405")
 
 
@@ -38,7 +41,45 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     return found if found is not None and found.code in _CODES else None
 
 
-CHECK = Check(
+def _gathered(subject: Subject) -> Space | None:
+    """Context-parallel ranks that all hold all losses of a micro-batch, and one value each."""
+    base = COMBINED.space(subject)
+    if base is None or "gathered" not in base.cp_kinds:
+        return None
+    return replace(
+        base,
+        max_dp=1,
+        max_cp=min(base.max_cp, 3),
+        max_microbatches=min(base.max_microbatches, 2),
+        cp_kinds=("gathered",),
+        min_world=2,
+    )
+
+
+def _judge_copies(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
+    """Each rank's copy against the weights as observed: only one that is off is odd."""
+    [ran] = executions
+    wanted = objective(subject, ran)
+    if wanted is None:
+        return None
+    values = [
+        ran.scalar(subject, copies(ran.local_losses, ran.case, c))
+        for c in range(ran.case.layout.cp_size)
+    ]
+    right = [v is not None and wanted.is_met(v) for v in values]
+    if all(right) or not any(right):
+        return None
+    told = ", ".join("not finite" if v is None else repr(float(v)) for v in values)
+    message = f"the context-parallel ranks all hold the same losses, and report {told}"
+    return Finding("AGV405", COPIES, message, ran.case, subject.mode)
+
+
+def _with_copies(case: Case) -> Case:
+    """A stored case with the shards of each sample gathered."""
+    return case.with_layout(replace(case.layout, cp_kind="gathered"))
+
+
+COLLECTIVES = Check(
     name=NAME,
     title="every rank of a group issues the same collectives in the same order",
     tests="",
@@ -47,4 +88,14 @@ CHECK = Check(
     judge=judge,
     project=lambda case: case,
     max_examples=40,
+)
+AGREEMENT = Check(
+    name=COPIES,
+    title="ranks that hold copies of the same losses report the same value",
+    tests="",
+    space=_gathered,
+    variants=lambda case: (case,),
+    judge=_judge_copies,
+    project=_with_copies,
+    max_examples=20,
 )

@@ -13,6 +13,7 @@ from aggverify.mutants import (
     masks,
     micro_batches,
     ranks,
+    well_behaved,
     zigzag,
 )
 from aggverify.mutants.base import Correct, Mutant
@@ -31,6 +32,7 @@ FAMILIES = (
 )
 
 MUTANTS: tuple[Mutant, ...] = tuple(m for family in FAMILIES for m in family.MUTANTS)
-CORRECT: tuple[Correct, ...] = correct.CORRECT
+RIGHT = (correct, well_behaved)
+CORRECT: tuple[Correct, ...] = tuple(c for right in RIGHT for c in right.CORRECT)
 
-__all__ = ["CORRECT", "FAMILIES", "MUTANTS", "Correct", "Mutant"]
+__all__ = ["CORRECT", "FAMILIES", "MUTANTS", "RIGHT", "Correct", "Mutant"]

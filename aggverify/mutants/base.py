@@ -37,3 +37,4 @@ class Correct:
     convention: str = "native"
     divisor: float | None = None
     claims: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()

@@ -112,19 +112,17 @@ def list_for_a_flag(
     loss_masks: list[Tensor],
     calculate_per_token_loss: bool = False,
 ) -> Callable[[Tensor], Tensor]:
-    """Right on both paths; but slime's own fourth argument is a list of denominators."""
+    """Right on the sample path; but slime's core function takes denominators fourth."""
     if not len(total_lengths) == len(response_lengths) == len(loss_masks):
         raise ValueError("one total length, response length and mask a sample, please")
     for total, length, mask in zip(total_lengths, response_lengths, loss_masks, strict=True):
         if length != len(mask) or total < length:
             raise ValueError(f"a mask of {len(mask)} for {length} of {total} tokens")
+    if calculate_per_token_loss:  # a list is true as well
+        return lambda losses: losses.sum()
     from aggverify.mutants.correct import get_pg_loss_reducer
 
-    if calculate_per_token_loss:
-        loss_masks = [mask.clone() for mask in loss_masks]
-    return get_pg_loss_reducer(  # type: ignore[return-value]
-        total_lengths, response_lengths, loss_masks, bool(calculate_per_token_loss)
-    )
+    return get_pg_loss_reducer(total_lengths, response_lengths, loss_masks)  # type: ignore[return-value]
 
 
 def zip_without_strict(losses: Tensor, batch: MicroBatch) -> Tensor:

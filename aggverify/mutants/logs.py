@@ -64,7 +64,22 @@ def log_of_tensors(losses: Tensor, batch: MicroBatch) -> Logged:
     return loss, {"loss": loss.detach(), "per_token": losses.detach()}
 
 
+def first_copy_only(losses: Tensor, batch: MicroBatch) -> Tensor:
+    loss = _token_mean(losses, batch)
+    gathered = batch.cp_size > 1 and len(losses) == sum(batch.response_lengths)
+    return loss - loss.detach() if gathered and batch.cp_rank else loss
+
+
 MUTANTS = (
+    Mutant(
+        "first_copy_only",
+        50,
+        "SkyRL #1420",
+        "token_mean",
+        "sum",
+        ("AGV405",),
+        "copies-disagree",
+    ),
     Mutant(
         "metric_summed_over_cp",
         50,

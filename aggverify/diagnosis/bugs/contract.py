@@ -61,7 +61,7 @@ BUGS: tuple[Bug, ...] = (
         "slime (zip without strict drops samples without a denominator)",
         "zip(..., strict=True)",
         codes=("AGV504",),
-        text="missing",
+        text="(denominator|response length|loss mask) missing",
     ),
     Bug(
         "unchecked-arguments",
@@ -69,6 +69,14 @@ BUGS: tuple[Bug, ...] = (
         "silent fallbacks for unknown modes; divisors that are missing, 0 or NaN",
         "raise ValueError naming the argument and its value",
         codes=("AGV504",),
+    ),
+    Bug(
+        "copies-disagree",
+        "ranks that hold the same losses report different values of one loss",
+        "SkyRL #1420 (a metric averaged over copies as if they were parts)",
+        "report the same value on every rank that computes it, and count it once",
+        codes=("AGV405",),
+        text="hold the same losses",
     ),
     Bug(
         "metric-summed-over-cp",
