@@ -37,4 +37,3 @@ class Correct:
     convention: str = "native"
     divisor: float | None = None
     claims: tuple[str, ...] = ()
-    claims: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from aggverify.conventions import MicroBatch
 from aggverify.mutants.base import Mutant
-from aggverify.mutants.parts import kept
+from aggverify.mutants.parts import kept, over
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -66,7 +66,8 @@ def log_of_tensors(losses: Tensor, batch: MicroBatch) -> Logged:
 
 def first_copy_only(losses: Tensor, batch: MicroBatch) -> Tensor:
     loss = _token_mean(losses, batch)
-    gathered = batch.cp_size > 1 and len(losses) == sum(batch.response_lengths)
+    everything = batch.cp_size * sum(batch.response_lengths)
+    gathered = batch.cp_size > 1 and over(batch.cp_group, len(losses)) == everything
     return loss - loss.detach() if gathered and batch.cp_rank else loss
 
 

@@ -35,10 +35,10 @@ def buffer_reused(losses: Tensor, batch: MicroBatch) -> Tensor:
         _buffer[:] = [torch.zeros(size, dtype=torch.float64)]
     weights = _buffer[0][:size]
     weights.copy_(torch.cat(batch.local_masks)).div_(max(batch.num_tokens, 1))
-    return (kept(losses, batch).double() * weights.clone()).sum()
+    return kept(losses, batch).double() @ weights.clone()
 
 
-_buffer: list[Any] = []
+_buffer: list[Tensor] = []
 
 
 def draws_and_ignores(losses: Tensor, batch: MicroBatch) -> Tensor:
@@ -87,6 +87,8 @@ def logs_no_loss(losses: Tensor, batch: MicroBatch) -> tuple[Tensor, dict[str, A
 def refuses_bad_divisors(losses: Tensor, batch: MicroBatch) -> Tensor:
     if batch.divisor is None or not (batch.divisor > 0 and math.isfinite(batch.divisor)):
         raise ValueError(f"divisor must be a positive number, got {batch.divisor!r}")
+    if len(losses) != sum(map(len, batch.local_masks)):  # torch.where would broadcast
+        raise ValueError(f"{len(losses)} losses are not what the masks stand for")
     return kept(losses, batch).sum() / (batch.divisor * batch.num_rollouts)
 
 
