@@ -38,7 +38,7 @@ class Subject:
     group_size: int | None = None
     """G, when the candidate is promised whole prompt groups of G rollouts in every micro-batch."""
     offered: tuple[str, ...] = ()
-    """Modes that the candidate can be asked for, where it is told the mode."""
+    """All modes claimed for a candidate that is told the mode: they must differ."""
     returns_logs: bool = True
     """False once a step was seen without."""
     notes: tuple[str, ...] = field(default=())

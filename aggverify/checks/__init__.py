@@ -16,7 +16,6 @@ CHECKS: tuple[Check, ...] = (
     formula.CHECK,
     linearity.CHECK,
     LEFT_ALONE,
-    SWITCH,
     MICRO_BATCHES,
     DATA_PARALLEL,
     CONTEXT_PARALLEL,
@@ -28,6 +27,7 @@ CHECKS: tuple[Check, ...] = (
     COLLECTIVES,
     AGREEMENT,
     logs.CHECK,
+    SWITCH,
     REFUSES,
 )
 """In the order they run: what makes every other result worthless first, then a wrong formula
