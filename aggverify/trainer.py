@@ -10,13 +10,13 @@ import importlib.util
 import inspect
 import sys
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from aggverify.case import Case
-from aggverify.contract import logged, misused, spoiled
+from aggverify.contract import logged, refusals
 from aggverify.conventions import Bound, Site, convention, megatron_mpu
 from aggverify.engines import Engine, Sizes, engine
 from aggverify.layouts import Piece, owned_pieces
@@ -60,8 +60,6 @@ class Trainer:
         for earlier in job.get("before", ()):
             self._run(Case.from_json(earlier), job)
         case = Case.from_json(job["case"])
-        if job.get("misuse"):
-            return misused(lambda: self._run(case, job))
         return self._run(case, job)
 
     def _run(self, case: Case, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
@@ -82,10 +80,14 @@ class Trainer:
         )
         how, module = convention(job["convention"]), self._module
         function = getattr(module, job["function"])
+
+        def run(candidate: Callable[..., Any]) -> tuple[dict[str, Any], bytes]:
+            return self._step(site, how.bind(candidate, module, site), job_engine)
+
         if job.get("misuse"):
-            function = spoiled(function, how, job["misuse"])
+            return refusals(run, function, how, site.mode)
         if not job.get("watch"):
-            return self._step(site, how.bind(function, module, site), job_engine)
+            return run(function)
         watch = Watch()
         call = how.bind(watch.function(function), watch.module(module), site)
         reply, blob = self._step(site, call, job_engine)
