@@ -65,6 +65,6 @@ CHECK = Check(
     project=shuffled,
     control_first=True,
     requires=("independent",),
-    max_examples=40,
-    max_stored=24,
+    max_examples=30,
+    max_stored=20,
 )
