@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from aggverify.case import Case
 from aggverify.layouts import CpKind, Layout
+from aggverify.padding import Padding, padded
 from aggverify.rearranged import by_groups, renamed
 from oracles import Sample, Step
 from oracles.coincidence import tells_apart
@@ -49,6 +50,10 @@ class Space:
     """Fully mask one sample, rollout, group, micro-batch, rank, or the whole step."""
     needs_hole: bool = False
     """At least one response token is masked."""
+    padded: bool = False
+    """Masked tokens behind responses, rows of one width."""
+    dummies: bool = False
+    """With ``padded``: also a fully masked copy of each micro-batch's first sample."""
     shuffled: bool = False
     """Samples, ids, micro-batches and ranks in any order; whole prompt groups where rows are dealt
     in order or groups have one size."""
@@ -110,6 +115,10 @@ def _case(draw: st.DrawFn, space: Space) -> Case:
         step = _blanked(step, units[draw(_integers(0, len(units) - 1))])
     if space.needs_hole and step.num_unmasked == step.num_response_tokens:
         step = _with_hole(step)
+    if space.padded:
+        dummy = space.dummies and draw(_integers(0, 1)) == 1
+        padding = Padding(draw(_integers(0, 2)), draw(_integers(0, 1)) == 1, dummy)
+        step, layout = padded(step, layout, padding)
     if space.shuffled:
         step, layout = _shuffled(draw, step, layout, space)
     return Case(step, layout, _losses(draw, step), draw(_sampled(space.dtypes)))

@@ -18,6 +18,7 @@ FEATURES: Mapping[str, str] = {
     "gathered": "losses gathered over context parallelism before the reduction",
     "fan-out": "rollouts that consist of several samples",
     "straddling-groups": "prompt groups split over ranks or micro-batches",
+    "dummy-samples": "fully masked copies of a sample that fill up micro-batches",
     "ragged-micro-batches": "micro-batches with different numbers of samples",
     "whole-groups": "only prompt groups of one size, each whole in one micro-batch",
     "poison": "NaN and infinite losses behind the mask",

@@ -33,6 +33,7 @@ def _not_claimed() -> dict[str, str]:
         "gathered": _NO_CP,
         "ragged-micro-batches": _ROWS,
         "fan-out": _ONE_ROW,
+        "dummy-samples": _ONE_ROW,
         "poison": _POISON,
         "validates-arguments": "SkyRL's trainer checks its configuration, not its reducer",
     }
