@@ -24,6 +24,9 @@ CODES: dict[str, Code] = {
         Code("AGV112", "Wrong weights when something is fully masked", "high"),
         Code("AGV121", "Values behind the mask reach the loss", "high"),
         Code("AGV122", "Values behind the mask reach the gradient", "high"),
+        Code("AGV131", "Weights depend on the losses: the reducer is not linear", "high"),
+        Code("AGV132", "A constant is added to the loss", "medium"),
+        Code("AGV133", "Scaled losses do not scale the loss", "high"),
         Code("AGV201", "Result depends on context-parallel size", "high"),
         Code("AGV202", "Result depends on the split into micro-batches", "high"),
         Code("AGV203", "Result depends on data-parallel size", "high"),
@@ -35,6 +38,13 @@ CODES: dict[str, Code] = {
         Code("AGV404", "Ranks issue different collectives", "high"),
         Code("AGV405", "Ranks disagree on the result", "high"),
         Code("AGV406", "A rank never comes back", "high"),
+        Code("AGV407", "The same step twice gives different results", "high"),
+        Code("AGV408", "Result depends on the steps before", "high"),
         Code("AGV501", "Returns something no trainer can use", "high"),
+        Code("AGV502", "Changes its arguments in place", "medium"),
+        Code("AGV503", "Switching the mode changes nothing", "high"),
+        Code("AGV504", "Accepts arguments that cannot be right", "medium"),
+        Code("AGV511", "Logged loss is not the scalar whose gradient is taken", "medium"),
+        Code("AGV512", "Logs of ranks or micro-batches cannot be merged", "medium"),
     )
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from aggverify.conventions import Convention
+from aggverify.conventions import Convention, Misuse
 
 MOST_KEYS = 64
 """Keys of a log that are looked at; frameworks have a dozen."""
@@ -13,10 +13,24 @@ MOST_KEYS = 64
 Reply = tuple[dict[str, Any], bytes]
 
 
-def spoiled(function: Callable[..., Any], how: Convention, name: str) -> Callable[..., Any]:
-    """The function, called with the arguments of the convention's misuse of that name."""
-    [misuse] = [m for m in how.misuses if m.name == name]
+def refusals(
+    run: Callable[[Callable[..., Any]], Any],
+    function: Callable[..., Any],
+    how: Convention,
+    mode: str | None,
+) -> Reply:
+    """With what the function refuses each misuse of its mode; None for one that it accepts.
 
+    ``run`` carries out a step with the function it is given.
+    """
+    found: dict[str, str | None] = {}
+    for misuse in how.misuses:
+        if not misuse.modes or mode in misuse.modes:
+            found[misuse.name] = _refusal(lambda m=misuse: run(_spoiled(function, m)))  # type: ignore[misc]
+    return {"refusals": found}, b""
+
+
+def _spoiled(function: Callable[..., Any], misuse: Misuse) -> Callable[..., Any]:
     def call(*args: Any) -> Any:
         arguments = list(args)
         misuse.spoil(arguments)
@@ -25,13 +39,12 @@ def spoiled(function: Callable[..., Any], how: Convention, name: str) -> Callabl
     return call
 
 
-def misused(run: Callable[[], Reply]) -> Reply:
-    """The step's reply, or how the candidate refused it."""
+def _refusal(run: Callable[[], Any]) -> str | None:
     try:
-        reply, blob = run()
+        run()
     except Exception as error:
-        return {"refusal": f"{type(error).__name__}: {error}"[:200]}, b""
-    return reply | {"refusal": None}, blob
+        return f"{type(error).__name__}: {error}"[:200]
+    return None
 
 
 def logged(log: Any) -> Any:

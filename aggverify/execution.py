@@ -53,8 +53,8 @@ class Execution:
     """Per rank and micro-batch, where the candidate returned any."""
     changed: tuple[str, ...] = ()
     """Arguments that a watched candidate altered."""
-    refusal: str | None = None
-    """With what a misused candidate refused the call; None when it did not."""
+    refusals: tuple[tuple[str, str | None], ...] = ()
+    """Misuses by name, with what the candidate refused each; None for one it accepted."""
 
     def scalar(self, subject: Subject, losses: Sequence[float]) -> Fraction | None:
         """What the engine makes of one number per rank and micro-batch; None if not finite."""
@@ -116,7 +116,7 @@ class Laboratory:
         self._template.restart_worlds()
 
 
-_DIVISOR = 16.0
+DIVISOR = 16.0
 """For a mode that takes a divisor and is only run beside the one that is claimed."""
 
 
@@ -127,13 +127,13 @@ def _payload(subject: Subject, wanted: Trial) -> dict[str, Any]:
         "convention": subject.convention.name,
         "engine": subject.engine.name,
         "mode": subject.mode if wanted.mode is None else wanted.mode,
-        "divisor": subject.divisor if wanted.mode in (None, subject.mode) else _DIVISOR,
+        "divisor": subject.divisor if wanted.mode in (None, subject.mode) else DIVISOR,
     }
     if wanted.before:
         payload["before"] = [case.to_json() for case in wanted.before]
     if wanted.watch:
         payload["watch"] = True
-    if wanted.misuse is not None:
+    if wanted.misuse:
         payload["misuse"] = wanted.misuse
     return payload
 
@@ -143,8 +143,8 @@ def _execution(subject: Subject, case: Case, outcome: Outcome) -> Execution:
         return Execution(case, failure=_failure(outcome))
     replies = outcome.replies
     first = replies[0].data
-    if first.get("refusal") is not None:
-        return Execution(case, refusal=first["refusal"])
+    if "refusals" in first:
+        return Execution(case, refusals=tuple(first["refusals"].items()))
     weights = np.frombuffer(replies[0].blob, dtype=np.float64)
     if len({reply.data["checksum"] for reply in replies}) > 1:
         failure = Failure("disagree", None, "ranks hold different gradients after the reduction")

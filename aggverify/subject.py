@@ -37,6 +37,10 @@ class Subject:
     max_world: int = 8
     group_size: int | None = None
     """G, when the candidate is promised whole prompt groups of G rollouts in every micro-batch."""
+    offered: tuple[str, ...] = ()
+    """All modes claimed for a candidate that is told the mode: they must differ."""
+    returns_logs: bool = True
+    """False once a step was seen without."""
     notes: tuple[str, ...] = field(default=())
 
     @property

@@ -12,12 +12,13 @@ import sys
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from aggverify.case import Case
-from aggverify.contract import logged, misused, spoiled
+from aggverify.contract import logged, refusals
 from aggverify.conventions import Bound, Site, convention, megatron_mpu
 from aggverify.engines import Engine, Sizes, engine
 from aggverify.engines.reduction import Share, reduce
@@ -68,11 +69,14 @@ class Trainer:
         A job may have cases to run before, want arguments watched, or the candidate misused.
         """
         for earlier in job.get("before", ()):
-            self._run(Case.from_json(earlier), job)
-        case = Case.from_json(job["case"])
+            self._run(Case.from_json(earlier), job, self._function(job))
+        case, function = Case.from_json(job["case"]), self._function(job)
         if job.get("misuse"):
-            return misused(lambda: self._run(case, job))
-        return self._run(case, job)
+            how = convention(job["convention"])
+            return refusals(
+                lambda spoiled: self._run(case, job, spoiled), function, how, job["mode"]
+            )
+        return self._run(case, job, function)
 
     def together(
         self, jobs: Sequence[dict[str, Any]], between: Callable[[], None]
@@ -80,14 +84,20 @@ class Trainer:
         """Run several plain cases of one engine with one reduction at the end."""
         ran = []
         for job in jobs:
-            ran.append(self._local(Case.from_json(job["case"]), job))
+            ran.append(self._local(Case.from_json(job["case"]), job, self._function(job)))
             between()
         return self._reduced(engine(jobs[0]["engine"]), ran)
 
-    def _run(self, case: Case, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-        return self._reduced(engine(job["engine"]), [self._local(case, job)])[0]
+    def _function(self, job: dict[str, Any]) -> Callable[..., Any]:
+        function: Callable[..., Any] = getattr(self._module, job["function"])
+        return function
 
-    def _local(self, case: Case, job: dict[str, Any]) -> Local:
+    def _run(
+        self, case: Case, job: dict[str, Any], function: Callable[..., Any]
+    ) -> tuple[dict[str, Any], bytes]:
+        return self._reduced(engine(job["engine"]), [self._local(case, job, function)])[0]
+
+    def _local(self, case: Case, job: dict[str, Any], function: Callable[..., Any]) -> Local:
         """Everything before the engine's collectives."""
         job_engine = engine(job["engine"])
         layout = case.layout
@@ -105,9 +115,6 @@ class Trainer:
             cp_group,
         )
         how, module = convention(job["convention"]), self._module
-        function = getattr(module, job["function"])
-        if job.get("misuse"):
-            function = spoiled(function, how, job["misuse"])
         if not job.get("watch"):
             return self._step(site, how.bind(function, module, site), job_engine)
         watch = Watch()

@@ -20,8 +20,8 @@ class Trial:
     """Whether the candidate's arguments are compared with what they were before the call."""
     mode: str | None = None
     """Another mode than the subject's, where the candidate is told the mode."""
-    misuse: str | None = None
-    """The convention's misuse with which the candidate is called; it should raise."""
+    misuse: bool = False
+    """Whether the candidate is called with each of the convention's misuses, which should raise."""
 
     @property
     def plain(self) -> bool:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from aggverify.checks import counts, empty, formula, poison, scalar
+from aggverify.checks import counts, empty, formula, linearity, logs, poison, scalar
+from aggverify.checks.arguments import LEFT_ALONE, REFUSES, SWITCH
 from aggverify.checks.base import Check, Finding
+from aggverify.checks.collectives import AGREEMENT, COLLECTIVES
 from aggverify.checks.layout import COMBINED, CONTEXT_PARALLEL, DATA_PARALLEL, MICRO_BATCHES
+from aggverify.checks.steadiness import REPEAT, STATE
 from aggverify.errors import unknown
 
 CHECKS: tuple[Check, ...] = (
+    REPEAT,
+    STATE,
     formula.CHECK,
+    linearity.CHECK,
+    LEFT_ALONE,
     MICRO_BATCHES,
     DATA_PARALLEL,
     CONTEXT_PARALLEL,
@@ -17,8 +24,14 @@ CHECKS: tuple[Check, ...] = (
     poison.CHECK,
     scalar.CHECK,
     counts.CHECK,
+    COLLECTIVES,
+    AGREEMENT,
+    logs.CHECK,
+    SWITCH,
+    REFUSES,
 )
-"""In the order they run: a wrong formula is told before a layout dependence."""
+"""In the order they run: what makes every other result worthless first, then a wrong formula
+before a layout dependence."""
 
 
 def check(name: str) -> Check:

@@ -59,6 +59,8 @@ class Check:
     """Drawn cases at most, for a check whose cases are large."""
     max_stored: int | None = None
     """Stored cases at most, for a check whose cases cost much."""
+    unclaimed: str = "not claimed"
+    """Why there is nothing to check where the space is None."""
     establishes: str | None = None
     """What is proven when it passes, for the verdict."""
     requires_formula: bool = False

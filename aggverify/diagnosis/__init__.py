@@ -166,6 +166,18 @@ def diagnose_failure(subject: Subject, finding: Finding, marks: frozenset[str]) 
     return Diagnosis(bug.sentence, None, bug, bug.sentence) if bug else None
 
 
+def diagnose_told(subject: Subject, finding: Finding) -> Diagnosis | None:
+    """A finding that its own message explains.
+
+    The root of an added constant is that message: the formula check may have met it as well.
+    """
+    bug = known_bug(Trace(finding.code, subject.mode, subject.engine.name, text=finding.message))
+    if bug is None:
+        return None
+    root = finding.message if finding.code == "AGV132" else bug.sentence
+    return Diagnosis(root, None, bug, root)
+
+
 def ratio(expected: Fraction, observed: float) -> Fraction | None:
     """The simplest fraction that the observed weight over the expected one can be."""
     if not expected:
@@ -184,6 +196,7 @@ __all__ = [
     "diagnose",
     "diagnose_behind_the_mask",
     "diagnose_failure",
+    "diagnose_told",
     "ratio",
     "telling_case",
 ]

@@ -169,12 +169,23 @@ def _lonely_chunks(o: Observation) -> npt.NDArray[np.bool_]:
     return out
 
 
+def _all_but_the_last(o: Observation) -> npt.NDArray[np.bool_]:
+    """Tokens of every micro-batch but the last of their rank."""
+    last = {i for rank in o.case.layout.micro_batches for i in rank[-1]}
+    return np.array([int(s) not in last for s in Tokens([o.case]).sample], dtype=bool)
+
+
 _DROPS: tuple[tuple[str, str, Callable[[Observation], npt.NDArray[np.bool_]]], ...] = (
     ("chunk-dropped", "the second chunk of every zigzag shard gets weight 0", _second_chunks),
     (
         "chunk-dropped",
         "a zigzag shard gets weight 0 when one of its two chunks holds no response token",
         _lonely_chunks,
+    ),
+    (
+        "gradients-zeroed",
+        "only the last micro-batch of each rank has any weight",
+        _all_but_the_last,
     ),
 )
 

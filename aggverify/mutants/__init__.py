@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from aggverify.mutants import (
+    behaviour,
     context_parallel,
     correct,
     counts,
     faults,
     groups,
+    logs,
     masks,
     micro_batches,
     ranks,
+    well_behaved,
     zigzag,
 )
 from aggverify.mutants.base import Correct, Mutant
@@ -24,9 +27,12 @@ FAMILIES = (
     masks,
     groups,
     faults,
+    behaviour,
+    logs,
 )
 
 MUTANTS: tuple[Mutant, ...] = tuple(m for family in FAMILIES for m in family.MUTANTS)
-CORRECT: tuple[Correct, ...] = correct.CORRECT
+RIGHT = (correct, well_behaved)
+CORRECT: tuple[Correct, ...] = tuple(c for right in RIGHT for c in right.CORRECT)
 
-__all__ = ["CORRECT", "FAMILIES", "MUTANTS", "Correct", "Mutant"]
+__all__ = ["CORRECT", "FAMILIES", "MUTANTS", "RIGHT", "Correct", "Mutant"]

@@ -22,6 +22,7 @@ class Mutant:
     bug: str
     convention: str = "native"
     divisor: float | None = None
+    claims: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +36,4 @@ class Correct:
     engine: str
     convention: str = "native"
     divisor: float | None = None
+    claims: tuple[str, ...] = ()

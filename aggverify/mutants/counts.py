@@ -109,7 +109,7 @@ MUTANTS = (
         "maximum-along-an-axis",
     ),
     Mutant(
-        "epsilon_outside", 17, "keras #21908", "token_mean", "sum", ("AGV102",), "epsilon-outside"
+        "epsilon_outside", 17, "keras #21908", "token_mean", "sum", ("AGV132",), "epsilon-outside"
     ),
     Mutant(
         "epsilon_inside",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aggverify.mutants import CORRECT, FAMILIES, correct, groups
+from aggverify.mutants import FAMILIES, RIGHT, groups
 
 reduce_loss = groups.reduce_loss
 """SkyRL's convention looks for it beside the reducer."""
@@ -10,5 +10,6 @@ reduce_loss = groups.reduce_loss
 for family in FAMILIES:
     for mutant in family.MUTANTS:
         globals()[mutant.function] = getattr(family, mutant.function)
-for entry in CORRECT:
-    globals()[entry.function] = getattr(correct, entry.function)
+for right in RIGHT:
+    for entry in right.CORRECT:
+        globals()[entry.function] = getattr(right, entry.function)

@@ -188,6 +188,7 @@ def inventory(verdict: Verdict) -> list[str]:
         state = "failed" if check.failed else check.skipped or "ok"
         cases = f"{check.cases:5} cases" if check.cases else " " * 11
         lines.append(f"{check.tests:4}{check.name:40}{cases}   {state}")
+    lines += [f"established {c.established}" for c in verdict.checks if c.established]
     worlds = ", ".join(f"{n} on {w}" for w, n in verdict.worlds if n)
     lines.append(f"executed    {verdict.executed} steps ({worlds} ranks), seed {verdict.seed}")
     for m in verdict.margins:

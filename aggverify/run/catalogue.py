@@ -120,7 +120,7 @@ def fits(case: Case, space: Space) -> bool:
         and layout.dp_size <= space.max_dp
         and layout.cp_size <= space.max_cp
         and layout.num_microbatches <= space.max_microbatches
-        and layout.world_size <= space.max_world
+        and space.min_world <= layout.world_size <= space.max_world
         and (layout.cp_size == 1 or layout.cp_kind in space.cp_kinds)
         and size >= space.min_units
         and (

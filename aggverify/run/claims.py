@@ -58,7 +58,8 @@ def subjects(
         if name == "constant" and not request.modes and subject.divisor is None:
             # A mode nobody asked for by name: checked with the divisor of the worked examples.
             subject = replace(subject, divisor=float(_DEFAULT_DIVISOR))
-        found.append(subject)
+        told = modes if choice.convention.mode_is_argument else ()
+        found.append(replace(subject, offered=tuple(m for m in told if m is not None)))
     return tuple(found)
 
 

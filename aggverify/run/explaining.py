@@ -16,6 +16,7 @@ from aggverify.diagnosis import (
     diagnose,
     diagnose_behind_the_mask,
     diagnose_failure,
+    diagnose_told,
     telling_case,
 )
 from aggverify.execution import Execution, Laboratory
@@ -26,6 +27,11 @@ from aggverify.strategies import Space
 from aggverify.subject import Subject
 
 _BEHIND = ("AGV121", "AGV122")
+_TOLD = (
+    *("AGV131", "AGV132", "AGV133", "AGV407", "AGV408"),
+    *("AGV502", "AGV503", "AGV504", "AGV511", "AGV512"),
+)
+"""What the check itself has seen says everything; no further observation is needed."""
 _ROUNDS = 3
 """Cases run to tell remaining forms apart, one round after the other."""
 
@@ -37,7 +43,9 @@ def explain(
     subject = replace(subject, trust_formula=True)
     if finding.code in _BEHIND:
         return _behind_the_mask(subject, finding, laboratory, own)
-    if finding.observed is None:
+    if finding.code in _TOLD:
+        return diagnose_told(subject, finding)
+    if finding.observed is None and finding.code != "AGV102":
         return _failure(subject, finding, laboratory)
     return _weights(subject, finding, laboratory, own)
 

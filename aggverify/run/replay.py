@@ -48,6 +48,7 @@ def replay(stored: StoredCase, target_text: str | None, oracle: str | None = Non
             divisor=stored.divisor,
             oracle=None if oracle is None else load_oracle(oracle),
             policy=Policy(**stored.policy),  # type: ignore[arg-type]
+            offered=choice.convention.modes(choice.offer),
         )
         laboratory = Laboratory(template)
         if subject.has_oracle:

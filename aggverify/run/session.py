@@ -24,7 +24,7 @@ from aggverify.run.events import (
     Progress,
     SubjectChosen,
 )
-from aggverify.run.identify import identify, precision_of
+from aggverify.run.identify import identify, precision_of, telling_cases
 from aggverify.run.request import Request
 from aggverify.run.tally import Tally
 from aggverify.run.target import Target, parse_target
@@ -36,6 +36,7 @@ from oracles import MODES, OracleError
 
 HANDLER = "aggverify.trainer:Trainer"
 _HOPELESS = ("AGV401", "AGV402", "AGV403", "AGV406", "AGV501")
+_UNSTEADY = ("AGV407", "AGV408")
 
 
 def verify(request: Request, emit: Callable[[Event], None]) -> tuple[Verdict, ...]:
@@ -122,6 +123,8 @@ class _Run:
     def _settle(self) -> bool:
         """Find out the mode if none was said, and the precision the candidate computes in."""
         identified = not self.subject.has_oracle and self._identify()
+        first = self.laboratory.run(self.subject, telling_cases()[:1])[0]
+        self.subject = replace(self.subject, returns_logs=bool(first.logs))
         if self.subject.has_oracle:
             precision = precision_of(self.subject, self.laboratory)
             self.subject = replace(self.subject, computes_in=precision)
@@ -182,7 +185,12 @@ class _Run:
         )
         report = self._report(checking, finding) if finding else None
         summary = CheckSummary(
-            check.name, check.title, check.tests, checking.cases, report is not None
+            check.name,
+            check.title,
+            check.tests,
+            checking.cases,
+            report is not None,
+            established=None if report else check.establishes,
         )
         self.emit(CheckFinished(check.name, checking.cases, report is not None))
         return summary, report
@@ -201,8 +209,10 @@ def _why_skipped(
 ) -> str | None:
     if codes & set(_HOPELESS):
         return "not judged: the reducer does not get through a step"
+    if codes & set(_UNSTEADY):
+        return "not judged: results depend on more than the step"
     if space is None:
-        return "not claimed"
+        return check.unclaimed
     if check.requires_formula and FORMULA in failed:
         return "not judged: the formula is wrong already"
     if check.name == "independent_of_the_combination" and any(

@@ -41,6 +41,8 @@ class CheckSummary:
     cases: int
     failed: bool
     skipped: str | None = None
+    established: str | None = None
+    """What is proven by its passing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -9,11 +10,11 @@ import pytest
 
 from aggverify.checks import CHECKS, Finding
 from aggverify.checks.formula import NAME as FORMULA
-from aggverify.conventions import convention
+from aggverify.conventions import Offer, convention
 from aggverify.diagnosis import Diagnosis
 from aggverify.engines import engine
 from aggverify.execution import Laboratory
-from aggverify.mutants import Correct, Mutant
+from aggverify.mutants import Correct, Mutant, everything
 from aggverify.run.checking import Checking
 from aggverify.run.identify import precision_of
 from aggverify.run.search import search
@@ -43,8 +44,18 @@ def subject_of(entry: Mutant | Correct, laboratory: Laboratory) -> Subject:
         engine=engine(entry.engine),
         mode=entry.mode,
         divisor=entry.divisor,
+        claimed=frozenset(entry.claims),
+        offered=_offered(entry),
     )
     return replace(subject, computes_in=precision_of(subject, laboratory))
+
+
+def _offered(entry: Mutant | Correct) -> tuple[str, ...]:
+    how = convention(entry.convention)
+    if not how.mode_is_argument:
+        return ()
+    parameters = inspect.signature(getattr(everything, entry.function)).parameters
+    return how.modes(Offer(entry.function, tuple(parameters)))
 
 
 def first_told(mutant: Mutant, laboratory: Laboratory) -> list[Told]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from aggverify.diagnosis.bugs import counts, masks, parallel
+from aggverify.diagnosis.bugs import contract, counts, masks, parallel
 from aggverify.diagnosis.bugs.base import Bug, Trace
 
-BUGS: tuple[Bug, ...] = (*masks.BUGS, *counts.BUGS, *parallel.BUGS)
+BUGS: tuple[Bug, ...] = (*contract.BUGS, *masks.BUGS, *counts.BUGS, *parallel.BUGS)
 """The first that explains a trace is told, so the more specific ones stand first."""
 
 

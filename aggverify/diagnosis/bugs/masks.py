@@ -49,6 +49,13 @@ BUGS: tuple[Bug, ...] = (
         marks=("samples-dropped",),
     ),
     Bug(
+        "gradients-zeroed",
+        "gradients are zeroed between accumulation calls: only the last micro-batch counts",
+        "SkyRL #2008",
+        "zero the gradients once per optimizer step, before the first micro-batch",
+        marks=("gradients-zeroed",),
+    ),
+    Bug(
         "repeated-in-turn",
         "denominators repeated in turn over the tokens: repeat for repeat_interleave",
         "west #119",

@@ -1,0 +1,128 @@
+"""What a reducer does with its arguments: leaves them alone, heeds the mode, refuses nonsense."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from aggverify.checks.base import Check, Finding
+from aggverify.checks.formula import CHECK as FORMULA
+from aggverify.checks.layout import COMBINED
+from aggverify.execution import DIVISOR, Execution
+from aggverify.strategies import Space
+from aggverify.subject import Subject
+from aggverify.trial import Trial
+from oracles.coincidence import tells_apart
+
+INPUTS = "leaves_its_arguments_alone"
+"""Name of the check for changes in place."""
+SWITCHED = "switching_the_mode_changes_the_weights"
+
+
+def _small(subject: Subject) -> Space:
+    """Small layouts, fully masked samples and holes included."""
+    base = COMBINED.space(subject) or Space()
+    return replace(
+        base,
+        max_dp=min(base.max_dp, 2),
+        max_cp=min(base.max_cp, 2),
+        max_microbatches=min(base.max_microbatches, 2),
+        min_units=1,
+        empty_samples=True,
+    )
+
+
+def _judge_inputs(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
+    [watched] = executions
+    if not watched.changed:
+        return None
+    message = "\n".join(watched.changed[:4])
+    return Finding("AGV502", INPUTS, message, watched.case, subject.mode)
+
+
+LEFT_ALONE = Check(
+    name=INPUTS,
+    title="losses, masks and lists handed over are the same after the step",
+    tests="",
+    space=_small,
+    variants=lambda case: (Trial(case, watch=True),),
+    judge=_judge_inputs,
+    project=lambda case: case,
+    max_examples=20,
+    max_stored=20,
+)
+
+
+def _told_modes(subject: Subject) -> Space | None:
+    if not subject.convention.mode_is_argument or len(subject.offered) < 2:
+        return None
+    return FORMULA.space(subject)
+
+
+def _judge_switched(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
+    mine, *others = executions
+    if mine.weights is None or subject.mode is None:
+        return None
+    for other, mode in zip(others, SWITCHES, strict=True):
+        told = (subject.mode, mode)
+        if other.weights is None or mode not in subject.offered or mode == subject.mode:
+            continue
+        divisor = DIVISOR if subject.divisor is None else subject.divisor
+        if not tells_apart(mine.case.step, told, divisor=divisor, policy=subject.policy):
+            continue
+        if np.array_equal(mine.weights, other.weights):
+            message = f"{subject.mode} and {mode} give the same weights, bit for bit"
+            return Finding("AGV503", SWITCHED, message, mine.case, subject.mode)
+    return None
+
+
+SWITCHES = ("token_mean", "sample_mean", "prompt_mean", "constant")
+"""Modes that conventions tell their candidates by name."""
+
+SWITCH = Check(
+    name=SWITCHED,
+    title="every two modes on offer give different weights where they should",
+    tests="T16",
+    space=_told_modes,
+    variants=lambda case: (case, *(Trial(case, mode=mode) for mode in SWITCHES)),
+    judge=_judge_switched,
+    project=lambda case: case.trivial,
+    max_examples=6,
+    max_stored=6,
+    unclaimed="not told the mode, or one mode claimed",
+)
+
+
+BAD = "bad_arguments_raise"
+
+
+def _validating(subject: Subject) -> Space | None:
+    return FORMULA.space(subject) if "validates-arguments" in subject.features else None
+
+
+def _judge_bad(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
+    """A misuse that came to anything but an exception, while the good call went well."""
+    good, bad = executions
+    if good.weights is None:
+        return None
+    sentences = {m.name: m.sentence for m in subject.convention.misuses}
+    accepted = [name for name, refusal in bad.refusals if refusal is None]
+    if not accepted:
+        return None
+    message = "accepted: " + "; ".join(sentences[name] for name in accepted)
+    return Finding("AGV504", BAD, message, good.case, subject.mode)
+
+
+REFUSES = Check(
+    name=BAD,
+    title="missing, contradictory, non-positive and NaN arguments raise",
+    tests="T16",
+    space=_validating,
+    variants=lambda case: (case, Trial(case, misuse=True)),
+    judge=_judge_bad,
+    project=lambda case: case.trivial,
+    max_examples=6,
+    max_stored=8,
+)

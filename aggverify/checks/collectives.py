@@ -1,0 +1,101 @@
+"""What ranks must do alike: issue the same collectives, and report copies of a loss alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from aggverify.case import Case
+from aggverify.checks.base import Check, Finding, failure_finding
+from aggverify.checks.layout import COMBINED
+from aggverify.checks.logs import objective
+from aggverify.execution import Execution, copies
+from aggverify.strategies import Space
+from aggverify.subject import Subject
+
+NAME = "ranks_issue_the_same_collectives"
+COPIES = "copies_of_a_loss_agree"
+_CODES = ("AGV402", "AGV404", "AGV405")
+
+
+def space(subject: Subject) -> Space | None:
+    """Several ranks, with prompts so long and masks so empty that some have no token."""
+    base = COMBINED.space(subject)
+    if base is None or max(base.max_dp, base.max_cp) == 1:
+        return None
+    return replace(
+        base,
+        max_dp=min(base.max_dp, 4),
+        max_cp=min(base.max_cp, 4),
+        max_microbatches=min(base.max_microbatches, 2),
+        min_world=2,
+        max_world=min(base.max_world, 4),
+        empty_samples=True,
+        blank_a_unit=True,
+    )
+
+
+def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
+    """The trace of every rank, group by group, as the world compares it; and what they agree on."""
+    found = failure_finding(NAME, subject, executions[0])
+    return found if found is not None and found.code in _CODES else None
+
+
+def _gathered(subject: Subject) -> Space | None:
+    """Context-parallel ranks that all hold all losses of a micro-batch, and one value each."""
+    base = COMBINED.space(subject)
+    if base is None or "gathered" not in base.cp_kinds:
+        return None
+    return replace(
+        base,
+        max_dp=1,
+        max_cp=min(base.max_cp, 3),
+        max_microbatches=min(base.max_microbatches, 2),
+        cp_kinds=("gathered",),
+        min_world=2,
+    )
+
+
+def _judge_copies(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
+    """Each rank's copy against the weights as observed: only one that is off is odd."""
+    [ran] = executions
+    wanted = objective(subject, ran)
+    if wanted is None:
+        return None
+    values = [
+        ran.scalar(subject, copies(ran.local_losses, ran.case, c))
+        for c in range(ran.case.layout.cp_size)
+    ]
+    right = [v is not None and wanted.is_met(v) for v in values]
+    if all(right) or not any(right):
+        return None
+    told = ", ".join("not finite" if v is None else repr(float(v)) for v in values)
+    message = f"the context-parallel ranks all hold the same losses, and report {told}"
+    return Finding("AGV405", COPIES, message, ran.case, subject.mode)
+
+
+def _with_copies(case: Case) -> Case:
+    """A stored case with the shards of each sample gathered."""
+    return case.with_layout(replace(case.layout, cp_kind="gathered"))
+
+
+COLLECTIVES = Check(
+    name=NAME,
+    title="every rank of a group issues the same collectives in the same order",
+    tests="",
+    space=space,
+    variants=lambda case: (case,),
+    judge=judge,
+    project=lambda case: case,
+    max_examples=40,
+)
+AGREEMENT = Check(
+    name=COPIES,
+    title="ranks that hold copies of the same losses report the same value",
+    tests="",
+    space=_gathered,
+    variants=lambda case: (case,),
+    judge=_judge_copies,
+    project=_with_copies,
+    max_examples=20,
+)

@@ -1,0 +1,114 @@
+"""The loss is linear in the per-token losses, so that its weights are the whole truth about it.
+
+Weights equal at different loss values, ``f(0) = 0`` and ``f(c*x) = c*f(x)``: with these, right on
+one step means right for every loss value on that step (semantics, "One training step").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from aggverify.case import Case
+from aggverify.checks.base import Check, Finding, failure_finding
+from aggverify.checks.comparison import lowest_precision, worst_weight
+from aggverify.checks.formula import CHECK as FORMULA
+from aggverify.execution import Execution
+from aggverify.strategies import Space
+from aggverify.subject import Subject
+from oracles.bounds import PRECISIONS, scalar_bound
+
+NAME = "linear_in_the_losses"
+SCALES = (1024.0, 2.0**-10)
+"""Powers of two: scaling by them rounds nothing. Far from 1, so that thresholds are crossed."""
+
+
+def space(subject: Subject) -> Space | None:
+    """One rank; only where a mode is claimed, since every mode is linear."""
+    return FORMULA.space(subject) if subject.mode_name is not None else None
+
+
+def variants(case: Case) -> tuple[Case, ...]:
+    """The case; other losses of both signs; those scaled; all zero."""
+    other = tuple((-1) ** t * (7 * t + 3) / 16 for t in range(len(case.losses)))
+    scaled = [case.with_losses(tuple(c * x for x in other)) for c in SCALES]
+    zero = case.with_losses((0.0,) * len(other))
+    return case, case.with_losses(other), *scaled, zero
+
+
+def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
+    """Weights under all losses, the value at 0, the values under scaling."""
+    for execution in executions:
+        failed = failure_finding(NAME, subject, execution)
+        if failed is not None:
+            return failed
+    first, other, *scaled, zero = executions
+    if any(e.weights is None or not np.isfinite(e.weights).all() for e in executions):
+        return None
+    if zero.value is not None and zero.value != 0:
+        message = f"{float(zero.value):.3g} is added to the loss: f(0) is not 0"
+        return Finding("AGV132", NAME, message, first.case, subject.mode)
+    for execution in (other, *scaled, zero):
+        found = _weights_differ(subject, first, execution)
+        if found is not None:
+            return found
+    for scale, execution in zip(SCALES, scaled, strict=True):
+        found = _not_scaled(subject, other, execution, scale)
+        if found is not None:
+            return found
+    return None
+
+
+def _weights_differ(subject: Subject, first: Execution, other: Execution) -> Finding | None:
+    assert first.weights is not None
+    assert other.weights is not None
+    reference = [Fraction(w) for w in first.weights.tolist()]
+    precision = lowest_precision(subject, first.case)
+    found = worst_weight(other.weights, reference, 2 * subject.roundings, precision)
+    if found is None or found.token is None:
+        return None
+    t = found.token
+    message = (
+        f"the weight of token {t} is {float(first.weights[t])!r} when its loss is "
+        f"{first.case.losses[t]!r}, and {float(other.weights[t])!r} when it is "
+        f"{other.case.losses[t]!r}"
+    )
+    return Finding("AGV131", NAME, message, first.case, subject.mode)
+
+
+def _not_scaled(
+    subject: Subject, one: Execution, scaled: Execution, scale: float
+) -> Finding | None:
+    """Both values carry roundings of their own: each may be off by its bound."""
+    if one.value is None or scaled.value is None or scaled.weights is None:
+        return None
+    exact = Fraction(scale) * one.value
+    terms = [
+        abs(Fraction(w) * Fraction(x))
+        for w, x in zip(scaled.weights.tolist(), scaled.case.losses, strict=True)
+    ]
+    precision = PRECISIONS[lowest_precision(subject, one.case)]
+    bound = 2 * scalar_bound(sum(terms, Fraction(0)), len(terms), subject.roundings + 1, precision)
+    if abs(scaled.value - exact) <= bound:
+        return None
+    message = (
+        f"losses times {scale:g} make the loss {float(scaled.value)!r}, not {scale:g} times "
+        f"{float(one.value)!r}"
+    )
+    return Finding("AGV133", NAME, message, one.case, subject.mode)
+
+
+CHECK = Check(
+    name=NAME,
+    title="weights do not depend on the losses, f(0) = 0 and f(c*x) = c*f(x)",
+    tests="",
+    space=space,
+    variants=variants,
+    judge=judge,
+    project=lambda case: case.trivial,
+    max_examples=20,
+    max_stored=12,
+    establishes="linear in the losses: the weights characterise it, whatever the losses are",
+)

@@ -1,0 +1,166 @@
+"""T12: logs have one shape on all ranks, and what they call the loss is the objective."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from aggverify.case import Case
+from aggverify.checks.base import Check, Finding
+from aggverify.checks.comparison import lowest_precision
+from aggverify.checks.layout import COMBINED
+from aggverify.execution import Execution, copies
+from aggverify.strategies import Space
+from aggverify.subject import Subject
+from oracles.bounds import PRECISIONS, scalar_bound
+
+NAME = "logs_say_the_objective"
+OBJECTIVE = "loss"
+"""The key of a log that must be the step scalar."""
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """The scalar whose gradient the observed weights are, at the case's losses.
+
+    ``bound``: how far a value computed alongside may be from it by rounding.
+    """
+
+    exact: Fraction
+    bound: Fraction
+
+    def is_met(self, value: Fraction) -> bool:
+        return abs(value - self.exact) <= self.bound
+
+
+def objective(subject: Subject, execution: Execution) -> Objective | None:
+    """``sum(w*l)`` with the weights as observed; None where some are not finite."""
+    weights, case = execution.weights, execution.case
+    if weights is None or not np.isfinite(weights).all():
+        return None
+    terms = [
+        Fraction(w) * Fraction(x) for w, x in zip(weights.tolist(), case.losses, strict=True) if w
+    ]
+    magnitude = sum(map(abs, terms), Fraction(0))
+    precision = PRECISIONS[lowest_precision(subject, case)]
+    # Weights and value each carry their own roundings.
+    roundings = 2 * subject.roundings + 1
+    bound = scalar_bound(magnitude, max(len(terms) - 1, 0), roundings, precision)
+    return Objective(sum(terms, Fraction(0)), bound)
+
+
+def space(subject: Subject) -> Space | None:
+    """Small layouts, fully masked samples included; only where there are logs."""
+    if not subject.returns_logs:
+        return None
+    base = COMBINED.space(subject) or Space()
+    return replace(
+        base,
+        max_dp=min(base.max_dp, 3),
+        max_cp=min(base.max_cp, 3),
+        max_microbatches=min(base.max_microbatches, 2),
+        max_world=min(base.max_world, 4),
+        min_units=1,
+        empty_samples=True,
+    )
+
+
+def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
+    """First whether the logs can be merged, then what they say of the objective."""
+    [ran] = executions
+    if not ran.logs:
+        return None
+    fault = _malformed(ran)
+    if fault is not None:
+        return Finding("AGV512", NAME, fault, ran.case, subject.mode)
+    wanted = objective(subject, ran)
+    if wanted is None or not _has_objective(ran):
+        return None
+    value = _merged(subject, ran)
+    if value is not None and wanted.is_met(value):
+        return None
+    pair = isinstance(log := ran.logs[0][0], tuple) and len(dict(log)[OBJECTIVE]) > 1
+    what = f"log[{OBJECTIVE!r}]{', merged as a sum over a count,' if pair else ''}"
+    message = f"{what} is {_shown(value)}, {_compared(value, wanted, ran.case)}"
+    return Finding("AGV511", NAME, message, ran.case, subject.mode, bound=wanted.bound)
+
+
+def _malformed(ran: Execution) -> str | None:
+    """What keeps these logs from being merged key by key, in the order of the first."""
+    flat = [(f"rank {r}, micro-batch {k}", log) for r, logs in enumerate(ran.logs)
+            for k, log in enumerate(logs)]  # fmt: skip
+    for where, log in flat:
+        if isinstance(log, str):
+            return f"{where}: {log}"
+    (first, reference), *others = flat
+    for where, log in others:
+        if _shape(log) != _shape(reference):
+            return (
+                f"keys are merged by position, but {first} logs {_named(reference)} "
+                f"and {where} {_named(log)}"
+            )
+    return None
+
+
+def _shape(log: object) -> object:
+    """Keys in order, each with the number of its numbers."""
+    return [(key, len(n)) for key, n in log] if isinstance(log, tuple) else None
+
+
+def _named(log: object) -> str:
+    return ", ".join(key for key, _ in log) or "no key" if isinstance(log, tuple) else "nothing"
+
+
+def _has_objective(ran: Execution) -> bool:
+    return isinstance(log := ran.logs[0][0], tuple) and OBJECTIVE in dict(log)
+
+
+def _merged(subject: Subject, ran: Execution) -> Fraction | None:
+    """The merged value of the objective's key, None when it is not finite."""
+    numbers = [
+        [dict(log)[OBJECTIVE] for log in logs if isinstance(log, tuple)] for logs in ran.logs
+    ]
+    flat = [n for rank in numbers for n in rank]
+    if len(flat[0]) == 1:
+        local = [[n[0] for n in rank] for rank in numbers]
+        return ran.scalar(subject, copies(local, ran.case, 0))
+    if not np.isfinite(flat).all():
+        return None
+    total, count = (sum(Fraction(n[i]) for n in flat) for i in (0, 1))
+    return Fraction(total, count) if count else Fraction(0)
+
+
+def _shown(value: Fraction | None) -> str:
+    return "not finite" if value is None else repr(float(value))
+
+
+def _compared(value: Fraction | None, wanted: Objective, case: Case) -> str:
+    told = f"the scalar whose gradient is taken {float(wanted.exact)!r}"
+    if value is None or not wanted.exact or not value:
+        return told
+    ratio = (value / wanted.exact).limit_denominator(1000)
+    layout = case.layout
+    for name, size in (
+        ("cp_size", layout.cp_size),
+        ("dp_size", layout.dp_size),
+        ("num_microbatches", layout.num_microbatches),
+    ):
+        if size > 1 and ratio in (size, Fraction(1, size)):
+            return f"{told}: {name if ratio == size else f'1/{name}'} times it"
+    return told
+
+
+CHECK = Check(
+    name=NAME,
+    title="logs have one shape everywhere, and their loss is the objective",
+    tests="T12",
+    space=space,
+    variants=lambda case: (case,),
+    judge=judge,
+    project=lambda case: case,
+    max_examples=40,
+    unclaimed="returns no log",
+)

@@ -1,0 +1,142 @@
+"""The same step twice gives the same bits, whatever was run before it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from aggverify.case import Case
+from aggverify.checks.base import Check, Finding
+from aggverify.checks.layout import COMBINED
+from aggverify.execution import Execution
+from aggverify.layouts import Layout
+from aggverify.strategies import Space
+from aggverify.subject import Subject
+from aggverify.trial import Trial
+from oracles import Sample, Step
+
+REPEATS = "repeats_bit_for_bit"
+REMEMBERS = "keeps_nothing_between_steps"
+
+
+def _space(max_size: int) -> Callable[[Subject], Space]:
+    def space(subject: Subject) -> Space:
+        base = COMBINED.space(subject) or Space()
+        return replace(
+            base,
+            max_dp=min(base.max_dp, max_size),
+            max_cp=min(base.max_cp, max_size),
+            max_microbatches=min(base.max_microbatches, 2),
+            max_world=min(base.max_world, max_size),
+            min_units=1,
+        )
+
+    return space
+
+
+def _repeated(case: Case) -> tuple[Trial, ...]:
+    """Fresh ranks first: what a reducer may remember of this very step is then the same."""
+    return Trial(case, fresh=True), Trial(case, before=(case,))
+
+
+def _remembered(case: Case) -> tuple[Trial, ...]:
+    others = _other_steps(case)
+    after = Trial(case, before=others)
+    return Trial(case, fresh=True), after, replace(after, fresh=True)
+
+
+def _other_steps(case: Case) -> tuple[Case, ...]:
+    """Steps that share less and less with this one, so that no key but the right one tells them
+    apart: other losses and masks, other groups, other lengths, another number of samples."""
+    samples = case.step.samples
+    flipped = [Sample(s.prompt_length, _flipped(s.loss_mask), s.rollout, s.group) for s in samples]
+    together = [Sample(s.prompt_length, s.loss_mask, 0, 0) for s in samples]
+    apart = [Sample(s.prompt_length, s.loss_mask, i, i) for i, s in enumerate(samples)]
+    longer = [Sample(s.prompt_length, (*s.loss_mask, 1), s.rollout, s.group) for s in samples]
+    steps = [Step(tuple(s)) for s in (flipped, together, apart, longer)]
+    found = [Case(step, case.layout, _values(step), case.dtype) for step in steps]
+    more = Step((*apart, Sample(2, (1, 1, 0, 1), len(apart), len(apart))))
+    found.append(Case(more, Layout.trivial(len(more.samples)), _values(more), case.dtype))
+    return tuple(other for other in found if other.step != case.step)
+
+
+def _flipped(mask: Sequence[int]) -> tuple[int, ...]:
+    """Another mask of the same length and, where that is possible, of another count."""
+    first, *others = mask
+    return (1 - first, *others)
+
+
+def _values(step: Step) -> tuple[float, ...]:
+    return tuple((5 * t + 2) / 16 for t in range(step.num_response_tokens))
+
+
+def _judge_repeated(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
+    first, again = executions
+    how = _difference(first, again)
+    if how is None:
+        return None
+    message = f"the same step run again by the same ranks: {how}"
+    return Finding("AGV407", REPEATS, message, first.case, subject.mode)
+
+
+def _judge_remembered(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
+    fresh, *later = executions
+    told = ("after other steps", "when the very first steps were others")
+    for words, execution in zip(told, later, strict=True):
+        how = _difference(fresh, execution)
+        if how is not None:
+            message = f"the same step {words}: {how}"
+            return Finding("AGV408", REMEMBERS, message, fresh.case, subject.mode)
+    return None
+
+
+def _difference(one: Execution, two: Execution) -> str | None:
+    """The first bit that differs; None also when either did not finish, which others tell."""
+    if one.weights is None or two.weights is None:
+        return None
+    same = (one.weights == two.weights) | (np.isnan(one.weights) & np.isnan(two.weights))
+    if not same.all():
+        token = int(np.flatnonzero(~same)[0])
+        return (
+            f"the weight of token {token} was {float(one.weights[token])!r}, "
+            f"is {float(two.weights[token])!r}"
+        )
+    pairs = zip(one.local_losses, two.local_losses, strict=True)
+    for rank, (was, now) in enumerate(pairs):
+        for a, b in zip(was, now, strict=True):
+            if a != b and not (a != a and b != b):
+                return f"the loss on rank {rank} was {a!r}, is {b!r}"
+    return None
+
+
+def _folded(case: Case) -> Case:
+    """On two ranks at most."""
+    return case if case.layout.world_size <= _RANKS else case.trivial
+
+
+_RANKS = 2
+
+REPEAT = Check(
+    name=REPEATS,
+    title="the same step twice gives the same bits",
+    tests="",
+    space=_space(_RANKS),
+    variants=_repeated,
+    judge=_judge_repeated,
+    project=_folded,
+    max_examples=4,
+    max_stored=4,
+)
+STATE = Check(
+    name=REMEMBERS,
+    title="a step gives what it gives in ranks that have run nothing before",
+    tests="",
+    space=_space(1),
+    variants=_remembered,
+    judge=_judge_remembered,
+    project=lambda case: case.trivial,
+    max_examples=4,
+    max_stored=3,
+)

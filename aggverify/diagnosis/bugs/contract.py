@@ -1,0 +1,111 @@
+"""Bugs of behaviour: what a reducer keeps, alters, accepts or reports besides its weights."""
+
+from __future__ import annotations
+
+from aggverify.diagnosis.bugs.base import Bug
+
+BUGS: tuple[Bug, ...] = (
+    Bug(
+        "not-repeatable",
+        "the same step gives other results when it is run again",
+        "dropout or sampling inside a loss, unordered accumulation",
+        "leave random numbers out of the reduction, and add in a fixed order",
+        codes=("AGV407",),
+    ),
+    Bug(
+        "state-between-steps",
+        "something of an earlier step is used for this one",
+        "a denominator cached from the previous step",
+        "compute denominators from this call's arguments, or key a cache by all of them",
+        codes=("AGV408",),
+    ),
+    Bug(
+        "epsilon-outside",
+        "a constant added to the loss after the division: f(0) is not 0",
+        "keras #21908",
+        "put the guard into the denominator: total / max(count, 1)",
+        codes=("AGV132",),
+    ),
+    Bug(
+        "scaled-before-a-threshold",
+        "weights are multiplied in before something that is not homogeneous: a clip or a selection",
+        "SkyRL since #1296 (kl_cov, clip_cov on prescaled advantages)",
+        "apply thresholds to the losses as they are, and the weights last",
+        codes=("AGV131", "AGV133"),
+    ),
+    Bug(
+        "arguments-changed",
+        "losses, masks or lists of the caller are changed in place",
+        "SkyRL #925 (subsequent epochs keep dividing)",
+        "work on copies: x * y for x *= y, .clone() before writing",
+        codes=("AGV502",),
+    ),
+    Bug(
+        "flag-without-effect",
+        "the mode is accepted and changes nothing",
+        "autonomous-dev #413",
+        "branch on the mode, and raise for one that is not implemented",
+        codes=("AGV503",),
+    ),
+    Bug(
+        "two-meanings-of-an-argument",
+        "a list of denominators passes for calculate_per_token_loss = True",
+        "slime's fourth positional argument is sample_denoms, miles' is calculate_per_token_loss",
+        "make the flag keyword-only, or refuse what is not a bool",
+        codes=("AGV504",),
+        text="a list of denominators",
+    ),
+    Bug(
+        "zip-without-strict",
+        "lists of different lengths are zipped: what has no partner is silently left out",
+        "slime (zip without strict drops samples without a denominator)",
+        "zip(..., strict=True)",
+        codes=("AGV504",),
+        text="(denominator|response length|loss mask) missing",
+    ),
+    Bug(
+        "unchecked-arguments",
+        "arguments that contradict each other are accepted",
+        "silent fallbacks for unknown modes; divisors that are missing, 0 or NaN",
+        "raise ValueError naming the argument and its value",
+        codes=("AGV504",),
+    ),
+    Bug(
+        "copies-disagree",
+        "ranks that hold the same losses report different values of one loss",
+        "SkyRL #1420 (a metric averaged over copies as if they were parts)",
+        "report the same value on every rank that computes it, and count it once",
+        codes=("AGV405",),
+        text="hold the same losses",
+    ),
+    Bug(
+        "metric-summed-over-cp",
+        "the logged loss is added up over context-parallel ranks once too often",
+        "SkyRL #1420",
+        "reduce a metric once: over the ranks that hold parts of it, not over copies",
+        codes=("AGV511",),
+        text=": cp_size times it",
+    ),
+    Bug(
+        "wrong-normaliser",
+        "the logged loss is divided by another count than its own",
+        "per-key normalisers in miles; one count for all keys in slime",
+        "log each key beside the count it is a mean over",
+        codes=("AGV511",),
+        text="as a sum over a count",
+    ),
+    Bug(
+        "metric-before-a-rescale",
+        "the loss is reported before (or after) a rescale that the gradient does not share",
+        "TRL #7011",
+        "report the scalar whose backward is taken",
+        codes=("AGV511",),
+    ),
+    Bug(
+        "logs-merged-by-position",
+        "log dictionaries of ranks differ in keys, order or shape and are merged by position",
+        "miles pull request",
+        "log the same keys in the same order everywhere, zeros where there is nothing to say",
+        codes=("AGV512",),
+    ),
+)
