@@ -73,9 +73,7 @@ class Trainer:
         case, function = Case.from_json(job["case"]), self._function(job)
         if job.get("misuse"):
             how = convention(job["convention"])
-            return refusals(
-                lambda spoiled: self._run(case, job, spoiled), function, how, job["mode"]
-            )
+            return refusals(partial(self._run, case, job), function, how, job["mode"])
         return self._run(case, job, function)
 
     def together(
