@@ -116,3 +116,12 @@ class Convention(Protocol):
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
         """Prepare the calls of one case on one rank."""
+
+
+def mask_tensor(mask: bytes, dtype: Any) -> Tensor:
+    """A 0/1 mask as a 1-D tensor of its own memory."""
+    import torch
+
+    if not mask:
+        return torch.zeros(0, dtype=dtype)
+    return torch.frombuffer(bytearray(mask), dtype=torch.uint8).to(dtype)
