@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aggverify.conventions import Site
-from aggverify.layouts import Index, owned_pieces, positions
+from aggverify.layouts import owned_pieces, positions
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -16,14 +16,16 @@ if TYPE_CHECKING:
 class Shard:
     """One rank's part of one case: losses ``value + theta[token]`` per micro-batch.
 
-    The parameter theta has an entry per response token of the step; each micro-batch gets its own
-    entries as a leaf, which costs less than indexing into one and differentiating that.
+    The parameter theta has an entry per response token of the step. It is one leaf for all
+    micro-batches, as a model's is: candidates have been known to zero its gradient in between.
     """
 
     def __init__(self, site: Site) -> None:
+        import torch
+
         self._site = site
-        self._values = np.array(site.case.losses, dtype=np.float64)
-        self._leaves: list[tuple[Index, Tensor]] = []
+        self._values = torch.tensor(site.case.losses, dtype=torch.float64)
+        self._theta = torch.zeros(len(self._values), dtype=torch.float64, requires_grad=True)
 
     def losses(self, members: tuple[int, ...]) -> Tensor:
         """The per-token losses that the reducer sees of a micro-batch on this rank, 1-D."""
@@ -32,28 +34,17 @@ class Shard:
         case, cp_rank = self._site.case, self._site.cp_rank
         layout = case.layout
         starts = [case.step.offsets[i] for i in members]
-        index = positions(starts, owned_pieces(case.step, members, layout, cp_rank))
-        theta = torch.zeros(len(index), dtype=torch.float64, requires_grad=True)
-        self._leaves.append((index, theta))
-        local = torch.from_numpy(self._values[index]) + theta
+        owned = positions(starts, owned_pieces(case.step, members, layout, cp_rank))
+        index = torch.from_numpy(owned)
+        local = self._values[index] + self._theta[index]
         if layout.cp_kind == "gathered" and layout.cp_size > 1:
             local = _gather(self._site, members, local)
         return local.to(getattr(torch, case.dtype))
 
+    @property
     def gradient(self) -> Tensor | None:
-        """Theta's gradient, 1-D; None when no loss depended on it.
-
-        Read after the last micro-batch: a candidate may go back into an earlier one's losses.
-        """
-        import torch
-
-        whole = torch.zeros(len(self._values), dtype=torch.float64)
-        reached = False
-        for index, theta in self._leaves:
-            if theta.grad is not None:
-                reached = True
-                whole[torch.from_numpy(index)] = theta.grad
-        return whole if reached else None
+        """Theta's gradient, 1-D; None when no loss depended on it."""
+        return self._theta.grad
 
 
 def _gather(site: Site, members: tuple[int, ...], local: Tensor) -> Tensor:

@@ -132,7 +132,7 @@ class Trainer:
             counts.append(_checked_count(out.count, step, members))
             logs.append(logged(out.log))
             job_engine.scale(loss, sizes).backward()  # type: ignore[no-untyped-call]
-        gradient = shard.gradient()
+        gradient = shard.gradient
         if gradient is None:
             raise ContractBreach("the returned loss does not depend on the losses it was given")
         reply: dict[str, Any] = {"losses": losses, "counts": counts}
