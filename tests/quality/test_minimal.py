@@ -22,6 +22,7 @@ from tests.conftest import EXAMPLES, Cli
         ("bfloat16_count.py", "AGV301", 1, 257, 1),
         ("multiply_by_mask.py", "AGV121", 1, 2, 1),
         ("padded_width.py", "AGV141", 1, 2, 1),
+        ("partial_groups.py", "AGV206", 2, 2, 1),
         ("sorted_ids.py", "AGV205", 2, 3, 1),
         ("reported_loss.py", "AGV102", 2, 2, 1),
     ],
