@@ -91,7 +91,7 @@ def _shrink(
     judged: dict[Case, Finding | None],
 ) -> Finding:
     """The same draws again (known ones cost nothing), until Hypothesis has made one small."""
-    smallest = min(filter(None, judged.values()), key=lambda f: _size(f.case))
+    smallest = min(filter(None, judged.values()), key=lambda f: size_of(f.case))
     ends = time.monotonic() + SHRINK_SECONDS
 
     def test(case: Case) -> None:
@@ -102,7 +102,7 @@ def _shrink(
             judged[case] = submit([case])()[0]
         finding = judged[case]
         if finding is not None and finding.code == smallest.code:
-            if _size(finding.case) <= _size(smallest.case):
+            if size_of(finding.case) <= size_of(smallest.case):
                 smallest = finding
             raise _failure_type(finding.code)
 
@@ -137,7 +137,7 @@ def _run(
             raise  # not a finding: a fault of ours
 
 
-def _size(case: Case) -> tuple[int, int, int, int, int]:
+def size_of(case: Case) -> tuple[int, int, int, int, int]:
     """What "smaller" means to a reader: layout, samples, tokens, prompts, losses."""
     layout, step = case.layout, case.step
     return (

@@ -1,0 +1,104 @@
+"""Make a failing case smaller by leaving parts of it out, where Hypothesis got stuck.
+
+Hypothesis shrinks choices, one at a time; a rank and its samples are several of them at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from aggverify.case import Case
+from aggverify.checks import Finding
+from aggverify.layouts import Layout
+from oracles import Sample, Step
+
+MOST = 150
+"""Cases tried at most: a finding is worth some tenths of a second, a hang a few seconds."""
+BATCH = 4
+
+Judge = Callable[[list[Case]], Sequence[Finding | None]]
+
+
+def reduced(finding: Finding, judge: Judge, allowed: Callable[[Case], bool]) -> Finding:
+    """The finding on the smallest case that leaving out reaches with the same code."""
+    tried = {finding.case}
+    while len(tried) <= MOST:
+        candidates = (c for c in smaller(finding.case) if c not in tried and allowed(c))
+        found = None
+        while found is None and len(tried) <= MOST:
+            batch = list(islice(candidates, BATCH))
+            if not batch:
+                return finding
+            tried.update(batch)
+            same = [f for f in judge(batch) if f is not None and f.code == finding.code]
+            found = same[0] if same else None
+        finding = found or finding
+    return finding
+
+
+def smaller(case: Case) -> Iterator[Case]:
+    """The case without one of its parts, the largest parts first."""
+    layout, step = case.layout, case.step
+    cells = layout.micro_batches
+    if layout.cp_size > 1:
+        yield case.with_layout(Layout(cells))
+        for size in range(2, layout.cp_size):
+            yield case.with_layout(replace(layout, cp_size=size))
+    if layout.dp_size > 1:
+        for d in range(layout.dp_size):
+            yield _restricted(case, (*cells[:d], *cells[d + 1 :]))
+    if layout.num_microbatches > 1:
+        for k in range(layout.num_microbatches):
+            yield _restricted(case, tuple((*rank[:k], *rank[k + 1 :]) for rank in cells))
+    for i in range(len(step.samples)):
+        without = tuple(tuple(tuple(j for j in c if j != i) for c in rank) for rank in cells)
+        if all(cell for rank in without for cell in rank):
+            yield _restricted(case, without)
+    for i, sample in enumerate(step.samples):
+        for a, b in _parts(sample.response_length):
+            yield _cut(case, i, a, b)
+        if sample.prompt_length > 1:
+            yield replace(case, step=_replaced(step, i, replace(sample, prompt_length=1)))
+    if case.dtype != "float64":
+        yield replace(case, dtype="float64")
+
+
+def _parts(length: int) -> Iterator[tuple[int, int]]:
+    """Halves, then all but one token."""
+    if length > 3:
+        yield 0, length // 2
+        yield length // 2, length
+    if length > 1:
+        yield 0, length - 1
+        yield 1, length
+
+
+def _restricted(case: Case, cells: tuple[tuple[tuple[int, ...], ...], ...]) -> Case:
+    """Only the samples of these cells, in their order."""
+    kept = sorted(i for rank in cells for cell in rank for i in cell)
+    number = {old: new for new, old in enumerate(kept)}
+    dealt = tuple(tuple(tuple(number[i] for i in cell) for cell in rank) for rank in cells)
+    offsets, samples = case.step.offsets, case.step.samples
+    losses = [
+        x for i in kept for x in case.losses[offsets[i] : offsets[i] + samples[i].response_length]
+    ]
+    layout = Layout(dealt, case.layout.cp_size, case.layout.cp_kind)
+    return Case(Step(tuple(samples[i] for i in kept)), layout, tuple(losses), case.dtype)
+
+
+def _cut(case: Case, i: int, a: int, b: int) -> Case:
+    """Only the response tokens a to b of sample i."""
+    sample, start = case.step.samples[i], case.step.offsets[i]
+    original = None if sample.original_mask is None else sample.original_mask[a:b]
+    short = Sample(
+        sample.prompt_length, sample.loss_mask[a:b], sample.rollout, sample.group, original
+    )
+    end = start + sample.response_length
+    losses = (*case.losses[:start], *case.losses[start + a : start + b], *case.losses[end:])
+    return replace(case, step=_replaced(case.step, i, short), losses=losses)
+
+
+def _replaced(step: Step, i: int, sample: Sample) -> Step:
+    return Step((*step.samples[:i], sample, *step.samples[i + 1 :]))
