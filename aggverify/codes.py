@@ -31,6 +31,9 @@ CODES: dict[str, Code] = {
         Code("AGV202", "Result depends on the split into micro-batches", "high"),
         Code("AGV203", "Result depends on data-parallel size", "high"),
         Code("AGV204", "Result depends on the combination of parallel sizes", "high"),
+        Code(
+            "AGV205", "Result depends on the order of samples, ids, micro-batches or ranks", "high"
+        ),
         Code("AGV301", "Counts or accumulates in too low a precision", "high"),
         Code("AGV401", "Raises an exception", "high"),
         Code("AGV402", "Ranks wait for each other forever", "high"),

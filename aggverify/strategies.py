@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from aggverify.case import Case
 from aggverify.layouts import CpKind, Layout
+from aggverify.rearranged import by_groups, renamed
 from oracles import Sample, Step
 from oracles.coincidence import tells_apart
 
@@ -48,6 +49,9 @@ class Space:
     """Fully mask one sample, rollout, group, micro-batch, rank, or the whole step."""
     needs_hole: bool = False
     """At least one response token is masked."""
+    shuffled: bool = False
+    """Samples, ids, micro-batches and ranks in any order; whole prompt groups where rows are dealt
+    in order or groups have one size."""
 
 
 @lru_cache(maxsize=256)
@@ -91,6 +95,9 @@ def _case(draw: st.DrawFn, space: Space) -> Case:
     cells, size = dp * k, space.group_size or 1
     if space.uniform:
         units = cells * draw(_integers(1, 1 + space.max_extra_samples // 2))
+    elif space.shuffled:
+        # Independent of the layout: it shrinks while the samples that show the fault stay.
+        units = max(cells, draw(_integers(1, 2 + space.max_extra_samples // size)))
     else:
         units = cells + draw(_integers(0, space.max_extra_samples // size))
     step = _step(draw, units * size, space)
@@ -103,6 +110,8 @@ def _case(draw: st.DrawFn, space: Space) -> Case:
         step = _blanked(step, units[draw(_integers(0, len(units) - 1))])
     if space.needs_hole and step.num_unmasked == step.num_response_tokens:
         step = _with_hole(step)
+    if space.shuffled:
+        step, layout = _shuffled(draw, step, layout, space)
     return Case(step, layout, _losses(draw, step), draw(_sampled(space.dtypes)))
 
 
@@ -122,6 +131,27 @@ def _blanked(step: Step, unit: tuple[int, ...]) -> Step:
     for i in unit:
         samples[i] = replace(samples[i], loss_mask=bytes(samples[i].response_length))
     return Step(tuple(samples))
+
+
+def _shuffled(draw: st.DrawFn, step: Step, layout: Layout, space: Space) -> tuple[Step, Layout]:
+    """A few drawn switches rather than permutations: they shrink whatever the number of samples."""
+    names = _turned(draw, step.num_groups), _turned(draw, step.num_rollouts)
+    if space.uniform or space.group_size is not None:
+        order = by_groups(step, _turned(draw, step.num_groups))
+    else:
+        stride = draw(_integers(1, 3))
+        order = sorted(_turned(draw, len(step.samples)), key=lambda i: i % stride)
+    step = renamed(Step(tuple(step.samples[i] for i in order)), *names)
+    if not space.uniform:
+        ranks = [[rank[k] for k in _turned(draw, len(rank))] for rank in layout.micro_batches]
+        cells = tuple(tuple(ranks[d]) for d in _turned(draw, len(ranks)))
+        layout = replace(layout, micro_batches=cells)
+    return step, layout
+
+
+def _turned(draw: st.DrawFn, count: int) -> list[int]:
+    """The numbers below ``count``, forwards or backwards."""
+    return list(range(count))[:: -1 if draw(_integers(0, 1)) else 1]
 
 
 def _with_hole(step: Step) -> Step:
@@ -165,7 +195,10 @@ def steps(count: int | None = None, space: Space = Space(fan_out=True)) -> st.Se
 
 
 def _step(draw: st.DrawFn, count: int, space: Space) -> Step:
-    relation_to_last = _integers(0, 2 if space.fan_out else 1)
+    fan_out = space.fan_out
+    if fan_out and space.shuffled:
+        fan_out = draw(_integers(0, 1)) == 1  # goes first, while lengths still differ
+    relation_to_last = _integers(0, 2 if fan_out else 1)
     samples: list[Sample] = []
     group = rollout = 0
     for i in range(count):

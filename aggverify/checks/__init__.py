@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aggverify.checks import counts, empty, formula, linearity, logs, poison, scalar
+from aggverify.checks import counts, empty, formula, linearity, logs, order, poison, scalar
 from aggverify.checks.arguments import LEFT_ALONE, REFUSES, SWITCH
 from aggverify.checks.base import Check, Finding
 from aggverify.checks.collectives import AGREEMENT, COLLECTIVES
@@ -20,6 +20,7 @@ CHECKS: tuple[Check, ...] = (
     DATA_PARALLEL,
     CONTEXT_PARALLEL,
     COMBINED,
+    order.CHECK,
     empty.CHECK,
     poison.CHECK,
     scalar.CHECK,

@@ -93,12 +93,13 @@ def judge_layout(
 
 
 def _merge(layout: Layout, *, dp: bool, cp: bool, micro_batches: bool) -> Layout:
-    """Keep the named dimensions of a layout, fold the others into one."""
+    """Keep the named dimensions of a layout, fold the others into one, samples ascending: their
+    order is another check's."""
     cells = layout.micro_batches
     if not micro_batches:
-        cells = tuple((tuple(chain.from_iterable(rank)),) for rank in cells)
+        cells = tuple((tuple(sorted(chain.from_iterable(rank))),) for rank in cells)
     if not dp:
-        cells = (tuple(tuple(chain.from_iterable(c)) for c in zip(*cells, strict=True)),)
+        cells = (tuple(tuple(sorted(chain.from_iterable(c))) for c in zip(*cells, strict=True)),)
     return replace(layout, micro_batches=cells, cp_size=layout.cp_size if cp else 1)
 
 

@@ -14,7 +14,8 @@ from aggverify.checks import Finding
 from aggverify.diagnosis.bugs import Bug, Trace, known_bug
 from aggverify.diagnosis.factors import Factor, common_factor
 from aggverify.diagnosis.forms import ClosedForm, closed_forms, telling
-from aggverify.diagnosis.marks import Mark, find_mark
+from aggverify.diagnosis.mark import Mark
+from aggverify.diagnosis.marks import find_mark
 from aggverify.diagnosis.observation import Observation, close
 from aggverify.diagnosis.readings import other_mode, other_reading
 from aggverify.diagnosis.values import off_value, undivided_sums

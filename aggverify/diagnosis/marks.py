@@ -7,22 +7,15 @@ sentence; or None.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from aggverify.diagnosis.alignment import sorted_by_id
+from aggverify.diagnosis.mark import Mark
 from aggverify.diagnosis.observation import Array, Observation, close
 from aggverify.diagnosis.terms import TOKENS, Term, Tokens
 from aggverify.layouts import owned_pieces
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A recognised trace."""
-
-    name: str
-    sentence: str
 
 
 def find_mark(observations: Sequence[Observation]) -> Mark | None:
@@ -265,4 +258,5 @@ _RECOGNISERS: tuple[Callable[[Sequence[Observation]], Mark | None], ...] = (
     _epsilon,
     _rounded_count,
     _in_turn,
+    sorted_by_id,
 )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from aggverify.diagnosis.factors import Factor, named_ratio
-from aggverify.diagnosis.marks import Mark
+from aggverify.diagnosis.mark import Mark
 from aggverify.diagnosis.observation import TOLERANCE, Observation
 from aggverify.subject import Subject
 

@@ -22,6 +22,7 @@ BROKEN = {
     "cp_shard_sample_mean.py": ("AGV201", "unmasked tokens of the sample within one cp rank"),
     "bfloat16_count.py": ("AGV301", "the 257 tokens of the step were 256: the count is rounded"),
     "multiply_by_mask.py": ("AGV121", "0 * NaN is NaN"),
+    "sorted_ids.py": ("AGV205", "weights are handed out in ascending order of rollout ids"),
     "reported_loss.py": ("AGV102", "the reported loss is N times the objective"),
 }
 

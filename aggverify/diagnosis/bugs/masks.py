@@ -63,6 +63,13 @@ BUGS: tuple[Bug, ...] = (
         marks=("in-turn",),
     ),
     Bug(
+        "sorted-by-id",
+        "denominators stand in order of ids, samples as they were dealt: each gets another's",
+        "slime's zip without strict, and two more order bugs among the 131 read",
+        "look each sample's denominator up by its own id",
+        marks=("sorted-by-id",),
+    ),
+    Bug(
         "integer-buffer",
         "weights written into an integer tensor: everything below 1 becomes 0",
         "SkyRL",

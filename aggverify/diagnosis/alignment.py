@@ -1,0 +1,37 @@
+"""Traces of samples that got each other's weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from aggverify.diagnosis.mark import Mark
+from aggverify.diagnosis.observation import Array, Observation, close
+
+
+def sorted_by_id(observations: Sequence[Observation]) -> Mark | None:
+    """In every micro-batch the right weights, but handed out in order of the ids."""
+    for unit in ("rollout", "group"):
+        # A fully masked sample has no weight that could be seen to move.
+        telling = [o for o in observations if all(s.num_unmasked for s in o.case.step.samples)]
+        foretold = [_by_id(o, unit) for o in telling]
+        fits = all(close(o.observed, f) for o, f in zip(telling, foretold, strict=True))
+        differs = any(not close(f, o.exact) for o, f in zip(telling, foretold, strict=True))
+        if fits and differs:
+            name = "prompt group" if unit == "group" else unit
+            return Mark("sorted-by-id", f"weights are handed out in ascending order of {name} ids")
+    return None
+
+
+def _by_id(o: Observation, unit: str) -> Array:
+    step = o.case.step
+    samples = zip(step.offsets, step.samples, strict=True)
+    weights = [float(o.exact[a : a + s.response_length].max()) for a, s in samples]
+    moved = list(weights)
+    for _, _, cell in o.case.layout.cells():
+        by_id = sorted(cell, key=lambda i: getattr(step.samples[i], unit))
+        for i, source in zip(cell, by_id, strict=True):
+            moved[i] = weights[source]
+    lengths = [s.response_length for s in step.samples]
+    return np.where(o.mask, np.repeat(moved, lengths), 0.0)
