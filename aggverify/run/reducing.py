@@ -1,6 +1,6 @@
 """Make a failing case smaller by leaving parts of it out, where Hypothesis got stuck.
 
-Hypothesis shrinks choices, one at a time; a rank and its samples are several of them at once.
+Hypothesis shrinks choices, a few at a time; a rank, or a sample in the middle, is many of them.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ def smaller(case: Case) -> Iterator[Case]:
     """The case without one of its parts, the largest parts first."""
     layout, step = case.layout, case.step
     cells = layout.micro_batches
+    if not layout.is_trivial:
+        yield case.trivial
     if layout.cp_size > 1:
         yield case.with_layout(Layout(cells))
         for size in range(2, layout.cp_size):

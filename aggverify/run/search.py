@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, Phase, Verbosity, settings
 
 from aggverify.case import Case
 from aggverify.checks import Finding
-from aggverify.run.reduction import neighbours
 from aggverify.strategies import Space, cases
 
 MIN_EXAMPLES = 20
@@ -108,19 +107,7 @@ def _shrink(
             raise _failure_type(finding.code)
 
     _run(test, space, max_examples, seed, (Phase.generate, Phase.shrink))
-    return _reduced(smallest, space, submit, ends)
-
-
-def _reduced(finding: Finding, space: Space, submit: Submit, ends: float) -> Finding:
-    """The finding on ever smaller neighbours of its case, as long as one of them shows it."""
-    while time.monotonic() < ends:
-        near = neighbours(finding.case, space)
-        found = submit(near)() if near else []
-        smaller = next((f for f in found if f is not None and f.code == finding.code), None)
-        if smaller is None:
-            break
-        finding = smaller
-    return finding
+    return smallest
 
 
 def _run(
