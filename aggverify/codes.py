@@ -27,6 +27,7 @@ CODES: dict[str, Code] = {
         Code("AGV131", "Weights depend on the losses: the reducer is not linear", "high"),
         Code("AGV132", "A constant is added to the loss", "medium"),
         Code("AGV133", "Scaled losses do not scale the loss", "high"),
+        Code("AGV141", "Padding changes the weights", "high"),
         Code("AGV201", "Result depends on context-parallel size", "high"),
         Code("AGV202", "Result depends on the split into micro-batches", "high"),
         Code("AGV203", "Result depends on data-parallel size", "high"),

@@ -94,7 +94,9 @@ class Laboratory:
         return lambda: done + last()
 
     def _send(self, subject: Subject, trials: Sequence[Trial]) -> Callable[[], list[Execution]]:
-        jobs = [Job(t.case.layout.world_size, _payload(subject, t)) for t in trials]
+        jobs = [
+            Job(t.case.layout.world_size, _payload(subject, t), together=t.plain) for t in trials
+        ]
         for wanted in trials:
             size, steps = wanted.case.layout.world_size, 1 + len(wanted.before)
             self.executed += steps

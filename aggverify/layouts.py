@@ -6,6 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+import numpy as np
+import numpy.typing as npt
+
 from aggverify.errors import InputError, unknown
 from oracles import Sample, Step
 
@@ -13,6 +16,7 @@ CpKind = Literal["zigzag", "contiguous", "gathered"]
 CP_KINDS: tuple[str, ...] = get_args(CpKind)
 Piece = tuple[int, int]
 """A half-open range of response-token indices of one sample."""
+Index = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +168,16 @@ def visible_pieces(
     if layout.cp_kind == "gathered":
         return tuple(((0, step.samples[i].response_length),) for i in members)
     return owned_pieces(step, members, layout, cp_rank)
+
+
+def positions(starts: Sequence[int], pieces: Sequence[tuple[Piece, ...]]) -> Index:
+    """Indices of these pieces of samples that begin at ``starts``, in local order."""
+    found = [
+        np.arange(start + a, start + b)
+        for start, parts in zip(starts, pieces, strict=True)
+        for a, b in parts
+    ]
+    return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
 
 
 def token_owner(step: Step, layout: Layout) -> list[tuple[int, int, int]]:

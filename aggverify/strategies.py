@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from aggverify.case import Case
 from aggverify.layouts import CpKind, Layout
+from aggverify.padding import Padding, padded
 from aggverify.rearranged import by_groups, renamed
 from oracles import Sample, Step
 from oracles.coincidence import tells_apart
@@ -49,6 +50,10 @@ class Space:
     """Fully mask one sample, rollout, group, micro-batch, rank, or the whole step."""
     needs_hole: bool = False
     """At least one response token is masked."""
+    padded: bool = False
+    """Masked tokens behind responses, rows of one width."""
+    dummies: bool = False
+    """With ``padded``: also a fully masked copy of each micro-batch's first sample."""
     shuffled: bool = False
     """Samples, ids, micro-batches and ranks in any order; whole prompt groups where rows are dealt
     in order or groups have one size."""
@@ -75,6 +80,11 @@ _integers = lru_cache(maxsize=1024)(st.integers)
 
 
 _sampled = lru_cache(maxsize=256)(st.sampled_from)
+
+
+@lru_cache(maxsize=64)
+def _bytes(size: int) -> st.SearchStrategy[bytes]:
+    return st.binary(min_size=size, max_size=size)
 
 
 @lru_cache(maxsize=64)
@@ -110,6 +120,10 @@ def _case(draw: st.DrawFn, space: Space) -> Case:
         step = _blanked(step, units[draw(_integers(0, len(units) - 1))])
     if space.needs_hole and step.num_unmasked == step.num_response_tokens:
         step = _with_hole(step)
+    if space.padded:
+        dummy = space.dummies and draw(_integers(0, 1)) == 1
+        padding = Padding(draw(_integers(0, 2)), draw(_integers(0, 1)) == 1, dummy)
+        step, layout = padded(step, layout, padding)
     if space.shuffled:
         step, layout = _shuffled(draw, step, layout, space)
     return Case(step, layout, _losses(draw, step), draw(_sampled(space.dtypes)))
@@ -240,8 +254,11 @@ def losses(step: Step) -> st.SearchStrategy[tuple[float, ...]]:
 def _losses(draw: st.DrawFn, step: Step) -> tuple[float, ...]:
     out: list[float] = []
     slope = draw(_integers(0, 3))
-    for sample in step.samples:
-        base = draw(_integers(-2 * GRID, 2 * GRID))
+    # All in one draw, two bytes each: what a draw costs hardly depends on what is drawn.
+    drawn = draw(_bytes(2 * len(step.samples)))
+    for n, sample in enumerate(step.samples):
+        folded = (drawn[2 * n] & 3) << 8 | drawn[2 * n + 1]
+        base = folded >> 1 if folded % 2 == 0 else -(folded + 1 >> 1)
         out += [(base + slope * t) / GRID for t in range(sample.response_length)]
     return tuple(out)
 

@@ -11,6 +11,8 @@ import inspect
 import sys
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -19,7 +21,8 @@ from aggverify.case import Case
 from aggverify.contract import logged, refusals
 from aggverify.conventions import Bound, Site, convention, megatron_mpu
 from aggverify.engines import Engine, Sizes, engine
-from aggverify.layouts import Piece, owned_pieces
+from aggverify.engines.reduction import Share, reduce
+from aggverify.shards import Shard
 from aggverify.watching import Watch
 from oracles import Step
 
@@ -29,6 +32,14 @@ if TYPE_CHECKING:
 
 class ContractBreach(Exception):
     """The candidate returned something no trainer could take a gradient of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """A case on one rank up to the engine's collectives."""
+
+    reply: dict[str, Any]
+    share: Share
 
 
 class Trainer:
@@ -58,11 +69,34 @@ class Trainer:
         A job may have cases to run before, want arguments watched, or the candidate misused.
         """
         for earlier in job.get("before", ()):
-            self._run(Case.from_json(earlier), job)
-        case = Case.from_json(job["case"])
-        return self._run(case, job)
+            self._run(Case.from_json(earlier), job, self._function(job))
+        case, function = Case.from_json(job["case"]), self._function(job)
+        if job.get("misuse"):
+            how = convention(job["convention"])
+            return refusals(partial(self._run, case, job), function, how, job["mode"])
+        return self._run(case, job, function)
 
-    def _run(self, case: Case, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    def together(
+        self, jobs: Sequence[dict[str, Any]], between: Callable[[], None]
+    ) -> list[tuple[dict[str, Any], bytes]]:
+        """Run several plain cases of one engine with one reduction at the end."""
+        ran = []
+        for job in jobs:
+            ran.append(self._local(Case.from_json(job["case"]), job, self._function(job)))
+            between()
+        return self._reduced(engine(jobs[0]["engine"]), ran)
+
+    def _function(self, job: dict[str, Any]) -> Callable[..., Any]:
+        function: Callable[..., Any] = getattr(self._module, job["function"])
+        return function
+
+    def _run(
+        self, case: Case, job: dict[str, Any], function: Callable[..., Any]
+    ) -> tuple[dict[str, Any], bytes]:
+        return self._reduced(engine(job["engine"]), [self._local(case, job, function)])[0]
+
+    def _local(self, case: Case, job: dict[str, Any], function: Callable[..., Any]) -> Local:
+        """Everything before the engine's collectives."""
         job_engine = engine(job["engine"])
         layout = case.layout
         dp_rank, cp_rank = divmod(self._rank, layout.cp_size)
@@ -79,45 +113,42 @@ class Trainer:
             cp_group,
         )
         how, module = convention(job["convention"]), self._module
-        function = getattr(module, job["function"])
-
-        def run(candidate: Callable[..., Any]) -> tuple[dict[str, Any], bytes]:
-            return self._step(site, how.bind(candidate, module, site), job_engine)
-
-        if job.get("misuse"):
-            return refusals(run, function, how, site.mode)
         if not job.get("watch"):
-            return run(function)
+            return self._step(site, how.bind(function, module, site), job_engine)
         watch = Watch()
         call = how.bind(watch.function(function), watch.module(module), site)
-        reply, blob = self._step(site, call, job_engine)
-        return reply | {"changed": watch.changes()}, blob
+        done = self._step(site, call, job_engine)
+        return replace(done, reply=done.reply | {"changed": watch.changes()})
 
-    def _step(self, site: Site, call: Bound, job_engine: Engine) -> tuple[dict[str, Any], bytes]:
-        import torch
-
-        case, layout, step = site.case, site.case.layout, site.case.step
+    def _step(self, site: Site, call: Bound, job_engine: Engine) -> Local:
+        layout, step = site.case.layout, site.case.step
         sizes = Sizes(layout.dp_size, layout.cp_size, layout.num_microbatches, step.num_rollouts)
-        theta = torch.zeros(step.num_response_tokens, dtype=torch.float64, requires_grad=True)
-        values = torch.tensor(case.losses, dtype=torch.float64)
-        dtype = getattr(torch, case.dtype)
+        shard = Shard(site)
         losses, counts, logs = [], [], []
         for k, members in enumerate(layout.micro_batches[site.dp_rank]):
-            out = call(k, _losses(site, members, values, theta).to(dtype))
+            out = call(k, shard.losses(members))
             loss = _checked_loss(out.loss)
             losses.append(float(loss.detach().double()).hex())
             counts.append(_checked_count(out.count, step, members))
             logs.append(logged(out.log))
             job_engine.scale(loss, sizes).backward()  # type: ignore[no-untyped-call]
-        gradient = theta.grad
+        gradient = shard.gradient
         if gradient is None:
             raise ContractBreach("the returned loss does not depend on the losses it was given")
-        job_engine.finish(gradient, sum(counts), sizes, None)
-        blob = gradient.numpy().tobytes()
-        reply = {"losses": losses, "counts": counts, "checksum": zlib.crc32(blob)}
+        reply: dict[str, Any] = {"losses": losses, "counts": counts}
         if any(log is not None for log in logs):
             reply["logs"] = logs
-        return reply, blob if self._rank == 0 else b""
+        return Local(reply, Share(gradient, sum(counts), sizes))
+
+    def _reduced(
+        self, job_engine: Engine, ran: Sequence[Local]
+    ) -> list[tuple[dict[str, Any], bytes]]:
+        replies = []
+        for one, gradient in zip(ran, reduce(job_engine, [r.share for r in ran]), strict=True):
+            blob = gradient.numpy().tobytes()
+            reply = one.reply | {"checksum": zlib.crc32(blob)}
+            replies.append((reply, blob if self._rank == 0 else b""))
+        return replies
 
     def _grid(self, dp_size: int, cp_size: int) -> tuple[Any, Any]:
         """The (dp, cp) sub-groups of this rank, created once per factorisation.
@@ -138,64 +169,6 @@ class Trainer:
         if key not in self._groups:
             self._groups[key] = dist.new_subgroups_by_enumeration(partition)[0]
         return self._groups[key]
-
-
-def _losses(site: Site, members: tuple[int, ...], values: Tensor, theta: Tensor) -> Tensor:
-    """The per-token losses ``value + theta[token]`` that the reducer sees on this rank, 1-D."""
-    import torch
-
-    step, layout = site.case.step, site.case.layout
-    owned = _flat(step, members, owned_pieces(step, members, layout, site.cp_rank))
-    index = torch.tensor(owned, dtype=torch.int64)
-    local = values[index] + theta[index]
-    if layout.cp_kind != "gathered" or layout.cp_size == 1:
-        return local
-    return _gather(site, members, local)
-
-
-def _gather(site: Site, members: tuple[int, ...], local: Tensor) -> Tensor:
-    """All CP ranks' losses in sample order; the backward hands each rank its own slice, once."""
-    import torch
-    import torch.distributed as dist
-
-    step, layout = site.case.step, site.case.layout
-    everything = _flat(step, members, [((0, step.samples[i].response_length),) for i in members])
-    position = {token: p for p, token in enumerate(everything)}
-    owned = [
-        torch.tensor([position[t] for t in _flat(step, members, pieces)], dtype=torch.int64)
-        for pieces in (owned_pieces(step, members, layout, c) for c in range(layout.cp_size))
-    ]
-    mine = owned[site.cp_rank]
-
-    class Gather(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, piece: Tensor) -> Tensor:
-            longest = max(len(index) for index in owned)
-            padded = torch.zeros(longest, dtype=piece.dtype)
-            padded[: len(piece)] = piece
-            received = [torch.empty_like(padded) for _ in owned]
-            dist.all_gather(received, padded, group=site.cp_group)
-            out = torch.empty(len(everything), dtype=piece.dtype)
-            for index, part in zip(owned, received, strict=True):
-                out[index] = part[: len(index)]
-            return out
-
-        @staticmethod
-        def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-            return gradients[0][mine]
-
-    out: Tensor = Gather.apply(local)  # type: ignore[no-untyped-call]
-    return out
-
-
-def _flat(step: Step, members: tuple[int, ...], pieces: Sequence[tuple[Piece, ...]]) -> list[int]:
-    """Flat token indices of these pieces of these samples, in local order."""
-    out: list[int] = []
-    for i, parts in zip(members, pieces, strict=True):
-        start = step.offsets[i]
-        for a, b in parts:
-            out.extend(range(start + a, start + b))
-    return out
 
 
 def _checked_loss(out: Any) -> Tensor:

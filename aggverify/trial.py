@@ -23,6 +23,11 @@ class Trial:
     misuse: bool = False
     """Whether the candidate is called with each of the convention's misuses, which should raise."""
 
+    @property
+    def plain(self) -> bool:
+        """Whether nothing but the case is asked for, so that the ranks may run it among others."""
+        return not (self.before or self.fresh or self.watch or self.misuse)
+
 
 def trial(wanted: Case | Trial) -> Trial:
     """A case or a trial as a trial."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aggverify.checks import counts, empty, formula, linearity, logs, order, poison, scalar
+from aggverify.checks import counts, empty, formula, linearity, logs, order, padding, poison, scalar
 from aggverify.checks.arguments import LEFT_ALONE, REFUSES, SWITCH
 from aggverify.checks.base import Check, Finding
 from aggverify.checks.collectives import AGREEMENT, COLLECTIVES
@@ -21,6 +21,7 @@ CHECKS: tuple[Check, ...] = (
     CONTEXT_PARALLEL,
     COMBINED,
     order.CHECK,
+    padding.CHECK,
     empty.CHECK,
     poison.CHECK,
     scalar.CHECK,

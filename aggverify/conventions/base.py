@@ -18,6 +18,7 @@ FEATURES: Mapping[str, str] = {
     "gathered": "losses gathered over context parallelism before the reduction",
     "fan-out": "rollouts that consist of several samples",
     "straddling-groups": "prompt groups split over ranks or micro-batches",
+    "dummy-samples": "fully masked copies of a sample that fill up micro-batches",
     "ragged-micro-batches": "micro-batches with different numbers of samples",
     "whole-groups": "only prompt groups of one size, each whole in one micro-batch",
     "poison": "NaN and infinite losses behind the mask",
@@ -115,3 +116,12 @@ class Convention(Protocol):
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
         """Prepare the calls of one case on one rank."""
+
+
+def mask_tensor(mask: bytes, dtype: Any) -> Tensor:
+    """A 0/1 mask as a 1-D tensor of its own memory."""
+    import torch
+
+    if not mask:
+        return torch.zeros(0, dtype=dtype)
+    return torch.frombuffer(bytearray(mask), dtype=torch.uint8).to(dtype)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from aggverify.conventions.base import Bound, Misuse, Offer, Output, Site
+from aggverify.conventions.base import Bound, Misuse, Offer, Output, Site, mask_tensor
 from aggverify.conventions.misuses import NATIVE
 from aggverify.engines import ENGINES
-from aggverify.layouts import visible_pieces
+from aggverify.layouts import positions, visible_pieces
 from oracles import MODES
 
 if TYPE_CHECKING:
@@ -115,16 +116,16 @@ def micro_batch(site: Site, k: int) -> MicroBatch:
     step, layout = site.case.step, site.case.layout
     members = layout.micro_batches[site.dp_rank][k]
     samples = [step.samples[i] for i in members]
-    masks = [torch.tensor(list(s.loss_mask), dtype=torch.int64) for s in samples]
+    lengths = [s.response_length for s in samples]
+    whole = mask_tensor(b"".join(s.loss_mask for s in samples), torch.int64)
     pieces = visible_pieces(step, members, layout, site.cp_rank)
-    local = [
-        torch.cat([mask[a:b] for a, b in parts]) if parts else mask[:0]
-        for mask, parts in zip(masks, pieces, strict=True)
-    ]
+    starts = list(accumulate(lengths, initial=0))[:-1]
+    # Indexing copies even where all is seen: what is done to one mask must not reach the other.
+    seen = whole[torch.from_numpy(positions(starts, pieces))]
     return MicroBatch(
-        loss_masks=masks,
-        local_masks=local,
-        response_lengths=[s.response_length for s in samples],
+        loss_masks=list(whole.split(lengths)),
+        local_masks=list(seen.split([sum(b - a for a, b in parts) for parts in pieces])),
+        response_lengths=lengths,
         total_lengths=[s.prompt_length + s.response_length for s in samples],
         rollout_ids=[s.rollout for s in samples],
         group_ids=[s.group for s in samples],

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from aggverify.conventions.base import Bound, Misuse, Offer, Output, Site
+from aggverify.conventions.base import Bound, Misuse, Offer, Output, Site, mask_tensor
 from aggverify.conventions.misuses import SKYRL, SKYRL_REDUCE_LOSS
 from aggverify.layouts import Layout
 from oracles import Step
@@ -33,6 +33,7 @@ def _not_claimed() -> dict[str, str]:
         "gathered": _NO_CP,
         "ragged-micro-batches": _ROWS,
         "fan-out": _ONE_ROW,
+        "dummy-samples": _ONE_ROW,
         "poison": _POISON,
         "validates-arguments": "SkyRL's trainer checks its configuration, not its reducer",
     }
@@ -176,7 +177,7 @@ class Rows:
         out = torch.zeros(len(members), self.width, dtype=dtype)
         for row, i in enumerate(members):
             mask = self.step.samples[i].loss_mask
-            out[row, : len(mask)] = torch.tensor(list(mask), dtype=dtype)
+            out[row, : len(mask)] = mask_tensor(mask, dtype)
         return out
 
     def pad(self, losses: Tensor, members: tuple[int, ...]) -> Tensor:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from aggverify.conventions.base import Bound, Misuse, Offer, Output, Site
+from aggverify.conventions.base import Bound, Misuse, Offer, Output, Site, mask_tensor
 from aggverify.conventions.misuses import SLIME
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class SlimeHook:
             reducer = function(
                 [s.prompt_length + s.response_length for s in samples],
                 [s.response_length for s in samples],
-                [torch.tensor(list(s.loss_mask), dtype=torch.int32) for s in samples],
+                [mask_tensor(s.loss_mask, torch.int32) for s in samples],
                 site.per_token,
             )
             if not callable(reducer):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from aggverify.diagnosis.alignment import sorted_by_id
+from aggverify.diagnosis.alignment import filled_up, sorted_by_id
 from aggverify.diagnosis.mark import Mark
 from aggverify.diagnosis.observation import Array, Observation, close
 from aggverify.diagnosis.terms import TOKENS, Term, Tokens
@@ -259,4 +259,5 @@ _RECOGNISERS: tuple[Callable[[Sequence[Observation]], Mark | None], ...] = (
     _rounded_count,
     _in_turn,
     sorted_by_id,
+    filled_up,
 )

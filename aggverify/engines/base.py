@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from torch.distributed import ProcessGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +28,8 @@ class Sizes:
 class Engine(Protocol):
     """One way to turn local losses into one gradient (parallel.md, "Engines").
 
-    ``scale`` and ``finish`` run in a rank with torch tensors; ``value`` is pure and runs in the
-    parent: it is the scalar whose gradient ``scale``, backward and ``finish`` produce.
+    ``value`` is pure and runs in the parent; all else runs in a rank with torch tensors. It is the
+    scalar whose gradient ``scale``, backward and the reduction produce.
     """
 
     @property
@@ -55,10 +54,11 @@ class Engine(Protocol):
     def scale(self, loss: Tensor, sizes: Sizes) -> Tensor:
         """The trainer's own factors and the schedule's, before backward."""
 
-    def finish(
-        self, gradient: Tensor, num_tokens: int, sizes: Sizes, group: ProcessGroup | None
-    ) -> None:
-        """Reduce the accumulated gradient over all ranks, in place."""
+    def before_reduction(self, gradient: Tensor, sizes: Sizes) -> None:
+        """What happens to a rank's accumulated gradient before it is summed over all ranks."""
+
+    def after_reduction(self, gradient: Tensor, num_tokens: int, sizes: Sizes) -> None:
+        """What happens to the sum; ``num_tokens`` is the step's, 0 unless ``takes_counts``."""
 
     def value(
         self, losses: Sequence[Fraction], num_tokens: Sequence[int], sizes: Sizes

@@ -11,7 +11,6 @@ from aggverify.engines.base import Sizes
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from torch.distributed import ProcessGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +26,12 @@ class MeanOverRanks:
     def scale(self, loss: Tensor, sizes: Sizes) -> Tensor:
         return loss
 
-    def finish(
-        self, gradient: Tensor, num_tokens: int, sizes: Sizes, group: ProcessGroup | None
-    ) -> None:
-        import torch.distributed as dist
-
+    def before_reduction(self, gradient: Tensor, sizes: Sizes) -> None:
         # DDP divides each rank's bucket first and sums afterwards.
         gradient.div_(sizes.world_size)
-        dist.all_reduce(gradient, group=group)
+
+    def after_reduction(self, gradient: Tensor, num_tokens: int, sizes: Sizes) -> None:
+        pass
 
     def value(
         self, losses: Sequence[Fraction], num_tokens: Sequence[int], sizes: Sizes
@@ -56,10 +53,11 @@ class AccumulatedMean:
     def scale(self, loss: Tensor, sizes: Sizes) -> Tensor:
         return loss / sizes.num_microbatches
 
-    def finish(
-        self, gradient: Tensor, num_tokens: int, sizes: Sizes, group: ProcessGroup | None
-    ) -> None:
-        MeanOverRanks().finish(gradient, num_tokens, sizes, group)
+    def before_reduction(self, gradient: Tensor, sizes: Sizes) -> None:
+        MeanOverRanks().before_reduction(gradient, sizes)
+
+    def after_reduction(self, gradient: Tensor, num_tokens: int, sizes: Sizes) -> None:
+        pass
 
     def value(
         self, losses: Sequence[Fraction], num_tokens: Sequence[int], sizes: Sizes

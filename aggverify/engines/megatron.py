@@ -11,7 +11,6 @@ from aggverify.engines.base import Sizes
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from torch.distributed import ProcessGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +30,12 @@ class MegatronSample:
         scaled = loss * sizes.num_microbatches / sizes.num_rollouts * sizes.world_size
         return scaled / sizes.num_microbatches
 
-    def finish(
-        self, gradient: Tensor, num_tokens: int, sizes: Sizes, group: ProcessGroup | None
-    ) -> None:
-        import torch.distributed as dist
-
+    def before_reduction(self, gradient: Tensor, sizes: Sizes) -> None:
         # Megatron's DDP multiplies its buffer by gradient_scaling_factor, then sums.
         gradient.mul_(1.0 / sizes.world_size)
-        dist.all_reduce(gradient, group=group)
+
+    def after_reduction(self, gradient: Tensor, num_tokens: int, sizes: Sizes) -> None:
+        pass
 
     def value(
         self, losses: Sequence[Fraction], num_tokens: Sequence[int], sizes: Sizes
@@ -66,16 +63,11 @@ class MegatronPerToken:
     def scale(self, loss: Tensor, sizes: Sizes) -> Tensor:
         return loss * sizes.cp_size
 
-    def finish(
-        self, gradient: Tensor, num_tokens: int, sizes: Sizes, group: ProcessGroup | None
-    ) -> None:
-        import torch
-        import torch.distributed as dist
+    def before_reduction(self, gradient: Tensor, sizes: Sizes) -> None:
+        pass
 
-        total = torch.tensor(num_tokens, dtype=torch.int32)
-        dist.all_reduce(total, group=group)
-        dist.all_reduce(gradient, group=group)
-        gradient.mul_(1.0 / max(int(total), 1))
+    def after_reduction(self, gradient: Tensor, num_tokens: int, sizes: Sizes) -> None:
+        gradient.mul_(1.0 / max(num_tokens, 1))
 
     def value(
         self, losses: Sequence[Fraction], num_tokens: Sequence[int], sizes: Sizes

@@ -11,7 +11,6 @@ from aggverify.engines.base import Sizes
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from torch.distributed import ProcessGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +26,11 @@ class PlainSum:
     def scale(self, loss: Tensor, sizes: Sizes) -> Tensor:
         return loss
 
-    def finish(
-        self, gradient: Tensor, num_tokens: int, sizes: Sizes, group: ProcessGroup | None
-    ) -> None:
-        import torch.distributed as dist
+    def before_reduction(self, gradient: Tensor, sizes: Sizes) -> None:
+        pass
 
-        dist.all_reduce(gradient, group=group)
+    def after_reduction(self, gradient: Tensor, num_tokens: int, sizes: Sizes) -> None:
+        pass
 
     def value(
         self, losses: Sequence[Fraction], num_tokens: Sequence[int], sizes: Sizes

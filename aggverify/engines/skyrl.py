@@ -12,7 +12,6 @@ from aggverify.engines.mean import MeanOverRanks
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from torch.distributed import ProcessGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +27,11 @@ class SkyrlFsdp:
     def scale(self, loss: Tensor, sizes: Sizes) -> Tensor:
         return loss * sizes.dp_size
 
-    def finish(
-        self, gradient: Tensor, num_tokens: int, sizes: Sizes, group: ProcessGroup | None
-    ) -> None:
-        MeanOverRanks().finish(gradient, num_tokens, sizes, group)
+    def before_reduction(self, gradient: Tensor, sizes: Sizes) -> None:
+        MeanOverRanks().before_reduction(gradient, sizes)
+
+    def after_reduction(self, gradient: Tensor, num_tokens: int, sizes: Sizes) -> None:
+        pass
 
     def value(
         self, losses: Sequence[Fraction], num_tokens: Sequence[int], sizes: Sizes

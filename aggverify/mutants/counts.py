@@ -55,6 +55,12 @@ def attention_mask(losses: Tensor, batch: MicroBatch) -> tuple[Tensor, int]:
     return kept(losses, batch).sum(), sum(batch.total_lengths)
 
 
+def dummy_rows_counted(losses: Tensor, batch: MicroBatch) -> tuple[Tensor, int]:
+    rows, counts = sums(losses, batch), [int(mask.sum()) for mask in batch.loss_masks]
+    fill = len(rows) % 2  # repeated with its mask as it is
+    return total(rows + rows[-1:] * fill), sum(counts + counts[-1:] * fill)
+
+
 def sum_still_divided(losses: Tensor, batch: MicroBatch) -> Tensor:
     return weighted(losses, batch, [max(int(m.sum()), 1) for m in batch.loss_masks])
 
@@ -156,6 +162,15 @@ MUTANTS = (
         "megatron-token",
         ("AGV101",),
         "attention-mask-counted",
+    ),
+    Mutant(
+        "dummy_rows_counted",
+        23,
+        "rllm #508",
+        "token_mean",
+        "megatron-token",
+        ("AGV101",),
+        "dummy-rows-counted",
     ),
     Mutant(
         "sum_still_divided",

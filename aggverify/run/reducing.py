@@ -17,6 +17,8 @@ from oracles import Sample, Step
 MOST = 150
 """Cases tried at most: a finding is worth some tenths of a second, a hang a few seconds."""
 BATCH = 4
+SHORT = 8
+"""Tokens up to which each one is tried alone."""
 
 Judge = Callable[[list[Case]], Sequence[Finding | None]]
 
@@ -59,22 +61,23 @@ def smaller(case: Case) -> Iterator[Case]:
         if all(cell for rank in without for cell in rank):
             yield _restricted(case, without)
     for i, sample in enumerate(step.samples):
-        for a, b in _parts(sample.response_length):
-            yield _cut(case, i, a, b)
+        for kept in _parts(sample.response_length):
+            yield _cut(case, i, kept)
         if sample.prompt_length > 1:
             yield replace(case, step=_replaced(step, i, replace(sample, prompt_length=1)))
     if case.dtype != "float64":
         yield replace(case, dtype="float64")
 
 
-def _parts(length: int) -> Iterator[tuple[int, int]]:
-    """Halves, then all but one token."""
+def _parts(length: int) -> Iterator[tuple[int, ...]]:
+    """Halves; all tokens but one, any one of a short response, else the first or the last."""
+    tokens = tuple(range(length))
     if length > 3:
-        yield 0, length // 2
-        yield length // 2, length
+        yield tokens[: length // 2]
+        yield tokens[length // 2 :]
     if length > 1:
-        yield 0, length - 1
-        yield 1, length
+        for t in tokens if length <= SHORT else (0, length - 1):
+            yield tokens[:t] + tokens[t + 1 :]
 
 
 def _restricted(case: Case, cells: tuple[tuple[tuple[int, ...], ...], ...]) -> Case:
@@ -90,15 +93,17 @@ def _restricted(case: Case, cells: tuple[tuple[tuple[int, ...], ...], ...]) -> C
     return Case(Step(tuple(samples[i] for i in kept)), layout, tuple(losses), case.dtype)
 
 
-def _cut(case: Case, i: int, a: int, b: int) -> Case:
-    """Only the response tokens a to b of sample i."""
+def _cut(case: Case, i: int, kept: tuple[int, ...]) -> Case:
+    """Only these response tokens of sample i."""
     sample, start = case.step.samples[i], case.step.offsets[i]
-    original = None if sample.original_mask is None else sample.original_mask[a:b]
-    short = Sample(
-        sample.prompt_length, sample.loss_mask[a:b], sample.rollout, sample.group, original
+    mask, original = sample.loss_mask, sample.original_mask
+    short = replace(
+        sample,
+        loss_mask=bytes(mask[t] for t in kept),
+        original_mask=None if original is None else bytes(original[t] for t in kept),
     )
-    end = start + sample.response_length
-    losses = (*case.losses[:start], *case.losses[start + a : start + b], *case.losses[end:])
+    own = tuple(case.losses[start + t] for t in kept)
+    losses = (*case.losses[:start], *own, *case.losses[start + sample.response_length :])
     return replace(case, step=_replaced(case.step, i, short), losses=losses)
 
 

@@ -11,7 +11,8 @@ class Trace:
     """The collectives of one rank in one job, in order.
 
     ``complete``: the rank finished the job. ``checksums`` stand for entries beyond those kept;
-    ``sequences`` are the backend's own counts per group name, over the life of the world.
+    ``sequences`` are the backend's own counts per group name, over the life of the world; where
+    jobs shared a dispatch also those after each, as ``name/job``.
     """
 
     entries: Sequence[str]
@@ -99,6 +100,9 @@ def _in_group(
 
 
 def _sequence_disagreement(traces: Mapping[int, Trace]) -> Disagreement | None:
+    first = next(iter(traces.values()))
+    if all(t.complete and t.sequences == first.sequences for t in traces.values()):
+        return None
     counts: dict[str, dict[str, list[int]]] = {}
     for rank, trace in traces.items():
         if trace.complete:

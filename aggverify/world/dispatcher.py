@@ -17,6 +17,9 @@ from aggverify.world.options import Options
 from aggverify.world.world import Task, World
 
 _START_ATTEMPTS = 2
+# Dispatches of several jobs that came apart: code that often fails, or alters state in every call,
+# is run one job at a time from then on.
+_MOST_FALLEN = 8
 _TEMPLATE_KILLED = "the process that ranks are forked from was killed while this job ran"
 _PLENTY = 4
 _GATHER = 0.001
@@ -42,6 +45,7 @@ class Dispatcher:
         self._failed_starts: dict[int, int] = {}
         # After the loss of a template: outcomes to see, one job at a time, to find the culprit.
         self._solo = 0
+        self._fell_apart = 0
         self._born = 0
         self._watch(opened.connection.fileno(), self._on_process)
         self._watch(opened.output.fd, self._on_output)
@@ -57,7 +61,9 @@ class Dispatcher:
             if not waiting or (self._solo and any(w.flying for w in self._worlds.values())):
                 continue
             world = self._worlds.get(size) or self._start(size, now)
-            world.feed(waiting, now, alone=bool(self._solo))
+            world.feed(
+                waiting, now, single=bool(self._solo), together=self._fell_apart < _MOST_FALLEN
+            )
             for link in world.links:
                 if link.out and not link.ended:
                     self._epoll.modify(link.sock, select.EPOLLIN | select.EPOLLOUT)
@@ -82,7 +88,7 @@ class Dispatcher:
         Any job in flight may be to blame. The first loss blames none, all run again one by one;
         then the only one in flight is the one.
         """
-        flying = [task for world in self._worlds.values() for task in world.flying]
+        flying = [task for world in self._worlds.values() for task in world.in_flight]
         for world in self._worlds.values():
             world.flying.clear()
         if self._solo and flying:
@@ -111,7 +117,7 @@ class Dispatcher:
     def _poll(self) -> None:
         now = time.monotonic()
         dues = [due for w in self._worlds.values() if (due := w.due(now)) is not None]
-        if min((len(w.flying) for w in self._worlds.values() if w.flying), default=0) > _PLENTY:
+        if min((len(w.in_flight) for w in self._worlds.values() if w.flying), default=0) > _PLENTY:
             # The ranks have enough to do: let answers gather rather than take a processor from
             # them for each.
             time.sleep(_GATHER)
@@ -121,9 +127,15 @@ class Dispatcher:
 
     def _advance(self, now: float) -> None:
         for world in list(self._worlds.values()):
+            again: list[Task] = []
             for task, outcome in world.advance(now):
-                task.deliver(outcome)
-                self._solo -= task.suspect
+                if outcome is None:
+                    task.alone = True
+                    again.append(task)
+                else:
+                    task.deliver(outcome)
+                    self._solo -= task.suspect
+            self._fell_apart += bool(again)
             if world.ready:
                 self._failed_starts.pop(world.size, None)
             if world.broken:
@@ -132,10 +144,11 @@ class Dispatcher:
                 self._discard(world)
                 if world.failure is not None:
                     self._failed_start(world.size, world.failure)
+            self._waiting.setdefault(world.size, deque()).extendleft(reversed(again))
 
     def _requeue(self, world: World) -> None:
         waiting = self._waiting.setdefault(world.size, deque())
-        waiting.extendleft(reversed(world.flying))
+        waiting.extendleft(reversed(world.in_flight))
         world.flying.clear()
 
     def _failed_start(self, size: int, failure: Fault) -> None:

@@ -23,12 +23,15 @@ class Job:
     """One call of the handler on every rank of a world.
 
     ``payload``: JSON-able. ``cpu_seconds``: a rank's own CPU time before it counts as running
-    away, None for the pool's default; give more to a job known to be large.
+    away, None for the pool's default; give more to a job known to be large. ``together``: may
+    share a dispatch with others like it, by the handler's ``together``; should anything at all be
+    wrong with what comes back, each runs again by itself.
     """
 
     world: int
     payload: Mapping[str, Any]
     cpu_seconds: float | None = None
+    together: bool = False
 
 
 @dataclass(frozen=True, slots=True)

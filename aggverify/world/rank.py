@@ -22,7 +22,9 @@ from aggverify.world.state import Guard
 from aggverify.world.trace import KEPT, TRACER, sequences
 from aggverify.world.wire import Decoder, Frame, encode
 
-Handler = Callable[[dict[str, Any]], tuple[dict[str, Any], bytes]]
+# ``handler(job)``; one that takes jobs together has ``together(jobs, between)``, calls ``between``
+# after each, and returns a list of the same.
+Handler = Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,7 @@ class _Loop:
         self._decoder = Decoder()
         self._frames: deque[Frame] = deque()
         self._done = 0
+        self._counted: dict[str, int] = {}
         self._pid = os.getpid()
 
     def run(self) -> None:
@@ -150,14 +153,29 @@ class _Loop:
 
     def _answer(self, header: dict[str, Any]) -> tuple[bytes, bool]:
         TRACER.begin(self._done)
+        self._counted = {}
         body: dict[str, Any] = {}
         blob = b""
         try:
-            body["data"], blob = self._handler(header["job"])
+            if "jobs" in header:
+                body["data"], blob = self._together(header["jobs"])
+            else:
+                body["data"], blob = self._handler(header["job"])
             return encode(self._with_evidence(body), blob), False
         except BaseException as error:  # sys.exit included: all of it is the candidate's answer
             body = {"error": told(error)}
             return encode(self._with_evidence(body)), True
+
+    def _together(self, jobs: list[dict[str, Any]]) -> tuple[dict[str, Any], bytes]:
+        def between() -> None:
+            # What one rank leaves out of a job must not be made up for in the next.
+            number = len(self._counted)
+            self._counted.update((f"{name}/{number}", n) for name, n in sequences().items())
+
+        parts = self._handler.together(jobs, between)
+        sizes = [len(blob) for _, blob in parts]
+        data = {"parts": [data for data, _ in parts], "sizes": sizes}
+        return data, b"".join(blob for _, blob in parts)
 
     def _with_evidence(self, body: dict[str, Any]) -> dict[str, Any]:
         changes, beyond_repair = self._guard.changes()
@@ -167,5 +185,5 @@ class _Loop:
         body["trace"] = TRACER.entries
         if TRACER.count > KEPT:
             body["checksums"] = TRACER.checksums
-        body["sequences"] = sequences()
+        body["sequences"] = sequences() | self._counted
         return body

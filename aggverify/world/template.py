@@ -175,7 +175,8 @@ def _task(pending: Pending, index: int, job: Job) -> Task:
     if job.cpu_seconds is not None and not job.cpu_seconds > 0:
         raise InputError(f"job {index}: cpu_seconds must be positive, not {job.cpu_seconds!r}")
     try:
-        frame = wire.encode({"job": dict(job.payload)})
+        text = wire.text(dict(job.payload))
+        wire.check_size(len(text))
     except (TypeError, ValueError) as error:
         raise InputError(f"job {index}: payload is not JSON-able: {error}") from error
-    return Task(lambda outcome: pending.deliver(index, outcome), job, frame)
+    return Task(lambda outcome: pending.deliver(index, outcome), job, text, not job.together)

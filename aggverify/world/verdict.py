@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from aggverify.world import slate
 from aggverify.world.comparison import Trace, different, disagreement, readable
 from aggverify.world.exits import exit_text
-from aggverify.world.faults import Fault, FaultKind, Replies, Reply
+from aggverify.world.faults import Fault, FaultKind, Outcome, Replies, Reply
 from aggverify.world.link import Link
 from aggverify.world.stacks import collect, tidy
 from aggverify.world.state import PROCESS_GROUP
@@ -28,6 +29,25 @@ def finished(frames: Sequence[Frame], links: Sequence[Link]) -> tuple[Replies | 
     if odd is not None:
         return Scene(links, 0).diverged(odd.rank, odd.message), False
     return Replies(tuple(_reply(header, blob) for header, blob in frames)), usable
+
+
+def apart(outcome: Outcome, count: int) -> list[Outcome | None]:
+    """The outcomes of jobs that shared a dispatch; None for all when anything is wrong with it.
+
+    Also when state was altered: by which of them, and what it did to the others, is not known.
+    """
+    if isinstance(outcome, Fault) or any("state_changes" in r.data for r in outcome.replies):
+        return [None] * count
+    parts = [_parts(reply) for reply in outcome.replies]
+    return [Replies(tuple(rank[n] for rank in parts)) for n in range(count)]
+
+
+def _parts(reply: Reply) -> list[Reply]:
+    ends = list(accumulate(reply.data["sizes"], initial=0))
+    return [
+        Reply(data, reply.blob[start:end])
+        for data, start, end in zip(reply.data["parts"], ends, ends[1:], strict=False)
+    ]
 
 
 def _reply(header: dict[str, Any], blob: bytes) -> Reply:

@@ -22,10 +22,24 @@ class WireError(Exception):
 
 def encode(header: Any, blob: bytes = b"") -> bytes:
     """The bytes of one frame; raises TypeError or ValueError when the header is not JSON-able."""
-    text = json.dumps(header, separators=(",", ":")).encode()
-    if len(text) + len(blob) > MAX_FRAME:
-        raise ValueError(f"frame of {len(text) + len(blob)} bytes; at most {MAX_FRAME} can be sent")
+    return frame(text(header), blob)
+
+
+def text(header: Any) -> bytes:
+    """JSON without spaces."""
+    return json.dumps(header, separators=(",", ":")).encode()
+
+
+def frame(text: bytes, blob: bytes = b"") -> bytes:
+    """The bytes of one frame whose header is JSON text already; raises ValueError if too long."""
+    check_size(len(text) + len(blob))
     return _PREFIX.pack(len(text), len(blob)) + text + blob
+
+
+def check_size(size: int) -> None:
+    """Raise ValueError for a frame that would be too long."""
+    if size > MAX_FRAME:
+        raise ValueError(f"frame of {size} bytes; at most {MAX_FRAME} can be sent")
 
 
 class Decoder:

@@ -12,11 +12,16 @@ from aggverify.world.faults import Fault, Job, Outcome
 from aggverify.world.link import Link
 from aggverify.world.options import Options
 from aggverify.world.watchdog import Watchdog
-from aggverify.world.wire import encode
+from aggverify.world.wire import encode, frame
 
-# Enough in flight that ranks never wait for the parent.
-_WINDOW = 32
+# Enough jobs in flight that ranks never wait for the parent.
+_WINDOW = 64
 _WINDOW_BYTES = 1 << 22
+# Jobs that share a dispatch: what it costs to hand over, to reduce and to answer is paid once.
+_TOGETHER = 16
+_TOGETHER_BYTES = 1 << 18
+# Their share of a single job's processor time: normal jobs take a hundredth of it.
+_TOGETHER_CPU = 0.25
 _GO = encode({"go": True})
 # A dead rank's connection ends a little before its exit status is known.
 _STATUS_PATIENCE = 0.5
@@ -27,15 +32,36 @@ _FOLLOWERS = 0.1
 
 @dataclass(slots=True)
 class Task:
-    """A job on its way: where its outcome goes, and the frame sent to the ranks.
+    """A job on its way: where its outcome goes, and its payload as JSON text.
 
-    ``suspect``: it was running when the template process was lost.
+    ``alone``: it shares its dispatch with no other. ``suspect``: it was running when the template
+    process was lost.
     """
 
     deliver: Callable[[Outcome], None]
     job: Job
-    frame: bytes
+    text: bytes
+    alone: bool = True
     suspect: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """One dispatch: a task, or several together."""
+
+    tasks: tuple[Task, ...]
+    size: int
+
+    def frame(self) -> bytes:
+        """What is sent to every rank."""
+        if len(self.tasks) == 1:
+            return frame(b'{"job":' + self.tasks[0].text + b"}")
+        return frame(b'{"jobs":[' + b",".join(task.text for task in self.tasks) + b"]}")
+
+    def cpu_seconds(self, default: float) -> float:
+        """A rank's processor time before it counts as running away."""
+        most = max(task.job.cpu_seconds or default for task in self.tasks)
+        return most if len(self.tasks) == 1 else most * _TOGETHER_CPU
 
 
 @dataclass(slots=True)
@@ -47,7 +73,7 @@ class World:
     options: Options
     born: float
     careful: int = 0
-    flying: deque[Task] = field(default_factory=deque)
+    flying: deque[Flight] = field(default_factory=deque)
     ready: bool = False
     broken: bool = False
     done: int = 0
@@ -65,23 +91,30 @@ class World:
         """Number of ranks."""
         return len(self.links)
 
-    def feed(self, waiting: deque[Task], now: float, *, alone: bool) -> None:
-        """Put jobs in flight as far as the window allows, one at a time if ``alone``."""
-        window = 1 if alone or self.careful else _WINDOW
+    @property
+    def in_flight(self) -> list[Task]:
+        """Tasks sent and not answered, in order."""
+        return [task for flight in self.flying for task in flight.tasks]
+
+    def feed(self, waiting: deque[Task], now: float, *, single: bool, together: bool) -> None:
+        """Put jobs in flight as far as the window allows, one at a time if ``single``."""
+        single = single or bool(self.careful)
+        window = 1 if single else _WINDOW
+        count, size = len(self.in_flight), sum(flight.size for flight in self.flying)
         # Half a window at a time, since each round costs a system call per rank.
-        if not self.ready or self.broken or len(self.flying) > window // 2:
+        if not self.ready or self.broken or count > window // 2:
             return
         if not self.flying:
             self.watchdog.progress(now)
-        size = sum(len(task.frame) for task in self.flying)
         frames = []
-        while waiting and len(self.flying) < window:
-            if self.flying and size + len(waiting[0].frame) > _WINDOW_BYTES:
+        while waiting and count < window:
+            if self.flying and size + len(waiting[0].text) > _WINDOW_BYTES:
                 break
-            task = waiting.popleft()
-            self.flying.append(task)
-            frames.append(task.frame)
-            size += len(task.frame)
+            flight = _flight(waiting, _TOGETHER if together and not single else 1)
+            self.flying.append(flight)
+            frames.append(flight.frame())
+            count += len(flight.tasks)
+            size += flight.size
         self._send(b"".join(frames))
 
     def _send(self, data: bytes) -> None:
@@ -89,23 +122,26 @@ class World:
             link.out += data
             link.write()
 
-    def advance(self, now: float) -> list[tuple[Task, Outcome]]:
-        """Outcomes that can be told now; sets ``broken`` when the world must be replaced."""
+    def advance(self, now: float) -> list[tuple[Task, Outcome | None]]:
+        """Outcomes that can be told now, None for a task that shall run again by itself.
+
+        Sets ``broken`` when the world must be replaced.
+        """
         if not self.ready:
             self._start(now)
             return []
-        told: list[tuple[Task, Outcome]] = []
+        told: list[tuple[Task, Outcome | None]] = []
         while self.flying and not self.broken and all(link.replies for link in self.links):
             outcome, usable = verdict.finished([link.replies[0] for link in self.links], self.links)
             if isinstance(outcome, Fault) and self._collateral():
                 break
-            told.append(self._settle(outcome, usable))
+            told += self._settle(outcome, usable)
         if self.flying and not self.broken and (fault := self._trouble(now)) is not None:
-            told.append(self._settle(fault, False))
+            told += self._settle(fault, False)
         return told
 
-    def _settle(self, outcome: Outcome, usable: bool) -> tuple[Task, Outcome]:
-        task = self.flying.popleft()
+    def _settle(self, outcome: Outcome, usable: bool) -> list[tuple[Task, Outcome | None]]:
+        tasks = self.flying.popleft().tasks
         self.done += 1
         self.careful = max(0, self.careful - 1)
         self.broken = self.broken or not usable
@@ -114,7 +150,8 @@ class World:
                 link.replies.popleft()
         if usable and isinstance(outcome, Fault):
             self._send(_GO)
-        return task, outcome
+        outcomes = [outcome] if len(tasks) == 1 else verdict.apart(outcome, len(tasks))
+        return list(zip(tasks, outcomes, strict=True))
 
     def _collateral(self) -> bool:
         """Whether this job failed only because a rank died in a later one.
@@ -128,7 +165,7 @@ class World:
         ]  # fmt: skip
         if not innocent or self.careful:
             return False
-        self.careful = len(self.flying) + 1
+        self.careful = len(self.in_flight) + 1
         self.broken = True
         return True
 
@@ -165,7 +202,7 @@ class World:
             if self._collateral():
                 return None
             return self._scene().blocked()
-        limit = self.flying[0].job.cpu_seconds or self.options.cpu_seconds
+        limit = self.flying[0].cpu_seconds(self.options.cpu_seconds)
         used = self.watchdog.cpu_since_progress()
         if any(seconds > limit for seconds in used.values()):
             # Of several that run away side by side the lowest, whoever came first past the post.
@@ -220,3 +257,16 @@ class World:
         """Let go of connections and files."""
         for link in self.links:
             link.close()
+
+
+def _flight(waiting: deque[Task], most: int) -> Flight:
+    """The next task, with those behind it that may share its dispatch."""
+    tasks = [waiting.popleft()]
+    size = len(tasks[0].text)
+    while waiting and len(tasks) < most and not (tasks[0].alone or waiting[0].alone):
+        size += len(waiting[0].text)
+        if size > _TOGETHER_BYTES:
+            size -= len(waiting[0].text)
+            break
+        tasks.append(waiting.popleft())
+    return Flight(tuple(tasks), size)

@@ -22,6 +22,7 @@ BROKEN = {
     "cp_shard_sample_mean.py": ("AGV201", "unmasked tokens of the sample within one cp rank"),
     "bfloat16_count.py": ("AGV301", "the 257 tokens of the step were 256: the count is rounded"),
     "multiply_by_mask.py": ("AGV121", "0 * NaN is NaN"),
+    "padded_width.py": ("AGV141", "the padded width of the batch at hand"),
     "sorted_ids.py": ("AGV205", "weights are handed out in ascending order of rollout ids"),
     "reported_loss.py": ("AGV102", "the reported loss is N times the objective"),
 }
@@ -47,7 +48,7 @@ def test_a_broken_example_is_explained(cli: Cli, tmp_path: Path, file: str) -> N
     code, explanation = BROKEN[file]
     ran = cli("check", EXAMPLES / "broken" / file, "--profile", "quick", "--report", "json")
     assert ran.code == 1, ran
-    assert f"- {code} " in ran.out
+    assert f"- {code} " in ran.out, ran
     assert explanation in ran.out
     document = json.loads((tmp_path / ".aggverify" / "verdict.json").read_text())
     found = document["verdicts"][0]["findings"]

@@ -9,8 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from aggverify.layouts import owned_pieces
-from aggverify.trainer import Trainer, _flat
+from aggverify.engines import Sizes
+from aggverify.engines.reduction import Share
+from aggverify.layouts import owned_pieces, positions
+from aggverify.trainer import Local, Trainer
 
 
 class PerToken(nn.Module):
@@ -28,7 +30,7 @@ class PerToken(nn.Module):
 class DdpTrainer(Trainer):
     """Like Trainer; the engine is DDP itself, with ``no_sync`` on all but the last micro-batch."""
 
-    def _step(self, site: Any, call: Any, job_engine: Any) -> tuple[dict[str, Any], bytes]:
+    def _step(self, site: Any, call: Any, job_engine: Any) -> Local:
         step, layout = site.case.step, site.case.layout
         model = PerToken(step.num_response_tokens)
         wrapped = DistributedDataParallel(model)
@@ -37,10 +39,12 @@ class DdpTrainer(Trainer):
         for k, members in enumerate(micro_batches):
             last = k == len(micro_batches) - 1
             pieces = owned_pieces(step, members, layout, site.cp_rank)
-            index = torch.tensor(_flat(step, members, pieces), dtype=torch.int64)
+            index = torch.from_numpy(positions([step.offsets[i] for i in members], pieces))
             with contextlib.nullcontext() if last else wrapped.no_sync():
-                loss, _ = call(k, wrapped(values, index))
-                loss.backward()
+                call(k, wrapped(values, index)).loss.backward()
         gradient = model.theta.grad
         assert gradient is not None
-        return {}, gradient.numpy().tobytes()
+        return Local({}, Share(gradient, 0, Sizes(1, 1, 1, 1)))
+
+    def _reduced(self, job_engine: Any, ran: Any) -> list[tuple[dict[str, Any], bytes]]:
+        return [(one.reply, one.share.gradient.numpy().tobytes()) for one in ran]

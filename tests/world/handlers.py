@@ -323,7 +323,7 @@ def destroy_group(play: Play, job: dict[str, Any]) -> None:
 def hog_memory(play: Play, job: dict[str, Any]) -> None:
     held = []
     while True:
-        held.append(torch.ones(1 << 26))
+        held.append(torch.empty(1 << 26))
 
 
 @act
@@ -498,3 +498,15 @@ class StartsThread(Echo):
         while self.beats == before and time.process_time() < ends:
             pass
         return {"alive": self.beats > before, "sum": reduced(1.0)}, b""
+
+
+class Together(Skipper):
+    """Takes several jobs in one dispatch, and tells how many it was given."""
+
+    def together(self, jobs: list[dict[str, Any]], between: Callable[[], None]) -> list[Answer]:
+        answers = []
+        for job in jobs:
+            data, _ = self(job)
+            answers.append(({**data, "together": len(jobs)}, bytes([self.rank]) * len(answers)))
+            between()
+        return answers

@@ -28,6 +28,13 @@ BUGS: tuple[Bug, ...] = (
         shape=Shape(Count(r".*\(each (micro-batch|rank) at least one\)", "", None)),
     ),
     Bug(
+        "dummy-rows-counted",
+        "rows that only fill up a batch keep a mask of 1: they are summed and counted",
+        "rllm #508",
+        "give every row that is no sample of the step a mask of 0",
+        marks=("filled-up",),
+    ),
+    Bug(
         "empty-units-left-out",
         "fully masked rollouts or groups are left out of the number averaged over",
         "verl (one of its two paths)",

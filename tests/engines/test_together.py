@@ -1,0 +1,51 @@
+"""Cases reduced together get the bits they get alone, under every engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from aggverify.execution import Laboratory
+from aggverify.run.catalogue import grid, hard_cases
+from aggverify.run.claims import subjects
+from aggverify.run.request import Request
+from aggverify.run.session import opened
+from aggverify.run.target import parse_target
+from aggverify.trial import Trial
+from aggverify.world import Pool
+from tests.conftest import EXAMPLES
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Pool]:
+    with Pool() as pool:
+        yield pool
+
+
+@pytest.mark.parametrize(
+    ("path", "mode", "engine"),
+    [
+        *((f"native/{e.replace('-', '_')}/prompt_mean.py", "prompt_mean", e)
+          for e in ("sum", "mean", "accumulated-mean", "megatron-sample", "megatron-token")),
+        ("broken/cp_shard_sample_mean.py", "sample_mean", "megatron-sample"),
+    ],
+)  # fmt: skip
+def test_together_as_alone(pool: Pool, path: str, mode: str, engine: str) -> None:
+    target = parse_target(str(EXAMPLES / path))
+    cases = [*hard_cases(), *grid(4, ("zigzag", "contiguous", "gathered"))]
+    if path.startswith("broken"):
+        cases = [c for c in cases if c.layout.cp_kind == "zigzag"]
+    with opened(pool, target.setup()) as template:
+        request = Request(str(EXAMPLES / path), modes=(mode,), engine=engine)
+        subject = subjects(request, target, template.description)[0]
+        laboratory = Laboratory(template)
+        together = laboratory.run(subject, cases)
+        # A watched case has its dispatch, and its reduction, to itself.
+        alone = laboratory.run(subject, [Trial(case, watch=True) for case in cases])
+    assert len(cases) >= 20
+    for one, other in zip(together, alone, strict=True):
+        assert one.weights is not None, one.failure
+        assert other.weights is not None, other.failure
+        assert one.weights.tobytes() == other.weights.tobytes()
+        assert (one.local_losses, one.counts) == (other.local_losses, other.counts)
