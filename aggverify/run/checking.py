@@ -13,7 +13,8 @@ from aggverify.diagnosis import Diagnosis
 from aggverify.execution import Laboratory
 from aggverify.run.catalogue import fits, grid, hard_cases
 from aggverify.run.explaining import explain
-from aggverify.run.search import search
+from aggverify.run.reducing import reduced
+from aggverify.run.search import search, size_of
 from aggverify.run.tally import Tally
 from aggverify.strategies import Space
 from aggverify.subject import Subject
@@ -95,7 +96,11 @@ class Checking:
         smallest = search(
             self.space, self.submit, max_examples=examples, seed=seed, deadline=deadline
         )
-        return smallest or failed
+        found = [f for f in (smallest, failed) if f is not None]
+        if not found:
+            return None
+        best = min((f for f in found if f.code == found[0].code), key=lambda f: size_of(f.case))
+        return reduced(best, lambda some: self.submit(some)(), lambda c: fits(c, self.space))
 
     @property
     def refused(self) -> str | None:

@@ -20,7 +20,7 @@ from tests.conftest import EXAMPLES, Cli
         ("cp_shard_sample_mean.py", "AGV201", 1, 2, 2),
         ("hardcoded_divisor.py", "AGV101", 1, 1, 1),
         ("bfloat16_count.py", "AGV301", 1, 257, 1),
-        ("multiply_by_mask.py", "AGV121", 1, 2, 1),
+        ("multiply_by_mask.py", "AGV121", 1, 1, 1),
         ("padded_width.py", "AGV141", 1, 2, 1),
         ("partial_groups.py", "AGV206", 2, 2, 1),
         ("sorted_ids.py", "AGV205", 2, 3, 1),
