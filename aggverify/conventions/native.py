@@ -74,7 +74,10 @@ class Native:
 
     name: str = "native"
     title: str = "aggverify's own signature"
-    signature: str = "def reduce(losses: Tensor, batch: aggverify.MicroBatch) -> Tensor"
+    signature: str = (
+        "def reduce(losses: Tensor, batch: aggverify.MicroBatch) -> Tensor, (Tensor, count), "
+        "(Tensor, log) or (Tensor, count, log)"
+    )
     mode_is_argument: bool = False
     not_claimed: Mapping[str, str] = field(default_factory=_not_claimed)
     misuses: tuple[Misuse, ...] = NATIVE
