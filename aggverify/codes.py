@@ -35,6 +35,7 @@ CODES: dict[str, Code] = {
         Code(
             "AGV205", "Result depends on the order of samples, ids, micro-batches or ranks", "high"
         ),
+        Code("AGV206", "A split prompt group changes the weights without a word", "high"),
         Code("AGV301", "Counts or accumulates in too low a precision", "high"),
         Code("AGV401", "Raises an exception", "high"),
         Code("AGV402", "Ranks wait for each other forever", "high"),

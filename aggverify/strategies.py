@@ -6,9 +6,10 @@ lists of booleans, ten times faster, and shrinks to a handful of tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import accumulate
 
 from hypothesis import strategies as st
 
@@ -45,6 +46,10 @@ class Space:
     """Micro-batches of one size, filled in index order (SkyRL's driver)."""
     group_size: int | None = None
     """Prompt groups of exactly this many rollouts, each whole in one micro-batch."""
+    whole_groups: bool = False
+    """Every prompt group, of any size, whole in one micro-batch."""
+    split_groups: bool = False
+    """The first prompt group in more than one micro-batch or rank."""
     dtypes: tuple[str, ...] = ("float64",)
     blank_a_unit: bool = False
     """Fully mask one sample, rollout, group, micro-batch, rank, or the whole step."""
@@ -70,7 +75,7 @@ def sizes(space: Space) -> tuple[tuple[int, int, int, CpKind], ...]:
         for k in range(1, space.max_microbatches + 1)
         for kind in (space.cp_kinds if c > 1 else ("zigzag",))
         if space.min_world <= d * c <= space.max_world and d * c in (1, 2, 3, 4, 6, 8)
-        if d * c * k >= space.min_units
+        if d * c * k >= space.min_units and (d * k > 1 or not space.split_groups)
     ]
     return tuple(sorted(found, key=lambda s: (s[0] * s[1] * s[2], s[:3], s[3] != "zigzag", s[3])))
 
@@ -110,10 +115,12 @@ def _case(draw: st.DrawFn, space: Space) -> Case:
         units = max(cells, draw(_integers(1, 2 + space.max_extra_samples // size)))
     else:
         units = cells + draw(_integers(0, space.max_extra_samples // size))
-    step = _step(draw, units * size, space)
-    dealt = _deal(draw, units, dp, k, space.uniform)
-    if size > 1:
-        dealt = _spread(dealt, size)
+    if space.whole_groups:
+        sizes_ = [draw(_mostly_short(3)) for _ in range(units)]
+    else:
+        sizes_ = [size] * units
+    step = _step(draw, sizes_, space)
+    dealt = _spread(_deal(draw, units, dp, k, space.uniform), sizes_)
     layout = Layout(dealt, cp, kind)
     if space.blank_a_unit:
         units = _units(step, layout)
@@ -152,12 +159,18 @@ def _shuffled(draw: st.DrawFn, step: Step, layout: Layout, space: Space) -> tupl
     names = _turned(draw, step.num_groups), _turned(draw, step.num_rollouts)
     if space.uniform or space.group_size is not None:
         order = by_groups(step, _turned(draw, step.num_groups))
+    elif space.whole_groups:
+        order = list(range(len(step.samples)))
     else:
         stride = draw(_integers(1, 3))
         order = sorted(_turned(draw, len(step.samples)), key=lambda i: i % stride)
     step = renamed(Step(tuple(step.samples[i] for i in order)), *names)
     if not space.uniform:
-        ranks = [[rank[k] for k in _turned(draw, len(rank))] for rank in layout.micro_batches]
+        turned = space.whole_groups and draw(_integers(0, 1)) == 1
+        ranks = [
+            [rank[k][:: -1 if turned else 1] for k in _turned(draw, len(rank))]
+            for rank in layout.micro_batches
+        ]
         cells = tuple(tuple(ranks[d]) for d in _turned(draw, len(ranks)))
         layout = replace(layout, micro_batches=cells)
     return step, layout
@@ -189,11 +202,12 @@ def _deal(
 
 
 def _spread(
-    dealt: tuple[tuple[tuple[int, ...], ...], ...], size: int
+    dealt: tuple[tuple[tuple[int, ...], ...], ...], sizes: Sequence[int]
 ) -> tuple[tuple[tuple[int, ...], ...], ...]:
-    """Replace each dealt unit by its ``size`` consecutive samples."""
+    """Replace each dealt unit by its consecutive samples."""
+    starts = list(accumulate(sizes, initial=0))
     return tuple(
-        tuple(tuple(u * size + j for u in cell for j in range(size)) for cell in rank)
+        tuple(tuple(i for u in cell for i in range(starts[u], starts[u + 1])) for cell in rank)
         for rank in dealt
     )
 
@@ -203,24 +217,28 @@ def steps(count: int | None = None, space: Space = Space(fan_out=True)) -> st.Se
 
     @st.composite
     def drawn(draw: st.DrawFn) -> Step:
-        return _step(draw, draw(_integers(1, 6)) if count is None else count, space)
+        return _step(draw, [1] * (draw(_integers(1, 6)) if count is None else count), space)
 
     return drawn()
 
 
-def _step(draw: st.DrawFn, count: int, space: Space) -> Step:
+def _step(draw: st.DrawFn, units: Sequence[int], space: Space) -> Step:
+    """``units``: samples of each unit that is dealt to one micro-batch, mostly 1."""
+    starts = set(accumulate(units, initial=0))
+    whole = space.whole_groups or space.group_size is not None
     fan_out = space.fan_out
     if fan_out and space.shuffled:
         fan_out = draw(_integers(0, 1)) == 1  # goes first, while lengths still differ
     relation_to_last = _integers(0, 2 if fan_out else 1)
     samples: list[Sample] = []
     group = rollout = 0
-    for i in range(count):
+    for i in range(sum(units)):
         # 0: a new prompt, 1: another rollout of the same, 2: another sample of the same rollout.
-        if space.group_size:
-            relation = 0 if i % space.group_size == 0 else 1
-        else:
-            relation = draw(relation_to_last) if i else 0
+        relation = draw(relation_to_last) if i and not space.group_size else 0
+        if whole:
+            relation = 0 if i in starts else max(relation, 1)
+        elif space.split_groups and i == 1:
+            relation = 1  # the first two samples are dealt to different micro-batches
         group += relation == 0 and i > 0
         rollout += relation < 2 and i > 0
         samples.append(_sample(draw, rollout, group, space))

@@ -37,6 +37,8 @@ class Subject:
     max_world: int = 8
     group_size: int | None = None
     """G, when the candidate is promised whole prompt groups of G rollouts in every micro-batch."""
+    refuses_split_groups: bool = False
+    """Whether it says no to a prompt group that is not whole in a micro-batch, which is right."""
     offered: tuple[str, ...] = ()
     """All modes claimed for a candidate that is told the mode: they must differ."""
     returns_logs: bool = True

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from aggverify.checks import counts, empty, formula, linearity, logs, order, padding, poison, scalar
+from aggverify.checks import (
+    counts,
+    empty,
+    formula,
+    groups,
+    linearity,
+    logs,
+    order,
+    padding,
+    poison,
+    scalar,
+)
 from aggverify.checks.arguments import LEFT_ALONE, REFUSES, SWITCH
 from aggverify.checks.base import Check, Finding
 from aggverify.checks.collectives import AGREEMENT, COLLECTIVES
@@ -20,6 +31,7 @@ CHECKS: tuple[Check, ...] = (
     DATA_PARALLEL,
     CONTEXT_PARALLEL,
     COMBINED,
+    groups.CHECK,
     order.CHECK,
     padding.CHECK,
     empty.CHECK,

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from aggverify.case import Case
 from aggverify.checks.base import Check, Finding
 from aggverify.checks.formula import CHECK as FORMULA
 from aggverify.checks.layout import COMBINED
@@ -31,7 +32,14 @@ def _small(subject: Subject) -> Space:
         max_microbatches=min(base.max_microbatches, 2),
         min_units=1,
         empty_samples=True,
+        needs_hole=True,
     )
+
+
+def _watched(case: Case) -> tuple[Trial]:
+    """No loss is 0: a change behind the mask would not show."""
+    losses = tuple((3 * t + 1) / 16 for t in range(len(case.losses)))
+    return (Trial(case.with_losses(losses), watch=True),)
 
 
 def _judge_inputs(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
@@ -47,7 +55,7 @@ LEFT_ALONE = Check(
     title="losses, masks and lists handed over are the same after the step",
     tests="",
     space=_small,
-    variants=lambda case: (Trial(case, watch=True),),
+    variants=_watched,
     judge=_judge_inputs,
     project=lambda case: case,
     max_examples=20,

@@ -65,6 +65,8 @@ class Check:
     """What is proven when it passes, for the verdict."""
     requires_formula: bool = False
     """Whether a candidate with a wrong formula is not judged at all."""
+    may_refuse: bool = False
+    """Whether a clear exception of the candidate's own is as good as the right result."""
     judges_scalar: bool = False
     """Whether ``judge`` also compares the reported loss."""
     requires: tuple[str, ...] = ()

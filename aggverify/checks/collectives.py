@@ -31,7 +31,6 @@ def space(subject: Subject) -> Space | None:
         min_world=2,
         max_world=min(base.max_world, 4),
         empty_samples=True,
-        blank_a_unit=True,
     )
 
 

@@ -40,6 +40,7 @@ def _space(subject: Subject, max_dp: int, max_cp: int, max_microbatches: int) ->
         fan_out="fan-out" in subject.features,
         empty_samples=False,
         group_size=subject.group_size,
+        whole_groups=subject.refuses_split_groups,
         uniform="ragged-micro-batches" not in subject.features,
         dtypes=_DTYPES,
     )

@@ -48,14 +48,15 @@ def _remembered(case: Case) -> tuple[Trial, ...]:
 
 
 def _other_steps(case: Case) -> tuple[Case, ...]:
-    """Steps that share less and less with this one, so that no key but the right one tells them
-    apart: other losses and masks, other groups, other lengths, another number of samples."""
+    """Steps that share much with this one, so that no key but the right one tells them apart:
+    other lengths, masks, groups, another number of samples. First and last differ in all counts:
+    they are what a reducer with a single memory holds."""
     samples = case.step.samples
     flipped = [Sample(s.prompt_length, _flipped(s.loss_mask), s.rollout, s.group) for s in samples]
     together = [Sample(s.prompt_length, s.loss_mask, 0, 0) for s in samples]
     apart = [Sample(s.prompt_length, s.loss_mask, i, i) for i, s in enumerate(samples)]
     longer = [Sample(s.prompt_length, (*s.loss_mask, 1), s.rollout, s.group) for s in samples]
-    steps = [Step(tuple(s)) for s in (flipped, together, apart, longer)]
+    steps = [Step(tuple(s)) for s in (longer, flipped, together, apart)]
     found = [Case(step, case.layout, _values(step), case.dtype) for step in steps]
     more = Step((*apart, Sample(2, (1, 1, 0, 1), len(apart), len(apart))))
     found.append(Case(more, Layout.trivial(len(more.samples)), _values(more), case.dtype))

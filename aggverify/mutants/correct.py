@@ -126,6 +126,16 @@ def scatter_added(losses: Tensor, batch: MicroBatch) -> Tensor:
     return (per_sample / torch.tensor(batch.rollout_tokens).clamp(min=1).double()).sum()
 
 
+def whole_groups_only(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """Equal or loud: says no to a group of which only a part is here."""
+    here = dict.fromkeys(batch.group_ids, 0)
+    for group, mask in zip(batch.group_ids, batch.loss_masks, strict=True):
+        here[group] += int(mask.sum())
+    counts = [here[group] for group in batch.group_ids]
+    assert counts == batch.group_tokens, "a prompt group must be whole in one micro-batch"
+    return weighted(losses, batch, [max(n, 1) * batch.num_groups for n in counts])
+
+
 def sorted_first(losses: Tensor, batch: MicroBatch) -> Tensor:
     values = kept(losses, batch)
     return values[values.detach().argsort()].sum()
@@ -175,6 +185,7 @@ CORRECT = (
     Correct("accumulation_undone", "undoes everything", "prompt_mean", "accumulated-mean"),
     Correct("count_in_three_parts", "returns its own count", "token_mean", "megatron-token"),
     Correct("scatter_added", "index_add over samples", "sample_mean", "megatron-sample"),
+    Correct("whole_groups_only", "refuses split groups", "prompt_mean", "sum"),
     Correct("sorted_first", "adds in order of size", "token_sum", "sum"),
     Correct(
         "get_pg_loss_reducer", "owner asked per token", "sample_mean", "megatron-sample", "slime"

@@ -56,6 +56,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
                 "cases": c.cases,
                 "failed": c.failed,
                 "skipped": c.skipped,
+                "refused": c.refused,
                 "established": c.established,
             }
             for c in verdict.checks

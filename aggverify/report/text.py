@@ -187,6 +187,7 @@ def inventory(verdict: Verdict) -> list[str]:
     lines = []
     for check in verdict.checks:
         state = "failed" if check.failed else check.skipped or "ok"
+        state += f" ({clean(check.refused)})" if check.refused else ""
         cases = f"{check.cases:5} cases" if check.cases else " " * 11
         lines.append(f"{check.tests:4}{check.name:40}{cases}   {state}")
     lines += [f"established {c.established}" for c in verdict.checks if c.established]

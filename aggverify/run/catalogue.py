@@ -8,6 +8,7 @@ from functools import cache
 from itertools import combinations, product
 
 from aggverify.case import Case
+from aggverify.checks.refusal import ranks_with_parts
 from aggverify.layouts import CpKind, Layout
 from aggverify.notation import parse_micro_batches, parse_step
 from aggverify.strategies import Space
@@ -129,6 +130,8 @@ def fits(case: Case, space: Space) -> bool:
         )
         and (not space.uniform or _is_uniform(case))
         and (not space.group_size or _has_whole_groups(case, space.group_size))
+        and (not space.whole_groups or not ranks_with_parts(case))
+        and (not space.split_groups or bool(ranks_with_parts(case)))
     )
 
 

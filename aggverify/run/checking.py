@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aggverify.case import Case
 from aggverify.checks import Check, Finding
+from aggverify.checks.refusal import refusal
 from aggverify.diagnosis import Diagnosis
 from aggverify.execution import Laboratory
 from aggverify.run.catalogue import fits, grid, hard_cases
 from aggverify.run.explaining import explain
-from aggverify.run.search import search
+from aggverify.run.reducing import reduced
+from aggverify.run.search import search, size_of
 from aggverify.run.tally import Tally
 from aggverify.strategies import Space
 from aggverify.subject import Subject
@@ -33,6 +35,8 @@ class Checking:
     tally: Tally
     progress: Callable[[], None]
     cases: int = 0
+    refusals: list[str] = field(default_factory=list)
+    """With what words the candidate refused a case, where it may."""
 
     def judge(self, case: Case) -> Finding | None:
         """Execute the variants of one case and judge them."""
@@ -50,6 +54,8 @@ class Checking:
             for case, group in zip(cases, variants, strict=True):
                 mine = [next(executions) for _ in group]
                 finding = self.check.judge(self.subject, mine)
+                if self.check.may_refuse and (words := refusal(mine[-1])):
+                    self.refusals.append(words)
                 if finding is None:
                     self.tally.add(self.subject, mine, scalars=self.check.judges_scalar)
                 elif lean:
@@ -90,7 +96,18 @@ class Checking:
         smallest = search(
             self.space, self.submit, max_examples=examples, seed=seed, deadline=deadline
         )
-        return smallest or failed
+        found = [f for f in (smallest, failed) if f is not None]
+        if not found:
+            return None
+        best = min((f for f in found if f.code == found[0].code), key=lambda f: size_of(f.case))
+        return reduced(best, lambda some: self.submit(some)(), lambda c: fits(c, self.space))
+
+    @property
+    def refused(self) -> str | None:
+        """How often the candidate refused a case it may refuse, in its own words."""
+        if not self.refusals:
+            return None
+        return f"{len(self.refusals)} of {self.cases} refused: {self.refusals[-1]}"
 
     def confirm(self, finding: Finding) -> bool:
         """Whether the finding comes back in fresh worlds."""

@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, Phase, Verbosity, settings
 
 from aggverify.case import Case
 from aggverify.checks import Finding
-from aggverify.run.reduction import neighbours
 from aggverify.strategies import Space, cases
 
 MIN_EXAMPLES = 20
@@ -92,7 +91,7 @@ def _shrink(
     judged: dict[Case, Finding | None],
 ) -> Finding:
     """The same draws again (known ones cost nothing), until Hypothesis has made one small."""
-    smallest = min(filter(None, judged.values()), key=lambda f: _size(f.case))
+    smallest = min(filter(None, judged.values()), key=lambda f: size_of(f.case))
     ends = time.monotonic() + SHRINK_SECONDS
 
     def test(case: Case) -> None:
@@ -103,24 +102,12 @@ def _shrink(
             judged[case] = submit([case])()[0]
         finding = judged[case]
         if finding is not None and finding.code == smallest.code:
-            if _size(finding.case) <= _size(smallest.case):
+            if size_of(finding.case) <= size_of(smallest.case):
                 smallest = finding
             raise _failure_type(finding.code)
 
     _run(test, space, max_examples, seed, (Phase.generate, Phase.shrink))
-    return _reduced(smallest, space, submit, ends)
-
-
-def _reduced(finding: Finding, space: Space, submit: Submit, ends: float) -> Finding:
-    """The finding on ever smaller neighbours of its case, as long as one of them shows it."""
-    while time.monotonic() < ends:
-        near = neighbours(finding.case, space)
-        found = submit(near)() if near else []
-        smaller = next((f for f in found if f is not None and f.code == finding.code), None)
-        if smaller is None:
-            break
-        finding = smaller
-    return finding
+    return smallest
 
 
 def _run(
@@ -150,7 +137,7 @@ def _run(
             raise  # not a finding: a fault of ours
 
 
-def _size(case: Case) -> tuple[int, int, int, int, int]:
+def size_of(case: Case) -> tuple[int, int, int, int, int]:
     """What "smaller" means to a reader: layout, samples, tokens, prompts, losses."""
     layout, step = case.layout, case.step
     return (

@@ -25,6 +25,7 @@ from aggverify.run.events import (
     SubjectChosen,
 )
 from aggverify.run.identify import identify, precision_of, telling_cases
+from aggverify.run.refusing import settled
 from aggverify.run.request import Request
 from aggverify.run.tally import Tally
 from aggverify.run.target import Target, parse_target
@@ -123,6 +124,7 @@ class _Run:
     def _settle(self) -> bool:
         """Find out the mode if none was said, and the precision the candidate computes in."""
         identified = not self.subject.has_oracle and self._identify()
+        self.subject = settled(self.subject, self.laboratory)
         first = self.laboratory.run(self.subject, telling_cases()[:1])[0]
         self.subject = replace(self.subject, returns_logs=bool(first.logs))
         if self.subject.has_oracle:
@@ -191,6 +193,7 @@ class _Run:
             checking.cases,
             report is not None,
             established=None if report else check.establishes,
+            refused=checking.refused,
         )
         self.emit(CheckFinished(check.name, checking.cases, report is not None))
         return summary, report

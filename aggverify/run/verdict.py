@@ -43,6 +43,8 @@ class CheckSummary:
     skipped: str | None = None
     established: str | None = None
     """What is proven by its passing."""
+    refused: str | None = None
+    """How often, and with what words, the candidate refused a case where it may."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from aggverify.execution import Laboratory
 from aggverify.mutants import Correct, Mutant, everything
 from aggverify.run.checking import Checking
 from aggverify.run.identify import precision_of
+from aggverify.run.refusing import settled
 from aggverify.run.search import search
 from aggverify.run.session import opened
 from aggverify.run.tally import Tally
@@ -47,6 +48,7 @@ def subject_of(entry: Mutant | Correct, laboratory: Laboratory) -> Subject:
         claimed=frozenset(entry.claims),
         offered=_offered(entry),
     )
+    subject = settled(subject, laboratory)
     return replace(subject, computes_in=precision_of(subject, laboratory))
 
 

@@ -1,0 +1,75 @@
+"""Each check on behaviour finds its mutant on its own budget, and the smallest step of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from aggverify.checks import check
+from aggverify.execution import Laboratory
+from aggverify.mutants import MUTANTS
+from aggverify.notation import parse_micro_batches
+from aggverify.run.checking import Checking
+from aggverify.run.request import PROFILES
+from aggverify.run.session import opened
+from aggverify.run.tally import Tally
+from aggverify.world import Pool
+from tests.mutants.conftest import FOREVER, subject_of
+
+ONE_TOKEN = (1, 1)
+SMALLEST = [
+    # check, mutant, code, (samples, tokens), micro-batches, context-parallel size
+    ("repeats_bit_for_bit", "jittered", "AGV407", ONE_TOKEN, "0", 1),
+    ("keeps_nothing_between_steps", "previous_denominator", "AGV408", ONE_TOKEN, "0", 1),
+    ("keeps_nothing_between_steps", "first_denominator", "AGV408", ONE_TOKEN, "0", 1),
+    ("linear_in_the_losses", "epsilon_outside", "AGV132", ONE_TOKEN, "0", 1),
+    ("linear_in_the_losses", "scaled_before_a_threshold", "AGV131", ONE_TOKEN, "0", 1),
+    ("leaves_its_arguments_alone", "masks_in_place", "AGV502", ONE_TOKEN, "0", 1),
+    ("leaves_its_arguments_alone", "denominators_in_place", "AGV502", ONE_TOKEN, "0", 1),
+    ("ranks_issue_the_same_collectives", "conditional_collective", "AGV404", ONE_TOKEN, "0", 2),
+    ("copies_of_a_loss_agree", "first_copy_only", "AGV405", ONE_TOKEN, "0", 2),
+    ("logs_say_the_objective", "metric_summed_over_cp", "AGV511", ONE_TOKEN, "0", 2),
+    ("logs_say_the_objective", "metric_before_a_rescale", "AGV511", (2, 2), "0 1", 1),
+    ("logs_say_the_objective", "keys_in_another_order", "AGV512", (2, 2), "0 | 1", 1),
+    ("switching_the_mode_changes_the_weights", "mode_without_effect", "AGV503", ONE_TOKEN, "0", 1),
+    ("bad_arguments_raise", "zip_without_strict", "AGV504", ONE_TOKEN, "0", 1),
+    ("bad_arguments_raise", "list_for_a_flag", "AGV504", ONE_TOKEN, "0", 1),
+]
+
+
+@pytest.fixture(scope="module")
+def laboratory() -> Iterator[Laboratory]:
+    with Pool() as pool, opened(pool, {"module": "aggverify.mutants.everything"}) as template:
+        yield Laboratory(template)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(
+    ("name", "function", "code", "size", "micro_batches", "cp"),
+    SMALLEST,
+    ids=[f"{row[0]}-{row[1]}" for row in SMALLEST],
+)
+def test_smallest_step(
+    laboratory: Laboratory,
+    name: str,
+    function: str,
+    code: str,
+    size: tuple[int, int],
+    micro_batches: str,
+    cp: int,
+    seed: int,
+) -> None:
+    [mutant] = [m for m in MUTANTS if m.function == function]
+    subject, wanted = subject_of(mutant, laboratory), check(name)
+    space = wanted.space(subject)
+    assert space is not None
+    checking = Checking(wanted, subject, space, laboratory, Tally(), lambda: None)
+    examples = min(PROFILES["ci"].examples, wanted.max_examples or 10**9)
+    finding = checking.run(examples=examples, seed=seed, deadline=FOREVER)
+    assert finding is not None
+    case = finding.case
+    found = (len(case.step.samples), case.step.num_response_tokens)
+    assert (finding.code, found, case.layout.cp_size) == (code, size, cp)
+    assert case.layout.micro_batches == parse_micro_batches(micro_batches)
+    assert checking.confirm(finding)

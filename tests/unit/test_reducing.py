@@ -1,0 +1,67 @@
+"""Leaving parts of a case out: always a valid, smaller case; as far as the finding allows."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+
+from aggverify.case import Case
+from aggverify.checks import Finding
+from aggverify.layouts import Layout
+from aggverify.notation import format_step, parse_micro_batches, parse_step
+from aggverify.run.catalogue import hard_cases
+from aggverify.run.reducing import MOST, reduced, smaller
+from aggverify.run.search import size_of
+from aggverify.strategies import Space, cases
+
+SPACE = Space(max_dp=3, max_cp=3, max_microbatches=3, fan_out=True, dtypes=("float32", "float64"))
+
+
+@settings(max_examples=60)
+@given(case=cases(SPACE))
+def test_every_candidate_is_smaller_and_keeps_its_samples(case: Case) -> None:
+    for candidate in smaller(case):
+        assert (size_of(candidate), candidate.dtype) < (size_of(case), "g" + case.dtype)
+        assert set(candidate.losses) <= set(case.losses)
+        assert len(candidate.losses) == candidate.step.num_response_tokens
+
+
+def finding(case: Case) -> Finding:
+    return Finding("AGV101", "a check", "", case, None)
+
+
+@pytest.mark.parametrize("case", hard_cases(), ids=str)
+def test_what_always_fails_comes_down_to_one_token(case: Case) -> None:
+    tried = 0
+
+    def judge(batch: list[Case]) -> list[Finding]:
+        nonlocal tried
+        tried += len(batch)
+        return [finding(c) for c in batch]
+
+    least = reduced(finding(case), judge, lambda _: True).case
+    assert least.layout == Layout.trivial(1)
+    assert format_step(least.step) in ("1/1", "1/0")
+    assert tried <= MOST + 4
+
+
+def test_what_is_needed_stays() -> None:
+    step = parse_step("2/11 3/1; 4/111 1/1")
+    case = Case(step, Layout(parse_micro_batches("0,1 | 2,3")), (0.5,) * 7)
+
+    def judge(batch: list[Case]) -> list[Finding | None]:
+        return [finding(c) if c.layout.dp_size == 2 else None for c in batch]
+
+    least = reduced(finding(case), judge, lambda c: c.step.num_response_tokens >= 3).case
+    assert least.layout.dp_size == 2
+    assert least.layout.num_microbatches == 1
+    assert least.step.num_response_tokens == 3
+
+
+def test_another_code_is_another_finding() -> None:
+    case = hard_cases()[4]
+
+    def judge(batch: list[Case]) -> list[Finding]:
+        return [Finding("AGV103", "a check", "", c, None) for c in batch]
+
+    assert reduced(finding(case), judge, lambda _: True).case is case
