@@ -43,6 +43,8 @@ class MicroBatch:
     count, here and in the two below, is the declared policy's to say."""
     group_tokens: list[int]
     """Unmasked tokens of each sample's whole prompt group, over the whole step."""
+    step_rollout_tokens: list[int]
+    """Unmasked tokens of every rollout of the step, in order of first appearance."""
     num_rollouts: int
     """N: rollouts in the step."""
     num_groups: int
@@ -79,7 +81,10 @@ class Native:
 
     name: str = "native"
     title: str = "aggverify's own signature"
-    signature: str = "def reduce(losses: Tensor, batch: aggverify.MicroBatch) -> Tensor"
+    signature: str = (
+        "def reduce(losses: Tensor, batch: aggverify.MicroBatch) -> Tensor, (Tensor, count), "
+        "(Tensor, log) or (Tensor, count, log)"
+    )
     mode_is_argument: bool = False
     not_claimed: Mapping[str, str] = field(default_factory=_not_claimed)
     misuses: tuple[Misuse, ...] = NATIVE
@@ -138,6 +143,7 @@ def micro_batch(site: Site, k: int) -> MicroBatch:
         group_ids=[s.group for s in samples],
         rollout_tokens=[_tokens(site, step.rollouts[s.rollout]) for s in samples],
         group_tokens=[_tokens(site, step.groups[s.group]) for s in samples],
+        step_rollout_tokens=[_tokens(site, members) for members in step.rollouts.values()],
         num_rollouts=step.num_rollouts,
         num_groups=step.num_groups,
         num_tokens=_tokens(site, range(len(step.samples))),
