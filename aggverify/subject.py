@@ -64,7 +64,8 @@ class Subject:
     @property
     def roundings(self) -> int:
         """Roundings on one token's path, the engine's included."""
-        return CANDIDATE_ROUNDINGS + self.engine.roundings
+        more = oracles.mode(self.mode).more_roundings if self.mode else 0
+        return CANDIDATE_ROUNDINGS + self.engine.roundings + more
 
     def expected(self, step: Step) -> tuple[Fraction, ...] | None:
         """Exact weights of the mode on a step, flat; None where there is no oracle to trust."""

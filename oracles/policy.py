@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args, get_type_hints
 
@@ -33,7 +33,7 @@ class Policy:
     """G, rollouts per prompt; only ``rollouts_over_group_size`` reads it."""
 
     def __post_init__(self) -> None:
-        for name, accepted in _READINGS.items():
+        for name, accepted in READINGS.items():
             value = getattr(self, name)
             if value not in accepted:
                 raise OracleError(
@@ -64,10 +64,14 @@ class Policy:
             values[name] = int(reading) if is_number else reading
         return Policy(**values)
 
-    def describe(self) -> list[str]:
-        """One ``question: reading`` line per field; group_size where it is known."""
+    def describe(self, questions: Collection[str] | None = None) -> list[str]:
+        """One ``question: reading`` line each, for all questions or these; group_size if known."""
         readings = {f.name: getattr(self, f.name) for f in fields(self)}
-        return [f"{name}: {value}" for name, value in readings.items() if value is not None]
+        return [
+            f"{name}: {value}"
+            for name, value in readings.items()
+            if value is not None and (questions is None or name in questions)
+        ]
 
 
 def _did_you_mean(value: object, accepted: list[str] | tuple[str, ...]) -> str:
@@ -75,9 +79,20 @@ def _did_you_mean(value: object, accepted: list[str] | tuple[str, ...]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-_READINGS: Mapping[str, tuple[str, ...]] = {
+QUESTIONS: Mapping[str, str] = {
+    "empty_units": "does a fully masked rollout or prompt group count in N or P?",
+    "phantom_tokens": "does a fully masked sample add one token to the step's count?",
+    "denominators": "which mask do denominators use after tokens were rejected?",
+    "several_samples": "what is averaged when a rollout has several samples?",
+    "prompt_count": "what is P when prompt groups are incomplete?",
+    "constant_count": "what multiplies L?",
+    "group_size": "how many rollouts does a prompt have?",
+}
+"""Every question of the policy in words."""
+
+READINGS: Mapping[str, tuple[str, ...]] = {
     name: get_args(hint) for name, hint in get_type_hints(Policy).items() if name != "group_size"
 }
-"""The accepted readings of every question."""
+"""The accepted readings of each question, the default first; ``group_size`` is a number."""
 
 DEFAULT_POLICY = Policy()

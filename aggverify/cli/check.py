@@ -62,6 +62,7 @@ def check(
     """
     from rich.console import Console
 
+    from aggverify.cli.options import policy_readings
     from aggverify.errors import unknown
     from aggverify.report import document
     from aggverify.report.terminal import Terminal
@@ -84,7 +85,7 @@ def check(
         claims=frozenset(claims),
         max_world=world,
         group_size=group_size,
-        policy=_readings(readings),
+        policy=policy_readings(readings),
         profile=profile,
         max_examples=max_examples,
         max_time=max_time,
@@ -101,16 +102,3 @@ def check(
     if "json" in formats:
         click.echo(f"verdict document: {document.write(verdicts, report_dir)}")
     return int(exit_code(verdicts))
-
-
-def _readings(given: tuple[str, ...]) -> dict[str, str]:
-    """``QUESTION=READING`` options as a mapping."""
-    from aggverify.errors import InputError
-
-    found = {}
-    for text in given:
-        question, equals, reading = text.partition("=")
-        if not equals:
-            raise InputError(f"--policy takes QUESTION=READING, got {text!r}")
-        found[question] = reading
-    return found

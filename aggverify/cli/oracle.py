@@ -15,27 +15,45 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("step")
 @click.option("--losses", help="Losses, comma-separated, one per response token.")
+@click.option("--mode", "modes", multiple=True, help="Only this mode; repeatable.")
 @click.option("--divisor", type=float, default=16.0, show_default=True, help="L of constant.")
+@click.option(
+    "--policy",
+    "readings",
+    multiple=True,
+    metavar="QUESTION=READING",
+    help="Reading of an open question (see aggverify modes); repeatable.",
+)
 @click.option("--digits", default=50, show_default=True, help="Digits of the decimals.")
-def oracle(step: str, losses: str | None, divisor: float, digits: int) -> None:
+def oracle(
+    step: str,
+    losses: str | None,
+    modes: tuple[str, ...],
+    divisor: float,
+    readings: tuple[str, ...],
+    digits: int,
+) -> None:
     """Print exact weights and scalars of every mode for one step.
 
     STEP is a JSON file (a step, a case or a stored case), or typed on the line:
     '2/110 3/1; 1/11+4/1' means two prompts; 2/110 is a sample with two prompt tokens and a response
     masked 110; + joins the samples of one rollout.
     """
+    from aggverify.cli.options import policy_readings
     from aggverify.errors import InputError
     from aggverify.report.tables import scalars_table, weights_table
-    from oracles import OracleError
+    from oracles import MODES, OracleError, Policy
 
     found, stored = _read(step)
     values = _numbers(losses) if losses else stored
     try:
-        for line in weights_table(found, divisor):
+        policy = Policy.from_text(policy_readings(readings))
+        names = modes or tuple(MODES)
+        for line in weights_table(found, divisor, policy, names):
             click.echo(line)
         if values is not None:
             click.echo()
-            for line in scalars_table(found, values, divisor, digits):
+            for line in scalars_table(found, values, divisor, digits, policy, names):
                 click.echo(line)
     except OracleError as error:
         raise InputError(str(error)) from None

@@ -39,6 +39,8 @@ class MicroBatch:
     """Unmasked tokens of each sample's whole rollout, over the whole step."""
     group_tokens: list[int]
     """Unmasked tokens of each sample's whole prompt group, over the whole step."""
+    step_rollout_tokens: list[int]
+    """Unmasked tokens of every rollout of the step, in order of first appearance."""
     num_rollouts: int
     """N: rollouts in the step."""
     num_groups: int
@@ -74,7 +76,10 @@ class Native:
 
     name: str = "native"
     title: str = "aggverify's own signature"
-    signature: str = "def reduce(losses: Tensor, batch: aggverify.MicroBatch) -> Tensor"
+    signature: str = (
+        "def reduce(losses: Tensor, batch: aggverify.MicroBatch) -> Tensor, (Tensor, count), "
+        "(Tensor, log) or (Tensor, count, log)"
+    )
     mode_is_argument: bool = False
     not_claimed: Mapping[str, str] = field(default_factory=_not_claimed)
     misuses: tuple[Misuse, ...] = NATIVE
@@ -131,6 +136,7 @@ def micro_batch(site: Site, k: int) -> MicroBatch:
         group_ids=[s.group for s in samples],
         rollout_tokens=[_tokens(step, step.rollouts[s.rollout]) for s in samples],
         group_tokens=[_tokens(step, step.groups[s.group]) for s in samples],
+        step_rollout_tokens=[_tokens(step, members) for members in step.rollouts.values()],
         num_rollouts=step.num_rollouts,
         num_groups=step.num_groups,
         num_tokens=step.num_unmasked,

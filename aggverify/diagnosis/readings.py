@@ -61,7 +61,7 @@ def _explains(
 
 
 def _weights(subject: Subject, mode: str, policy: Policy, o: Observation) -> Array | None:
-    divisor = subject.divisor if MODES[mode].needs_divisor else None
+    divisor = subject.divisor if oracles.mode(mode).needs_divisor else None
     try:
         weights = oracles.weights(mode, o.case.step, divisor=divisor, policy=policy)
     except OracleError:

@@ -7,9 +7,11 @@ from fractions import Fraction
 
 import oracles
 from aggverify.notation import format_step
-from oracles import DEFAULT_POLICY, MODES, Policy, Step
+from oracles import DEFAULT_POLICY, FAMILIES, MODES, Policy, Step, mode
+from oracles.policy import QUESTIONS, READINGS
 
 DIGITS = 50
+LONGEST = 60
 FRAMEWORKS = (
     "slime",
     "miles",
@@ -26,15 +28,25 @@ FRAMEWORKS = (
 )
 
 
-def weights_table(step: Step, divisor: float, policy: Policy = DEFAULT_POLICY) -> list[str]:
+def weights_table(
+    step: Step,
+    divisor: float,
+    policy: Policy = DEFAULT_POLICY,
+    modes: Sequence[str] = tuple(MODES),
+) -> list[str]:
     """One line per sample: its mask and the weight of its unmasked tokens in every mode."""
-    rows = [["sample", "prompt group", "rollout", "mask", *MODES]]
-    per_mode = {name: _sample_weights(name, step, divisor, policy) for name in MODES}
+    rows = [["sample", "prompt group", "rollout", "mask", *modes]]
+    per_mode = [_sample_weights(name, step, divisor, policy) for name in modes]
     for i, sample in enumerate(step.samples):
         mask = "".join("#" if bit else "." for bit in sample.loss_mask)
-        weights = [str(per_mode[name][i]) for name in MODES]
+        weights = [_fraction(of_mode[i]) for of_mode in per_mode]
         rows.append([str(i), str(sample.group), str(sample.rollout), mask, *weights])
-    return [f"step      {format_step(step)}", f"divisor   {divisor:g} (constant)", *_aligned(rows)]
+    divided = [name for name in modes if mode(name).needs_divisor]
+    lines = [f"step      {format_step(step)}"]
+    lines += [f"divisor   {divisor:g} ({', '.join(divided)})"] if divided else []
+    other = policy.describe(_declared(policy))
+    lines += [f"policy    {line}" for line in other]
+    return [*lines, *_aligned(rows)]
 
 
 def scalars_table(
@@ -43,16 +55,22 @@ def scalars_table(
     divisor: float,
     digits: int = DIGITS,
     policy: Policy = DEFAULT_POLICY,
+    modes: Sequence[str] = tuple(MODES),
 ) -> list[str]:
     """One line per mode: the exact scalar as a fraction and as a decimal by mpmath."""
     rows = [["mode", "scalar", f"to {digits} digits"]]
-    for name, value in oracles.scalars(
-        list(MODES), step, losses, divisor=divisor, policy=policy
-    ).items():
-        taken = divisor if MODES[name].needs_divisor else None
+    values = oracles.scalars(modes, step, losses, divisor=divisor, policy=policy)
+    for name, value in zip(modes, values.values(), strict=True):
+        taken = divisor if mode(name).needs_divisor else None
         decimal = oracles.scalar_mp(name, step, losses, digits=digits, divisor=taken, policy=policy)
-        rows.append([name, str(value), decimal_text(decimal, digits)])
+        rows.append([name, _fraction(value), decimal_text(decimal, digits)])
     return _aligned(rows)
+
+
+def _fraction(value: Fraction) -> str:
+    """The fraction; rounded where it is too long to read (powers that are no rationals)."""
+    text = str(value)
+    return text if len(text) <= LONGEST else f"{float(value)!r}..."
 
 
 def decimal_text(value: object, digits: int) -> str:
@@ -64,25 +82,49 @@ def decimal_text(value: object, digits: int) -> str:
 
 
 def modes_text() -> list[str]:
-    """Every mode: formula, source, the names frameworks give it; then a worked ragged example."""
+    """Every mode: formula, source, policy, the names frameworks give it; a worked ragged example;
+    the readings of every question of the policy."""
     lines = []
-    for mode in MODES.values():
-        lines += [mode.name, f"    {mode.formula}", f"    source: {mode.citation}"]
-        names = [f"{f}: {mode.names[f]}" for f in FRAMEWORKS if f in mode.names]
-        lines += [f"    {name}" for name in names] + [""]
+    for name in (*MODES, *FAMILIES):
+        lines += [*_mode_lines(name), ""]
     from aggverify.notation import parse_step
 
     step = parse_step("2/11+3/111 4/1111; 1/1 5/110")
     losses = [float(t + 1) for t in range(step.num_response_tokens)]
     lines += ["A ragged example: losses 1, 2, 3 ... in order", ""]
-    return lines + weights_table(step, 16.0) + [""] + scalars_table(step, losses, 16.0, 20)
+    lines += [*weights_table(step, 16.0), "", *scalars_table(step, losses, 16.0, 20), ""]
+    return lines + _policy_lines()
+
+
+def _mode_lines(name: str) -> list[str]:
+    found = mode(name)
+    title = f"{name}({'p' if name == 'length_weighted' else 'a'})" if name in FAMILIES else name
+    lines = [title, f"    {found.formula}", f"    source: {found.citation}"]
+    if name in FAMILIES:
+        lines.append(f"    a family: {name} alone is {found.name}, and {name}(3/4) another member")
+    if found.needs_divisor:
+        lines.append("    needs --divisor L")
+    lines.append(f"    policy: {', '.join(found.asks) or 'nothing is open'}")
+    return lines + [f"    {f}: {found.names[f]}" for f in FRAMEWORKS if f in found.names]
+
+
+def _policy_lines() -> list[str]:
+    """Every open question with its readings, the default first."""
+    rows = [["policy", "readings (the first is the default)", "question"]]
+    for name, question in QUESTIONS.items():
+        rows.append([name, ", ".join(READINGS.get(name, ("a number",))), question])
+    return [*_aligned(rows), "Set with --policy QUESTION=READING."]
+
+
+def _declared(policy: Policy) -> list[str]:
+    """Questions that have another reading than the default."""
+    return [q for q in QUESTIONS if getattr(policy, q) != getattr(DEFAULT_POLICY, q)]
 
 
 def _sample_weights(name: str, step: Step, divisor: float, policy: Policy) -> list[Fraction]:
     """Weight of each sample's first unmasked token; 0 where there is none."""
-    flat = oracles.weights(
-        name, step, divisor=divisor if MODES[name].needs_divisor else None, policy=policy
-    )
+    taken = divisor if mode(name).needs_divisor else None
+    flat = oracles.weights(name, step, divisor=taken, policy=policy)
     return [
         next(filter(None, flat[start : start + s.response_length]), Fraction(0))
         for s, start in zip(step.samples, step.offsets, strict=True)

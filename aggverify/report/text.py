@@ -13,6 +13,7 @@ from aggverify.layouts import token_owner
 from aggverify.run.replay import Replayed
 from aggverify.run.verdict import Margin, Report, Verdict
 from aggverify.subject import Subject
+from oracles import mode
 from oracles.bounds import PRECISIONS
 
 MAX_DETAIL = 40
@@ -200,7 +201,8 @@ def inventory(verdict: Verdict) -> list[str]:
             f"note        the reducer computes in {subject.computes_in} whatever its input"
         )
     lines += [f"note        {note}" for note in subject.notes]
-    lines += [f"policy      {line}" for line in subject.policy.describe()]
+    asked = mode(subject.mode).asks if subject.mode and not subject.oracle else ()
+    lines += [f"policy      {line}" for line in subject.policy.describe(asked)]
     for feature, reason in subject.convention.not_claimed.items():
         if feature not in subject.claimed:
             lines.append(f"not claimed {feature}: {reason}  (--claim {feature})")

@@ -45,7 +45,7 @@ def subjects(
     """One subject per mode; a single one with mode None when the mode is to be found out."""
     choice = choose(target, description, request.convention or "auto")
     modes = request.modes or _default_modes(choice)
-    if request.divisor is not None and "constant" not in modes:
+    if request.divisor is not None and not any(map(_divided, modes)):
         given = ", ".join(m or "no mode" for m in modes)
         raise InputError(
             f"--divisor {request.divisor!r} belongs to --mode constant, but the mode is {given}"
@@ -64,6 +64,14 @@ def subjects(
 
 
 _DEFAULT_DIVISOR = 16
+
+
+def _divided(name: str | None) -> bool:
+    """Whether a mode takes ``--divisor``; an unknown one is told later."""
+    try:
+        return name is not None and mode(name).needs_divisor
+    except OracleError:
+        return False
 
 
 def _own_mode(request: Request, target: Target, choice: Choice) -> Subject:
@@ -110,7 +118,7 @@ def _subject(request: Request, target: Target, choice: Choice, name: str | None)
     chosen = engine(engine_name)
     claimed = request.claims | ({"whole-groups"} if request.group_size else frozenset())
     reason = how.refusal(name, engine_name, claimed)
-    if reason is None and name is not None and name not in how.modes(choice.offer):
+    if reason is None and name is not None and not _offered(name, choice):
         reason = f"{choice.function} offers {', '.join(how.modes(choice.offer))}"
     if reason is not None:
         raise NotClaimable(
@@ -123,12 +131,19 @@ def _subject(request: Request, target: Target, choice: Choice, name: str | None)
         convention=convention(how.name),
         engine=chosen,
         mode=name,
-        divisor=request.divisor if name == "constant" else None,
+        divisor=request.divisor if _divided(name) else None,
         policy=_policy(request.policy),
         claimed=claimed,
         group_size=request.group_size,
         max_world=request.max_world,
     )
+
+
+def _offered(name: str, choice: Choice) -> bool:
+    """A family's member can be any function that is not told its mode."""
+    how = choice.convention
+    is_member = name not in MODES and not how.mode_is_argument
+    return is_member or name in how.modes(choice.offer)
 
 
 def _policy(readings: Mapping[str, object]) -> Policy:
@@ -141,7 +156,7 @@ def _policy(readings: Mapping[str, object]) -> Policy:
 def _check_divisor(name: str, divisor: float | None) -> None:
     """Let the oracle judge the divisor: it knows which modes take one and what is allowed."""
     probe = Step((oracles.Sample(1, (1,), 0, 0),))
-    needs = MODES[name].needs_divisor
+    needs = mode(name).needs_divisor
     if needs and divisor is None:
         raise InputError(f"--mode {name} needs --divisor L (the number it divides by)")
     if needs:

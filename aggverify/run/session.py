@@ -30,7 +30,7 @@ from aggverify.run.request import Request
 from aggverify.run.tally import Tally
 from aggverify.run.target import Target, parse_target
 from aggverify.run.verdict import CheckSummary, Report, Verdict
-from aggverify.strategies import Space
+from aggverify.strategies import Space, sizes
 from aggverify.subject import Subject
 from aggverify.world import Pool, Template, TemplateFailure
 from oracles import MODES, OracleError
@@ -169,7 +169,7 @@ class _Run:
             self.emit(CheckFinished(check.name, 0, False, skipped))
             return CheckSummary(check.name, check.title, check.tests, 0, False, skipped), None
         if any(name.startswith(prefix) for name in failed for prefix in check.requires):
-            space = replace(space, max_dp=1, max_cp=1, max_microbatches=1, min_units=1)
+            space = replace(space, max_dp=1, max_cp=1, max_microbatches=1, min_units=1, min_world=1)
         subject = replace(self.subject, trust_formula=FORMULA not in failed)
         self.emit(CheckStarted(check.name, check.title))
         checking = Checking(
@@ -216,6 +216,8 @@ def _why_skipped(
         return "not judged: results depend on more than the step"
     if space is None:
         return check.unclaimed
+    if not sizes(space):
+        return f"no such layout on {space.max_world} rank{'s' * (space.max_world > 1)}"
     if check.requires_formula and FORMULA in failed:
         return "not judged: the formula is wrong already"
     if check.name == "independent_of_the_combination" and any(

@@ -38,6 +38,10 @@ class Mode:
     needs_divisor: bool = False
     names: Mapping[str, str] = field(default_factory=dict)
     """Framework -> what the mode is called there."""
+    more_roundings: int = 0
+    """Roundings beyond a handful on a weight's path: its denominator is a sum of quotients."""
+    asks: tuple[str, ...] = ()
+    """Questions of the policy that its weights depend on."""
     degree: int = 1
     """A weight is a fraction whose denominator divides this power of the product of all counts."""
 

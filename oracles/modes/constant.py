@@ -40,6 +40,7 @@ MODE = Mode(
     citation="Dr.GRPO, arXiv 2503.20783 listing 1",
     sample_weights=sample_weights,
     scalar_mp=scalar_mp,
+    asks=("denominators", "constant_count"),
     needs_divisor=True,
     names={
         "slime": "constant, --pg-loss-divisor",

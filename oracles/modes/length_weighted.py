@@ -47,5 +47,6 @@ def member(exponent: Fraction) -> Mode:
         citation="LUSPO, arXiv 2602.05261 (power 1)",
         sample_weights=sample_weights,
         scalar_mp=scalar_mp,
+        asks=("empty_units", "denominators"),
         names={"TRL": "luspo"} if exponent == 1 else {},
     )

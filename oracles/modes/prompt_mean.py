@@ -39,5 +39,6 @@ MODE = Mode(
     citation="DAPO, arXiv 2503.14476 (printed formula); ScaleRL, arXiv 2510.13786 section 3.2",
     sample_weights=sample_weights,
     scalar_mp=scalar_mp,
+    asks=("empty_units", "denominators", "prompt_count", "group_size"),
     names={"slime": "prompt_mean", "miles": "prompt_mean", "SkyRL": "prompt_mean"},
 )

@@ -59,6 +59,7 @@ MODE = Mode(
     citation="GRPO, arXiv 2402.03300 eq. 3",
     sample_weights=sample_weights,
     scalar_mp=scalar_mp,
+    asks=("empty_units", "denominators", "several_samples"),
     names={
         "slime": "sample_mean (default)",
         "miles": "sample_mean (default)",

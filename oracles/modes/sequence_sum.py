@@ -28,5 +28,6 @@ MODE = Mode(
     citation="verl's seq-mean-token-sum",
     sample_weights=sample_weights,
     scalar_mp=scalar_mp,
+    asks=("empty_units", "denominators"),
     names={"verl": "seq-mean-token-sum", "TRL": "luspo", "ROLL": "seq-mean-token-sum"},
 )

@@ -30,6 +30,7 @@ MODE = Mode(
     citation="DAPO's released code (it divides by the tokens of the batch)",
     sample_weights=sample_weights,
     scalar_mp=scalar_mp,
+    asks=("phantom_tokens", "denominators"),
     names={
         "slime": "token_mean, --calculate-per-token-loss",
         "miles": "token_mean, --calculate-per-token-loss",

@@ -20,6 +20,9 @@ from oracles.modes.powers import checked_exponent, power, power_mp
 from oracles.policy import Policy
 from oracles.step import Step
 
+ROLLOUTS = 64
+"""The sum of the norm may be rounded once for each; generated steps have fewer."""
+
 
 def member(alpha: Fraction) -> Mode:
     """The mode with this alpha; raises OracleError where its powers cannot be formed."""
@@ -52,6 +55,8 @@ def member(alpha: Fraction) -> Mode:
         citation="VL Norm (first called Delta-L Normalization), arXiv 2509.07558",
         sample_weights=sample_weights,
         scalar_mp=scalar_mp,
+        asks=("empty_units", "denominators"),
         needs_divisor=True,
+        more_roundings=ROLLOUTS,
         degree=2 * -(-exponent.numerator // exponent.denominator) + 1,
     )

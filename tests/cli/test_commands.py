@@ -291,3 +291,30 @@ def test_modes_lists_every_mode_and_name(cli: Cli) -> None:
     assert ran.code == 0, ran
     for text in ("prompt_mean", "verl: seq-mean-token-sum-norm", "2503.20783", "A ragged example"):
         assert text in ran.out
+
+
+def test_oracle_takes_modes_families_and_policy(cli: Cli) -> None:
+    chosen = ("--mode", "vl_norm(2)", "--mode", "sequence_sum", "--divisor", "2")
+    ran = cli("oracle", "2/110 3/1; 1/00", *chosen, "--policy", "empty_units=exclude")
+    assert ran.code == 0, ran
+    header, first, *_ = ran.out.splitlines()[3:]
+    assert header.split()[-2:] == ["vl_norm(2)", "sequence_sum"]
+    # (1/4) / (2 * (1/4 + 1)) and 1 / 2, the empty rollout left out.
+    assert first.split()[-2:] == ["1/10", "1/2"]
+    assert "policy    empty_units: exclude" in ran.out
+    bad = cli("oracle", "1/1", "--policy", "empty=exclude")
+    assert (bad.code, "did you mean 'empty_units'" in bad.err) == (2, True)
+
+
+def test_modes_lists_families_and_policies(cli: Cli) -> None:
+    ran = cli("modes")
+    assert ran.code == 0, ran
+    assert "vl_norm(a)" in ran.out
+    assert "length_weighted(p)" in ran.out
+    assert "several_samples  rollout, sample, samples_over_rollouts, mean_within_rollout" in ran.out
+
+
+def test_the_divisor_of_a_family_is_asked_for(cli: Cli) -> None:
+    ran = cli("check", FIXED, "--mode", "vl_norm(1/2)")
+    assert ran.code == 2, ran
+    assert "--mode vl_norm(1/2) needs --divisor" in ran.err

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import pytest
@@ -10,6 +12,8 @@ from hypothesis import given
 
 import oracles
 from oracles import DEFAULT_POLICY, OracleError, Policy, Sample, Step
+from oracles.policy import QUESTIONS as POLICY_QUESTIONS
+from oracles.policy import READINGS as POLICY_READINGS
 from tests.oracle.drawing import QUESTIONS, READINGS, policies, step_of
 
 F = Fraction
@@ -137,3 +141,42 @@ def test_every_policy_is_printed(policy: Policy) -> None:
     assert lines == [f"{q}: {getattr(policy, q)}" for q in (*QUESTIONS, "group_size")]
     assert Policy.from_text(dict(line.split(": ") for line in lines)) == policy
     assert len(DEFAULT_POLICY.describe()) == len(QUESTIONS)
+
+
+def every_step() -> list[Step]:
+    """Steps on which each question has something to decide."""
+    return [EMPTY, FAN_OUT, REJECTED, INCOMPLETE, step_of("11 0+0; 00"), step_of("11+0 1; 00 1")]
+
+
+@pytest.mark.parametrize("name", [*oracles.MODES, *oracles.FAMILIES])
+def test_a_mode_asks_exactly_the_questions_that_change_its_weights(name: str) -> None:
+    divisor = F(5) if oracles.mode(name).needs_divisor else None
+    weights = {
+        answers: [
+            oracles.weights(name, step, divisor=divisor, policy=policy) for step in every_step()
+        ]
+        for answers, policy in every_policy()
+    }
+    matter = {
+        question
+        for n, question in enumerate(READINGS)
+        for answers, found in weights.items()
+        for reading in READINGS[question]
+        if weights[(*answers[:n], reading, *answers[n + 1 :])] != found
+    }
+    assert matter == set(oracles.mode(name).asks) - {"group_size"}
+
+
+def every_policy() -> Iterator[tuple[tuple[str, ...], Policy]]:
+    """Every combination of readings: some only matter together."""
+    for answers in product(*READINGS.values()):
+        readings = dict(zip(READINGS, answers, strict=True))
+        yield answers, Policy.from_text({**readings, "group_size": "3"})
+
+
+def test_only_the_questions_asked_are_described() -> None:
+    assert DEFAULT_POLICY.describe(["prompt_count"]) == ["prompt_count: present"]
+    assert DEFAULT_POLICY.describe([]) == []
+    assert set(POLICY_QUESTIONS) == {*QUESTIONS, "group_size"}
+    for question, readings in POLICY_READINGS.items():
+        assert getattr(DEFAULT_POLICY, question) == readings[0]
