@@ -146,6 +146,8 @@ def _payload(subject: Subject, wanted: Trial) -> dict[str, Any]:
         "mode": subject.mode if wanted.mode is None else wanted.mode,
         "divisor": subject.divisor if wanted.mode in (None, subject.mode) else DIVISOR,
     }
+    if subject.policy.denominators != "original":
+        payload["counts_rejected"] = False
     if wanted.before:
         payload["before"] = [case.to_json() for case in wanted.before]
     if wanted.watch:
