@@ -84,8 +84,8 @@ def decimal_text(value: object, digits: int) -> str:
 _NONLINEAR = (
     "nonlinear",
     "  no weights: any objective of the per-token inputs, for example GSPO (arXiv 2507.18071) and",
-    "  GMPO (arXiv 2507.20673); --mode nonlinear checks that value and gradient are the same in every",
-    "  layout, in float64 with a fixed bound (docs/bounds.md)",
+    "  GMPO (arXiv 2507.20673); --mode nonlinear checks that value and gradient are the same in",
+    "  every layout, in float64 with a fixed bound (docs/bounds.md)",
 )
 
 
