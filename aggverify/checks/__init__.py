@@ -12,6 +12,7 @@ from aggverify.checks import (
     masks,
     order,
     padding,
+    paths,
     poison,
     scalar,
 )
@@ -40,6 +41,7 @@ CHECKS: tuple[Check, ...] = (
     poison.CHECK,
     scalar.CHECK,
     counts.CHECK,
+    paths.CHECK,
     COLLECTIVES,
     AGREEMENT,
     logs.CHECK,
