@@ -21,7 +21,7 @@ from aggverify.run.refusing import settled
 from aggverify.run.search import search
 from aggverify.run.session import opened
 from aggverify.run.tally import Tally
-from aggverify.subject import Subject
+from aggverify.subject import NONLINEAR, Subject
 from aggverify.world import Pool
 
 Told = tuple[Finding, Diagnosis | None]
@@ -43,13 +43,16 @@ def subject_of(entry: Mutant | Correct, laboratory: Laboratory) -> Subject:
         function=entry.function,
         convention=convention(entry.convention),
         engine=engine(entry.engine),
-        mode=entry.mode,
+        mode=None if entry.mode == NONLINEAR else entry.mode,
+        nonlinear=entry.mode == NONLINEAR,
         divisor=entry.divisor,
         claimed=frozenset(entry.claims),
         policy=entry.policy,
         offered=_offered(entry),
     )
     subject = settled(subject, laboratory)
+    if not subject.has_oracle:
+        return subject
     return replace(subject, computes_in=precision_of(subject, laboratory))
 
 
@@ -67,7 +70,7 @@ def first_told(mutant: Mutant, laboratory: Laboratory) -> list[Told]:
     told: list[Told] = []
     for check in CHECKS:
         space = check.space(subject)
-        if space is None:
+        if space is None or (subject.nonlinear and check.linear_only):
             continue
         checking = Checking(check, subject, space, laboratory, Tally(), lambda: None)
         if checking.stored_cases():
@@ -90,7 +93,7 @@ def every_finding(entry: Correct, laboratory: Laboratory, examples: int) -> list
     found = []
     for check in CHECKS:
         space = check.space(subject)
-        if space is None:
+        if space is None or (subject.nonlinear and check.linear_only):
             continue
         checking = Checking(check, subject, space, laboratory, Tally(), lambda: None)
         found += [
