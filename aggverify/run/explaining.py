@@ -42,7 +42,7 @@ def explain(
 ) -> Diagnosis | None:
     """Diagnose a finding; ``own`` are the stored cases of the check that made it."""
     subject = replace(subject, trust_formula=True)
-    if subject.nonlinear and finding.observed is not None:
+    if finding.code == "AGV207" or (subject.nonlinear and finding.observed is not None):
         return diagnose_nonlinear(subject, finding)
     if finding.code in _BEHIND:
         return _behind_the_mask(subject, finding, laboratory, own)

@@ -47,6 +47,7 @@ def subject_of(entry: Mutant | Correct, laboratory: Laboratory) -> Subject:
         nonlinear=entry.mode == NONLINEAR,
         divisor=entry.divisor,
         claimed=frozenset(entry.claims),
+        terms=_terms(entry),
         policy=entry.policy,
         offered=_offered(entry),
     )
@@ -54,6 +55,13 @@ def subject_of(entry: Mutant | Correct, laboratory: Laboratory) -> Subject:
     if not subject.has_oracle:
         return subject
     return replace(subject, computes_in=precision_of(subject, laboratory))
+
+
+def _terms(entry: Mutant | Correct) -> tuple[str, ...]:
+    if entry.convention != "native":
+        return ()
+    parameters = inspect.signature(getattr(everything, entry.function)).parameters.values()
+    return tuple(p.name for p in parameters if p.default is p.empty)[2:]
 
 
 def _offered(entry: Mutant | Correct) -> tuple[str, ...]:

@@ -83,6 +83,14 @@ BUGS: tuple[Bug, ...] = (
         marks=("non-linear",),
     ),
     Bug(
+        "auxiliary-local-count",
+        "an auxiliary term is divided by a count of what is at hand, not by the step's",
+        "NeMo-RL #3791: 32 times too large",
+        "give every additive term the normaliser of the objective",
+        codes=("AGV207",),
+        marks=("auxiliary",),
+    ),
+    Bug(
         "statistics-over-dp-only",
         "counts all-reduced over data-parallel ranks but not over context-parallel ones",
         "slime #2235",
