@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain, groupby, repeat
 from typing import Any
 
 from aggverify.errors import InputError, unknown
@@ -14,8 +15,8 @@ from oracles import OracleError, Step
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 SCHEMA = 1
-ALIKE = 64
-"""More losses than this are written once if they are all the same."""
+LONG = 64
+"""More losses than this are written as runs where many in a row are the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +62,7 @@ class Case:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; non-finite losses become the strings ``nan``, ``inf``, ``-inf``."""
-        losses: Any = [x if math.isfinite(x) else str(x) for x in self.losses]
-        if len(losses) > ALIKE and len(set(losses)) == 1:
-            losses = {"all": losses[0]}  # a shrunk long response stays small on disk
+        losses: Any = _plain_losses(self.losses)
         return {
             "schema": SCHEMA,
             "step": self.step.to_json(),
@@ -86,15 +85,50 @@ class Case:
             step = Step.from_json(data["step"])
         except OracleError as error:
             raise InputError(f"the case's step is not valid: {error}") from error
-        given = data["losses"]
-        if isinstance(given, Mapping) and set(given) == {"all"}:
-            given = [given["all"]] * step.num_response_tokens
-        if not isinstance(given, list):
-            raise InputError(f"losses must be a list, got {data['losses']!r}")
-        # Nearly always nothing but floats, seen without a look at each in Python.
-        floats = set(map(type, given)) <= {float}
-        losses = tuple(given) if floats else tuple(map(_loss, given))
+        losses = _losses_from(data["losses"], step.num_response_tokens)
         return Case(step, Layout.from_json(data["layout"]), losses, data["dtype"])
+
+
+def _plain_losses(losses: tuple[float, ...]) -> Any:
+    """A list, or, where that is shorter, ``{"runs": [[loss, how often], ...]}``."""
+    if len(losses) > LONG and len(set(losses)) <= len(losses) // 4:
+        runs = [(next(same), 1 + sum(1 for _ in same)) for _, same in groupby(losses)]
+        if len(runs) <= len(losses) // 4:
+            return {"runs": [[_json(x), count] for x, count in runs]}
+    return [_json(x) for x in losses]
+
+
+def _json(loss: float) -> float | str:
+    return loss if math.isfinite(loss) else str(loss)
+
+
+def _losses_from(given: object, tokens: int) -> tuple[float, ...]:
+    if isinstance(given, Mapping) and set(given) == {"all"}:
+        return (_loss(given["all"]),) * tokens  # as written before there were runs
+    if isinstance(given, Mapping) and set(given) == {"runs"}:
+        return _from_runs(given["runs"], tokens)
+    if not isinstance(given, list):
+        raise InputError(
+            f'losses must be a list or {{"runs": [[loss, count], ...]}}, got {given!r}'
+        )
+    return tuple(map(_loss, given))
+
+
+def _from_runs(runs: object, tokens: int) -> tuple[float, ...]:
+    if not isinstance(runs, list):
+        raise InputError(f"runs of losses must be a list, got {runs!r}")
+    left, parts = tokens, []
+    for run in runs:
+        count = run[1] if isinstance(run, list) and len(run) == 2 else None
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise InputError(f"a run of losses is [loss, how often], got {run!r}")
+        left -= count
+        if left < 0:
+            break
+        parts.append(repeat(_loss(run[0]), count))
+    if left:
+        raise InputError(f"runs of losses must cover {tokens} tokens, got {tokens - left}")
+    return tuple(chain.from_iterable(parts))
 
 
 def _loss(value: object) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -146,7 +147,7 @@ class Step:
         return sum(s.num_unmasked for s in self.samples)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, masks as text of 0 and 1."""
+        """Plain data; masks as text of 0 and 1, long ones as runs: ``1*4097 0*3``."""
         return {"samples": [_sample_json(s) for s in self.samples]}
 
     @staticmethod
@@ -195,10 +196,22 @@ def _sample_json(sample: Sample) -> dict[str, Any]:
 
 _TO_TEXT = bytes.maketrans(b"\0\1", b"01")
 _FROM_TEXT = bytes.maketrans(b"01", b"\0\1")
+_LONG = 64
+"""Longer masks are written as runs where that is shorter."""
+MAX_TOKENS = 2**26
+"""Response tokens of a sample at most when read from a file: a few bytes can ask for any number."""
 
 
 def _text(mask: bytes) -> str:
-    return mask.translate(_TO_TEXT).decode()
+    text = mask.translate(_TO_TEXT).decode()
+    if len(text) <= _LONG:
+        return text
+    runs = " ".join(f"{run[0]}*{len(run)}" for run in _RUN.findall(text))
+    return min(text, runs, key=len)
+
+
+_RUN = re.compile("0+|1+")
+_RUNS = re.compile(r"[01]\*[1-9]\d{0,8}(?: [01]\*[1-9]\d{0,8})*")
 
 
 def _sample_from(data: Mapping[str, Any]) -> Sample:
@@ -213,6 +226,15 @@ def _sample_from(data: Mapping[str, Any]) -> Sample:
 
 
 def _bits(text: object) -> bytes:
-    if not isinstance(text, str) or text.strip("01"):
+    if not isinstance(text, str):
         raise OracleError(f"a mask is a text of 0 and 1, got {text!r}")
-    return text.encode().translate(_FROM_TEXT)
+    if not text.strip("01"):
+        return text.encode().translate(_FROM_TEXT)
+    if not _RUNS.fullmatch(text):
+        raise OracleError(
+            f"a mask is a text of 0 and 1, or of runs such as 1*4097 0*3, got {text[:80]!r}"
+        )
+    runs = [(bit, int(count)) for bit, _, count in (r.partition("*") for r in text.split())]
+    if sum(count for _, count in runs) > MAX_TOKENS:
+        raise OracleError(f"a mask has at most {MAX_TOKENS} tokens, got {text[:80]!r}")
+    return b"".join((b"\1" if bit == "1" else b"\0") * count for bit, count in runs)

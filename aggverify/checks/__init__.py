@@ -38,6 +38,7 @@ CHECKS: tuple[Check, ...] = (
     poison.CHECK,
     scalar.CHECK,
     counts.CHECK,
+    counts.BEYOND_FLOAT32,
     COLLECTIVES,
     AGREEMENT,
     logs.CHECK,

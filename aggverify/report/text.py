@@ -151,12 +151,12 @@ def drawing(case: Case) -> Iterator[str]:
         f"{f' ({layout.cp_kind})' if layout.cp_size > 1 else ''} "
         f"micro-batches={layout.num_microbatches} dtype={case.dtype}"
     )
-    owner = token_owner(step, layout)
+    owner = token_owner(step, layout) if layout.cp_size > 1 else None
     cell = {i: (d, k) for d, k, members in layout.cells() for i in members}
     for i, sample in list(enumerate(step.samples))[:MAX_ROWS]:
         d, k = cell[i]
-        start = step.offsets[i]
-        ranks = [c for _, c, _ in owner[start : start + sample.response_length]]
+        start, length = step.offsets[i], sample.response_length
+        ranks = None if owner is None else [c for _, c, _ in owner[start : start + length]]
         yield (
             f"  rank dp{d} micro-batch {k}  prompt {'·' * min(sample.prompt_length, 12)}"
             f"{'…' if sample.prompt_length > 12 else ''}  mask {_mask(sample.loss_mask, ranks)}"
@@ -168,14 +168,21 @@ def drawing(case: Case) -> Iterator[str]:
         yield f"  … and {len(step.samples) - MAX_ROWS} more samples"
 
 
-def _mask(mask: Sequence[int], ranks: Sequence[int]) -> str:
+def _mask(mask: Sequence[int], ranks: Sequence[int] | None) -> str:
+    if len(mask) > MAX_MASK:
+        head, tail = mask[: MAX_MASK // 2], mask[-MAX_MASK // 4 :]
+        return f"{_bits(head)}…{_bits(tail)} ({len(mask)} tokens)"
+    if ranks is None:
+        return _bits(mask)
     out = ""
     for t, (bit, rank) in enumerate(zip(mask, ranks, strict=True)):
         out += "|" if t and rank != ranks[t - 1] else ""
-        out += "#" if bit else "."
-    if len(out) > MAX_MASK:
-        return f"{out[: MAX_MASK // 2]}…{out[-MAX_MASK // 4 :]} ({len(mask)} tokens)"
+        out += _bits([bit])
     return out
+
+
+def _bits(mask: Sequence[int]) -> str:
+    return "".join("#" if bit else "." for bit in mask)
 
 
 def _count(n: int, noun: str) -> str:

@@ -71,6 +71,8 @@ class Checking:
 
     def stored_cases(self) -> list[Case]:
         """Catalogue and grid, brought into this check's space, duplicates dropped."""
+        if self.check.only is not None:
+            return list(self.check.only())
         stored = (*hard_cases(), *grid(self.subject.max_world, self.space.cp_kinds))
         projected = dict.fromkeys(self.check.project(case) for case in stored)
         return [case for case in projected if fits(case, self.space)][: self.check.max_stored]
@@ -90,6 +92,8 @@ class Checking:
     def run(self, *, examples: int, seed: int, deadline: float) -> Finding | None:
         """The finding with the smallest case, or None when every case passes."""
         failed = self.stored_failure()
+        if self.check.only is not None:
+            return failed
         # A failure is already certain: let the search have the time to make it small.
         if failed is not None:
             deadline = max(deadline, time.monotonic() + 3.0)

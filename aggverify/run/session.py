@@ -164,7 +164,9 @@ class _Run:
     ) -> tuple[CheckSummary, Report | None]:
         failed = {c.name for c in done if c.failed}
         space = check.space(self.subject)
-        skipped = _why_skipped(check, space, failed, {r.finding.code for r in reports})
+        skipped = _why_skipped(
+            check, space, failed, {r.finding.code for r in reports}, self.request.profile
+        )
         if skipped is not None or space is None:
             self.emit(CheckFinished(check.name, 0, False, skipped))
             return CheckSummary(check.name, check.title, check.tests, 0, False, skipped), None
@@ -208,7 +210,7 @@ class _Run:
 
 
 def _why_skipped(
-    check: Check, space: Space | None, failed: set[str], codes: set[str]
+    check: Check, space: Space | None, failed: set[str], codes: set[str], profile: str
 ) -> str | None:
     if codes & set(_HOPELESS):
         return "not judged: the reducer does not get through a step"
@@ -216,6 +218,8 @@ def _why_skipped(
         return "not judged: results depend on more than the step"
     if space is None:
         return check.unclaimed
+    if check.thorough and profile != "thorough":
+        return "only with --profile thorough"
     if not sizes(space):
         return f"no such layout on {space.max_world} rank{'s' * (space.max_world > 1)}"
     if check.requires_formula and FORMULA in failed:
