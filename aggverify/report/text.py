@@ -13,7 +13,7 @@ from aggverify.layouts import token_owner
 from aggverify.run.replay import Replayed
 from aggverify.run.verdict import Margin, Report, Verdict
 from aggverify.subject import Subject
-from oracles import mode
+from oracles import Sample, mode
 from oracles.bounds import PRECISIONS
 
 MAX_DETAIL = 40
@@ -159,30 +159,34 @@ def drawing(case: Case) -> Iterator[str]:
         ranks = None if owner is None else [c for _, c, _ in owner[start : start + length]]
         yield (
             f"  rank dp{d} micro-batch {k}  prompt {'·' * min(sample.prompt_length, 12)}"
-            f"{'…' if sample.prompt_length > 12 else ''}  mask {_mask(sample.loss_mask, ranks)}"
+            f"{'…' if sample.prompt_length > 12 else ''}  mask {_mask(sample, ranks)}"
             f"  (prompt group {sample.group}, rollout {sample.rollout})"
         )
     if layout.cp_size > 1 and layout.cp_kind != "gathered":
         yield "  (| = context-parallel rank boundary)"
+    if any(s.num_original != s.num_unmasked for s in step.samples):
+        yield "  (x = rejected after the fact)"
     if len(step.samples) > MAX_ROWS:
         yield f"  … and {len(step.samples) - MAX_ROWS} more samples"
 
 
-def _mask(mask: Sequence[int], ranks: Sequence[int] | None) -> str:
+def _mask(sample: Sample, ranks: Sequence[int] | None) -> str:
+    mask, original = sample.loss_mask, sample.original_mask or sample.loss_mask
     if len(mask) > MAX_MASK:
-        head, tail = mask[: MAX_MASK // 2], mask[-MAX_MASK // 4 :]
-        return f"{_bits(head)}…{_bits(tail)} ({len(mask)} tokens)"
+        head, tail = slice(0, MAX_MASK // 2), slice(-MAX_MASK // 4, None)
+        shown = f"{_bits(mask[head], original[head])}…{_bits(mask[tail], original[tail])}"
+        return f"{shown} ({len(mask)} tokens)"
+    bits = _bits(mask, original)
     if ranks is None:
-        return _bits(mask)
-    out = ""
-    for t, (bit, rank) in enumerate(zip(mask, ranks, strict=True)):
-        out += "|" if t and rank != ranks[t - 1] else ""
-        out += _bits([bit])
-    return out
+        return bits
+    cuts = ["|" if t and rank != ranks[t - 1] else "" for t, rank in enumerate(ranks)]
+    return "".join(map("".join, zip(cuts, bits, strict=True)))
 
 
-def _bits(mask: Sequence[int]) -> str:
-    return "".join("#" if bit else "." for bit in mask)
+def _bits(mask: bytes, original: bytes) -> str:
+    """``#`` unmasked, ``x`` rejected after the fact, ``.`` masked from the start."""
+    pairs = zip(mask, original, strict=True)
+    return "".join("#" if bit else "x" if counted else "." for bit, counted in pairs)
 
 
 def _count(n: int, noun: str) -> str:

@@ -11,7 +11,7 @@ from aggverify.checks import CHECKS, Check, Finding
 from aggverify.checks.formula import NAME as FORMULA
 from aggverify.engines import ENGINES
 from aggverify.errors import CandidateError, InputError
-from aggverify.execution import Laboratory
+from aggverify.execution import LIMITS, Laboratory
 from aggverify.run import store
 from aggverify.run.checking import Checking
 from aggverify.run.claims import completed, subjects
@@ -53,7 +53,7 @@ def verify(request: Request, emit: Callable[[Event], None]) -> tuple[Verdict, ..
 def _verified(
     request: Request, target: Target, emit: Callable[[Event], None]
 ) -> tuple[Verdict, ...]:
-    with Pool() as pool, opened(pool, target.setup()) as template:
+    with Pool(LIMITS) as pool, opened(pool, target.setup()) as template:
         request = completed(request, template.description)
         laboratory = Laboratory(template)
         verdicts = []
