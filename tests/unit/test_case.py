@@ -16,6 +16,7 @@ from aggverify.errors import InputError
 from aggverify.layouts import Layout
 from aggverify.notation import format_step, parse_micro_batches, parse_step
 from aggverify.strategies import Space, cases
+from oracles import Sample, Step
 
 WIDE = Space(
     max_dp=4,
@@ -42,6 +43,20 @@ def test_poison_survives_json() -> None:
     assert back.losses[::3] == (0.5, 0.25)
 
 
+@pytest.mark.parametrize("values", [(1.0,), (0.5, math.inf, -2.0)])
+def test_long_losses_are_written_as_runs(values: tuple[float, ...]) -> None:
+    step = Step(tuple(Sample(1, b"\1" * 5000, r, 0) for r in range(len(values))))
+    losses = tuple(x for x in values for _ in range(5000))
+    case = Case(step, Layout.trivial(len(values)), losses)
+    text = json.dumps(case.to_json(), allow_nan=False)
+    assert len(text) < 500
+    assert Case.from_json(json.loads(text)) == case
+
+
+def test_losses_written_once_are_still_read() -> None:
+    assert Case.from_json(small() | {"losses": {"all": 0.5}}).losses == (0.5,) * 3
+
+
 def small() -> dict[str, Any]:
     step = parse_step("1/1 2/11")
     return Case(step, Layout((((0,), (1,)),)), (0.0, 1.0, 2.0)).to_json()
@@ -60,6 +75,12 @@ def test_a_shrunk_case_is_small() -> None:
         ({"losses": [0.0, True, 1.0]}, "got True"),
         ({"losses": [0.0, "NaN", 1.0]}, "got 'NaN'"),
         ({"losses": "abc"}, "losses must be a list"),
+        ({"losses": {"runs": "abc"}}, "runs of losses must be a list, got 'abc'"),
+        ({"losses": {"runs": [[0.0, 2]]}}, "must cover 3 tokens, got 2"),
+        ({"losses": {"runs": [[0.0, 10**18]]}}, "must cover 3 tokens, got 1000000000000000000"),
+        ({"losses": {"runs": [[0.0, 0], [1.0, 3]]}}, r"got \[0.0, 0\]"),
+        ({"losses": {"runs": [[0.0, True], [1.0, 2]]}}, r"got \[0.0, True\]"),
+        ({"losses": {"runs": [["x", 3]]}}, "got 'x'"),
         ({"layout": {"cp": 1, "kind": "zigzag"}}, "not a layout"),
         ({"layout": {"cp": 1, "kind": "zigzag", "micro_batches": [[[0, -1]]]}}, "got -1"),
         ({"layout": {"cp": 1, "kind": "zigzag", "micro_batches": [[[0]]]}}, "exactly once"),
