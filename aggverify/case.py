@@ -6,17 +6,19 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain, groupby, repeat
 from typing import Any
+
+import numpy as np
 
 from aggverify.errors import InputError, unknown
 from aggverify.layouts import Layout
 from oracles import OracleError, Step
+from oracles.runs import SAVING, runs, starts_of_runs
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 SCHEMA = 1
-LONG = 64
-"""More losses than this are written as runs where many in a row are the same."""
+ALIKE = 64
+"""More losses than this are written once if they are all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class Case:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; non-finite losses become the strings ``nan``, ``inf``, ``-inf``."""
-        losses: Any = _plain_losses(self.losses)
+        losses: Any = _plain(self.losses)
         return {
             "schema": SCHEMA,
             "step": self.step.to_json(),
@@ -85,55 +87,55 @@ class Case:
             step = Step.from_json(data["step"])
         except OracleError as error:
             raise InputError(f"the case's step is not valid: {error}") from error
-        losses = _losses_from(data["losses"], step.num_response_tokens)
+        given = _listed(data["losses"], step.num_response_tokens)
+        # Nearly always nothing but floats, seen without a look at each in Python.
+        floats = set(map(type, given)) <= {float}
+        losses = tuple(given) if floats else tuple(map(_loss, given))
         return Case(step, Layout.from_json(data["layout"]), losses, data["dtype"])
 
 
-def _plain_losses(losses: tuple[float, ...]) -> Any:
-    """A list, or, where that is shorter, ``{"runs": [[loss, how often], ...]}``."""
-    if len(losses) > LONG and len(set(losses)) <= len(losses) // 4:
-        runs = [(next(same), 1 + sum(1 for _ in same)) for _, same in groupby(losses)]
-        if len(runs) <= len(losses) // 4:
-            return {"runs": [[_json(x), count] for x, count in runs]}
-    return [_json(x) for x in losses]
+def _plain(losses: tuple[float, ...]) -> Any:
+    """A list; of many losses what they are all, or their runs, where that is shorter."""
+    if len(losses) <= ALIKE:
+        return list(map(_number, losses))
+    values = np.array(losses, dtype=np.float64)
+    starts = starts_of_runs(values)
+    if len(starts) == 1:
+        return {"all": _number(losses[0])}
+    if len(starts) * SAVING > len(losses):
+        return list(map(_number, losses))
+    counts = np.diff(starts, append=len(losses)).tolist()
+    return {"runs": [[_number(losses[i]), n] for i, n in zip(starts.tolist(), counts, strict=True)]}
 
 
-def _json(loss: float) -> float | str:
+def _number(loss: float) -> float | str:
     return loss if math.isfinite(loss) else str(loss)
 
 
-def _losses_from(given: object, tokens: int) -> tuple[float, ...]:
-    if isinstance(given, Mapping) and set(given) == {"all"}:
-        return (_loss(given["all"]),) * tokens  # as written before there were runs
-    if isinstance(given, Mapping) and set(given) == {"runs"}:
-        return _from_runs(given["runs"], tokens)
-    if not isinstance(given, list):
+def _listed(data: object, tokens: int) -> list[Any]:
+    """All losses of a plain form; never more than the step has tokens."""
+    if isinstance(data, Mapping) and set(data) == {"all"}:
+        return [data["all"]] * tokens
+    try:
+        pairs = runs(data)
+    except OracleError as error:
+        raise InputError(f"losses: {error}") from None
+    if pairs is None and not isinstance(data, list):
+        raise InputError(f"losses must be a list or runs, got {data!r:.200}")
+    count = len(data) if isinstance(data, list) else sum(n for _, n in pairs or ())
+    if count != tokens:
         raise InputError(
-            f'losses must be a list or {{"runs": [[loss, count], ...]}}, got {given!r}'
+            f"a case needs one loss per response token: {tokens} tokens, got {count} losses"
         )
-    return tuple(map(_loss, given))
-
-
-def _from_runs(runs: object, tokens: int) -> tuple[float, ...]:
-    if not isinstance(runs, list):
-        raise InputError(f"runs of losses must be a list, got {runs!r}")
-    left, parts = tokens, []
-    for run in runs:
-        count = run[1] if isinstance(run, list) and len(run) == 2 else None
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise InputError(f"a run of losses is [loss, how often], got {run!r}")
-        left -= count
-        if left < 0:
-            break
-        parts.append(repeat(_loss(run[0]), count))
-    if left:
-        raise InputError(f"runs of losses must cover {tokens} tokens, got {tokens - left}")
-    return tuple(chain.from_iterable(parts))
+    return data if isinstance(data, list) else [x for x, n in pairs or () for _ in range(n)]
 
 
 def _loss(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise InputError(f"a loss must be a number, 'nan', 'inf' or '-inf', got {value!r}")
+        raise InputError(f"a loss must be a number, 'nan', 'inf' or '-inf', got {value!r:.80}")
     if isinstance(value, str) and value not in ("nan", "inf", "-inf"):
-        raise InputError(f"a loss must be a number, 'nan', 'inf' or '-inf', got {value!r}")
-    return float(value)
+        raise InputError(f"a loss must be a number, 'nan', 'inf' or '-inf', got {value!r:.80}")
+    try:
+        return float(value)
+    except OverflowError:
+        raise InputError(f"a loss must fit a double, got {value!r:.40}...") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -12,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oracles.errors import OracleError
+from oracles.runs import MAX_TOKENS, SAVING, length, runs, starts_of_runs
 
 Mask = bytes | Sequence[int] | npt.NDArray[Any]
 
@@ -147,16 +147,20 @@ class Step:
         return sum(s.num_unmasked for s in self.samples)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data; masks as text of 0 and 1, long ones as runs: ``1*4097 0*3``."""
+        """Plain data, masks as text of 0 and 1, or as runs where they are long and plain."""
         return {"samples": [_sample_json(s) for s in self.samples]}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Step:
         """Rebuild a step from :meth:`to_json`'s data; raises OracleError."""
         try:
-            return Step(tuple(_sample_from(s) for s in data["samples"]))
+            given = data["samples"]
+            total = sum(length(s["mask"]) + length(s.get("original")) for s in given)
+            if total > 2 * MAX_TOKENS:
+                raise OracleError(f"a step of at most {MAX_TOKENS} tokens can be read, got {total}")
+            return Step(tuple(map(_sample_from, given)))
         except (KeyError, TypeError, AttributeError) as error:
-            raise OracleError(f"not a step: {data!r} ({error!r})") from error
+            raise OracleError(f"not a step: {data!r:.200} ({error!r:.200})") from error
 
 
 def _checked(given: Iterable[Sample]) -> tuple[Sample, ...]:
@@ -185,33 +189,36 @@ def _members(ids: Sequence[int]) -> dict[int, tuple[int, ...]]:
 def _sample_json(sample: Sample) -> dict[str, Any]:
     data: dict[str, Any] = {
         "prompt": sample.prompt_length,
-        "mask": _text(sample.loss_mask),
+        "mask": _plain(sample.loss_mask),
         "rollout": sample.rollout,
         "group": sample.group,
     }
     if sample.original_mask is not None:
-        data["original"] = _text(sample.original_mask)
+        data["original"] = _plain(sample.original_mask)
     return data
+
+
+LONG = 256
+"""Masks longer than this are written as runs, where that is shorter."""
+
+
+def _plain(mask: bytes) -> str | dict[str, Any]:
+    if len(mask) <= LONG:
+        return _text(mask)
+    bits = np.frombuffer(mask, dtype=np.uint8)
+    starts = starts_of_runs(bits)
+    if len(starts) * SAVING > len(mask):
+        return _text(mask)
+    counts = np.diff(starts, append=len(mask))
+    return {"runs": [list(run) for run in zip(bits[starts].tolist(), counts.tolist(), strict=True)]}
 
 
 _TO_TEXT = bytes.maketrans(b"\0\1", b"01")
 _FROM_TEXT = bytes.maketrans(b"01", b"\0\1")
-_LONG = 64
-"""Longer masks are written as runs where that is shorter."""
-MAX_TOKENS = 2**26
-"""Response tokens of a sample at most when read from a file: a few bytes can ask for any number."""
 
 
 def _text(mask: bytes) -> str:
-    text = mask.translate(_TO_TEXT).decode()
-    if len(text) <= _LONG:
-        return text
-    runs = " ".join(f"{run[0]}*{len(run)}" for run in _RUN.findall(text))
-    return min(text, runs, key=len)
-
-
-_RUN = re.compile("0+|1+")
-_RUNS = re.compile(r"[01]\*[1-9]\d{0,8}(?: [01]\*[1-9]\d{0,8})*")
+    return mask.translate(_TO_TEXT).decode()
 
 
 def _sample_from(data: Mapping[str, Any]) -> Sample:
@@ -226,15 +233,11 @@ def _sample_from(data: Mapping[str, Any]) -> Sample:
 
 
 def _bits(text: object) -> bytes:
-    if not isinstance(text, str):
-        raise OracleError(f"a mask is a text of 0 and 1, got {text!r}")
-    if not text.strip("01"):
-        return text.encode().translate(_FROM_TEXT)
-    if not _RUNS.fullmatch(text):
-        raise OracleError(
-            f"a mask is a text of 0 and 1, or of runs such as 1*4097 0*3, got {text[:80]!r}"
-        )
-    runs = [(bit, int(count)) for bit, _, count in (r.partition("*") for r in text.split())]
-    if sum(count for _, count in runs) > MAX_TOKENS:
-        raise OracleError(f"a mask has at most {MAX_TOKENS} tokens, got {text[:80]!r}")
-    return b"".join((b"\1" if bit == "1" else b"\0") * count for bit, count in runs)
+    if (pairs := runs(text)) is not None:
+        bad = [bit for bit, _ in pairs if type(bit) is not int or bit not in (0, 1)]
+        if bad:
+            raise OracleError(f"a mask holds 0 and 1 only, got {bad[0]!r:.80}")
+        return b"".join(bytes((bit,)) * count for bit, count in pairs)
+    if not isinstance(text, str) or text.strip("01"):
+        raise OracleError(f"a mask is a text of 0 and 1, got {text!r:.200}")
+    return text.encode().translate(_FROM_TEXT)

@@ -122,6 +122,7 @@ CHECK = Check(
     project=lambda case: case.trivial,
     requires_formula=True,
     max_examples=24,
+    linear_only=True,
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from aggverify.case import Case
 from aggverify.checks import Check, Finding
@@ -74,6 +74,8 @@ class Checking:
         if self.check.only is not None:
             return list(self.check.only())
         stored = (*hard_cases(), *grid(self.subject.max_world, self.space.cp_kinds))
+        if self.subject.nonlinear:
+            stored = tuple(replace(case, dtype="float64") for case in stored)
         projected = dict.fromkeys(self.check.project(case) for case in stored)
         return [case for case in projected if fits(case, self.space)][: self.check.max_stored]
 

@@ -16,6 +16,7 @@ from aggverify.diagnosis import (
     diagnose,
     diagnose_behind_the_mask,
     diagnose_failure,
+    diagnose_nonlinear,
     diagnose_told,
     telling_case,
 )
@@ -44,6 +45,8 @@ def explain(
     if finding.case.step.num_response_tokens > _LARGE:
         return None  # forms are fitted to small steps; the finding's message says what it can
     subject = replace(subject, trust_formula=True)
+    if subject.nonlinear and finding.observed is not None:
+        return diagnose_nonlinear(subject, finding)
     if finding.code in _BEHIND:
         return _behind_the_mask(subject, finding, laboratory, own)
     if finding.code in _TOLD:

@@ -123,7 +123,8 @@ class _Run:
 
     def _settle(self) -> bool:
         """Find out the mode if none was said, and the precision the candidate computes in."""
-        identified = not self.subject.has_oracle and self._identify()
+        named = self.subject.has_oracle or self.subject.nonlinear
+        identified = not named and self._identify()
         self.subject = settled(self.subject, self.laboratory)
         first = self.laboratory.run(self.subject, telling_cases()[:1])[0]
         self.subject = replace(self.subject, returns_logs=bool(first.logs))
@@ -164,9 +165,8 @@ class _Run:
     ) -> tuple[CheckSummary, Report | None]:
         failed = {c.name for c in done if c.failed}
         space = check.space(self.subject)
-        skipped = _why_skipped(
-            check, space, failed, {r.finding.code for r in reports}, self.request.profile
-        )
+        codes = {r.finding.code for r in reports}
+        skipped = self._why_left_out(check, space) or _why_skipped(check, space, failed, codes)
         if skipped is not None or space is None:
             self.emit(CheckFinished(check.name, 0, False, skipped))
             return CheckSummary(check.name, check.title, check.tests, 0, False, skipped), None
@@ -200,6 +200,14 @@ class _Run:
         self.emit(CheckFinished(check.name, checking.cases, report is not None))
         return summary, report
 
+    def _why_left_out(self, check: Check, space: Space | None) -> str | None:
+        """What was asked for leaves a check out, if the subject's claims do not already."""
+        if space is not None and self.subject.nonlinear and check.linear_only:
+            return "says nothing about a non-linear objective"
+        if space is not None and check.thorough and self.request.profile != "thorough":
+            return "only with --profile thorough"
+        return None
+
     def _report(self, checking: Checking, finding: Finding) -> Report:
         confirmed = checking.confirm(finding)
         diagnosis = checking.explain(finding)
@@ -210,7 +218,7 @@ class _Run:
 
 
 def _why_skipped(
-    check: Check, space: Space | None, failed: set[str], codes: set[str], profile: str
+    check: Check, space: Space | None, failed: set[str], codes: set[str]
 ) -> str | None:
     if codes & set(_HOPELESS):
         return "not judged: the reducer does not get through a step"
@@ -218,8 +226,6 @@ def _why_skipped(
         return "not judged: results depend on more than the step"
     if space is None:
         return check.unclaimed
-    if check.thorough and profile != "thorough":
-        return "only with --profile thorough"
     if not sizes(space):
         return f"no such layout on {space.max_world} rank{'s' * (space.max_world > 1)}"
     if check.requires_formula and FORMULA in failed:

@@ -15,7 +15,7 @@ from aggverify.checks import Finding, check
 from aggverify.conventions import convention
 from aggverify.engines import engine
 from aggverify.errors import InputError
-from aggverify.subject import Subject
+from aggverify.subject import NONLINEAR, Subject
 from oracles import DEFAULT_POLICY, OracleError, Policy
 
 MAX_BYTES = 1 << 20
@@ -97,7 +97,7 @@ def stored_case(subject: Subject, finding: Finding) -> StoredCase:
         code=finding.code,
         convention=subject.convention.name,
         engine=subject.engine.name,
-        mode=subject.mode,
+        mode=NONLINEAR if subject.nonlinear else subject.mode,
         divisor=subject.divisor,
         policy={
             f.name: getattr(subject.policy, f.name)
@@ -135,9 +135,11 @@ def read(name: str, directory: Path) -> StoredCase:
         if path.stat().st_size > MAX_BYTES:
             raise InputError(f"{path} is larger than a stored case can be ({MAX_BYTES} bytes)")
         return StoredCase.from_json(json.loads(path.read_text()))
+    except InputError:
+        raise
     except FileNotFoundError:
         known = sorted(p.stem for p in (directory / "cases").glob("*.json"))
         hint = f"stored here: {', '.join(known[:10])}" if known else "none is stored here"
         raise InputError(f"no case {name!r}: {path} does not exist ({hint})") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"cannot read a case from {path}: {error}") from None
