@@ -12,6 +12,7 @@ from aggverify.checks import (
     masks,
     order,
     padding,
+    paths,
     poison,
     scalar,
 )
@@ -41,6 +42,7 @@ CHECKS: tuple[Check, ...] = (
     scalar.CHECK,
     counts.CHECK,
     counts.BEYOND_FLOAT32,
+    paths.CHECK,
     COLLECTIVES,
     AGREEMENT,
     logs.CHECK,

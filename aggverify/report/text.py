@@ -68,8 +68,15 @@ def finding_block(reports: Sequence[Report], subject: Subject, number: int) -> l
         lines.append(
             "    seen once, not again in a fresh world: the reducer keeps state or guesses"
         )
-    lines.append(f"Reproduce:  aggverify replay {report.stored.id} {clean(subject.target)}")
+    lines.append(f"Reproduce:  {_command(report, subject)}")
     return lines
+
+
+def _command(report: Report, subject: Subject) -> str:
+    command = f"aggverify replay {report.stored.id} {clean(subject.target)}"
+    if report.finding.code == "AGV521" and subject.against is not None:
+        command += f" --against {clean(subject.against.target)}"
+    return command
 
 
 def _body(finding: Finding, subject: Subject) -> Iterator[str]:

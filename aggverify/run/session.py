@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 from aggverify.checks import CHECKS, Check, Finding
 from aggverify.checks.formula import NAME as FORMULA
-from aggverify.engines import ENGINES
+from aggverify.engines import ENGINES, engine
 from aggverify.errors import CandidateError, InputError
 from aggverify.execution import LIMITS, Laboratory
 from aggverify.run import store
@@ -28,7 +29,7 @@ from aggverify.run.identify import identify, precision_of, telling_cases
 from aggverify.run.refusing import settled
 from aggverify.run.request import Request
 from aggverify.run.tally import Tally
-from aggverify.run.target import Target, parse_target
+from aggverify.run.target import Target, choose, declaration, parse_target
 from aggverify.run.verdict import CheckSummary, Report, Verdict
 from aggverify.strategies import Space, sizes
 from aggverify.subject import Subject
@@ -53,11 +54,18 @@ def verify(request: Request, emit: Callable[[Event], None]) -> tuple[Verdict, ..
 def _verified(
     request: Request, target: Target, emit: Callable[[Event], None]
 ) -> tuple[Verdict, ...]:
-    with Pool(LIMITS) as pool, opened(pool, target.setup()) as template:
+    with (
+        Pool(LIMITS) as pool,
+        opened(pool, target.setup()) as template,
+        other_path(pool, request.against) as other,
+    ):
         request = completed(request, template.description)
-        laboratory = Laboratory(template)
+        laboratory = Laboratory(template, None if other is None else other.laboratory)
         verdicts = []
-        for subject in subjects(request, target, template.description):
+        chosen = subjects(request, target, template.description)
+        if other is not None:
+            chosen = tuple(other.beside(s, request.convention or "auto") for s in chosen)
+        for subject in chosen:
             verdict = examine(request, subject, laboratory, emit)
             emit(Finished(verdict))
             verdicts.append(verdict)
@@ -69,6 +77,43 @@ def examine(
 ) -> Verdict:
     """Every check on one subject whose candidate is loaded already."""
     return _Run(request, subject, laboratory, emit).verdict()
+
+
+@dataclass(frozen=True, slots=True)
+class OtherPath:
+    """The target of ``--against``, loaded in a template process of its own."""
+
+    target: Target
+    description: Mapping[str, Any]
+    laboratory: Laboratory
+
+    def beside(self, subject: Subject, convention: str) -> Subject:
+        """The subject with this path to agree with: same mode; its own engine if it declares one or
+        is called otherwise."""
+        choice = choose(self.target, self.description, convention)
+        declared = declaration(self.description).get("engine")
+        chosen = subject.engine
+        if declared is not None or choice.convention.name != subject.convention.name:
+            chosen = engine(declared or choice.convention.default_engine(subject.mode))
+        other = replace(
+            subject,
+            target=self.target.text,
+            function=choice.function,
+            convention=choice.convention,
+            engine=chosen,
+        )
+        return replace(subject, against=other)
+
+
+@contextmanager
+def other_path(pool: Pool, text: str | None) -> Iterator[OtherPath | None]:
+    """The other path's template process, if one was asked for."""
+    if text is None:
+        yield None
+        return
+    target = parse_target(text)
+    with opened(pool, target.setup()) as template:
+        yield OtherPath(target, template.description, Laboratory(template))
 
 
 @contextmanager
