@@ -8,9 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from aggverify.errors import InputError, unknown
 from aggverify.layouts import Layout
 from oracles import OracleError, Step
+from oracles.runs import SAVING, runs, starts_of_runs
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 SCHEMA = 1
@@ -61,9 +64,7 @@ class Case:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; non-finite losses become the strings ``nan``, ``inf``, ``-inf``."""
-        losses: Any = [x if math.isfinite(x) else str(x) for x in self.losses]
-        if len(losses) > ALIKE and len(set(losses)) == 1:
-            losses = {"all": losses[0]}  # a shrunk long response stays small on disk
+        losses: Any = _plain(self.losses)
         return {
             "schema": SCHEMA,
             "step": self.step.to_json(),
@@ -86,20 +87,55 @@ class Case:
             step = Step.from_json(data["step"])
         except OracleError as error:
             raise InputError(f"the case's step is not valid: {error}") from error
-        given = data["losses"]
-        if isinstance(given, Mapping) and set(given) == {"all"}:
-            given = [given["all"]] * step.num_response_tokens
-        if not isinstance(given, list):
-            raise InputError(f"losses must be a list, got {data['losses']!r}")
+        given = _listed(data["losses"], step.num_response_tokens)
         # Nearly always nothing but floats, seen without a look at each in Python.
         floats = set(map(type, given)) <= {float}
         losses = tuple(given) if floats else tuple(map(_loss, given))
         return Case(step, Layout.from_json(data["layout"]), losses, data["dtype"])
 
 
+def _plain(losses: tuple[float, ...]) -> Any:
+    """A list; of many losses what they are all, or their runs, where that is shorter."""
+    if len(losses) <= ALIKE:
+        return list(map(_number, losses))
+    values = np.array(losses, dtype=np.float64)
+    starts = starts_of_runs(values)
+    if len(starts) == 1:
+        return {"all": _number(losses[0])}
+    if len(starts) * SAVING > len(losses):
+        return list(map(_number, losses))
+    counts = np.diff(starts, append=len(losses)).tolist()
+    return {"runs": [[_number(losses[i]), n] for i, n in zip(starts.tolist(), counts, strict=True)]}
+
+
+def _number(loss: float) -> float | str:
+    return loss if math.isfinite(loss) else str(loss)
+
+
+def _listed(data: object, tokens: int) -> list[Any]:
+    """All losses of a plain form; never more than the step has tokens."""
+    if isinstance(data, Mapping) and set(data) == {"all"}:
+        return [data["all"]] * tokens
+    try:
+        pairs = runs(data)
+    except OracleError as error:
+        raise InputError(f"losses: {error}") from None
+    if pairs is None and not isinstance(data, list):
+        raise InputError(f"losses must be a list or runs, got {data!r:.200}")
+    count = len(data) if isinstance(data, list) else sum(n for _, n in pairs or ())
+    if count != tokens:
+        raise InputError(
+            f"a case needs one loss per response token: {tokens} tokens, got {count} losses"
+        )
+    return data if isinstance(data, list) else [x for x, n in pairs or () for _ in range(n)]
+
+
 def _loss(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise InputError(f"a loss must be a number, 'nan', 'inf' or '-inf', got {value!r}")
+        raise InputError(f"a loss must be a number, 'nan', 'inf' or '-inf', got {value!r:.80}")
     if isinstance(value, str) and value not in ("nan", "inf", "-inf"):
-        raise InputError(f"a loss must be a number, 'nan', 'inf' or '-inf', got {value!r}")
-    return float(value)
+        raise InputError(f"a loss must be a number, 'nan', 'inf' or '-inf', got {value!r:.80}")
+    try:
+        return float(value)
+    except OverflowError:
+        raise InputError(f"a loss must fit a double, got {value!r:.40}...") from None

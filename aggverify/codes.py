@@ -28,6 +28,7 @@ CODES: dict[str, Code] = {
         Code("AGV132", "A constant is added to the loss", "medium"),
         Code("AGV133", "Scaled losses do not scale the loss", "high"),
         Code("AGV141", "Padding changes the weights", "high"),
+        Code("AGV142", "Masked or rejected tokens change the weights of others", "high"),
         Code("AGV201", "Result depends on context-parallel size", "high"),
         Code("AGV202", "Result depends on the split into micro-batches", "high"),
         Code("AGV203", "Result depends on data-parallel size", "high"),

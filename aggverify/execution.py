@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -14,12 +15,17 @@ from aggverify.case import Case
 from aggverify.engines import Sizes
 from aggverify.subject import Subject
 from aggverify.trial import Trial, trial
-from aggverify.world import Fault, Job, Outcome, Reply
+from aggverify.world import Fault, Job, Options, Outcome, Reply
 
 if TYPE_CHECKING:
     from aggverify.world import Template
 
 Weights = npt.NDArray[np.float64]
+CPU_SECONDS, CPU_SECONDS_AFTER = 2.0, 0.1
+"""A rank's processor time for a case before it counts as running away, and once one has: the rest
+are sought out to make it small, and the smallest is confirmed with the full time. Usual cases take
+a thousandth of a second."""
+LIMITS = Options(cpu_seconds=CPU_SECONDS, cpu_seconds_after=CPU_SECONDS_AFTER)
 Log = tuple[tuple[str, tuple[float, ...]], ...] | str | None
 """A micro-batch's log: keys in order with one number or two, or the text of its fault."""
 
@@ -70,6 +76,7 @@ class Laboratory:
 
     def __init__(self, template: Template) -> None:
         self._template = template
+        self._cpu_seconds: float | None = None
         self.executed = 0
         self.worlds: dict[int, int] = {}
 
@@ -95,7 +102,8 @@ class Laboratory:
 
     def _send(self, subject: Subject, trials: Sequence[Trial]) -> Callable[[], list[Execution]]:
         jobs = [
-            Job(t.case.layout.world_size, _payload(subject, t), together=t.plain) for t in trials
+            Job(t.case.layout.world_size, _payload(subject, t), self._cpu_seconds, t.plain)
+            for t in trials
         ]
         for wanted in trials:
             size, steps = wanted.case.layout.world_size, 1 + len(wanted.before)
@@ -110,6 +118,15 @@ class Laboratory:
             ]
 
         return wait
+
+    @contextmanager
+    def patient(self) -> Iterator[None]:
+        """Every case gets the full processor time, also once one has run away."""
+        self._cpu_seconds = CPU_SECONDS
+        try:
+            yield
+        finally:
+            self._cpu_seconds = None
 
     def fresh(self) -> None:
         """Replace every world, so that nothing of earlier cases can remain."""
@@ -129,6 +146,8 @@ def _payload(subject: Subject, wanted: Trial) -> dict[str, Any]:
         "mode": subject.mode if wanted.mode is None else wanted.mode,
         "divisor": subject.divisor if wanted.mode in (None, subject.mode) else DIVISOR,
     }
+    if subject.policy.denominators != "original":
+        payload["counts_rejected"] = False
     if wanted.before:
         payload["before"] = [case.to_json() for case in wanted.before]
     if wanted.watch:

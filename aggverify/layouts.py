@@ -17,6 +17,8 @@ CP_KINDS: tuple[str, ...] = get_args(CpKind)
 Piece = tuple[int, int]
 """A half-open range of response-token indices of one sample."""
 Index = npt.NDArray[np.int64]
+MAX_RANKS = 64
+"""Of a layout read from JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +100,15 @@ class Layout:
                 tuple(tuple(_index(i) for i in cell) for cell in rank)
                 for rank in data["micro_batches"]
             )
-            return Layout(cells, data["cp"], data["kind"])
+            layout = Layout(cells, data["cp"], data["kind"])
         except (KeyError, TypeError) as error:
-            raise InputError(f"not a layout: {data!r} ({error!r})") from error
+            raise InputError(f"not a layout: {data!r:.200} ({error!r:.200})") from error
+        if layout.world_size > MAX_RANKS:
+            raise InputError(
+                f"a layout of at most {MAX_RANKS} ranks can be run, got cp_size "
+                f"{layout.cp_size!r:.40} times {layout.dp_size} data-parallel ranks"
+            )
+        return layout
 
 
 def _index(value: object) -> int:

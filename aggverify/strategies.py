@@ -55,6 +55,8 @@ class Space:
     """Fully mask one sample, rollout, group, micro-batch, rank, or the whole step."""
     needs_hole: bool = False
     """At least one response token is masked."""
+    rejects: bool = False
+    """Some unmasked tokens are rejected after the fact: denominators have an original mask."""
     padded: bool = False
     """Masked tokens behind responses, rows of one width."""
     dummies: bool = False
@@ -184,7 +186,9 @@ def _turned(draw: st.DrawFn, count: int) -> list[int]:
 def _with_hole(step: Step) -> Step:
     """Mask the first token of the last sample and give it one more token to keep its count."""
     *rest, last = step.samples
-    return Step((*rest, replace(last, loss_mask=b"\0" + bytes(last.loss_mask))))
+    original = None if last.original_mask is None else b"\0" + last.original_mask
+    longer = replace(last, loss_mask=b"\0" + last.loss_mask, original_mask=original)
+    return Step((*rest, longer))
 
 
 def _deal(
@@ -257,8 +261,16 @@ def _sample(draw: st.DrawFn, rollout: int, group: int, space: Space) -> Sample:
         holes = 0
     if holes == full and not space.empty_samples:
         holes = full >> 1
-    mask = f"{full ^ holes:0{length}b}".encode().translate(_BITS)
-    return Sample(prompt, mask, rollout, group)
+    counted = full ^ holes
+    if not space.rejects:
+        return Sample(prompt, _bits(counted, length), rollout, group)
+    rejected = counted & draw(_integers(0, full if length > 1 else 0))
+    mask = _bits(counted ^ rejected, length)
+    return Sample(prompt, mask, rollout, group, _bits(counted, length) if rejected else None)
+
+
+def _bits(mask: int, length: int) -> bytes:
+    return f"{mask:0{length}b}".encode().translate(_BITS)
 
 
 _BITS = bytes.maketrans(b"01", b"\0\1")

@@ -24,7 +24,6 @@ from aggverify.engines import Engine, Sizes, engine
 from aggverify.engines.reduction import Share, reduce
 from aggverify.shards import Shard
 from aggverify.watching import Watch
-from oracles import Step
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -111,6 +110,7 @@ class Trainer:
             cp_rank,
             dp_group,
             cp_group,
+            job.get("counts_rejected", True),
         )
         how, module = convention(job["convention"]), self._module
         if not job.get("watch"):
@@ -129,7 +129,7 @@ class Trainer:
             out = call(k, shard.losses(members))
             loss = _checked_loss(out.loss)
             losses.append(float(loss.detach().double()).hex())
-            counts.append(_checked_count(out.count, step, members))
+            counts.append(_checked_count(out.count, site, members))
             logs.append(logged(out.log))
             job_engine.scale(loss, sizes).backward()  # type: ignore[no-untyped-call]
         gradient = shard.gradient
@@ -188,10 +188,10 @@ def _checked_loss(out: Any) -> Tensor:
     return out.reshape(())
 
 
-def _checked_count(count: Any, step: Step, members: tuple[int, ...]) -> int:
+def _checked_count(count: Any, site: Site, members: tuple[int, ...]) -> int:
     """The micro-batch's token count: the reducer's own, or the trainer's from the full masks."""
     if count is None:
-        return sum(step.samples[i].num_unmasked for i in members)
+        return sum(site.counted(i) for i in members)
     number = float(count)
     if not number.is_integer() or number < 0:
         raise ContractBreach(f"the token count must be a non-negative integer, got {count!r}")

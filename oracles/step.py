@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oracles.errors import OracleError
+from oracles.runs import MAX_TOKENS, SAVING, length, runs, starts_of_runs
 
 Mask = bytes | Sequence[int] | npt.NDArray[Any]
 
@@ -146,16 +147,20 @@ class Step:
         return sum(s.num_unmasked for s in self.samples)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, masks as text of 0 and 1."""
+        """Plain data, masks as text of 0 and 1, or as runs where they are long and plain."""
         return {"samples": [_sample_json(s) for s in self.samples]}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Step:
         """Rebuild a step from :meth:`to_json`'s data; raises OracleError."""
         try:
-            return Step(tuple(_sample_from(s) for s in data["samples"]))
+            given = data["samples"]
+            total = sum(length(s["mask"]) + length(s.get("original")) for s in given)
+            if total > 2 * MAX_TOKENS:
+                raise OracleError(f"a step of at most {MAX_TOKENS} tokens can be read, got {total}")
+            return Step(tuple(map(_sample_from, given)))
         except (KeyError, TypeError, AttributeError) as error:
-            raise OracleError(f"not a step: {data!r} ({error!r})") from error
+            raise OracleError(f"not a step: {data!r:.200} ({error!r:.200})") from error
 
 
 def _checked(given: Iterable[Sample]) -> tuple[Sample, ...]:
@@ -184,13 +189,28 @@ def _members(ids: Sequence[int]) -> dict[int, tuple[int, ...]]:
 def _sample_json(sample: Sample) -> dict[str, Any]:
     data: dict[str, Any] = {
         "prompt": sample.prompt_length,
-        "mask": _text(sample.loss_mask),
+        "mask": _plain(sample.loss_mask),
         "rollout": sample.rollout,
         "group": sample.group,
     }
     if sample.original_mask is not None:
-        data["original"] = _text(sample.original_mask)
+        data["original"] = _plain(sample.original_mask)
     return data
+
+
+LONG = 256
+"""Masks longer than this are written as runs, where that is shorter."""
+
+
+def _plain(mask: bytes) -> str | dict[str, Any]:
+    if len(mask) <= LONG:
+        return _text(mask)
+    bits = np.frombuffer(mask, dtype=np.uint8)
+    starts = starts_of_runs(bits)
+    if len(starts) * SAVING > len(mask):
+        return _text(mask)
+    counts = np.diff(starts, append=len(mask))
+    return {"runs": [list(run) for run in zip(bits[starts].tolist(), counts.tolist(), strict=True)]}
 
 
 _TO_TEXT = bytes.maketrans(b"\0\1", b"01")
@@ -213,6 +233,11 @@ def _sample_from(data: Mapping[str, Any]) -> Sample:
 
 
 def _bits(text: object) -> bytes:
+    if (pairs := runs(text)) is not None:
+        bad = [bit for bit, _ in pairs if type(bit) is not int or bit not in (0, 1)]
+        if bad:
+            raise OracleError(f"a mask holds 0 and 1 only, got {bad[0]!r:.80}")
+        return b"".join(bytes((bit,)) * count for bit, count in pairs)
     if not isinstance(text, str) or text.strip("01"):
-        raise OracleError(f"a mask is a text of 0 and 1, got {text!r}")
+        raise OracleError(f"a mask is a text of 0 and 1, got {text!r:.200}")
     return text.encode().translate(_FROM_TEXT)

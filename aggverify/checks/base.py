@@ -83,6 +83,10 @@ _FAILURE_CODES = {
 }
 
 
+COSTLY = frozenset(_FAILURE_CODES[kind] for kind in ("blocked", "died", "diverged", "runaway"))
+"""Codes of findings each of which costs a world of ranks: tried one at a time, and not often."""
+
+
 def failure_finding(check: str, subject: Subject, execution: Execution) -> Finding | None:
     """The finding for a case the ranks could not finish, or None when they did."""
     failure = execution.failure

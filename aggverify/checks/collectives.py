@@ -43,7 +43,7 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
 def _gathered(subject: Subject) -> Space | None:
     """Context-parallel ranks that all hold all losses of a micro-batch, and one value each."""
     base = COMBINED.space(subject)
-    if base is None or "gathered" not in base.cp_kinds:
+    if base is None or base.max_cp == 1 or "gathered" not in base.cp_kinds:
         return None
     return replace(
         base,

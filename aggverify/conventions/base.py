@@ -19,6 +19,7 @@ FEATURES: Mapping[str, str] = {
     "fan-out": "rollouts that consist of several samples",
     "straddling-groups": "prompt groups split over ranks or micro-batches",
     "dummy-samples": "fully masked copies of a sample that fill up micro-batches",
+    "rejection": "tokens rejected after the fact: the losses' mask differs from the one counted",
     "ragged-micro-batches": "micro-batches with different numbers of samples",
     "whole-groups": "only prompt groups of one size, each whole in one micro-batch",
     "poison": "NaN and infinite losses behind the mask",
@@ -47,6 +48,13 @@ class Site:
     cp_rank: int
     dp_group: ProcessGroup | None
     cp_group: ProcessGroup | None
+    counts_rejected: bool = True
+    """Whether denominators use the masks before rejection (the policy's default)."""
+
+    def counted(self, sample: int) -> int:
+        """Tokens of a sample in the step's denominators."""
+        found = self.case.step.samples[sample]
+        return found.num_original if self.counts_rejected else found.num_unmasked
 
 
 class Output(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,9 @@ class MicroBatch:
 
     loss_masks: list[Tensor]
     """Full 0/1 masks over each response, int64, shape ``(response_length,)``."""
+    original_masks: list[Tensor]
+    """The masks before tokens were rejected after the fact (TIS, rejection sampling); usually the
+    same as ``loss_masks``."""
     local_masks: list[Tensor]
     """The part of each mask this rank's losses stand for, int64; may be empty under CP."""
     response_lengths: list[int]
@@ -36,7 +39,8 @@ class MicroBatch:
     rollout_ids: list[int]
     group_ids: list[int]
     rollout_tokens: list[int]
-    """Unmasked tokens of each sample's whole rollout, over the whole step."""
+    """Unmasked tokens of each sample's whole rollout, over the whole step. Whether rejected ones
+    count, here and in the two below, is the declared policy's to say."""
     group_tokens: list[int]
     """Unmasked tokens of each sample's whole prompt group, over the whole step."""
     step_rollout_tokens: list[int]
@@ -60,6 +64,7 @@ class MicroBatch:
 
 def _not_claimed() -> dict[str, str]:
     return {
+        "rejection": "the masks are taken as final; its counts may come from them",
         "validates-arguments": "a trainer that calls it wrongly is not the reducer's business",
     }
 
@@ -76,7 +81,10 @@ class Native:
 
     name: str = "native"
     title: str = "aggverify's own signature"
-    signature: str = "def reduce(losses: Tensor, batch: aggverify.MicroBatch) -> Tensor"
+    signature: str = (
+        "def reduce(losses: Tensor, batch: aggverify.MicroBatch) -> Tensor, (Tensor, count), "
+        "(Tensor, log) or (Tensor, count, log)"
+    )
     mode_is_argument: bool = False
     not_claimed: Mapping[str, str] = field(default_factory=_not_claimed)
     misuses: tuple[Misuse, ...] = NATIVE
@@ -120,23 +128,25 @@ def micro_batch(site: Site, k: int) -> MicroBatch:
     samples = [step.samples[i] for i in members]
     lengths = [s.response_length for s in samples]
     whole = mask_tensor(b"".join(s.loss_mask for s in samples), torch.int64)
+    original = mask_tensor(b"".join(s.original_mask or s.loss_mask for s in samples), torch.int64)
     pieces = visible_pieces(step, members, layout, site.cp_rank)
     starts = list(accumulate(lengths, initial=0))[:-1]
     # Indexing copies even where all is seen: what is done to one mask must not reach the other.
     seen = whole[torch.from_numpy(positions(starts, pieces))]
     return MicroBatch(
         loss_masks=list(whole.split(lengths)),
+        original_masks=list(original.split(lengths)),
         local_masks=list(seen.split([sum(b - a for a, b in parts) for parts in pieces])),
         response_lengths=lengths,
         total_lengths=[s.prompt_length + s.response_length for s in samples],
         rollout_ids=[s.rollout for s in samples],
         group_ids=[s.group for s in samples],
-        rollout_tokens=[_tokens(step, step.rollouts[s.rollout]) for s in samples],
-        group_tokens=[_tokens(step, step.groups[s.group]) for s in samples],
-        step_rollout_tokens=[_tokens(step, members) for members in step.rollouts.values()],
+        rollout_tokens=[_tokens(site, step.rollouts[s.rollout]) for s in samples],
+        group_tokens=[_tokens(site, step.groups[s.group]) for s in samples],
+        step_rollout_tokens=[_tokens(site, members) for members in step.rollouts.values()],
         num_rollouts=step.num_rollouts,
         num_groups=step.num_groups,
-        num_tokens=step.num_unmasked,
+        num_tokens=_tokens(site, range(len(step.samples))),
         num_microbatches=layout.num_microbatches,
         divisor=site.divisor,
         dp_rank=site.dp_rank,
@@ -148,5 +158,5 @@ def micro_batch(site: Site, k: int) -> MicroBatch:
     )
 
 
-def _tokens(step: Any, members: tuple[int, ...]) -> int:
-    return sum(step.samples[i].num_unmasked for i in members)
+def _tokens(site: Site, members: Iterable[int]) -> int:
+    return sum(site.counted(i) for i in members)

@@ -34,6 +34,7 @@ def _not_claimed() -> dict[str, str]:
         "ragged-micro-batches": _ROWS,
         "fan-out": _ONE_ROW,
         "dummy-samples": _ONE_ROW,
+        "rejection": "the masks are taken as final",
         "poison": _POISON,
         "validates-arguments": "SkyRL's trainer checks its configuration, not its reducer",
     }
@@ -84,8 +85,12 @@ class SkyrlAdvantages:
             raise TypeError("the module offers no reduce_loss(loss, loss_mask)")
         rows = Rows(site.case.step, site.case.layout)
         mask = rows.masks(range(rows.count), torch.float32)
+        counted = mask
+        if site.counts_rejected:
+            # The driver scales before the workers reject.
+            counted = rows.masks(range(rows.count), torch.float32, original=True)
         ones = torch.ones(mask.shape, dtype=getattr(torch, site.case.dtype))
-        arguments = [ones, mask, _reduction(site), rows.per_micro_batch, site.divisor]
+        arguments = [ones, counted, _reduction(site), rows.per_micro_batch, site.divisor]
         if site.mode == "prompt_mean":
             arguments.append(rows.boundaries())
         scaled = function(*arguments)
@@ -170,13 +175,14 @@ class Rows:
         """``(start, end)`` rows of each prompt group; groups are contiguous in index order."""
         return [(members[0], members[-1] + 1) for members in self.step.groups.values()]
 
-    def masks(self, members: Any, dtype: Any) -> Tensor:
-        """``(rows, width)`` masks, right-padded with 0."""
+    def masks(self, members: Any, dtype: Any, *, original: bool = False) -> Tensor:
+        """``(rows, width)`` masks, right-padded with 0; before rejection if ``original``."""
         import torch
 
         out = torch.zeros(len(members), self.width, dtype=dtype)
         for row, i in enumerate(members):
-            mask = self.step.samples[i].loss_mask
+            sample = self.step.samples[i]
+            mask = (sample.original_mask if original else None) or sample.loss_mask
             out[row, : len(mask)] = mask_tensor(mask, dtype)
         return out
 

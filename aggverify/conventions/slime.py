@@ -27,6 +27,7 @@ def _not_claimed() -> dict[str, str]:
         "gathered": "slime never gathers losses over CP before the reducer runs",
         "straddling-groups": "the hook does not receive prompt groups or their token totals",
         "fan-out": "the hook does not receive the token totals of rollouts with several samples",
+        "rejection": "the hook receives the modified masks only",
         "validates-arguments": "slime and miles call their hooks with what they made themselves",
     }
 

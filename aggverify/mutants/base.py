@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from oracles import DEFAULT_POLICY, Policy
+
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
@@ -23,6 +25,7 @@ class Mutant:
     convention: str = "native"
     divisor: float | None = None
     claims: tuple[str, ...] = ()
+    policy: Policy = DEFAULT_POLICY
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +40,4 @@ class Correct:
     convention: str = "native"
     divisor: float | None = None
     claims: tuple[str, ...] = ()
+    policy: Policy = DEFAULT_POLICY

@@ -201,7 +201,7 @@ MUTANTS = (
         "token_mean",
         "sum",
         ("AGV131",),
-        "scaled-before-a-threshold",
+        "not-linear",
     ),
     Mutant(
         "zeroes_gradients",

@@ -136,6 +136,11 @@ def whole_groups_only(losses: Tensor, batch: MicroBatch) -> Tensor:
     return weighted(losses, batch, [max(n, 1) * batch.num_groups for n in counts])
 
 
+def counts_what_was_there(losses: Tensor, batch: MicroBatch) -> tuple[Tensor, int]:
+    """Tokens rejected after the fact stay in the denominator."""
+    return kept(losses, batch).sum(), sum(int(mask.sum()) for mask in batch.original_masks)
+
+
 def sorted_first(losses: Tensor, batch: MicroBatch) -> Tensor:
     values = kept(losses, batch)
     return values[values.detach().argsort()].sum()
@@ -186,6 +191,13 @@ CORRECT = (
     Correct("count_in_three_parts", "returns its own count", "token_mean", "megatron-token"),
     Correct("scatter_added", "index_add over samples", "sample_mean", "megatron-sample"),
     Correct("whole_groups_only", "refuses split groups", "prompt_mean", "sum"),
+    Correct(
+        "counts_what_was_there",
+        "masks differ from what it counts",
+        "token_mean",
+        "megatron-token",
+        claims=("rejection",),
+    ),
     Correct("sorted_first", "adds in order of size", "token_sum", "sum"),
     Correct(
         "get_pg_loss_reducer", "owner asked per token", "sample_mean", "megatron-sample", "slime"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from aggverify.conventions import MicroBatch
 from aggverify.mutants.base import Mutant
 from aggverify.mutants.parts import kept, sums, total, weighted
+from oracles import Policy
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -77,6 +78,20 @@ def denominators_run_out(losses: Tensor, batch: MicroBatch) -> Tensor:
     )
 
 
+def counted_after_rejection(losses: Tensor, batch: MicroBatch) -> tuple[Tensor, int]:
+    return kept(losses, batch).sum(), sum(int(mask.sum()) for mask in batch.loss_masks)
+
+
+def counted_before_final(losses: Tensor, batch: MicroBatch) -> tuple[Tensor, int]:
+    return kept(losses, batch).sum(), sum(int(mask.sum()) for mask in batch.original_masks)
+
+
+def remainder_rows_dropped(losses: Tensor, batch: MicroBatch) -> Tensor:
+    rows = [s / max(batch.num_tokens, 1) for s in sums(losses, batch)]
+    whole = len(rows) // 2 * 2
+    return total(row * (i < whole) for i, row in enumerate(rows))
+
+
 def sample_denominators(losses: Tensor, batch: MicroBatch) -> Tensor:
     counts = [max(int(mask.sum()), 1) for mask in batch.loss_masks]
     return weighted(losses, batch, [n * batch.num_rollouts for n in counts])
@@ -117,6 +132,36 @@ MUTANTS = (
     Mutant("repeated", 34, "west #119", "sample_mean", "sum", ("AGV101",), "repeated-in-turn"),
     Mutant(
         "denominators_run_out", 52, "slime", "sample_mean", "sum", ("AGV101",), "samples-dropped"
+    ),
+    Mutant(
+        "counted_after_rejection",
+        22,
+        "slime 2025, verl",
+        "token_mean",
+        "megatron-token",
+        ("AGV142",),
+        "counted-after-rejection",
+        claims=("rejection",),
+    ),
+    Mutant(
+        "counted_before_final",
+        22,
+        "TRL #6439",
+        "token_mean",
+        "megatron-token",
+        ("AGV142",),
+        "counted-before-final",
+        claims=("rejection",),
+        policy=Policy(denominators="post_rejection"),
+    ),
+    Mutant(
+        "remainder_rows_dropped",
+        47,
+        "SkyRL (token_mean_legacy)",
+        "token_mean",
+        "sum",
+        ("AGV101",),
+        "samples-dropped",
     ),
     Mutant(
         "sample_denominators",

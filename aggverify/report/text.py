@@ -13,7 +13,7 @@ from aggverify.layouts import token_owner
 from aggverify.run.replay import Replayed
 from aggverify.run.verdict import Margin, Report, Verdict
 from aggverify.subject import Subject
-from oracles import mode
+from oracles import Sample, mode
 from oracles.bounds import PRECISIONS
 
 MAX_DETAIL = 40
@@ -159,20 +159,23 @@ def drawing(case: Case) -> Iterator[str]:
         ranks = [c for _, c, _ in owner[start : start + sample.response_length]]
         yield (
             f"  rank dp{d} micro-batch {k}  prompt {'·' * min(sample.prompt_length, 12)}"
-            f"{'…' if sample.prompt_length > 12 else ''}  mask {_mask(sample.loss_mask, ranks)}"
+            f"{'…' if sample.prompt_length > 12 else ''}  mask {_mask(sample, ranks)}"
             f"  (prompt group {sample.group}, rollout {sample.rollout})"
         )
     if layout.cp_size > 1 and layout.cp_kind != "gathered":
         yield "  (| = context-parallel rank boundary)"
+    if any(s.num_original != s.num_unmasked for s in step.samples):
+        yield "  (x = rejected after the fact)"
     if len(step.samples) > MAX_ROWS:
         yield f"  … and {len(step.samples) - MAX_ROWS} more samples"
 
 
-def _mask(mask: Sequence[int], ranks: Sequence[int]) -> str:
+def _mask(sample: Sample, ranks: Sequence[int]) -> str:
     out = ""
-    for t, (bit, rank) in enumerate(zip(mask, ranks, strict=True)):
+    mask, original = sample.loss_mask, sample.original_mask or sample.loss_mask
+    for t, (bit, counted, rank) in enumerate(zip(mask, original, ranks, strict=True)):
         out += "|" if t and rank != ranks[t - 1] else ""
-        out += "#" if bit else "."
+        out += "#" if bit else "x" if counted else "."
     if len(out) > MAX_MASK:
         return f"{out[: MAX_MASK // 2]}…{out[-MAX_MASK // 4 :]} ({len(mask)} tokens)"
     return out

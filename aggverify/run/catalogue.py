@@ -130,6 +130,7 @@ def fits(case: Case, space: Space) -> bool:
         )
         and (not space.uniform or _is_uniform(case))
         and (not space.group_size or _has_whole_groups(case, space.group_size))
+        and (space.rejects or all(s.original_mask is None for s in case.step.samples))
         and (not space.whole_groups or not ranks_with_parts(case))
         and (not space.split_groups or bool(ranks_with_parts(case)))
     )

@@ -60,8 +60,8 @@ class Checking:
                     self.tally.add(self.subject, mine, scalars=self.check.judges_scalar)
                 elif lean:
                     # Now the control decides whose fault it is.
-                    both = self.laboratory.run(self.subject, self.check.variants(case))
-                    finding = self.check.judge(self.subject, both)
+                    control = self.laboratory.run(self.subject, self.check.variants(case)[:1])
+                    finding = self.check.judge(self.subject, [*control, *mine])
                 found.append(finding)
             self.cases += len(cases)
             self.progress()
@@ -112,7 +112,8 @@ class Checking:
     def confirm(self, finding: Finding) -> bool:
         """Whether the finding comes back in fresh worlds."""
         self.laboratory.fresh()
-        again = self.judge(finding.case)
+        with self.laboratory.patient():
+            again = self.judge(finding.case)
         return again is not None and again.code == finding.code
 
     def explain(self, finding: Finding) -> Diagnosis | None:

@@ -11,6 +11,7 @@ from itertools import islice
 
 from aggverify.case import Case
 from aggverify.checks import Finding
+from aggverify.checks.base import COSTLY
 from aggverify.layouts import Layout
 from oracles import Sample, Step
 
@@ -30,7 +31,7 @@ def reduced(finding: Finding, judge: Judge, allowed: Callable[[Case], bool]) -> 
         candidates = (c for c in smaller(finding.case) if c not in tried and allowed(c))
         found = None
         while found is None and len(tried) <= MOST:
-            batch = list(islice(candidates, BATCH))
+            batch = list(islice(candidates, 1 if finding.code in COSTLY else BATCH))
             if not batch:
                 return finding
             tried.update(batch)

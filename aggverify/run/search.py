@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, Phase, Verbosity, settings
 
 from aggverify.case import Case
 from aggverify.checks import Finding
+from aggverify.checks.base import COSTLY
 from aggverify.strategies import Space, cases
 
 MIN_EXAMPLES = 20
@@ -38,7 +39,7 @@ Submit = Callable[[list[Case]], Callable[[], list[Finding | None]]]
 def search(
     space: Space, submit: Submit, *, max_examples: int, seed: int, deadline: float
 ) -> Finding | None:
-    """The shrunk finding of the first failing case, or None.
+    """The shrunk finding of the first failing case, or None; a costly one as it was found.
 
     ``deadline`` is in ``time.monotonic`` seconds; a search that has found something may go on
     shrinking for SHRINK_SECONDS beyond it.
@@ -46,7 +47,10 @@ def search(
     judged = _survey(space, submit, max_examples, seed, deadline)
     if not any(judged.values()):
         return None
-    return _shrink(space, submit, max_examples, seed, judged)
+    smallest = min(filter(None, judged.values()), key=lambda f: size_of(f.case))
+    if smallest.code in COSTLY:
+        return smallest  # Hypothesis tries too much for what each of these costs
+    return _shrink(space, submit, max_examples, seed, judged, smallest)
 
 
 def _survey(
@@ -89,9 +93,9 @@ def _shrink(
     max_examples: int,
     seed: int,
     judged: dict[Case, Finding | None],
+    smallest: Finding,
 ) -> Finding:
     """The same draws again (known ones cost nothing), until Hypothesis has made one small."""
-    smallest = min(filter(None, judged.values()), key=lambda f: size_of(f.case))
     ends = time.monotonic() + SHRINK_SECONDS
 
     def test(case: Case) -> None:

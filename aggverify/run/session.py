@@ -11,7 +11,7 @@ from aggverify.checks import CHECKS, Check, Finding
 from aggverify.checks.formula import NAME as FORMULA
 from aggverify.engines import ENGINES
 from aggverify.errors import CandidateError, InputError
-from aggverify.execution import Laboratory
+from aggverify.execution import LIMITS, Laboratory
 from aggverify.run import store
 from aggverify.run.checking import Checking
 from aggverify.run.claims import completed, subjects
@@ -30,7 +30,7 @@ from aggverify.run.request import Request
 from aggverify.run.tally import Tally
 from aggverify.run.target import Target, parse_target
 from aggverify.run.verdict import CheckSummary, Report, Verdict
-from aggverify.strategies import Space
+from aggverify.strategies import Space, sizes
 from aggverify.subject import Subject
 from aggverify.world import Pool, Template, TemplateFailure
 from oracles import MODES, OracleError
@@ -53,7 +53,7 @@ def verify(request: Request, emit: Callable[[Event], None]) -> tuple[Verdict, ..
 def _verified(
     request: Request, target: Target, emit: Callable[[Event], None]
 ) -> tuple[Verdict, ...]:
-    with Pool() as pool, opened(pool, target.setup()) as template:
+    with Pool(LIMITS) as pool, opened(pool, target.setup()) as template:
         request = completed(request, template.description)
         laboratory = Laboratory(template)
         verdicts = []
@@ -169,7 +169,7 @@ class _Run:
             self.emit(CheckFinished(check.name, 0, False, skipped))
             return CheckSummary(check.name, check.title, check.tests, 0, False, skipped), None
         if any(name.startswith(prefix) for name in failed for prefix in check.requires):
-            space = replace(space, max_dp=1, max_cp=1, max_microbatches=1, min_units=1)
+            space = replace(space, max_dp=1, max_cp=1, max_microbatches=1, min_units=1, min_world=1)
         subject = replace(self.subject, trust_formula=FORMULA not in failed)
         self.emit(CheckStarted(check.name, check.title))
         checking = Checking(
@@ -216,6 +216,8 @@ def _why_skipped(
         return "not judged: results depend on more than the step"
     if space is None:
         return check.unclaimed
+    if not sizes(space):
+        return f"no such layout on {space.max_world} rank{'s' * (space.max_world > 1)}"
     if check.requires_formula and FORMULA in failed:
         return "not judged: the formula is wrong already"
     if check.name == "independent_of_the_combination" and any(

@@ -135,9 +135,11 @@ def read(name: str, directory: Path) -> StoredCase:
         if path.stat().st_size > MAX_BYTES:
             raise InputError(f"{path} is larger than a stored case can be ({MAX_BYTES} bytes)")
         return StoredCase.from_json(json.loads(path.read_text()))
+    except InputError:
+        raise
     except FileNotFoundError:
         known = sorted(p.stem for p in (directory / "cases").glob("*.json"))
         hint = f"stored here: {', '.join(known[:10])}" if known else "none is stored here"
         raise InputError(f"no case {name!r}: {path} does not exist ({hint})") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"cannot read a case from {path}: {error}") from None

@@ -7,6 +7,7 @@ import select
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from aggverify.world import linux, wire
@@ -133,6 +134,8 @@ class Dispatcher:
                     task.alone = True
                     again.append(task)
                 else:
+                    if isinstance(outcome, Fault) and outcome.kind == "runaway":
+                        self._hurry()
                     task.deliver(outcome)
                     self._solo -= task.suspect
             self._fell_apart += bool(again)
@@ -145,6 +148,13 @@ class Dispatcher:
                 if world.failure is not None:
                     self._failed_start(world.size, world.failure)
             self._waiting.setdefault(world.size, deque()).extendleft(reversed(again))
+
+    def _hurry(self) -> None:
+        """Jobs that do not say their own get less time once one has run away."""
+        hurried = min(self._options.cpu_seconds, self._options.cpu_seconds_after)
+        self._options = replace(self._options, cpu_seconds=hurried)
+        for world in self._worlds.values():
+            world.options = self._options
 
     def _requeue(self, world: World) -> None:
         waiting = self._waiting.setdefault(world.size, deque())

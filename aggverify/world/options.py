@@ -13,6 +13,7 @@ class Options:
     """Limits of ranks; seconds and bytes.
 
     ``cpu_seconds``: a rank's own processor time in one job before it counts as running away.
+    ``cpu_seconds_after``: the same once a job has run away; less, where such jobs are sought out.
     ``patience``: how long a world may be silent before it is looked at for being blocked; raise
     it for code that sleeps, or waits for something outside the machine, on purpose.
     ``silence``: wall-clock limit without any progress, where the other two do not tell.
@@ -22,6 +23,7 @@ class Options:
     """
 
     cpu_seconds: float = 2.0
+    cpu_seconds_after: float = 2.0
     patience: float = 0.03
     silence: float = 120.0
     memory: int = 1 << 30

@@ -24,6 +24,7 @@ BROKEN = {
     "multiply_by_mask.py": ("AGV121", "0 * NaN is NaN"),
     "padded_width.py": ("AGV141", "the padded width of the batch at hand"),
     "partial_groups.py": ("AGV206", "part of a prompt group divided by that part's own tokens"),
+    "rejected_tokens.py": ("AGV142", "denominators count the mask after rejection"),
     "sorted_ids.py": ("AGV205", "weights are handed out in ascending order of rollout ids"),
     "reported_loss.py": ("AGV102", "the reported loss is N times the objective"),
 }

@@ -46,6 +46,7 @@ def subject_of(entry: Mutant | Correct, laboratory: Laboratory) -> Subject:
         mode=entry.mode,
         divisor=entry.divisor,
         claimed=frozenset(entry.claims),
+        policy=entry.policy,
         offered=_offered(entry),
     )
     subject = settled(subject, laboratory)

@@ -23,6 +23,7 @@ from tests.conftest import EXAMPLES, Cli
         ("multiply_by_mask.py", "AGV121", 1, 1, 1),
         ("padded_width.py", "AGV141", 1, 2, 1),
         ("partial_groups.py", "AGV206", 2, 2, 1),
+        ("rejected_tokens.py", "AGV142", 1, 2, 1),
         ("sorted_ids.py", "AGV205", 2, 3, 1),
         ("reported_loss.py", "AGV102", 2, 2, 1),
     ],

@@ -27,10 +27,10 @@ BUGS: tuple[Bug, ...] = (
         codes=("AGV132",),
     ),
     Bug(
-        "scaled-before-a-threshold",
-        "weights are multiplied in before something that is not homogeneous: a clip or a selection",
-        "SkyRL since #1296 (kl_cov, clip_cov on prescaled advantages)",
-        "apply thresholds to the losses as they are, and the weights last",
+        "not-linear",
+        "the loss is not linear in the losses: a clip, a selection or a normalisation by them",
+        "SkyRL since #1296: advantages prescaled before kl_cov and clip_cov",
+        "apply thresholds to the losses before they are reduced, and weights after thresholds",
         codes=("AGV131", "AGV133"),
     ),
     Bug(

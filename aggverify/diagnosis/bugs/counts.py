@@ -28,6 +28,20 @@ BUGS: tuple[Bug, ...] = (
         shape=Shape(Count(r".*\(each (micro-batch|rank) at least one\)", "", None)),
     ),
     Bug(
+        "counted-after-rejection",
+        "denominators count the mask after rejection: the fewer are kept, the more they weigh",
+        "slime 2025, verl",
+        "count the original mask (or declare denominators = post_rejection)",
+        reading="denominators=post_rejection",
+    ),
+    Bug(
+        "counted-before-final",
+        "tokens are counted before the masks are final: dropped ones stay in the denominator",
+        "TRL #6439",
+        "count after the last change to the masks (or declare denominators = original)",
+        reading="denominators=original",
+    ),
+    Bug(
         "dummy-rows-counted",
         "rows that only fill up a batch keep a mask of 1: they are summed and counted",
         "rllm #508",

@@ -1,0 +1,127 @@
+"""JSON that means harm: documents of ours with anything anywhere, and text that is nearly JSON."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+
+from aggverify.case import Case
+from aggverify.errors import AggverifyError
+from aggverify.layouts import Layout
+from aggverify.run import store
+from aggverify.run.store import StoredCase
+from oracles import OracleError, Sample, Step
+
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.sampled_from([-1, 0, 2**31, 2**63, 10**400, 1 << 27]),
+    st.floats(),
+    st.text(max_size=8),
+    st.sampled_from(["nan", "01", "\0", "\ud800", "../../etc/passwd", "$(id)", "\x1b[31m"]),
+    st.sampled_from([{"all": 1.0}, {"runs": [[1, 2]]}, {"runs": [[1, 1 << 40]]}, {"runs": [1]}]),
+)  # fmt: skip
+ANYTHING = st.recursive(
+    VALUES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=6,
+)
+
+
+def document() -> dict[str, Any]:
+    """A stored case with every field in use."""
+    samples = (Sample(1, b"\1\0", 0, 0, b"\1\1"), Sample(2, b"\1" * 300, 1, 0))
+    case = Case(Step(samples), Layout((((0,), (1,)),)), (1.0, float("nan"), *(0.5,) * 300))
+    names = ("reduce", "weights_are_the_modes", "AGV101", "native", "sum", "token_mean")
+    function, check, code, convention, engine, mode = names
+    return StoredCase(
+        case, "r.py", function, check, code, convention, engine, mode, 2.0, {}
+    ).to_json()
+
+
+def places(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path to every value inside."""
+    yield path
+    items: Any = ()
+    if isinstance(data, dict | list):
+        items = data.items() if isinstance(data, dict) else enumerate(data)
+    for key, value in items:
+        yield from places(value, (*path, key))
+
+
+PLACES = [place for place in places(document()) if place]
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> Any:
+    """A document with one to three of its values replaced, removed or doubled."""
+    data = copy.deepcopy(document())
+    for _ in range(draw(st.integers(1, 3))):
+        *way, last = draw(st.sampled_from(PLACES))
+        inner = data
+        try:
+            for key in way:
+                inner = inner[key]
+            action = draw(st.integers(0, 4))
+            if action == 0:
+                del inner[last]
+            elif action == 1 and isinstance(inner, list):
+                inner.append(inner[last])
+            else:
+                inner[last] = draw(ANYTHING)
+        except (KeyError, IndexError, TypeError):
+            continue  # an earlier change has taken it away
+    return data
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> bytes:
+    """The bytes of a document, cut, doubled, nested or with odd bytes in between."""
+    text = json.dumps(draw(documents())).encode()
+    at = draw(st.integers(0, len(text)))
+    odd = draw(
+        st.sampled_from(
+            [b"", b"[" * 100_000, b'{"a":' * 50_000, b"1" * 5000, b"NaN", b"\xff", b"1e999", b'"']
+        )
+        | st.binary(max_size=8)
+    )  # fmt: skip
+    return text[:at] + odd + text[at + draw(st.integers(0, 8)) :]
+
+
+def refused(read: Callable[[], object]) -> bool:
+    """Whether it was refused as bad input; anything else that is raised is a fault of ours."""
+    try:
+        read()
+    except AggverifyError as error:
+        assert len(str(error)) < 5_000
+        return True
+    except OracleError as error:
+        assert len(str(error)) < 5_000
+        return True
+    return False
+
+
+def feed(data: Any) -> None:
+    """Give the document, and its parts, to every reader of JSON."""
+    if not refused(lambda: StoredCase.from_json(data)):
+        stored = StoredCase.from_json(data)
+        again = StoredCase.from_json(json.loads(json.dumps(stored.to_json())))
+        assert again.to_json() == stored.to_json()
+        assert stored.id == again.id
+    case = data.get("case") if isinstance(data, dict) else None
+    refused(lambda: Case.from_json(case))  # type: ignore[arg-type]
+    if isinstance(case, dict):
+        refused(lambda: Step.from_json(case.get("step")))  # type: ignore[arg-type]
+        refused(lambda: Layout.from_json(case.get("layout")))  # type: ignore[arg-type]
+
+
+def feed_file(text: bytes, path: Path) -> None:
+    """Give the bytes to the reader of stored cases as a file."""
+    path.write_bytes(text)
+    refused(lambda: store.read(str(path), path.parent))

@@ -1,0 +1,56 @@
+"""Whatever a JSON file holds, it is read or refused with a sentence: no traceback, no memory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from aggverify.case import Case
+from aggverify.errors import InputError
+from aggverify.run import store
+from tests import hostile
+
+PATIENT = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+
+
+def test_the_document_itself_is_read() -> None:
+    assert not hostile.refused(lambda: store.StoredCase.from_json(hostile.document()))
+
+
+@PATIENT
+@given(hostile.documents())
+def test_documents(data: Any) -> None:
+    hostile.feed(data)
+
+
+@PATIENT
+@given(hostile.texts())
+def test_files(tmp_path: Path, text: bytes) -> None:
+    hostile.feed_file(text, tmp_path / "case.json")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("step", "samples", 0, "mask"), {"runs": [[1, 1 << 40]]}, "at most 67108864 tokens"),
+        (("step", "samples", 0, "mask"), {"runs": [[2, 2]]}, "0 and 1 only, got 2"),
+        (("step", "samples", 0, "mask"), {"runs": [[1, 0]]}, "positive integer, got 0"),
+        (("losses",), {"runs": [[1.0, 1 << 40]]}, "302 tokens, got 1099511627776 losses"),
+        (("losses",), [10**400] * 302, "must fit a double"),
+        (("layout", "cp"), 1 << 40, "cp_size"),
+    ],
+)
+def test_a_few_bytes_do_not_ask_for_all_memory(path: Any, value: object, message: str) -> None:
+    data = hostile.document()["case"]
+    inner = data
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    with pytest.raises(InputError, match=message):
+        Case.from_json(json.loads(json.dumps(data)))
