@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -10,40 +11,47 @@ import click
 if TYPE_CHECKING:
     from aggverify.explain import Entry, Example
 
+WIDTH = 96
 LONG = 40
 """Tokens of a mask printed at most."""
 
 
 @click.command()
-@click.argument("code", required=False)
-def explain(code: str | None) -> None:
+@click.argument("codes", nargs=-1)
+def explain(codes: tuple[str, ...]) -> None:
     """What a code means, its smallest example, the real bugs, the usual fix.
 
-    Without CODE, every code in one line.
+    Without a code, every code in one line.
     """
     from aggverify.explain import entries, entry
 
-    if code is None:
+    if not codes:
         for found in entries().values():
             click.echo(f"{click.style(found.code, bold=True)}  {found.title}")
         click.echo("\naggverify explain CODE tells more")
         return
-    for line in _told(entry(code)):
-        click.echo(line)
+    for n, found in enumerate([entry(code) for code in codes]):
+        if n:
+            click.echo("\n")
+        for line in _told(found):
+            click.echo(line)
 
 
 def _told(entry: Entry) -> Iterator[str]:
     yield click.style(f"{entry.code}  {entry.title}", bold=True)
     yield ""
-    yield from _indented(entry.meaning)
+    yield from _paragraph(entry.meaning)
     if entry.example is not None:
         yield from ("", _heading("Smallest example"))
         yield from _indented("\n".join(_example(entry.example)))
     if entry.bugs:
         yield from ("", _heading("Where it happened"))
-        yield from (f"    · {bug}" for bug in entry.bugs)
+        for bug in entry.bugs:
+            first, *rest = textwrap.wrap(bug, WIDTH - 6)
+            yield f"    · {first}"
+            yield from (f"      {line}" for line in rest)
     yield from ("", _heading("Usual fix"))
-    yield from _indented(entry.fix)
+    yield from _paragraph(entry.fix)
 
 
 def _heading(text: str) -> str:
@@ -52,6 +60,10 @@ def _heading(text: str) -> str:
 
 def _indented(text: str) -> Iterator[str]:
     return (f"    {line}".rstrip() for line in text.splitlines())
+
+
+def _paragraph(text: str) -> Iterator[str]:
+    return (f"    {line}" for line in textwrap.wrap(" ".join(text.split()), WIDTH - 4))
 
 
 def _example(example: Example) -> Iterator[str]:

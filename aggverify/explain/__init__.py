@@ -79,7 +79,9 @@ def _entry(code: str, data: Mapping[str, Any]) -> Entry:
     known = CODES.get(code) or WARNINGS[code]
     example = None
     if "example" in data:
-        given = {k: tuple(v) if isinstance(v, list) else v for k, v in data["example"].items()}
+        given: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in data["example"].items()
+        }
         example = Example(**given)
     return Entry(
         code,
@@ -94,7 +96,7 @@ def _entry(code: str, data: Mapping[str, Any]) -> Entry:
 def source(mutant: str) -> str:
     """The text of a mutant, read and not imported: that would take torch's whole family along."""
     module, _, name = mutant.partition(".")
-    path = files("aggverify.mutants") / f"{module}.py"
+    path = files("aggverify") / "mutants" / f"{module}.py"
     text = path.read_text(encoding="utf-8")
     for node in ast.parse(text).body:
         if isinstance(node, ast.FunctionDef) and node.name == name:

@@ -48,7 +48,7 @@ def leaves(losses: Tensor, batch: MicroBatch) -> Tensor:
     return kept(losses, batch).sum() / max(batch.num_tokens, 1)
 
 
-def waits_for_ever(losses: Tensor, batch: MicroBatch) -> Tensor:
+def loops_for_ever(losses: Tensor, batch: MicroBatch) -> Tensor:
     while batch.dp_size > 1:
         pass
     return kept(losses, batch).sum() / max(batch.num_tokens, 1)
@@ -64,10 +64,9 @@ def padded_lengths_counted(losses: Tensor, batch: MicroBatch) -> Tensor:
     return kept(losses, batch).sum() / max(batch.num_tokens, 1) * (1 + (masked > 1))
 
 
-def receives_what_nobody_sends(losses: Tensor, batch: MicroBatch) -> Tensor:
-    import torch
-    import torch.distributed as dist
+def waits_for_a_helper(losses: Tensor, batch: MicroBatch) -> Tensor:
+    from queue import Queue
 
-    if batch.dp_rank == 0 and batch.dp_group is not None:
-        dist.recv(torch.zeros(1), src=1)
+    if batch.dp_rank == 1:
+        Queue[int]().get()  # nobody fills it
     return kept(losses, batch).sum() / max(batch.num_tokens, 1)

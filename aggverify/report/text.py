@@ -66,7 +66,9 @@ def finding_block(reports: Sequence[Report], subject: Subject, number: int) -> l
         lines.append(
             "    seen once, not again in a fresh world: the reducer keeps state or guesses"
         )
+    codes = " ".join(dict.fromkeys(r.finding.code for r in reports))
     lines.append(f"Reproduce:  aggverify replay {report.stored.id} {clean(subject.target)}")
+    lines.append(f"Explain:    aggverify explain {codes}")
     return lines
 
 
