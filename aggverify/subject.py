@@ -16,6 +16,9 @@ CANDIDATE_ROUNDINGS = 8
 division by a second count, up to three scale factors, the accumulation of a partial weight and one
 spare; see docs/bounds.md. Independent of the number of tokens."""
 
+NONLINEAR = "nonlinear"
+"""What a person writes for a mode when the objective is not linear in its inputs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Subject:
@@ -34,6 +37,8 @@ class Subject:
     """The person's own mode, instead of a built-in one."""
     trust_formula: bool = True
     """False once the formula is known to be wrong: from then on only invariance is judged."""
+    nonlinear: bool = False
+    """A non-linear objective: its value and gradient must be the same in every layout."""
     max_world: int = 8
     group_size: int | None = None
     """G, when the candidate is promised whole prompt groups of G rollouts in every micro-batch."""

@@ -65,6 +65,8 @@ class Check:
     """What is proven when it passes, for the verdict."""
     requires_formula: bool = False
     """Whether a candidate with a wrong formula is not judged at all."""
+    linear_only: bool = False
+    """Whether it says nothing about a non-linear objective."""
     may_refuse: bool = False
     """Whether a clear exception of the candidate's own is as good as the right result."""
     judges_scalar: bool = False

@@ -113,4 +113,5 @@ CHECK = Check(
     project=lambda case: case.trivial,
     requires_formula=True,
     max_examples=24,
+    linear_only=True,
 )

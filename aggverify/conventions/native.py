@@ -58,6 +58,8 @@ class MicroBatch:
     dp_size: int
     cp_rank: int
     cp_size: int
+    gathered: bool
+    """Whether the losses were gathered over context parallelism: every rank has all of them."""
     dp_group: ProcessGroup | None
     cp_group: ProcessGroup | None
 
@@ -153,6 +155,7 @@ def micro_batch(site: Site, k: int) -> MicroBatch:
         dp_size=layout.dp_size,
         cp_rank=site.cp_rank,
         cp_size=layout.cp_size,
+        gathered=layout.cp_size > 1 and layout.cp_kind == "gathered",
         dp_group=site.dp_group,
         cp_group=site.cp_group,
     )

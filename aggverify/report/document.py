@@ -11,6 +11,7 @@ from typing import Any
 from aggverify import __version__
 from aggverify.codes import CODES
 from aggverify.run.verdict import Report, Verdict, exit_code
+from aggverify.subject import NONLINEAR
 
 SCHEMA = 1
 
@@ -40,7 +41,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "function": s.function,
         "convention": s.convention.name,
         "engine": s.engine.name,
-        "mode": s.mode,
+        "mode": NONLINEAR if s.nonlinear else s.mode,
         "oracle": s.oracle.name if s.oracle else None,
         "identified": verdict.identified,
         "divisor": None if s.divisor is None else s.divisor.hex(),

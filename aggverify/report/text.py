@@ -12,7 +12,7 @@ from aggverify.diagnosis import Diagnosis, ratio
 from aggverify.layouts import token_owner
 from aggverify.run.replay import Replayed
 from aggverify.run.verdict import Margin, Report, Verdict
-from aggverify.subject import Subject
+from aggverify.subject import NONLINEAR, Subject
 from oracles import Sample, mode
 from oracles.bounds import PRECISIONS
 
@@ -32,6 +32,8 @@ def clean(text: str) -> str:
 def header(subject: Subject, *, identified: bool = False) -> list[str]:
     """Who is verified, and how: one fact a line."""
     mode = subject.mode_name or "none recognised: invariance only"
+    if subject.nonlinear:
+        mode = f"{NONLINEAR}: no oracle, the same value and gradient in every layout"
     if subject.mode == "constant":
         mode += f" (divisor {subject.divisor:g})"
     if identified:
@@ -80,7 +82,7 @@ def _body(finding: Finding, subject: Subject) -> Iterator[str]:
         precision = min(finding.case.dtype, subject.computes_in, key=lambda n: PRECISIONS[n].p)
         yield (
             f"error {float(finding.error):.3g}, bound {float(finding.bound):.2g} "
-            f"({precision}, {subject.roundings} roundings)"
+            f"({precision}, {'fixed' if subject.nonlinear else f'{subject.roundings} roundings'})"
         )
     yield from drawing(finding.case)
     if finding.detail:
@@ -241,7 +243,10 @@ def headline(verdict: Verdict) -> str:
         return f"{causes} ({_count(len(failed), 'check')} of {len(ran)} failed)"
     if not verdict.executed:
         return "nothing was tested"
-    what = verdict.subject.mode_name or "the same step scalar in every layout (no known mode)"
+    if verdict.subject.nonlinear:
+        what = f"{NONLINEAR} (one value and gradient in every layout)"
+    else:
+        what = verdict.subject.mode_name or "the same step scalar in every layout (no known mode)"
     return f"conforms: {what}, {_count(len(ran), 'check')} passed, 0 findings"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from aggverify.case import Case
 from aggverify.checks import Check, Finding
@@ -72,6 +72,8 @@ class Checking:
     def stored_cases(self) -> list[Case]:
         """Catalogue and grid, brought into this check's space, duplicates dropped."""
         stored = (*hard_cases(), *grid(self.subject.max_world, self.space.cp_kinds))
+        if self.subject.nonlinear:
+            stored = tuple(replace(case, dtype="float64") for case in stored)
         projected = dict.fromkeys(self.check.project(case) for case in stored)
         return [case for case in projected if fits(case, self.space)][: self.check.max_stored]
 

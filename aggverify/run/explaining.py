@@ -16,6 +16,7 @@ from aggverify.diagnosis import (
     diagnose,
     diagnose_behind_the_mask,
     diagnose_failure,
+    diagnose_nonlinear,
     diagnose_told,
     telling_case,
 )
@@ -41,6 +42,8 @@ def explain(
 ) -> Diagnosis | None:
     """Diagnose a finding; ``own`` are the stored cases of the check that made it."""
     subject = replace(subject, trust_formula=True)
+    if subject.nonlinear and finding.observed is not None:
+        return diagnose_nonlinear(subject, finding)
     if finding.code in _BEHIND:
         return _behind_the_mask(subject, finding, laboratory, own)
     if finding.code in _TOLD:

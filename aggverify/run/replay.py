@@ -15,7 +15,7 @@ from aggverify.run.store import StoredCase
 from aggverify.run.tally import Tally
 from aggverify.run.target import choose, parse_target
 from aggverify.strategies import Space
-from aggverify.subject import Subject
+from aggverify.subject import NONLINEAR, Subject
 from aggverify.world import Pool
 from oracles import Policy
 from oracles.custom import load as load_oracle
@@ -44,7 +44,8 @@ def replay(stored: StoredCase, target_text: str | None, oracle: str | None = Non
             function=choice.function,
             convention=convention(stored.convention),
             engine=engine(stored.engine),
-            mode=stored.mode,
+            mode=None if stored.mode == NONLINEAR else stored.mode,
+            nonlinear=stored.mode == NONLINEAR,
             divisor=stored.divisor,
             oracle=None if oracle is None else load_oracle(oracle),
             policy=Policy(**stored.policy),  # type: ignore[arg-type]

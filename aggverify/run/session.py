@@ -123,7 +123,8 @@ class _Run:
 
     def _settle(self) -> bool:
         """Find out the mode if none was said, and the precision the candidate computes in."""
-        identified = not self.subject.has_oracle and self._identify()
+        named = self.subject.has_oracle or self.subject.nonlinear
+        identified = not named and self._identify()
         self.subject = settled(self.subject, self.laboratory)
         first = self.laboratory.run(self.subject, telling_cases()[:1])[0]
         self.subject = replace(self.subject, returns_logs=bool(first.logs))
@@ -164,7 +165,8 @@ class _Run:
     ) -> tuple[CheckSummary, Report | None]:
         failed = {c.name for c in done if c.failed}
         space = check.space(self.subject)
-        skipped = _why_skipped(check, space, failed, {r.finding.code for r in reports})
+        codes = {r.finding.code for r in reports}
+        skipped = _why_skipped(check, space, failed, codes, self.subject.nonlinear)
         if skipped is not None or space is None:
             self.emit(CheckFinished(check.name, 0, False, skipped))
             return CheckSummary(check.name, check.title, check.tests, 0, False, skipped), None
@@ -208,7 +210,7 @@ class _Run:
 
 
 def _why_skipped(
-    check: Check, space: Space | None, failed: set[str], codes: set[str]
+    check: Check, space: Space | None, failed: set[str], codes: set[str], nonlinear: bool
 ) -> str | None:
     if codes & set(_HOPELESS):
         return "not judged: the reducer does not get through a step"
@@ -218,6 +220,8 @@ def _why_skipped(
         return check.unclaimed
     if not sizes(space):
         return f"no such layout on {space.max_world} rank{'s' * (space.max_world > 1)}"
+    if nonlinear and check.linear_only:
+        return "says nothing about a non-linear objective"
     if check.requires_formula and FORMULA in failed:
         return "not judged: the formula is wrong already"
     if check.name == "independent_of_the_combination" and any(

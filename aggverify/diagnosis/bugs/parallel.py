@@ -67,6 +67,14 @@ BUGS: tuple[Bug, ...] = (
         shape=Shape(Count(TOKENS, "sample", ("cp rank",)), sizes=()),
     ),
     Bug(
+        "statistic-per-shard",
+        "a sequence's statistic is taken of each context-parallel shard, not of the whole sequence",
+        "GSPO, GMPO under context parallelism; slime #2235",
+        "all-reduce the sum over the context-parallel group (differentiably) before exp",
+        codes=("AGV211",),
+        marks=("non-linear",),
+    ),
+    Bug(
         "statistics-over-dp-only",
         "counts all-reduced over data-parallel ranks but not over context-parallel ones",
         "slime #2235",
