@@ -23,7 +23,7 @@ from aggverify.run.checking import Checking
 from aggverify.run.session import opened
 from aggverify.run.tally import Tally
 from aggverify.strategies import Space
-from aggverify.subject import Subject
+from aggverify.subject import NONLINEAR, Subject
 from aggverify.world import Pool
 from oracles import Step
 
@@ -49,13 +49,14 @@ def case_of(example: Example) -> Case:
 def subject_of(example: Example) -> Subject:
     """The example's mutant under its convention, engine and mode."""
     function = example.mutant.partition(".")[2]
-    how = convention(example.convention)
+    how, nonlinear = convention(example.convention), example.mode == NONLINEAR
     return Subject(
         target=function,
         function=function,
         convention=how,
         engine=engine(example.engine),
-        mode=example.mode,
+        mode=None if nonlinear else example.mode,
+        nonlinear=nonlinear,
         divisor=example.divisor,
         offered=("token_mean", "sample_mean") if how.mode_is_argument else (),
     )
