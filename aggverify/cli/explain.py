@@ -69,7 +69,8 @@ def _paragraph(text: str) -> Iterator[str]:
 def _example(example: Example) -> Iterator[str]:
     from aggverify.explain import source
 
-    yield from source(example.mutant).splitlines()
+    for mutant in filter(None, (example.mutant, example.against)):
+        yield from source(mutant).splitlines()
     yield ""
     divisor = "" if example.divisor is None else f" (divisor {example.divisor:g})"
     yield f"mode {example.mode}{divisor}, engine {example.engine}, {example.convention} convention"

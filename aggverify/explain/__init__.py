@@ -39,6 +39,8 @@ class Example:
     convention: str = "native"
     engine: str = "sum"
     divisor: float | None = None
+    against: str | None = None
+    """Another mutant, for a check of two paths."""
     token: int = 0
     expected: str | None = None
     actual: str | None = None

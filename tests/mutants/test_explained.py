@@ -31,7 +31,7 @@ from oracles import Step
 @pytest.fixture(scope="module")
 def laboratory() -> Iterator[Laboratory]:
     with Pool() as pool, opened(pool, {"module": "aggverify.mutants.all_shown"}) as template:
-        yield Laboratory(template)
+        yield Laboratory(template, Laboratory(template))
 
 
 def case_of(example: Example) -> Case:
@@ -50,7 +50,7 @@ def subject_of(example: Example) -> Subject:
     """The example's mutant under its convention, engine and mode."""
     function = example.mutant.partition(".")[2]
     how, nonlinear = convention(example.convention), example.mode == NONLINEAR
-    return Subject(
+    subject = Subject(
         target=function,
         function=function,
         convention=how,
@@ -60,6 +60,10 @@ def subject_of(example: Example) -> Subject:
         divisor=example.divisor,
         offered=("token_mean", "sample_mean") if how.mode_is_argument else (),
     )
+    if example.against is None:
+        return subject
+    other = example.against.partition(".")[2]
+    return replace(subject, against=replace(subject, target=other, function=other))
 
 
 def test_every_code_is_explained_and_nothing_else() -> None:
@@ -92,7 +96,8 @@ def test_the_example_fails_with_this_code(code: str, laboratory: Laboratory) -> 
         assert re.search(example.says, found.message), found.message
     if example.expected is not None:
         assert found.expected is not None and found.observed is not None
-        assert found.expected[example.token] == Fraction(example.expected)
+        told = found.expected[example.token].limit_denominator(10**6)
+        assert told == Fraction(example.expected)
         assert _written(found.observed[example.token]) == example.actual
 
 
