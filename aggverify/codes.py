@@ -58,3 +58,20 @@ CODES: dict[str, Code] = {
         Code("AGV521", "Two paths give different weights on the same step", "high"),
     )
 }
+
+WARNINGS: dict[str, Code] = {
+    c.code: c
+    for c in (
+        Code("AGVW01", "Masks were never ragged", "warning"),
+        Code("AGVW02", "No prompt group was ever split", "warning"),
+        Code("AGVW03", "Nothing was ever fully masked", "warning"),
+        Code("AGVW04", "NCCL was not used", "warning"),
+        Code("AGVW05", "More ranks than cores", "warning"),
+        Code("AGVW06", "Not everything is claimed", "warning"),
+        Code("AGVW07", "Another mode would have passed as well", "warning"),
+        Code("AGVW08", "The time ran out", "warning"),
+        Code("AGVW09", "No parallel layout was run", "warning"),
+        Code("AGVW10", "No mode to compare with", "warning"),
+    )
+}
+"""Tested, but weakly: counted apart from findings, never a reason for another exit code."""

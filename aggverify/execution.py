@@ -120,10 +120,7 @@ class Laboratory:
         return lambda: done + last()
 
     def _send(self, subject: Subject, trials: Sequence[Trial]) -> Callable[[], list[Execution]]:
-        jobs = [
-            Job(t.case.layout.world_size, _payload(subject, t), self._cpu_seconds, t.plain)
-            for t in trials
-        ]
+        jobs = [_job(subject, t, self._cpu_seconds) for t in trials]
         for wanted in trials:
             size, steps = wanted.case.layout.world_size, 1 + len(wanted.before)
             self.executed += steps
@@ -156,6 +153,18 @@ class Laboratory:
 
 DIVISOR = 16.0
 """For a mode that takes a divisor and is only run beside the one that is claimed."""
+
+
+LARGE = 100_000
+SECONDS_PER_TOKEN = 4e-6
+"""Processor time a rank may take for each token of a step larger than that."""
+
+
+def _job(subject: Subject, wanted: Trial, cpu_seconds: float | None) -> Job:
+    world, tokens = wanted.case.layout.world_size, wanted.case.step.num_response_tokens
+    if tokens <= LARGE:
+        return Job(world, _payload(subject, wanted), cpu_seconds, wanted.plain)
+    return Job(world, _payload(subject, wanted), 2 + SECONDS_PER_TOKEN * tokens)
 
 
 def _payload(subject: Subject, wanted: Trial) -> dict[str, Any]:

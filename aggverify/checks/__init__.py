@@ -43,6 +43,7 @@ CHECKS: tuple[Check, ...] = (
     scalar.CHECK,
     counts.CHECK,
     terms.CHECK,
+    counts.BEYOND_FLOAT32,
     paths.CHECK,
     COLLECTIVES,
     AGREEMENT,

@@ -212,7 +212,7 @@ class _Run:
         failed = {c.name for c in done if c.failed}
         space = check.space(self.subject)
         codes = {r.finding.code for r in reports}
-        skipped = _why_skipped(check, space, failed, codes, self.subject.nonlinear)
+        skipped = self._why_left_out(check, space) or _why_skipped(check, space, failed, codes)
         if skipped is not None or space is None:
             self.emit(CheckFinished(check.name, 0, False, skipped))
             return CheckSummary(check.name, check.title, check.tests, 0, False, skipped), None
@@ -246,6 +246,14 @@ class _Run:
         self.emit(CheckFinished(check.name, checking.cases, report is not None))
         return summary, report
 
+    def _why_left_out(self, check: Check, space: Space | None) -> str | None:
+        """What was asked for leaves a check out, if the subject's claims do not already."""
+        if space is not None and self.subject.nonlinear and check.linear_only:
+            return "says nothing about a non-linear objective"
+        if space is not None and check.thorough and self.request.profile != "thorough":
+            return "only with --profile thorough"
+        return None
+
     def _report(self, checking: Checking, finding: Finding) -> Report:
         confirmed = checking.confirm(finding)
         diagnosis = checking.explain(finding)
@@ -256,7 +264,7 @@ class _Run:
 
 
 def _why_skipped(
-    check: Check, space: Space | None, failed: set[str], codes: set[str], nonlinear: bool
+    check: Check, space: Space | None, failed: set[str], codes: set[str]
 ) -> str | None:
     if codes & set(_HOPELESS):
         return "not judged: the reducer does not get through a step"
@@ -266,8 +274,6 @@ def _why_skipped(
         return check.unclaimed
     if not sizes(space):
         return f"no such layout on {space.max_world} rank{'s' * (space.max_world > 1)}"
-    if nonlinear and check.linear_only:
-        return "says nothing about a non-linear objective"
     if check.requires_formula and FORMULA in failed:
         return "not judged: the formula is wrong already"
     if check.name == "independent_of_the_combination" and any(

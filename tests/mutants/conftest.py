@@ -78,7 +78,8 @@ def first_told(mutant: Mutant, laboratory: Laboratory) -> list[Told]:
     told: list[Told] = []
     for check in CHECKS:
         space = check.space(subject)
-        if space is None or (subject.nonlinear and check.linear_only):
+        skipped = check.thorough or (subject.nonlinear and check.linear_only)
+        if space is None or skipped:
             continue
         checking = Checking(check, subject, space, laboratory, Tally(), lambda: None)
         if checking.stored_cases():
@@ -101,7 +102,8 @@ def every_finding(entry: Correct, laboratory: Laboratory, examples: int) -> list
     found = []
     for check in CHECKS:
         space = check.space(subject)
-        if space is None or (subject.nonlinear and check.linear_only):
+        skipped = check.thorough or (subject.nonlinear and check.linear_only)
+        if space is None or skipped:
             continue
         checking = Checking(check, subject, space, laboratory, Tally(), lambda: None)
         found += [
