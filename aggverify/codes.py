@@ -38,6 +38,7 @@ CODES: dict[str, Code] = {
         ),
         Code("AGV206", "A split prompt group changes the weights without a word", "high"),
         Code("AGV207", "An auxiliary term depends on the layout", "high"),
+        Code("AGV208", "A partial accumulation window changes the weights", "high"),
         Code("AGV211", "A non-linear objective depends on context-parallel size", "high"),
         Code("AGV212", "Selection by value depends on the split", "high"),
         Code("AGV301", "Counts or accumulates in too low a precision", "high"),

@@ -16,6 +16,7 @@ from aggverify.checks import (
     poison,
     scalar,
     terms,
+    windows,
 )
 from aggverify.checks.arguments import LEFT_ALONE, REFUSES, SWITCH
 from aggverify.checks.base import Check, Finding
@@ -42,6 +43,7 @@ CHECKS: tuple[Check, ...] = (
     poison.CHECK,
     scalar.CHECK,
     counts.CHECK,
+    windows.CHECK,
     terms.CHECK,
     counts.BEYOND_FLOAT32,
     paths.CHECK,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 CEILING = 64.0
 _last: dict[str, int] = {}
+_window: list[int] = []
 _first: list[int] = []
 _reduced: dict[int, int] = {}
 
@@ -22,6 +23,13 @@ def previous_denominator(losses: Tensor, batch: MicroBatch) -> Tensor:
     count = _last.get("tokens", batch.num_tokens)
     _last["tokens"] = batch.num_tokens
     return kept(losses, batch).sum() / max(count, 1)
+
+
+def generation_window_count(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """Tokens counted over the last two optimizer steps, losses summed over one."""
+    if _window[-1:] != [batch.num_tokens]:
+        _window[:] = [*_window[-1:], batch.num_tokens]
+    return kept(losses, batch).sum() / max(sum(_window) / len(_window), 1)
 
 
 def first_denominator(losses: Tensor, batch: MicroBatch) -> Tensor:
@@ -158,6 +166,15 @@ MUTANTS = (
         "previous_denominator",
         58,
         "a cached denominator from the previous step",
+        "token_mean",
+        "sum",
+        ("AGV408",),
+        "state-between-steps",
+    ),
+    Mutant(
+        "generation_window_count",
+        7,
+        "TRL #5619 / #6024",
         "token_mean",
         "sum",
         ("AGV408",),

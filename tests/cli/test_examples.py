@@ -27,6 +27,7 @@ BROKEN = {
     "rejected_tokens.py": ("AGV142", "denominators count the mask after rejection"),
     "cp_shard_geometric_mean.py": ("AGV211", "a sequence's statistic is taken of each"),
     "kl_local_count.py": ("AGV207", "the weights of kl, with everything else 0"),
+    "configured_window.py": ("AGV208", "scaled by a configured number of micro-batches"),
     "sorted_ids.py": ("AGV205", "weights are handed out in ascending order of rollout ids"),
     "reported_loss.py": ("AGV102", "the reported loss is N times the objective"),
 }

@@ -1,0 +1,80 @@
+"""T17: a partial accumulation window after a full one is scaled by its own number of steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from aggverify.case import Case
+from aggverify.checks.base import Check, Finding, failure_finding
+from aggverify.checks.layout import COMBINED, judge_layout
+from aggverify.execution import Execution
+from aggverify.layouts import Layout
+from aggverify.strategies import Space
+from aggverify.subject import Subject
+from aggverify.trial import Trial
+from oracles import Sample, Step
+
+NAME = "partial_windows_are_whole"
+CODE = "AGV208"
+
+
+def space(subject: Subject) -> Space | None:
+    """Up to three micro-batches on up to two ranks, after a window with one more."""
+    base = COMBINED.space(subject)
+    if base is None or subject.group_size:
+        return None
+    return replace(
+        base, max_dp=min(base.max_dp, 2), max_cp=1, max_microbatches=3, min_units=1, fan_out=False
+    )
+
+
+def full_window(case: Case) -> Case:
+    """A step of one micro-batch more on every rank; every sample a prompt group of its own."""
+    samples: list[Sample] = []
+    ranks = []
+    for rank in case.layout.micro_batches:
+        cells = []
+        for cell in (*rank, rank[0]):
+            first = len(samples)
+            for i in cell:
+                given, n = case.step.samples[i], len(samples)
+                samples.append(Sample(given.prompt_length, given.loss_mask, n, n))
+            cells.append(tuple(range(first, len(samples))))
+        ranks.append(tuple(cells))
+    step = Step(tuple(samples))
+    losses = tuple((t % 7 + 1) / 8 for t in range(step.num_response_tokens))
+    return Case(step, Layout(tuple(ranks)), losses, case.dtype)
+
+
+def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
+    """The partial window's own weights."""
+    *control, last = executions
+    if any(e.weights is None or not np.isfinite(e.weights).all() for e in control):
+        return None
+    failed = failure_finding(NAME, subject, last)
+    if failed is not None or last.weights is None:
+        return failed
+    return judge_layout(NAME, CODE, subject, control, last)
+
+
+def project(case: Case) -> Case:
+    """The case without context parallelism."""
+    return case.with_layout(Layout(case.layout.micro_batches))
+
+
+CHECK = Check(
+    name=NAME,
+    title="after a full accumulation window, a partial one has its own weights",
+    tests="T17",
+    space=space,
+    variants=lambda case: (case.trivial, Trial(case, before=(full_window(case),))),
+    judge=judge,
+    project=project,
+    control_first=True,
+    unclaimed="micro-batches of whole prompt groups only",
+    max_examples=20,
+    max_stored=12,
+)
