@@ -37,7 +37,9 @@ CODES: dict[str, Code] = {
             "AGV205", "Result depends on the order of samples, ids, micro-batches or ranks", "high"
         ),
         Code("AGV206", "A split prompt group changes the weights without a word", "high"),
+        Code("AGV207", "An auxiliary term depends on the layout", "high"),
         Code("AGV211", "A non-linear objective depends on context-parallel size", "high"),
+        Code("AGV212", "Selection by value depends on the split", "high"),
         Code("AGV301", "Counts or accumulates in too low a precision", "high"),
         Code("AGV401", "Raises an exception", "high"),
         Code("AGV402", "Ranks wait for each other forever", "high"),
