@@ -53,5 +53,6 @@ CODES: dict[str, Code] = {
         Code("AGV504", "Accepts arguments that cannot be right", "medium"),
         Code("AGV511", "Logged loss is not the scalar whose gradient is taken", "medium"),
         Code("AGV512", "Logs of ranks or micro-batches cannot be merged", "medium"),
+        Code("AGV521", "Two paths give different weights on the same step", "high"),
     )
 }

@@ -37,6 +37,8 @@ class Subject:
     """The person's own mode, instead of a built-in one."""
     trust_formula: bool = True
     """False once the formula is known to be wrong: from then on only invariance is judged."""
+    against: Subject | None = None
+    """Another path that must agree with this one on every step."""
     nonlinear: bool = False
     """A non-linear objective: its value and gradient must be the same in every layout."""
     max_world: int = 8
@@ -54,7 +56,8 @@ class Subject:
     def features(self) -> frozenset[str]:
         """What generated cases may contain: what the convention sees, plus explicit claims."""
         seen = frozenset(FEATURES) - frozenset(self.convention.not_claimed)
-        return (seen | self.claimed) - ({"fan-out"} if self.group_size else frozenset())
+        mine = (seen | self.claimed) - ({"fan-out"} if self.group_size else frozenset())
+        return mine if self.against is None else mine & self.against.features
 
     @property
     def has_oracle(self) -> bool:

@@ -12,7 +12,7 @@ import sys
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -96,6 +96,7 @@ class Trainer:
 
     def _local(self, case: Case, job: dict[str, Any], function: Callable[..., Any]) -> Local:
         """Everything before the engine's collectives."""
+        _make_room(case.step.num_response_tokens)
         job_engine = engine(job["engine"])
         layout = case.layout
         dp_rank, cp_rank = divmod(self._rank, layout.cp_size)
@@ -196,6 +197,30 @@ def _checked_count(count: Any, site: Site, members: tuple[int, ...]) -> int:
     if not number.is_integer() or number < 0:
         raise ContractBreach(f"the token count must be a non-negative integer, got {count!r}")
     return int(number)
+
+
+LARGE = 1_000_000
+VECTORS = 32
+"""Float64 vectors over a step's tokens that a rank may need at a time, the candidate's included."""
+
+
+def _make_room(tokens: int) -> None:
+    """Raise this rank's memory limit for a step too large for the usual one."""
+    import resource
+
+    usual, hard = _usual_limit(resource.RLIMIT_AS)
+    if tokens <= LARGE or usual == resource.RLIM_INFINITY:
+        return
+    wanted = usual + 8 * VECTORS * tokens
+    wanted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))
+
+
+@cache
+def _usual_limit(which: int) -> tuple[int, int]:
+    import resource
+
+    return resource.getrlimit(which)
 
 
 def _load(target: dict[str, str]) -> ModuleType:

@@ -12,6 +12,7 @@ from aggverify.checks import (
     masks,
     order,
     padding,
+    paths,
     poison,
     scalar,
 )
@@ -40,6 +41,8 @@ CHECKS: tuple[Check, ...] = (
     poison.CHECK,
     scalar.CHECK,
     counts.CHECK,
+    counts.BEYOND_FLOAT32,
+    paths.CHECK,
     COLLECTIVES,
     AGREEMENT,
     logs.CHECK,

@@ -59,6 +59,10 @@ class Check:
     """Drawn cases at most, for a check whose cases are large."""
     max_stored: int | None = None
     """Stored cases at most, for a check whose cases cost much."""
+    only: Callable[[], tuple[Case, ...]] | None = None
+    """The cases it runs, all of them; nothing is drawn."""
+    thorough: bool = False
+    """Whether it costs so much that only ``--profile thorough`` runs it."""
     unclaimed: str = "not claimed"
     """Why there is nothing to check where the space is None."""
     establishes: str | None = None

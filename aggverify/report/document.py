@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from aggverify.run.verdict import Report, Verdict, exit_code
 from aggverify.subject import NONLINEAR
 
 SCHEMA = 1
+MAX_WEIGHTS = 100_000
 
 
 def document(verdicts: Sequence[Verdict]) -> dict[str, Any]:
@@ -95,8 +96,8 @@ def _finding(report: Report, first: Report) -> dict[str, Any]:
         "message": f.message,
         "case": report.stored.to_json(),
         "reference": f.reference,
-        "expected": None if f.expected is None else [str(w) for w in f.expected],
-        "observed": None if f.observed is None else [w.hex() for w in f.observed],
+        "expected": _listed(str, f.expected),
+        "observed": _listed(float.hex, f.observed),
         "token": f.token,
         "error": _exact(f.error),
         "bound": _exact(f.bound),
@@ -104,6 +105,13 @@ def _finding(report: Report, first: Report) -> dict[str, Any]:
         "diagnosis": d.sentence if d else None,
         "bug": d.bug.name if d and d.bug else None,
     }
+
+
+def _listed(text: Callable[[Any], str], weights: Sequence[Any] | None) -> list[str] | None:
+    """One text per token; None for a step too large to be read, whose case says it all."""
+    if weights is None or len(weights) > MAX_WEIGHTS:
+        return None
+    return [text(w) for w in weights]
 
 
 def _exact(value: Fraction | None) -> str | None:

@@ -68,8 +68,15 @@ def finding_block(reports: Sequence[Report], subject: Subject, number: int) -> l
         lines.append(
             "    seen once, not again in a fresh world: the reducer keeps state or guesses"
         )
-    lines.append(f"Reproduce:  aggverify replay {report.stored.id} {clean(subject.target)}")
+    lines.append(f"Reproduce:  {_command(report, subject)}")
     return lines
+
+
+def _command(report: Report, subject: Subject) -> str:
+    command = f"aggverify replay {report.stored.id} {clean(subject.target)}"
+    if report.finding.code == "AGV521" and subject.against is not None:
+        command += f" --against {clean(subject.against.target)}"
+    return command
 
 
 def _body(finding: Finding, subject: Subject) -> Iterator[str]:
@@ -153,12 +160,12 @@ def drawing(case: Case) -> Iterator[str]:
         f"{f' ({layout.cp_kind})' if layout.cp_size > 1 else ''} "
         f"micro-batches={layout.num_microbatches} dtype={case.dtype}"
     )
-    owner = token_owner(step, layout)
+    owner = token_owner(step, layout) if layout.cp_size > 1 else None
     cell = {i: (d, k) for d, k, members in layout.cells() for i in members}
     for i, sample in list(enumerate(step.samples))[:MAX_ROWS]:
         d, k = cell[i]
-        start = step.offsets[i]
-        ranks = [c for _, c, _ in owner[start : start + sample.response_length]]
+        start, length = step.offsets[i], sample.response_length
+        ranks = None if owner is None else [c for _, c, _ in owner[start : start + length]]
         yield (
             f"  rank dp{d} micro-batch {k}  prompt {'·' * min(sample.prompt_length, 12)}"
             f"{'…' if sample.prompt_length > 12 else ''}  mask {_mask(sample, ranks)}"
@@ -172,15 +179,23 @@ def drawing(case: Case) -> Iterator[str]:
         yield f"  … and {len(step.samples) - MAX_ROWS} more samples"
 
 
-def _mask(sample: Sample, ranks: Sequence[int]) -> str:
-    out = ""
+def _mask(sample: Sample, ranks: Sequence[int] | None) -> str:
     mask, original = sample.loss_mask, sample.original_mask or sample.loss_mask
-    for t, (bit, counted, rank) in enumerate(zip(mask, original, ranks, strict=True)):
-        out += "|" if t and rank != ranks[t - 1] else ""
-        out += "#" if bit else "x" if counted else "."
-    if len(out) > MAX_MASK:
-        return f"{out[: MAX_MASK // 2]}…{out[-MAX_MASK // 4 :]} ({len(mask)} tokens)"
-    return out
+    if len(mask) > MAX_MASK:
+        head, tail = slice(0, MAX_MASK // 2), slice(-MAX_MASK // 4, None)
+        shown = f"{_bits(mask[head], original[head])}…{_bits(mask[tail], original[tail])}"
+        return f"{shown} ({len(mask)} tokens)"
+    bits = _bits(mask, original)
+    if ranks is None:
+        return bits
+    cuts = ["|" if t and rank != ranks[t - 1] else "" for t, rank in enumerate(ranks)]
+    return "".join(map("".join, zip(cuts, bits, strict=True)))
+
+
+def _bits(mask: bytes, original: bytes) -> str:
+    """``#`` unmasked, ``x`` rejected after the fact, ``.`` masked from the start."""
+    pairs = zip(mask, original, strict=True)
+    return "".join("#" if bit else "x" if counted else "." for bit, counted in pairs)
 
 
 def _count(n: int, noun: str) -> str:

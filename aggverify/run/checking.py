@@ -71,6 +71,8 @@ class Checking:
 
     def stored_cases(self) -> list[Case]:
         """Catalogue and grid, brought into this check's space, duplicates dropped."""
+        if self.check.only is not None:
+            return list(self.check.only())
         stored = (*hard_cases(), *grid(self.subject.max_world, self.space.cp_kinds))
         if self.subject.nonlinear:
             stored = tuple(replace(case, dtype="float64") for case in stored)
@@ -92,6 +94,8 @@ class Checking:
     def run(self, *, examples: int, seed: int, deadline: float) -> Finding | None:
         """The finding with the smallest case, or None when every case passes."""
         failed = self.stored_failure()
+        if self.check.only is not None:
+            return failed
         # A failure is already certain: let the search have the time to make it small.
         if failed is not None:
             deadline = max(deadline, time.monotonic() + 3.0)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from aggverify.checks import Finding, check
+from aggverify.checks.paths import NAME as PATHS
 from aggverify.conventions import convention
 from aggverify.engines import engine
+from aggverify.errors import InputError
 from aggverify.execution import Laboratory
 from aggverify.run.checking import Checking
 from aggverify.run.identify import precision_of
-from aggverify.run.session import opened
+from aggverify.run.session import opened, other_path
 from aggverify.run.store import StoredCase
 from aggverify.run.tally import Tally
 from aggverify.run.target import choose, parse_target
@@ -30,14 +32,25 @@ class Replayed:
     finding: Finding | None
 
 
-def replay(stored: StoredCase, target_text: str | None, oracle: str | None = None) -> Replayed:
+def replay(
+    stored: StoredCase,
+    target_text: str | None,
+    oracle: str | None = None,
+    against: str | None = None,
+) -> Replayed:
     """Judge the stored case on a target (the one it was found on by default).
 
     ``oracle``: the person's own mode, if the case was found with one; never taken from the case
-    file, which is data.
+    file, which is data. ``against``: the other path, likewise.
     """
+    if stored.check == PATHS and against is None:
+        raise InputError("this case was found by comparing two paths: say --against TARGET")
     target = parse_target(target_text or stored.target)
-    with Pool() as pool, opened(pool, target.setup()) as template:
+    with (
+        Pool() as pool,
+        opened(pool, target.setup()) as template,
+        other_path(pool, against) as other,
+    ):
         choice = choose(target, template.description, stored.convention)
         subject = Subject(
             target=target.text,
@@ -51,7 +64,9 @@ def replay(stored: StoredCase, target_text: str | None, oracle: str | None = Non
             policy=Policy(**stored.policy),  # type: ignore[arg-type]
             offered=choice.convention.modes(choice.offer),
         )
-        laboratory = Laboratory(template)
+        laboratory = Laboratory(template, None if other is None else other.laboratory)
+        if other is not None:
+            subject = other.beside(subject, stored.convention)
         if subject.has_oracle:
             subject = replace(subject, computes_in=precision_of(subject, laboratory))
         checking = Checking(

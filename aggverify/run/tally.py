@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from aggverify.checks.comparison import lowest_precision, margin
+from aggverify.checks.comparison import as_floats, lowest_precision, margin
 from aggverify.execution import Execution, Weights
 from aggverify.run.verdict import Margin
 from aggverify.subject import Subject
@@ -48,7 +48,7 @@ class Tally:
                 continue  # another check's finding
             seen = self._by_precision.setdefault(precision, _Sharpness())
             seen.worst = max(seen.worst, worst)
-            rounded = np.fromiter(map(float, expected), dtype=np.float64, count=len(expected))
+            rounded = as_floats(expected)
             kept = rounded[rounded != 0]
             if kept.size:
                 seen.smallest_weight = min(seen.smallest_weight, float(np.abs(kept).min()))

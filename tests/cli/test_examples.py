@@ -50,7 +50,8 @@ def test_a_non_linear_reference_is_the_same_everywhere(cli: Cli, file: str) -> N
 
 
 def test_no_broken_example_is_forgotten() -> None:
-    assert {path.name for path in (EXAMPLES / "broken").glob("*.py")} == set(BROKEN)
+    large = {"float32_count.py"}  # tests/mutants/test_large_counts.py
+    assert {path.name for path in (EXAMPLES / "broken").glob("*.py")} == set(BROKEN) | large
 
 
 @pytest.mark.parametrize("file", BROKEN)

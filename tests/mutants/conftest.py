@@ -67,7 +67,7 @@ def first_told(mutant: Mutant, laboratory: Laboratory) -> list[Told]:
     told: list[Told] = []
     for check in CHECKS:
         space = check.space(subject)
-        if space is None:
+        if space is None or check.thorough:
             continue
         checking = Checking(check, subject, space, laboratory, Tally(), lambda: None)
         if checking.stored_cases():
@@ -90,7 +90,7 @@ def every_finding(entry: Correct, laboratory: Laboratory, examples: int) -> list
     found = []
     for check in CHECKS:
         space = check.space(subject)
-        if space is None:
+        if space is None or check.thorough:
             continue
         checking = Checking(check, subject, space, laboratory, Tally(), lambda: None)
         found += [
