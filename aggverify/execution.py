@@ -182,6 +182,8 @@ def _payload(subject: Subject, wanted: Trial) -> dict[str, Any]:
         payload["before"] = [case.to_json() for case in wanted.before]
     if wanted.watch:
         payload["watch"] = True
+    if subject.terms:
+        payload |= {"terms": len(subject.terms), "term": wanted.term}
     if wanted.misuse:
         payload["misuse"] = wanted.misuse
     return payload

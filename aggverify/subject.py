@@ -37,6 +37,8 @@ class Subject:
     """The person's own mode, instead of a built-in one."""
     trust_formula: bool = True
     """False once the formula is known to be wrong: from then on only invariance is judged."""
+    terms: tuple[str, ...] = ()
+    """Per-token inputs beside the losses that the reducer takes, each an additive term."""
     against: Subject | None = None
     """Another path that must agree with this one on every step."""
     nonlinear: bool = False

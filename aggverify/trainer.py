@@ -55,7 +55,7 @@ class Trainer:
         offers = []
         for name, value in vars(self._module).items():
             if inspect.isroutine(value) and not name.startswith("_"):
-                offers.append({"name": name, "parameters": _parameters(value)})
+                offers.append({"name": name} | _parameters(value))
         return {"offers": offers, "declared": _plain(getattr(self._module, "AGGVERIFY", None))}
 
     def start(self, rank: int, world_size: int) -> None:
@@ -112,6 +112,8 @@ class Trainer:
             dp_group,
             cp_group,
             job.get("counts_rejected", True),
+            job.get("terms", 0),
+            job.get("term"),
         )
         how, module = convention(job["convention"]), self._module
         if not job.get("watch"):
@@ -239,11 +241,15 @@ def _load(target: dict[str, str]) -> ModuleType:
     return module
 
 
-def _parameters(function: Any) -> list[str]:
+def _parameters(function: Any) -> dict[str, list[str]]:
+    """Names of all parameters, and of those without a default."""
     try:
-        return list(inspect.signature(function).parameters)
+        found = inspect.signature(function).parameters
     except (TypeError, ValueError):
-        return []
+        return {"parameters": [], "required": []}
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    bare = [n for n, p in found.items() if p.default is p.empty and p.kind not in several]
+    return {"parameters": list(found), "required": bare}
 
 
 def _plain(declared: Any) -> Any:

@@ -15,6 +15,7 @@ from aggverify.checks import (
     paths,
     poison,
     scalar,
+    terms,
 )
 from aggverify.checks.arguments import LEFT_ALONE, REFUSES, SWITCH
 from aggverify.checks.base import Check, Finding
@@ -41,6 +42,7 @@ CHECKS: tuple[Check, ...] = (
     poison.CHECK,
     scalar.CHECK,
     counts.CHECK,
+    terms.CHECK,
     counts.BEYOND_FLOAT32,
     paths.CHECK,
     COLLECTIVES,

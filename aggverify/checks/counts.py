@@ -142,5 +142,6 @@ BEYOND_FLOAT32 = Check(
     project=lambda case: case.trivial,
     only=_beyond_float32,
     thorough=True,
+    linear_only=True,
     requires_formula=True,
 )

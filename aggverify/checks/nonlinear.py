@@ -20,6 +20,8 @@ BOUND = Fraction(1, 1 << 30)
 reach it only where the function's condition number times the number of operations on one token's
 path passes 2^23; an exponential of a mean stays below 2^12 on the inputs used here."""
 _OWN_CODE = {"AGV201": "AGV211"}
+_SPLITS = ("AGV202", "AGV203", "AGV204")
+"""Where other tokens than on one rank have no gradient, it is a selection that changes (T18)."""
 
 
 def judge_two(
@@ -44,6 +46,8 @@ def judge_two(
         bound=BOUND * scale,
     )
     if wrong.any():
+        if code in _SPLITS and ((alone.weights == 0) != (spread.weights == 0)).any():
+            found = replace(found, code="AGV212")
         token = int(np.argmax(np.where(wrong, off, -1.0)))
         error = abs(Fraction(float(spread.weights[token])) - expected[token])
         return _with(found, f"the gradient at token {token} changes", token, error, BOUND * scale)

@@ -75,6 +75,9 @@ def _not_claimed() -> dict[str, str]:
 class Native:
     """A function ``reduce(losses, batch)`` that returns its share of the step scalar.
 
+    Further parameters without a default are additive auxiliary terms (KL, entropy, a value loss):
+    each gets a per-token tensor like the losses.
+
     It may return ``(loss, count)``, ``(loss, log)`` or ``(loss, count, log)``. The log maps names
     to what Megatron-LM's report does: a scalar, which is reduced as the loss is, or a pair ``[sum,
     count]``, both added over micro-batches and ranks, then divided. Its ``loss``, if there is one,
@@ -106,7 +109,8 @@ class Native:
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
         def call(k: int, losses: Tensor) -> Output:
-            out = function(losses, micro_batch(site, k))
+            own, terms = _inputs(site, losses)
+            out = function(own, micro_batch(site, k), *terms)
             if not isinstance(out, tuple):
                 return Output(out)
             if len(out) == 2 and isinstance(out[1], Mapping):
@@ -119,6 +123,17 @@ class Native:
             )
 
         return call
+
+
+def _inputs(site: Site, values: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """Losses and auxiliary terms, of which one has the values and all others are 0."""
+    import torch
+
+    terms = [torch.zeros_like(values) for _ in range(site.terms)]
+    if site.term is None or not terms:
+        return values, terms
+    terms[site.term % len(terms)] = values
+    return torch.zeros_like(values), terms
 
 
 def micro_batch(site: Site, k: int) -> MicroBatch:

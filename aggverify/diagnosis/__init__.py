@@ -161,8 +161,8 @@ def diagnose_behind_the_mask(
 
 
 def diagnose_nonlinear(subject: Subject, finding: Finding) -> Diagnosis | None:
-    """What a non-linear objective did not reduce in time, told by the dimension it depends on."""
-    marks = frozenset(["non-linear"])
+    """What a non-linear objective or an auxiliary term did not reduce, told by its code."""
+    marks = frozenset(["auxiliary" if finding.code == "AGV207" else "non-linear"])
     bug = known_bug(Trace(finding.code, None, subject.engine.name, marks=marks))
     return Diagnosis(bug.sentence, None, bug, bug.sentence) if bug else None
 

@@ -68,7 +68,9 @@ def finding_block(reports: Sequence[Report], subject: Subject, number: int) -> l
         lines.append(
             "    seen once, not again in a fresh world: the reducer keeps state or guesses"
         )
+    codes = " ".join(dict.fromkeys(r.finding.code for r in reports))
     lines.append(f"Reproduce:  {_command(report, subject)}")
+    lines.append(f"Explain:    aggverify explain {codes}")
     return lines
 
 

@@ -147,6 +147,7 @@ def _subject(request: Request, target: Target, choice: Choice, name: str | None)
         divisor=request.divisor if _divided(name) else None,
         policy=_policy(request.policy),
         claimed=claimed,
+        terms=terms(choice),
         group_size=request.group_size,
         max_world=request.max_world,
     )
@@ -157,6 +158,11 @@ def _offered(name: str, choice: Choice) -> bool:
     how = choice.convention
     is_member = name not in MODES and not how.mode_is_argument
     return is_member or name in how.modes(choice.offer)
+
+
+def terms(choice: Choice) -> tuple[str, ...]:
+    """The per-token inputs a native reducer takes beside the losses."""
+    return choice.offer.required[2:] if choice.convention.name == "native" else ()
 
 
 def _policy(readings: Mapping[str, object]) -> Policy:

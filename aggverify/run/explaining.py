@@ -45,7 +45,7 @@ def explain(
     if finding.case.step.num_response_tokens > _LARGE:
         return None  # forms are fitted to small steps; the finding's message says what it can
     subject = replace(subject, trust_formula=True)
-    if subject.nonlinear and finding.observed is not None:
+    if finding.code == "AGV207" or (subject.nonlinear and finding.observed is not None):
         return diagnose_nonlinear(subject, finding)
     if finding.code in _BEHIND:
         return _behind_the_mask(subject, finding, laboratory, own)

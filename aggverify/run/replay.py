@@ -11,6 +11,7 @@ from aggverify.engines import engine
 from aggverify.errors import InputError
 from aggverify.execution import Laboratory
 from aggverify.run.checking import Checking
+from aggverify.run.claims import terms
 from aggverify.run.identify import precision_of
 from aggverify.run.session import opened, other_path
 from aggverify.run.store import StoredCase
@@ -55,6 +56,7 @@ def replay(
         subject = Subject(
             target=target.text,
             function=choice.function,
+            terms=terms(choice),
             convention=convention(stored.convention),
             engine=engine(stored.engine),
             mode=None if stored.mode == NONLINEAR else stored.mode,

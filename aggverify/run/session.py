@@ -15,7 +15,7 @@ from aggverify.errors import CandidateError, InputError
 from aggverify.execution import LIMITS, Laboratory
 from aggverify.run import store
 from aggverify.run.checking import Checking
-from aggverify.run.claims import completed, subjects
+from aggverify.run.claims import completed, subjects, terms
 from aggverify.run.events import (
     CheckFinished,
     CheckStarted,
@@ -99,6 +99,7 @@ class OtherPath:
             subject,
             target=self.target.text,
             function=choice.function,
+            terms=terms(choice),
             convention=choice.convention,
             engine=chosen,
         )

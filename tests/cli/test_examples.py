@@ -26,6 +26,7 @@ BROKEN = {
     "partial_groups.py": ("AGV206", "part of a prompt group divided by that part's own tokens"),
     "rejected_tokens.py": ("AGV142", "denominators count the mask after rejection"),
     "cp_shard_geometric_mean.py": ("AGV211", "a sequence's statistic is taken of each"),
+    "kl_local_count.py": ("AGV207", "the weights of kl, with everything else 0"),
     "sorted_ids.py": ("AGV205", "weights are handed out in ascending order of rollout ids"),
     "reported_loss.py": ("AGV102", "the reported loss is N times the objective"),
 }

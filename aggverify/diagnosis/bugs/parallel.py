@@ -75,6 +75,22 @@ BUGS: tuple[Bug, ...] = (
         marks=("non-linear",),
     ),
     Bug(
+        "selection-per-micro-batch",
+        "tokens are selected by comparison within one micro-batch or rank, not within the step",
+        "AReaL #1730",
+        "select once for the step before it is split, or all-reduce the threshold",
+        codes=("AGV212",),
+        marks=("non-linear",),
+    ),
+    Bug(
+        "auxiliary-local-count",
+        "an auxiliary term is divided by a count of what is at hand, not by the step's",
+        "NeMo-RL #3791: 32 times too large",
+        "give every additive term the normaliser of the objective",
+        codes=("AGV207",),
+        marks=("auxiliary",),
+    ),
+    Bug(
         "statistics-over-dp-only",
         "counts all-reduced over data-parallel ranks but not over context-parallel ones",
         "slime #2235",
