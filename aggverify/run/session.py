@@ -164,6 +164,7 @@ class _Run:
             ),
             margins=tally.margins(self.subject),
             seed=self.request.seed,
+            weaknesses=tally.sights.weaknesses(self.subject),
             identified=identified,
         )
 
@@ -228,11 +229,14 @@ class _Run:
             tally,
             lambda: self.emit(Progress(check.name, self.laboratory.executed, len(reports))),
         )
+        deadline = time.monotonic() + seconds
         finding = checking.run(
             examples=min(self.request.budget.examples, check.max_examples or 10**9),
             seed=self.request.seed,
-            deadline=time.monotonic() + seconds,
+            deadline=deadline,
         )
+        if finding is None and check.only is None and time.monotonic() > deadline:
+            tally.sights.cut_short.append(check.name)
         report = self._report(checking, finding) if finding else None
         summary = CheckSummary(
             check.name,
