@@ -132,8 +132,8 @@ REPEAT = Check(
     variants=_repeated,
     judge=_judge_repeated,
     project=_folded,
-    max_examples=4,
-    max_stored=4,
+    max_examples=3,
+    max_stored=3,
 )
 STATE = Check(
     name=REMEMBERS,
@@ -143,6 +143,6 @@ STATE = Check(
     variants=_remembered,
     judge=_judge_remembered,
     project=_folded,
-    max_examples=4,
+    max_examples=2,
     max_stored=3,
 )

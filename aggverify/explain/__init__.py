@@ -39,6 +39,8 @@ class Example:
     convention: str = "native"
     engine: str = "sum"
     divisor: float | None = None
+    terms: tuple[str, ...] = ()
+    """Names of the per-token inputs beside the losses."""
     against: str | None = None
     """Another mutant, for a check of two paths."""
     token: int = 0

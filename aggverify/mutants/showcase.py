@@ -70,8 +70,3 @@ def waits_for_a_helper(losses: Tensor, batch: MicroBatch) -> Tensor:
     if batch.dp_rank == 1:
         Queue[int]().get()  # nobody fills it
     return kept(losses, batch).sum() / max(batch.num_tokens, 1)
-
-
-def shards_own_geometric_mean(losses: Tensor, batch: MicroBatch) -> Tensor:
-    mean = kept(losses, batch).sum() / max(sum(int(m.sum()) for m in batch.local_masks), 1)
-    return mean.exp() - 1

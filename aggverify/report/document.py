@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from aggverify import __version__
-from aggverify.codes import CODES
+from aggverify.codes import CODES, WARNINGS
 from aggverify.run.verdict import Report, Verdict, exit_code
 from aggverify.subject import NONLINEAR
 
@@ -78,6 +78,10 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
                 },
             }
             for m in verdict.margins
+        ],
+        "warnings": [
+            {"code": w.code, "title": WARNINGS[w.code].title, "detail": w.detail}
+            for w in verdict.weaknesses
         ],
         "findings": [_finding(r, causes[0]) for causes in verdict.causes for r in causes],
     }

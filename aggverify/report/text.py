@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from fractions import Fraction
 
 from aggverify.case import Case
 from aggverify.checks import Finding
-from aggverify.codes import CODES
+from aggverify.codes import CODES, WARNINGS
 from aggverify.diagnosis import Diagnosis, ratio
 from aggverify.layouts import token_owner
 from aggverify.run.replay import Replayed
 from aggverify.run.verdict import Margin, Report, Verdict
 from aggverify.subject import NONLINEAR, Subject
-from oracles import Sample, mode
+from oracles import DEFAULT_POLICY, Policy, Sample, mode
 from oracles.bounds import PRECISIONS
+from oracles.policy import QUESTIONS
 
 MAX_DETAIL = 40
 """Lines of a traceback or of the ranks' stacks."""
@@ -217,6 +218,9 @@ def inventory(verdict: Verdict) -> list[str]:
     lines.append(f"executed    {verdict.executed} steps ({worlds} ranks), seed {verdict.seed}")
     for m in verdict.margins:
         lines += _margin(m)
+    lines += [
+        f"warning     {w.code} {WARNINGS[w.code].title}: {w.detail}" for w in verdict.weaknesses
+    ]
     subject = verdict.subject
     if subject.computes_in != "float64":
         lines.append(
@@ -224,11 +228,20 @@ def inventory(verdict: Verdict) -> list[str]:
         )
     lines += [f"note        {note}" for note in subject.notes]
     asked = mode(subject.mode).asks if subject.mode and not subject.oracle else ()
-    lines += [f"policy      {line}" for line in subject.policy.describe(asked)]
+    lines += _policy(subject.policy, asked)
     for feature, reason in subject.convention.not_claimed.items():
         if feature not in subject.claimed:
             lines.append(f"not claimed {feature}: {reason}  (--claim {feature})")
     return lines
+
+
+def _policy(policy: Policy, asked: Collection[str]) -> Iterator[str]:
+    """Each open question of the mode with its reading, and whether that was declared."""
+    for line in policy.describe(asked):
+        name, _, reading = line.partition(": ")
+        declared = getattr(policy, name) != getattr(DEFAULT_POLICY, name)
+        how = "declared" if declared else "default"
+        yield f"policy      {name} = {reading}  [{how}]  {QUESTIONS[name]}"
 
 
 def _margin(m: Margin) -> Iterator[str]:
@@ -262,7 +275,8 @@ def headline(verdict: Verdict) -> str:
         what = f"{NONLINEAR} (one value and gradient in every layout)"
     else:
         what = verdict.subject.mode_name or "the same step scalar in every layout (no known mode)"
-    return f"conforms: {what}, {_count(len(ran), 'check')} passed, 0 findings"
+    passed = f"conforms: {what}, {_count(len(ran), 'check')} passed, 0 findings"
+    return f"{passed}, {_count(len(verdict.weaknesses), 'warning')}"
 
 
 def replay_lines(result: Replayed) -> list[str]:

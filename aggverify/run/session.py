@@ -165,6 +165,7 @@ class _Run:
             ),
             margins=tally.margins(self.subject),
             seed=self.request.seed,
+            weaknesses=tally.sights.weaknesses(self.subject),
             identified=identified,
         )
 
@@ -232,12 +233,15 @@ class _Run:
             lambda: self.emit(Progress(check.name, self.laboratory.executed, len(reports))),
         )
         unlimited = check.only is not None and self.request.max_time is None
+        deadline = math.inf if unlimited else time.monotonic() + seconds
         finding = checking.run(
             examples=min(self.request.budget.examples, check.max_examples or 10**9),
             seed=self.request.seed,
-            deadline=math.inf if unlimited else time.monotonic() + seconds,
+            deadline=deadline,
         )
         passed = finding is None and checking.complete
+        if finding is None and check.only is None and time.monotonic() > deadline:
+            tally.sights.cut_short.append(check.name)
         report = self._report(checking, finding) if finding else None
         summary = CheckSummary(
             check.name,

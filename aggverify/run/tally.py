@@ -12,6 +12,7 @@ import numpy as np
 from aggverify.checks.comparison import as_floats, lowest_precision, margin
 from aggverify.execution import Execution, Weights
 from aggverify.run.verdict import Margin
+from aggverify.run.weakness import Sights
 from aggverify.subject import Subject
 from oracles.bounds import PRECISIONS, caught, scalar_bound, weight_bound
 
@@ -32,6 +33,7 @@ class _Sharpness:
 class Tally:
     """What accumulates over all checks of a subject, by the lowest precision on the path."""
 
+    sights: Sights = field(default_factory=Sights)
     _by_precision: dict[str, _Sharpness] = field(default_factory=dict)
 
     def add(

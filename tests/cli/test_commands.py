@@ -345,3 +345,10 @@ def test_explain_of_an_unknown_code_names_the_nearest(cli: Cli) -> None:
     ran = cli("explain", "AGV22")
     assert ran.code == 2, ran
     assert "unknown code 'AGV22'; did you mean 'AGV202'?" in ran.err
+
+
+def test_a_healthy_run_warns_of_nothing_but_what_it_lacks(cli: Cli) -> None:
+    ran = cli("check", FIXED, "--world", "2", "--max-examples", "4", "--max-time", "600")
+    assert ran.code == 0, ran
+    told = {line.split()[1] for line in ran.out.splitlines() if line.startswith("warning ")}
+    assert told - {"AGVW05"} <= {"AGVW04", "AGVW06"}, ran

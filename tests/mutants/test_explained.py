@@ -58,6 +58,7 @@ def subject_of(example: Example) -> Subject:
         mode=None if nonlinear else example.mode,
         nonlinear=nonlinear,
         divisor=example.divisor,
+        terms=example.terms,
         offered=("token_mean", "sample_mean") if how.mode_is_argument else (),
     )
     if example.against is None:
