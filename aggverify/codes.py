@@ -37,6 +37,9 @@ CODES: dict[str, Code] = {
             "AGV205", "Result depends on the order of samples, ids, micro-batches or ranks", "high"
         ),
         Code("AGV206", "A split prompt group changes the weights without a word", "high"),
+        Code("AGV207", "An auxiliary term depends on the layout", "high"),
+        Code("AGV211", "A non-linear objective depends on context-parallel size", "high"),
+        Code("AGV212", "Selection by value depends on the split", "high"),
         Code("AGV301", "Counts or accumulates in too low a precision", "high"),
         Code("AGV401", "Raises an exception", "high"),
         Code("AGV402", "Ranks wait for each other forever", "high"),
@@ -52,5 +55,23 @@ CODES: dict[str, Code] = {
         Code("AGV504", "Accepts arguments that cannot be right", "medium"),
         Code("AGV511", "Logged loss is not the scalar whose gradient is taken", "medium"),
         Code("AGV512", "Logs of ranks or micro-batches cannot be merged", "medium"),
+        Code("AGV521", "Two paths give different weights on the same step", "high"),
     )
 }
+
+WARNINGS: dict[str, Code] = {
+    c.code: c
+    for c in (
+        Code("AGVW01", "Masks were never ragged", "warning"),
+        Code("AGVW02", "No prompt group was ever split", "warning"),
+        Code("AGVW03", "Nothing was ever fully masked", "warning"),
+        Code("AGVW04", "NCCL was not used", "warning"),
+        Code("AGVW05", "More ranks than cores", "warning"),
+        Code("AGVW06", "Not everything is claimed", "warning"),
+        Code("AGVW07", "Another mode would have passed as well", "warning"),
+        Code("AGVW08", "The time ran out", "warning"),
+        Code("AGVW09", "No parallel layout was run", "warning"),
+        Code("AGVW10", "No mode to compare with", "warning"),
+    )
+}
+"""Tested, but weakly: counted apart from findings, never a reason for another exit code."""

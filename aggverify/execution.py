@@ -72,10 +72,14 @@ class Execution:
 
 
 class Laboratory:
-    """Runs cases of one subject on the worlds of one template process."""
+    """Runs cases of one subject on the worlds of one template process.
 
-    def __init__(self, template: Template) -> None:
+    ``other``: where trials on the subject's other path are run.
+    """
+
+    def __init__(self, template: Template, other: Laboratory | None = None) -> None:
         self._template = template
+        self._other = other
         self._cpu_seconds: float | None = None
         self.executed = 0
         self.worlds: dict[int, int] = {}
@@ -88,8 +92,23 @@ class Laboratory:
         self, subject: Subject, cases: Sequence[Case | Trial]
     ) -> Callable[[], list[Execution]]:
         """Start the cases; calling the result waits for them."""
+        trials = list(map(trial, cases))
+        if not any(t.against for t in trials):
+            return self._submit(subject, trials)
+        assert self._other is not None and subject.against is not None
+        mine = self._submit(subject, [t for t in trials if not t.against])
+        bare = [replace(t, against=False) for t in trials if t.against]
+        theirs = self._other.submit(subject.against, bare)
+
+        def wait() -> list[Execution]:
+            found = {False: iter(mine()), True: iter(theirs())}
+            return [next(found[t.against]) for t in trials]
+
+        return wait
+
+    def _submit(self, subject: Subject, trials: Sequence[Trial]) -> Callable[[], list[Execution]]:
         parts: list[list[Trial]] = [[]]
-        for wanted in map(trial, cases):
+        for wanted in trials:
             if wanted.fresh:
                 parts.append([])
             parts[-1].append(wanted)
@@ -101,10 +120,7 @@ class Laboratory:
         return lambda: done + last()
 
     def _send(self, subject: Subject, trials: Sequence[Trial]) -> Callable[[], list[Execution]]:
-        jobs = [
-            Job(t.case.layout.world_size, _payload(subject, t), self._cpu_seconds, t.plain)
-            for t in trials
-        ]
+        jobs = [_job(subject, t, self._cpu_seconds) for t in trials]
         for wanted in trials:
             size, steps = wanted.case.layout.world_size, 1 + len(wanted.before)
             self.executed += steps
@@ -131,10 +147,24 @@ class Laboratory:
     def fresh(self) -> None:
         """Replace every world, so that nothing of earlier cases can remain."""
         self._template.restart_worlds()
+        if self._other is not None:
+            self._other.fresh()
 
 
 DIVISOR = 16.0
 """For a mode that takes a divisor and is only run beside the one that is claimed."""
+
+
+LARGE = 100_000
+SECONDS_PER_TOKEN = 4e-6
+"""Processor time a rank may take for each token of a step larger than that."""
+
+
+def _job(subject: Subject, wanted: Trial, cpu_seconds: float | None) -> Job:
+    world, tokens = wanted.case.layout.world_size, wanted.case.step.num_response_tokens
+    if tokens <= LARGE:
+        return Job(world, _payload(subject, wanted), cpu_seconds, wanted.plain)
+    return Job(world, _payload(subject, wanted), 2 + SECONDS_PER_TOKEN * tokens)
 
 
 def _payload(subject: Subject, wanted: Trial) -> dict[str, Any]:
@@ -152,6 +182,8 @@ def _payload(subject: Subject, wanted: Trial) -> dict[str, Any]:
         payload["before"] = [case.to_json() for case in wanted.before]
     if wanted.watch:
         payload["watch"] = True
+    if subject.terms:
+        payload |= {"terms": len(subject.terms), "term": wanted.term}
     if wanted.misuse:
         payload["misuse"] = wanted.misuse
     return payload

@@ -16,6 +16,9 @@ CANDIDATE_ROUNDINGS = 8
 division by a second count, up to three scale factors, the accumulation of a partial weight and one
 spare; see docs/bounds.md. Independent of the number of tokens."""
 
+NONLINEAR = "nonlinear"
+"""What a person writes for a mode when the objective is not linear in its inputs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Subject:
@@ -34,6 +37,12 @@ class Subject:
     """The person's own mode, instead of a built-in one."""
     trust_formula: bool = True
     """False once the formula is known to be wrong: from then on only invariance is judged."""
+    terms: tuple[str, ...] = ()
+    """Per-token inputs beside the losses that the reducer takes, each an additive term."""
+    against: Subject | None = None
+    """Another path that must agree with this one on every step."""
+    nonlinear: bool = False
+    """A non-linear objective: its value and gradient must be the same in every layout."""
     max_world: int = 8
     group_size: int | None = None
     """G, when the candidate is promised whole prompt groups of G rollouts in every micro-batch."""
@@ -49,7 +58,8 @@ class Subject:
     def features(self) -> frozenset[str]:
         """What generated cases may contain: what the convention sees, plus explicit claims."""
         seen = frozenset(FEATURES) - frozenset(self.convention.not_claimed)
-        return (seen | self.claimed) - ({"fan-out"} if self.group_size else frozenset())
+        mine = (seen | self.claimed) - ({"fan-out"} if self.group_size else frozenset())
+        return mine if self.against is None else mine & self.against.features
 
     @property
     def has_oracle(self) -> bool:

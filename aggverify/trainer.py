@@ -12,7 +12,7 @@ import sys
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -55,7 +55,7 @@ class Trainer:
         offers = []
         for name, value in vars(self._module).items():
             if inspect.isroutine(value) and not name.startswith("_"):
-                offers.append({"name": name, "parameters": _parameters(value)})
+                offers.append({"name": name} | _parameters(value))
         return {"offers": offers, "declared": _plain(getattr(self._module, "AGGVERIFY", None))}
 
     def start(self, rank: int, world_size: int) -> None:
@@ -96,6 +96,7 @@ class Trainer:
 
     def _local(self, case: Case, job: dict[str, Any], function: Callable[..., Any]) -> Local:
         """Everything before the engine's collectives."""
+        _make_room(case.step.num_response_tokens)
         job_engine = engine(job["engine"])
         layout = case.layout
         dp_rank, cp_rank = divmod(self._rank, layout.cp_size)
@@ -111,6 +112,8 @@ class Trainer:
             dp_group,
             cp_group,
             job.get("counts_rejected", True),
+            job.get("terms", 0),
+            job.get("term"),
         )
         how, module = convention(job["convention"]), self._module
         if not job.get("watch"):
@@ -198,6 +201,30 @@ def _checked_count(count: Any, site: Site, members: tuple[int, ...]) -> int:
     return int(number)
 
 
+LARGE = 1_000_000
+VECTORS = 32
+"""Float64 vectors over a step's tokens that a rank may need at a time, the candidate's included."""
+
+
+def _make_room(tokens: int) -> None:
+    """Raise this rank's memory limit for a step too large for the usual one."""
+    import resource
+
+    usual, hard = _usual_limit(resource.RLIMIT_AS)
+    if tokens <= LARGE or usual == resource.RLIM_INFINITY:
+        return
+    wanted = usual + 8 * VECTORS * tokens
+    wanted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))
+
+
+@cache
+def _usual_limit(which: int) -> tuple[int, int]:
+    import resource
+
+    return resource.getrlimit(which)
+
+
 def _load(target: dict[str, str]) -> ModuleType:
     """Import the candidate's module from a path or by dotted name."""
     if "module" in target:
@@ -214,11 +241,15 @@ def _load(target: dict[str, str]) -> ModuleType:
     return module
 
 
-def _parameters(function: Any) -> list[str]:
+def _parameters(function: Any) -> dict[str, list[str]]:
+    """Names of all parameters, and of those without a default."""
     try:
-        return list(inspect.signature(function).parameters)
+        found = inspect.signature(function).parameters
     except (TypeError, ValueError):
-        return []
+        return {"parameters": [], "required": []}
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    bare = [n for n, p in found.items() if p.default is p.empty and p.kind not in several]
+    return {"parameters": list(found), "required": bare}
 
 
 def _plain(declared: Any) -> Any:

@@ -28,6 +28,11 @@ class Trial:
         """Whether nothing but the case is asked for, so that the ranks may run it among others."""
         return not (self.before or self.fresh or self.watch or self.misuse)
 
+    term: int | None = None
+    """Which auxiliary term alone is looked at, counted round and round; None for the losses."""
+    against: bool = False
+    """On the subject's other path."""
+
 
 def trial(wanted: Case | Trial) -> Trial:
     """A case or a trial as a trial."""

@@ -12,8 +12,10 @@ from aggverify.checks import (
     masks,
     order,
     padding,
+    paths,
     poison,
     scalar,
+    terms,
 )
 from aggverify.checks.arguments import LEFT_ALONE, REFUSES, SWITCH
 from aggverify.checks.base import Check, Finding
@@ -40,6 +42,9 @@ CHECKS: tuple[Check, ...] = (
     poison.CHECK,
     scalar.CHECK,
     counts.CHECK,
+    terms.CHECK,
+    counts.BEYOND_FLOAT32,
+    paths.CHECK,
     COLLECTIVES,
     AGREEMENT,
     logs.CHECK,

@@ -59,12 +59,18 @@ class Check:
     """Drawn cases at most, for a check whose cases are large."""
     max_stored: int | None = None
     """Stored cases at most, for a check whose cases cost much."""
+    only: Callable[[], tuple[Case, ...]] | None = None
+    """The cases it runs, all of them; nothing is drawn."""
+    thorough: bool = False
+    """Whether it costs so much that only ``--profile thorough`` runs it."""
     unclaimed: str = "not claimed"
     """Why there is nothing to check where the space is None."""
     establishes: str | None = None
     """What is proven when it passes, for the verdict."""
     requires_formula: bool = False
     """Whether a candidate with a wrong formula is not judged at all."""
+    linear_only: bool = False
+    """Whether it says nothing about a non-linear objective."""
     may_refuse: bool = False
     """Whether a clear exception of the candidate's own is as good as the right result."""
     judges_scalar: bool = False

@@ -97,4 +97,5 @@ AGREEMENT = Check(
     judge=_judge_copies,
     project=_with_copies,
     max_examples=20,
+    linear_only=True,
 )

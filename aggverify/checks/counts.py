@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 from aggverify.case import Case
 from aggverify.checks.base import Check, Finding, failure_finding
 from aggverify.checks.comparison import Mismatch, lowest_precision, worst_weight
 from aggverify.checks.formula import CHECK as FORMULA
 from aggverify.execution import Execution
+from aggverify.layouts import Layout
 from aggverify.strategies import Space
 from aggverify.subject import Subject
+from oracles import Sample, Step
 from oracles.bounds import PRECISIONS
 
 NAME = "counts_are_exact"
+LARGE = "counts_are_exact_beyond_float32"
+BEYOND = 2**24 + 1
+"""Tokens that float32 cannot count: with float64 losses that is 6e-8 of every weight."""
 LENGTHS = (257, 2049, 4097)
 """One more than bfloat16 counts to one by one, than float16 does, and a bfloat16 spacing of 32."""
 
@@ -32,9 +38,9 @@ def space(subject: Subject) -> Space | None:
     )
 
 
-def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
+def _judge(name: str, subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     """Weights only: at this length the scalar's own bound says little."""
-    failed = failure_finding(NAME, subject, executions[0])
+    failed = failure_finding(name, subject, executions[0])
     case, weights = executions[0].case, executions[0].weights
     if failed is not None or weights is None:
         return failed
@@ -47,11 +53,12 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
         return None
     observed = tuple(weights.tolist())
     assert found.token is not None
-    message = _explained(case, expected[found.token], observed[found.token])
-    return _finding(subject, case, message, expected, observed, found)
+    message = _explained(case, expected[found.token], observed[found.token], precision)
+    return _finding(name, subject, case, message, expected, observed, found)
 
 
 def _finding(
+    name: str,
     subject: Subject,
     case: Case,
     message: str,
@@ -61,7 +68,7 @@ def _finding(
 ) -> Finding:
     return Finding(
         "AGV301",
-        NAME,
+        name,
         message,
         case,
         subject.mode,
@@ -73,7 +80,7 @@ def _finding(
     )
 
 
-def _explained(case: Case, expected: Fraction, observed: float) -> str:
+def _explained(case: Case, expected: Fraction, observed: float, precision: str) -> str:
     """Which count of the step would have to be miscounted, and what miscounts it so."""
     if not observed or not expected or observed in (float("inf"), -float("inf")):
         return f"the weight is {observed!r}: a count overflowed or underflowed"
@@ -81,7 +88,9 @@ def _explained(case: Case, expected: Fraction, observed: float) -> str:
     for what, count in _counts(case):
         used = count * ratio
         for how, wrong in _miscounted(count):
-            if abs(used - wrong) <= 1e-3 * count / 256 and wrong != count:
+            # The weight itself was rounded a few times on its way.
+            near = 16 * count * float(PRECISIONS[precision].unit_roundoff)
+            if wrong != count and abs(used - wrong) <= max(near, 1e-9 * count):
                 return f"behaves as if the {count} tokens of the {what} were {wrong}: {how}"
     return "right for short responses, wrong for long ones"
 
@@ -95,8 +104,8 @@ def _counts(case: Case) -> Iterator[tuple[str, int]]:
 
 
 def _miscounted(count: int) -> Iterator[tuple[str, int]]:
-    # float16 first: a bfloat16 counter already fails at 257 and is shrunk to that.
-    for name in ("float16", "bfloat16", "float32"):
+    # The highest first: a lower one fails at a smaller count already, and is shrunk to that.
+    for name in ("float32", "float16", "bfloat16"):
         p = PRECISIONS[name].p
         spacing = max(1, 1 << max(count.bit_length() - p, 0))
         yield f"the count is rounded to {name}", round(Fraction(count, spacing)) * spacing
@@ -109,8 +118,30 @@ CHECK = Check(
     tests="T11",
     space=space,
     variants=lambda case: (case.trivial,),
-    judge=judge,
+    judge=partial(_judge, NAME),
     project=lambda case: case.trivial,
     requires_formula=True,
     max_examples=24,
+    linear_only=True,
+)
+
+
+def _beyond_float32() -> tuple[Case, ...]:
+    """One response with more tokens than float32 counts, its losses in float64."""
+    step = Step((Sample(1, b"\1" * BEYOND, 0, 0),))
+    return (Case(step, Layout.trivial(1), (1.0,) * BEYOND),)
+
+
+BEYOND_FLOAT32 = Check(
+    name=LARGE,
+    title="2^24 + 1 tokens are counted exactly beside float64 losses",
+    tests="T11",
+    space=lambda subject: Space(lengths=(BEYOND,)),
+    variants=lambda case: (case,),
+    judge=partial(_judge, LARGE),
+    project=lambda case: case.trivial,
+    only=_beyond_float32,
+    thorough=True,
+    linear_only=True,
+    requires_formula=True,
 )

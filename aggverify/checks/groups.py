@@ -26,7 +26,7 @@ def space(subject: Subject) -> Space | None:
     return replace(
         base,
         max_dp=min(base.max_dp, 4),
-        max_cp=min(base.max_cp, 2),
+        max_cp=min(base.max_cp, 1 if subject.nonlinear else 2),
         max_microbatches=min(base.max_microbatches, 2),
         split_groups=True,
         whole_groups=False,

@@ -12,6 +12,7 @@ import numpy as np
 from aggverify.case import Case
 from aggverify.checks.base import Check, Finding, failure_finding
 from aggverify.checks.comparison import lowest_precision, worst_weight
+from aggverify.checks.nonlinear import judge_two
 from aggverify.execution import Execution
 from aggverify.layouts import CpKind, Layout
 from aggverify.strategies import Space
@@ -42,7 +43,7 @@ def _space(subject: Subject, max_dp: int, max_cp: int, max_microbatches: int) ->
         group_size=subject.group_size,
         whole_groups=subject.refuses_split_groups,
         uniform="ragged-micro-batches" not in subject.features,
-        dtypes=_DTYPES,
+        dtypes=("float64",) if subject.nonlinear else _DTYPES,
     )
     return space if max(space.max_dp, space.max_cp, space.max_microbatches) > 1 else None
 
@@ -66,6 +67,8 @@ def judge_layout(
     """Compare with the oracle, unless the control (the trivial layout) already differs from it:
     then with the control."""
     assert spread.weights is not None
+    if subject.nonlinear:
+        return judge_two(name, code, subject, control[0], spread)
     case, precision = spread.case, lowest_precision(subject, spread.case)
     expected, roundings, reference = subject.expected(case.step), subject.roundings, "the oracle"
     for trivial in control:

@@ -111,4 +111,5 @@ CHECK = Check(
     max_examples=20,
     max_stored=12,
     establishes="linear in the losses: the weights characterise it, whatever the losses are",
+    linear_only=True,
 )

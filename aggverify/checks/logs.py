@@ -163,4 +163,5 @@ CHECK = Check(
     project=lambda case: case,
     max_examples=40,
     unclaimed="returns no log",
+    linear_only=True,
 )

@@ -52,7 +52,7 @@ def _followed(control: Execution, case: Case) -> Execution:
     _, order = tidied(case)
     place = sorted(range(len(order)), key=order.__getitem__)
     weights = rearranged(control.case.step, control.weights.tolist(), place)
-    return Execution(case, np.array(weights))
+    return Execution(case, np.array(weights), control.value)
 
 
 CHECK = Check(

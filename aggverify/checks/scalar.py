@@ -107,4 +107,5 @@ CHECK = Check(
     project=lambda case: case,
     max_examples=60,
     judges_scalar=True,
+    linear_only=True,
 )

@@ -49,17 +49,22 @@ def _remembered(case: Case) -> tuple[Trial, ...]:
 
 def _other_steps(case: Case) -> tuple[Case, ...]:
     """Steps that share much with this one, so that no key but the right one tells them apart:
-    other lengths, masks, groups, another number of samples. First and last differ in all counts:
-    they are what a reducer with a single memory holds."""
+    other lengths, masks, groups, another number of samples where one rank has them all. First and
+    last differ in all counts: they are what a reducer with a single memory holds."""
     samples = case.step.samples
     flipped = [Sample(s.prompt_length, _flipped(s.loss_mask), s.rollout, s.group) for s in samples]
     together = [Sample(s.prompt_length, s.loss_mask, 0, 0) for s in samples]
     apart = [Sample(s.prompt_length, s.loss_mask, i, i) for i, s in enumerate(samples)]
-    longer = [Sample(s.prompt_length, (*s.loss_mask, 1), s.rollout, s.group) for s in samples]
-    steps = [Step(tuple(s)) for s in (longer, flipped, together, apart)]
+    longer, longest = (
+        [Sample(s.prompt_length, (*s.loss_mask, *more), s.rollout, s.group) for s in samples]
+        for more in ((1,), (0, 1, 1))
+    )
+    steps = [Step(tuple(s)) for s in (longer, flipped, together, apart, longest)]
     found = [Case(step, case.layout, _values(step), case.dtype) for step in steps]
-    more = Step((*apart, Sample(2, (1, 1, 0, 1), len(apart), len(apart))))
-    found.append(Case(more, Layout.trivial(len(more.samples)), _values(more), case.dtype))
+    if case.layout.is_trivial:
+        larger = Step((*apart, Sample(2, (1, 1, 0, 1), len(apart), len(apart))))
+        layout = Layout.trivial(len(larger.samples))
+        found.append(Case(larger, layout, _values(larger), case.dtype))
     return tuple(other for other in found if other.step != case.step)
 
 
@@ -127,17 +132,17 @@ REPEAT = Check(
     variants=_repeated,
     judge=_judge_repeated,
     project=_folded,
-    max_examples=4,
-    max_stored=4,
+    max_examples=3,
+    max_stored=3,
 )
 STATE = Check(
     name=REMEMBERS,
     title="a step gives what it gives in ranks that have run nothing before",
     tests="",
-    space=_space(1),
+    space=_space(_RANKS),
     variants=_remembered,
     judge=_judge_remembered,
-    project=lambda case: case.trivial,
-    max_examples=4,
+    project=_folded,
+    max_examples=2,
     max_stored=3,
 )

@@ -9,6 +9,7 @@ import click
 
 from aggverify import __version__
 from aggverify.cli.check import check
+from aggverify.cli.explain import explain
 from aggverify.cli.modes import modes
 from aggverify.cli.oracle import oracle
 from aggverify.cli.replay import replay
@@ -35,6 +36,7 @@ commands.add_command(check)
 commands.add_command(replay)
 commands.add_command(oracle)
 commands.add_command(modes)
+commands.add_command(explain)
 
 
 def main() -> NoReturn:

@@ -11,6 +11,7 @@ import click
 @click.argument("target")
 @click.option("--mode", "modes", multiple=True, help="Mode it should implement; repeatable.")
 @click.option("--oracle", help="Your own mode: a file with weights(step) or scalar(step, losses).")
+@click.option("--against", help="Another path, old.py[:name], that must agree on every step.")
 @click.option("--convention", help="How it is called; found out from the file by default.")
 @click.option("--engine", help="How local losses become the update; see the convention's default.")
 @click.option("--divisor", type=float, help="L of --mode constant.")
@@ -40,6 +41,7 @@ def check(
     target: str,
     modes: tuple[str, ...],
     oracle: str | None,
+    against: str | None,
     convention: str | None,
     engine: str | None,
     divisor: float | None,
@@ -79,6 +81,7 @@ def check(
         target=target,
         modes=modes,
         oracle=oracle,
+        against=against,
         convention=convention,
         engine=engine,
         divisor=divisor,

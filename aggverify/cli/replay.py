@@ -11,6 +11,7 @@ import click
 @click.argument("case")
 @click.argument("target", required=False)
 @click.option("--oracle", help="Your own mode, when the case was found with one.")
+@click.option("--against", help="The other path, when the case was found with one.")
 @click.option(
     "--report-dir",
     default=".aggverify",
@@ -18,7 +19,9 @@ import click
     type=click.Path(path_type=Path),
     help="Where cases are stored.",
 )
-def replay(case: str, target: str | None, oracle: str | None, report_dir: Path) -> int:
+def replay(
+    case: str, target: str | None, oracle: str | None, against: str | None, report_dir: Path
+) -> int:
     """Run one stored counterexample again.
 
     CASE is its id or a path to its JSON file; TARGET is the reducer it was found on by default.
@@ -32,7 +35,7 @@ def replay(case: str, target: str | None, oracle: str | None, report_dir: Path) 
     from oracles import OracleError
 
     try:
-        result = run(store.read(case, report_dir), target, oracle)
+        result = run(store.read(case, report_dir), target, oracle, against)
     except (AggverifyError, OracleError) as error:
         click.echo(f"ERROR   case {case}: {error}", err=True)
         return int(Exit.NO_JUDGEMENT)

@@ -34,6 +34,8 @@ class Offer:
 
     name: str
     parameters: tuple[str, ...]
+    required: tuple[str, ...] = ()
+    """Those without a default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,10 @@ class Site:
     cp_group: ProcessGroup | None
     counts_rejected: bool = True
     """Whether denominators use the masks before rejection (the policy's default)."""
+    terms: int = 0
+    """Auxiliary per-token inputs that the candidate takes beside the losses."""
+    term: int | None = None
+    """The one that has values (counted round and round); None for the losses."""
 
     def counted(self, sample: int) -> int:
         """Tokens of a sample in the step's denominators."""

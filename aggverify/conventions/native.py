@@ -58,6 +58,8 @@ class MicroBatch:
     dp_size: int
     cp_rank: int
     cp_size: int
+    gathered: bool
+    """Whether the losses were gathered over context parallelism: every rank has all of them."""
     dp_group: ProcessGroup | None
     cp_group: ProcessGroup | None
 
@@ -72,6 +74,9 @@ def _not_claimed() -> dict[str, str]:
 @dataclass(frozen=True, slots=True)
 class Native:
     """A function ``reduce(losses, batch)`` that returns its share of the step scalar.
+
+    Further parameters without a default are additive auxiliary terms (KL, entropy, a value loss):
+    each gets a per-token tensor like the losses.
 
     It may return ``(loss, count)``, ``(loss, log)`` or ``(loss, count, log)``. The log maps names
     to what Megatron-LM's report does: a scalar, which is reduced as the loss is, or a pair ``[sum,
@@ -104,7 +109,8 @@ class Native:
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
         def call(k: int, losses: Tensor) -> Output:
-            out = function(losses, micro_batch(site, k))
+            own, terms = _inputs(site, losses)
+            out = function(own, micro_batch(site, k), *terms)
             if not isinstance(out, tuple):
                 return Output(out)
             if len(out) == 2 and isinstance(out[1], Mapping):
@@ -117,6 +123,17 @@ class Native:
             )
 
         return call
+
+
+def _inputs(site: Site, values: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """Losses and auxiliary terms, of which one has the values and all others are 0."""
+    import torch
+
+    terms = [torch.zeros_like(values) for _ in range(site.terms)]
+    if site.term is None or not terms:
+        return values, terms
+    terms[site.term % len(terms)] = values
+    return torch.zeros_like(values), terms
 
 
 def micro_batch(site: Site, k: int) -> MicroBatch:
@@ -153,6 +170,7 @@ def micro_batch(site: Site, k: int) -> MicroBatch:
         dp_size=layout.dp_size,
         cp_rank=site.cp_rank,
         cp_size=layout.cp_size,
+        gathered=layout.cp_size > 1 and layout.cp_kind == "gathered",
         dp_group=site.dp_group,
         cp_group=site.cp_group,
     )

@@ -160,6 +160,13 @@ def diagnose_behind_the_mask(
     return Diagnosis(bug.sentence, None, bug, bug.sentence) if bug else None
 
 
+def diagnose_nonlinear(subject: Subject, finding: Finding) -> Diagnosis | None:
+    """What a non-linear objective or an auxiliary term did not reduce, told by its code."""
+    marks = frozenset(["auxiliary" if finding.code == "AGV207" else "non-linear"])
+    bug = known_bug(Trace(finding.code, None, subject.engine.name, marks=marks))
+    return Diagnosis(bug.sentence, None, bug, bug.sentence) if bug else None
+
+
 def diagnose_failure(subject: Subject, finding: Finding, marks: frozenset[str]) -> Diagnosis | None:
     """A step that is not finished, recognised by its message, its stacks and where it happens."""
     text = f"{finding.message}\n{finding.detail}"
@@ -197,6 +204,7 @@ __all__ = [
     "diagnose",
     "diagnose_behind_the_mask",
     "diagnose_failure",
+    "diagnose_nonlinear",
     "diagnose_told",
     "ratio",
     "telling_case",

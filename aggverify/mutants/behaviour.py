@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 CEILING = 64.0
 _last: dict[str, int] = {}
 _first: list[int] = []
+_reduced: dict[int, int] = {}
 
 
 def previous_denominator(losses: Tensor, batch: MicroBatch) -> Tensor:
@@ -27,6 +28,20 @@ def first_denominator(losses: Tensor, batch: MicroBatch) -> Tensor:
     if not _first:
         _first.append(batch.num_tokens)
     return kept(losses, batch).sum() / max(_first[0], 1)
+
+
+def reduced_once(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """Saves the all-reduce of a count after the first step."""
+    import torch
+    import torch.distributed as dist
+
+    world = dist.get_world_size()
+    if world not in _reduced:
+        tokens = torch.tensor(batch.num_tokens / world)
+        dist.all_reduce(tokens)
+        _reduced[world] = round(float(tokens))
+    count = batch.num_tokens if world == 1 else _reduced[world]
+    return kept(losses, batch).sum() / max(count, 1)
 
 
 def jittered(losses: Tensor, batch: MicroBatch) -> Tensor:
@@ -150,6 +165,15 @@ MUTANTS = (
     ),
     Mutant(
         "first_denominator",
+        58,
+        "a cached denominator from the previous step",
+        "token_mean",
+        "sum",
+        ("AGV408",),
+        "state-between-steps",
+    ),
+    Mutant(
+        "reduced_once",
         58,
         "a cached denominator from the previous step",
         "token_mean",

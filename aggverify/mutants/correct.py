@@ -141,6 +141,13 @@ def counts_what_was_there(losses: Tensor, batch: MicroBatch) -> tuple[Tensor, in
     return kept(losses, batch).sum(), sum(int(mask.sum()) for mask in batch.original_masks)
 
 
+def two_more_terms(losses: Tensor, batch: MicroBatch, kl: Tensor, entropy: Tensor) -> Tensor:
+    """Each term with a coefficient and a normaliser of its own."""
+    policy = weighted(losses, batch, [max(n, 1) * batch.num_rollouts for n in batch.rollout_tokens])
+    penalty = kept(kl, batch).sum() / max(batch.num_tokens, 1)
+    return policy + 0.04 * penalty - 0.001 * kept(entropy, batch).sum() / batch.num_rollouts
+
+
 def sorted_first(losses: Tensor, batch: MicroBatch) -> Tensor:
     values = kept(losses, batch)
     return values[values.detach().argsort()].sum()
@@ -198,6 +205,7 @@ CORRECT = (
         "megatron-token",
         claims=("rejection",),
     ),
+    Correct("two_more_terms", "terms have other normalisers", "sample_mean", "sum"),
     Correct("sorted_first", "adds in order of size", "token_sum", "sum"),
     Correct(
         "get_pg_loss_reducer", "owner asked per token", "sample_mean", "megatron-sample", "slime"

@@ -48,6 +48,11 @@ def global_and_steps(losses: Tensor, batch: MicroBatch) -> Tensor:
     return share / batch.num_microbatches
 
 
+def local_auxiliary_count(losses: Tensor, batch: MicroBatch, kl: Tensor) -> Tensor:
+    policy = kept(losses, batch).sum() / max(batch.num_tokens, 1)
+    return policy + 0.125 * kept(kl, batch).sum() / tokens(batch.loss_masks)
+
+
 def packed_row_is_a_sequence(losses: Tensor, batch: MicroBatch) -> Tensor:
     rows = batch.num_microbatches * batch.dp_size
     return kept(losses, batch).sum() / tokens(batch.loss_masks) / rows
@@ -118,6 +123,15 @@ MUTANTS = (
         "sum",
         ("AGV202",),
         "accumulation-twice",
+    ),
+    Mutant(
+        "local_auxiliary_count",
+        36,
+        "NeMo-RL #3791",
+        "token_mean",
+        "sum",
+        ("AGV207",),
+        "auxiliary-local-count",
     ),
     Mutant(
         "packed_row_is_a_sequence",

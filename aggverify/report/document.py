@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from aggverify import __version__
-from aggverify.codes import CODES
+from aggverify.codes import CODES, WARNINGS
 from aggverify.run.verdict import Report, Verdict, exit_code
+from aggverify.subject import NONLINEAR
 
 SCHEMA = 1
+MAX_WEIGHTS = 100_000
 
 
 def document(verdicts: Sequence[Verdict]) -> dict[str, Any]:
@@ -40,7 +42,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "function": s.function,
         "convention": s.convention.name,
         "engine": s.engine.name,
-        "mode": s.mode,
+        "mode": NONLINEAR if s.nonlinear else s.mode,
         "oracle": s.oracle.name if s.oracle else None,
         "identified": verdict.identified,
         "divisor": None if s.divisor is None else s.divisor.hex(),
@@ -77,6 +79,10 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
             }
             for m in verdict.margins
         ],
+        "warnings": [
+            {"code": w.code, "title": WARNINGS[w.code].title, "detail": w.detail}
+            for w in verdict.weaknesses
+        ],
         "findings": [_finding(r, causes[0]) for causes in verdict.causes for r in causes],
     }
 
@@ -94,8 +100,8 @@ def _finding(report: Report, first: Report) -> dict[str, Any]:
         "message": f.message,
         "case": report.stored.to_json(),
         "reference": f.reference,
-        "expected": None if f.expected is None else [str(w) for w in f.expected],
-        "observed": None if f.observed is None else [w.hex() for w in f.observed],
+        "expected": _listed(str, f.expected),
+        "observed": _listed(float.hex, f.observed),
         "token": f.token,
         "error": _exact(f.error),
         "bound": _exact(f.bound),
@@ -103,6 +109,13 @@ def _finding(report: Report, first: Report) -> dict[str, Any]:
         "diagnosis": d.sentence if d else None,
         "bug": d.bug.name if d and d.bug else None,
     }
+
+
+def _listed(text: Callable[[Any], str], weights: Sequence[Any] | None) -> list[str] | None:
+    """One text per token; None for a step too large to be read, whose case says it all."""
+    if weights is None or len(weights) > MAX_WEIGHTS:
+        return None
+    return [text(w) for w in weights]
 
 
 def _exact(value: Fraction | None) -> str | None:

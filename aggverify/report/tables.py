@@ -81,12 +81,21 @@ def decimal_text(value: object, digits: int) -> str:
         return str(mp.nstr(value, digits))
 
 
+_NONLINEAR = (
+    "nonlinear",
+    "  no weights: any objective of the per-token inputs, for example GSPO (arXiv 2507.18071) and",
+    "  GMPO (arXiv 2507.20673); --mode nonlinear checks that value and gradient are the same in",
+    "  every layout, in float64 with a fixed bound (docs/bounds.md)",
+)
+
+
 def modes_text() -> list[str]:
     """Every mode: formula, source, policy, the names frameworks give it; a worked ragged example;
     the readings of every question of the policy."""
     lines = []
     for name in (*MODES, *FAMILIES):
         lines += [*_mode_lines(name), ""]
+    lines += [*_NONLINEAR, ""]
     from aggverify.notation import parse_step
 
     step = parse_step("2/11+3/111 4/1111; 1/1 5/110")

@@ -21,7 +21,7 @@ from aggverify.run.events import (
     SubjectChosen,
 )
 from aggverify.run.verdict import Report
-from aggverify.subject import Subject
+from aggverify.subject import NONLINEAR, Subject
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class Terminal:
         self.close()
         verdict = event.verdict
         subject = verdict.subject
-        mode = subject.mode_name or "no known mode"
+        mode = subject.mode_name or (NONLINEAR if subject.nonlinear else "no known mode")
         self.console.print(Rule(f"{escape(subject.target)} · {mode}", style="bold"))
         for line in text.header(subject, identified=verdict.identified):
             self._line(line)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from fractions import Fraction
 
 from aggverify.case import Case
 from aggverify.checks import Finding
-from aggverify.codes import CODES
+from aggverify.codes import CODES, WARNINGS
 from aggverify.diagnosis import Diagnosis, ratio
 from aggverify.layouts import token_owner
 from aggverify.run.replay import Replayed
 from aggverify.run.verdict import Margin, Report, Verdict
-from aggverify.subject import Subject
-from oracles import Sample, mode
+from aggverify.subject import NONLINEAR, Subject
+from oracles import DEFAULT_POLICY, Policy, Sample, mode
 from oracles.bounds import PRECISIONS
+from oracles.policy import QUESTIONS
 
 MAX_DETAIL = 40
 """Lines of a traceback or of the ranks' stacks."""
@@ -32,6 +33,8 @@ def clean(text: str) -> str:
 def header(subject: Subject, *, identified: bool = False) -> list[str]:
     """Who is verified, and how: one fact a line."""
     mode = subject.mode_name or "none recognised: invariance only"
+    if subject.nonlinear:
+        mode = f"{NONLINEAR}: no oracle, the same value and gradient in every layout"
     if subject.mode == "constant":
         mode += f" (divisor {subject.divisor:g})"
     if identified:
@@ -66,8 +69,17 @@ def finding_block(reports: Sequence[Report], subject: Subject, number: int) -> l
         lines.append(
             "    seen once, not again in a fresh world: the reducer keeps state or guesses"
         )
-    lines.append(f"Reproduce:  aggverify replay {report.stored.id} {clean(subject.target)}")
+    codes = " ".join(dict.fromkeys(r.finding.code for r in reports))
+    lines.append(f"Reproduce:  {_command(report, subject)}")
+    lines.append(f"Explain:    aggverify explain {codes}")
     return lines
+
+
+def _command(report: Report, subject: Subject) -> str:
+    command = f"aggverify replay {report.stored.id} {clean(subject.target)}"
+    if report.finding.code == "AGV521" and subject.against is not None:
+        command += f" --against {clean(subject.against.target)}"
+    return command
 
 
 def _body(finding: Finding, subject: Subject) -> Iterator[str]:
@@ -78,7 +90,7 @@ def _body(finding: Finding, subject: Subject) -> Iterator[str]:
         precision = min(finding.case.dtype, subject.computes_in, key=lambda n: PRECISIONS[n].p)
         yield (
             f"error {float(finding.error):.3g}, bound {float(finding.bound):.2g} "
-            f"({precision}, {subject.roundings} roundings)"
+            f"({precision}, {'fixed' if subject.nonlinear else f'{subject.roundings} roundings'})"
         )
     yield from drawing(finding.case)
     if finding.detail:
@@ -151,12 +163,12 @@ def drawing(case: Case) -> Iterator[str]:
         f"{f' ({layout.cp_kind})' if layout.cp_size > 1 else ''} "
         f"micro-batches={layout.num_microbatches} dtype={case.dtype}"
     )
-    owner = token_owner(step, layout)
+    owner = token_owner(step, layout) if layout.cp_size > 1 else None
     cell = {i: (d, k) for d, k, members in layout.cells() for i in members}
     for i, sample in list(enumerate(step.samples))[:MAX_ROWS]:
         d, k = cell[i]
-        start = step.offsets[i]
-        ranks = [c for _, c, _ in owner[start : start + sample.response_length]]
+        start, length = step.offsets[i], sample.response_length
+        ranks = None if owner is None else [c for _, c, _ in owner[start : start + length]]
         yield (
             f"  rank dp{d} micro-batch {k}  prompt {'·' * min(sample.prompt_length, 12)}"
             f"{'…' if sample.prompt_length > 12 else ''}  mask {_mask(sample, ranks)}"
@@ -170,15 +182,23 @@ def drawing(case: Case) -> Iterator[str]:
         yield f"  … and {len(step.samples) - MAX_ROWS} more samples"
 
 
-def _mask(sample: Sample, ranks: Sequence[int]) -> str:
-    out = ""
+def _mask(sample: Sample, ranks: Sequence[int] | None) -> str:
     mask, original = sample.loss_mask, sample.original_mask or sample.loss_mask
-    for t, (bit, counted, rank) in enumerate(zip(mask, original, ranks, strict=True)):
-        out += "|" if t and rank != ranks[t - 1] else ""
-        out += "#" if bit else "x" if counted else "."
-    if len(out) > MAX_MASK:
-        return f"{out[: MAX_MASK // 2]}…{out[-MAX_MASK // 4 :]} ({len(mask)} tokens)"
-    return out
+    if len(mask) > MAX_MASK:
+        head, tail = slice(0, MAX_MASK // 2), slice(-MAX_MASK // 4, None)
+        shown = f"{_bits(mask[head], original[head])}…{_bits(mask[tail], original[tail])}"
+        return f"{shown} ({len(mask)} tokens)"
+    bits = _bits(mask, original)
+    if ranks is None:
+        return bits
+    cuts = ["|" if t and rank != ranks[t - 1] else "" for t, rank in enumerate(ranks)]
+    return "".join(map("".join, zip(cuts, bits, strict=True)))
+
+
+def _bits(mask: bytes, original: bytes) -> str:
+    """``#`` unmasked, ``x`` rejected after the fact, ``.`` masked from the start."""
+    pairs = zip(mask, original, strict=True)
+    return "".join("#" if bit else "x" if counted else "." for bit, counted in pairs)
 
 
 def _count(n: int, noun: str) -> str:
@@ -198,6 +218,9 @@ def inventory(verdict: Verdict) -> list[str]:
     lines.append(f"executed    {verdict.executed} steps ({worlds} ranks), seed {verdict.seed}")
     for m in verdict.margins:
         lines += _margin(m)
+    lines += [
+        f"warning     {w.code} {WARNINGS[w.code].title}: {w.detail}" for w in verdict.weaknesses
+    ]
     subject = verdict.subject
     if subject.computes_in != "float64":
         lines.append(
@@ -205,11 +228,20 @@ def inventory(verdict: Verdict) -> list[str]:
         )
     lines += [f"note        {note}" for note in subject.notes]
     asked = mode(subject.mode).asks if subject.mode and not subject.oracle else ()
-    lines += [f"policy      {line}" for line in subject.policy.describe(asked)]
+    lines += _policy(subject.policy, asked)
     for feature, reason in subject.convention.not_claimed.items():
         if feature not in subject.claimed:
             lines.append(f"not claimed {feature}: {reason}  (--claim {feature})")
     return lines
+
+
+def _policy(policy: Policy, asked: Collection[str]) -> Iterator[str]:
+    """Each open question of the mode with its reading, and whether that was declared."""
+    for line in policy.describe(asked):
+        name, _, reading = line.partition(": ")
+        declared = getattr(policy, name) != getattr(DEFAULT_POLICY, name)
+        how = "declared" if declared else "default"
+        yield f"policy      {name} = {reading}  [{how}]  {QUESTIONS[name]}"
 
 
 def _margin(m: Margin) -> Iterator[str]:
@@ -239,8 +271,12 @@ def headline(verdict: Verdict) -> str:
         return f"{causes} ({_count(len(failed), 'check')} of {len(ran)} failed)"
     if not verdict.executed:
         return "nothing was tested"
-    what = verdict.subject.mode_name or "the same step scalar in every layout (no known mode)"
-    return f"conforms: {what}, {_count(len(ran), 'check')} passed, 0 findings"
+    if verdict.subject.nonlinear:
+        what = f"{NONLINEAR} (one value and gradient in every layout)"
+    else:
+        what = verdict.subject.mode_name or "the same step scalar in every layout (no known mode)"
+    passed = f"conforms: {what}, {_count(len(ran), 'check')} passed, 0 findings"
+    return f"{passed}, {_count(len(verdict.weaknesses), 'warning')}"
 
 
 def replay_lines(result: Replayed) -> list[str]:

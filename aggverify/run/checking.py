@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from aggverify.case import Case
 from aggverify.checks import Check, Finding
@@ -54,6 +54,7 @@ class Checking:
             found = []
             for case, group in zip(cases, variants, strict=True):
                 mine = [next(executions) for _ in group]
+                self.tally.sights.add(self.subject, [e.case for e in mine])
                 finding = self.check.judge(self.subject, mine)
                 if self.check.may_refuse and (words := refusal(mine[-1])):
                     self.refusals.append(words)
@@ -72,7 +73,11 @@ class Checking:
 
     def stored_cases(self) -> list[Case]:
         """Catalogue and grid, brought into this check's space, duplicates dropped."""
+        if self.check.only is not None:
+            return list(self.check.only())
         stored = (*hard_cases(), *grid(self.subject.max_world, self.space.cp_kinds))
+        if self.subject.nonlinear:
+            stored = tuple(replace(case, dtype="float64") for case in stored)
         projected = dict.fromkeys(self.check.project(case) for case in stored)
         return [case for case in projected if fits(case, self.space)][: self.check.max_stored]
 
@@ -91,6 +96,8 @@ class Checking:
     def run(self, *, examples: int, seed: int, deadline: float) -> Finding | None:
         """The finding with the smallest case, or None when every case passes."""
         failed = self.stored_failure()
+        if self.check.only is not None:
+            return failed
         if failed is not None and failed.code in COSTLY:
             return self._reduced(failed)
         # A failure is already certain: let the search have the time to make it small.

@@ -12,7 +12,7 @@ from aggverify.engines import engine
 from aggverify.errors import InputError, NotClaimable, unknown
 from aggverify.run.request import Request
 from aggverify.run.target import Choice, Target, choose, declaration
-from aggverify.subject import Subject
+from aggverify.subject import NONLINEAR, Subject
 from oracles import MODES, OracleError, Policy, Step, mode
 from oracles.custom import load as load_oracle
 
@@ -54,6 +54,9 @@ def subjects(
     if request.oracle is not None:
         return (_own_mode(request, target, choice),)
     for name in modes:
+        if name == NONLINEAR:
+            found.append(_nonlinear(request, target, choice))
+            continue
         subject = _subject(request, target, choice, name)
         if name == "constant" and not request.modes and subject.divisor is None:
             # A mode nobody asked for by name: checked with the divisor of the worked examples.
@@ -97,6 +100,16 @@ def _default_modes(choice: Choice) -> tuple[str | None, ...]:
     return (None,)
 
 
+def _nonlinear(request: Request, target: Target, choice: Choice) -> Subject:
+    """The subject of ``--mode nonlinear``: no oracle, the same value and gradient everywhere."""
+    if choice.convention.mode_is_argument:
+        raise InputError(
+            f"{choice.function} is told its mode ({choice.convention.name} convention), and all of "
+            f"those are linear: --mode {NONLINEAR} cannot be claimed for it"
+        )
+    return replace(_subject(request, target, choice, None), nonlinear=True)
+
+
 def _subject(request: Request, target: Target, choice: Choice, name: str | None) -> Subject:
     how = choice.convention
     if name == "token_mean_legacy":
@@ -134,6 +147,7 @@ def _subject(request: Request, target: Target, choice: Choice, name: str | None)
         divisor=request.divisor if _divided(name) else None,
         policy=_policy(request.policy),
         claimed=claimed,
+        terms=terms(choice),
         group_size=request.group_size,
         max_world=request.max_world,
     )
@@ -144,6 +158,11 @@ def _offered(name: str, choice: Choice) -> bool:
     how = choice.convention
     is_member = name not in MODES and not how.mode_is_argument
     return is_member or name in how.modes(choice.offer)
+
+
+def terms(choice: Choice) -> tuple[str, ...]:
+    """The per-token inputs a native reducer takes beside the losses."""
+    return choice.offer.required[2:] if choice.convention.name == "native" else ()
 
 
 def _policy(readings: Mapping[str, object]) -> Policy:

@@ -16,6 +16,7 @@ from aggverify.diagnosis import (
     diagnose,
     diagnose_behind_the_mask,
     diagnose_failure,
+    diagnose_nonlinear,
     diagnose_told,
     telling_case,
 )
@@ -32,6 +33,7 @@ _TOLD = (
     *("AGV502", "AGV503", "AGV504", "AGV511", "AGV512"),
 )
 """What the check itself has seen says everything; no further observation is needed."""
+_LARGE = 100_000
 _ROUNDS = 3
 """Cases run to tell remaining forms apart, one round after the other."""
 
@@ -40,7 +42,11 @@ def explain(
     subject: Subject, finding: Finding, laboratory: Laboratory, own: Sequence[Case]
 ) -> Diagnosis | None:
     """Diagnose a finding; ``own`` are the stored cases of the check that made it."""
+    if finding.case.step.num_response_tokens > _LARGE:
+        return None  # forms are fitted to small steps; the finding's message says what it can
     subject = replace(subject, trust_formula=True)
+    if finding.code == "AGV207" or (subject.nonlinear and finding.observed is not None):
+        return diagnose_nonlinear(subject, finding)
     if finding.code in _BEHIND:
         return _behind_the_mask(subject, finding, laboratory, own)
     if finding.code in _TOLD:

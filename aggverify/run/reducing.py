@@ -66,6 +66,11 @@ def smaller(case: Case) -> Iterator[Case]:
             yield _cut(case, i, kept)
         if sample.prompt_length > 1:
             yield replace(case, step=_replaced(step, i, replace(sample, prompt_length=1)))
+    if layout.dp_size == 2:
+        # As many ranks, half the samples: where it only takes several ranks.
+        for rank in cells:
+            one = _restricted(case, (rank,))
+            yield one.with_layout(replace(one.layout, cp_size=2 * layout.cp_size))
     if case.dtype != "float64":
         yield replace(case, dtype="float64")
 

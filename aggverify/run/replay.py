@@ -5,17 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from aggverify.checks import Finding, check
+from aggverify.checks.paths import NAME as PATHS
 from aggverify.conventions import convention
 from aggverify.engines import engine
+from aggverify.errors import InputError
 from aggverify.execution import Laboratory
 from aggverify.run.checking import Checking
+from aggverify.run.claims import terms
 from aggverify.run.identify import precision_of
-from aggverify.run.session import opened
+from aggverify.run.session import opened, other_path
 from aggverify.run.store import StoredCase
 from aggverify.run.tally import Tally
 from aggverify.run.target import choose, parse_target
 from aggverify.strategies import Space
-from aggverify.subject import Subject
+from aggverify.subject import NONLINEAR, Subject
 from aggverify.world import Pool
 from oracles import Policy
 from oracles.custom import load as load_oracle
@@ -30,27 +33,42 @@ class Replayed:
     finding: Finding | None
 
 
-def replay(stored: StoredCase, target_text: str | None, oracle: str | None = None) -> Replayed:
+def replay(
+    stored: StoredCase,
+    target_text: str | None,
+    oracle: str | None = None,
+    against: str | None = None,
+) -> Replayed:
     """Judge the stored case on a target (the one it was found on by default).
 
     ``oracle``: the person's own mode, if the case was found with one; never taken from the case
-    file, which is data.
+    file, which is data. ``against``: the other path, likewise.
     """
+    if stored.check == PATHS and against is None:
+        raise InputError("this case was found by comparing two paths: say --against TARGET")
     target = parse_target(target_text or stored.target)
-    with Pool() as pool, opened(pool, target.setup()) as template:
+    with (
+        Pool() as pool,
+        opened(pool, target.setup()) as template,
+        other_path(pool, against) as other,
+    ):
         choice = choose(target, template.description, stored.convention)
         subject = Subject(
             target=target.text,
             function=choice.function,
+            terms=terms(choice),
             convention=convention(stored.convention),
             engine=engine(stored.engine),
-            mode=stored.mode,
+            mode=None if stored.mode == NONLINEAR else stored.mode,
+            nonlinear=stored.mode == NONLINEAR,
             divisor=stored.divisor,
             oracle=None if oracle is None else load_oracle(oracle),
             policy=Policy(**stored.policy),  # type: ignore[arg-type]
             offered=choice.convention.modes(choice.offer),
         )
-        laboratory = Laboratory(template)
+        laboratory = Laboratory(template, None if other is None else other.laboratory)
+        if other is not None:
+            subject = other.beside(subject, stored.convention)
         if subject.has_oracle:
             subject = replace(subject, computes_in=precision_of(subject, laboratory))
         checking = Checking(

@@ -37,6 +37,8 @@ class Request:
     max_world: int = 8
     group_size: int | None = None
     oracle: str | None = None
+    against: str | None = None
+    """Another target that must agree with this one on every step."""
     policy: Mapping[str, str] = field(default_factory=dict)
     """Readings other than the default, by question."""
     profile: str = "ci"

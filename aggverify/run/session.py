@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 from aggverify.checks import CHECKS, Check, Finding
 from aggverify.checks.formula import NAME as FORMULA
-from aggverify.engines import ENGINES
+from aggverify.engines import ENGINES, engine
 from aggverify.errors import CandidateError, InputError
 from aggverify.execution import LIMITS, Laboratory
 from aggverify.run import store
 from aggverify.run.checking import Checking
-from aggverify.run.claims import completed, subjects
+from aggverify.run.claims import completed, subjects, terms
 from aggverify.run.events import (
     CheckFinished,
     CheckStarted,
@@ -28,7 +29,7 @@ from aggverify.run.identify import identify, precision_of, telling_cases
 from aggverify.run.refusing import settled
 from aggverify.run.request import Request
 from aggverify.run.tally import Tally
-from aggverify.run.target import Target, parse_target
+from aggverify.run.target import Target, choose, declaration, parse_target
 from aggverify.run.verdict import CheckSummary, Report, Verdict
 from aggverify.strategies import Space, sizes
 from aggverify.subject import Subject
@@ -53,11 +54,18 @@ def verify(request: Request, emit: Callable[[Event], None]) -> tuple[Verdict, ..
 def _verified(
     request: Request, target: Target, emit: Callable[[Event], None]
 ) -> tuple[Verdict, ...]:
-    with Pool(LIMITS) as pool, opened(pool, target.setup()) as template:
+    with (
+        Pool(LIMITS) as pool,
+        opened(pool, target.setup()) as template,
+        other_path(pool, request.against) as other,
+    ):
         request = completed(request, template.description)
-        laboratory = Laboratory(template)
+        laboratory = Laboratory(template, None if other is None else other.laboratory)
         verdicts = []
-        for subject in subjects(request, target, template.description):
+        chosen = subjects(request, target, template.description)
+        if other is not None:
+            chosen = tuple(other.beside(s, request.convention or "auto") for s in chosen)
+        for subject in chosen:
             verdict = examine(request, subject, laboratory, emit)
             emit(Finished(verdict))
             verdicts.append(verdict)
@@ -69,6 +77,44 @@ def examine(
 ) -> Verdict:
     """Every check on one subject whose candidate is loaded already."""
     return _Run(request, subject, laboratory, emit).verdict()
+
+
+@dataclass(frozen=True, slots=True)
+class OtherPath:
+    """The target of ``--against``, loaded in a template process of its own."""
+
+    target: Target
+    description: Mapping[str, Any]
+    laboratory: Laboratory
+
+    def beside(self, subject: Subject, convention: str) -> Subject:
+        """The subject with this path to agree with: same mode; its own engine if it declares one or
+        is called otherwise."""
+        choice = choose(self.target, self.description, convention)
+        declared = declaration(self.description).get("engine")
+        chosen = subject.engine
+        if declared is not None or choice.convention.name != subject.convention.name:
+            chosen = engine(declared or choice.convention.default_engine(subject.mode))
+        other = replace(
+            subject,
+            target=self.target.text,
+            function=choice.function,
+            terms=terms(choice),
+            convention=choice.convention,
+            engine=chosen,
+        )
+        return replace(subject, against=other)
+
+
+@contextmanager
+def other_path(pool: Pool, text: str | None) -> Iterator[OtherPath | None]:
+    """The other path's template process, if one was asked for."""
+    if text is None:
+        yield None
+        return
+    target = parse_target(text)
+    with opened(pool, target.setup()) as template:
+        yield OtherPath(target, template.description, Laboratory(template))
 
 
 @contextmanager
@@ -118,12 +164,14 @@ class _Run:
             ),
             margins=tally.margins(self.subject),
             seed=self.request.seed,
+            weaknesses=tally.sights.weaknesses(self.subject),
             identified=identified,
         )
 
     def _settle(self) -> bool:
         """Find out the mode if none was said, and the precision the candidate computes in."""
-        identified = not self.subject.has_oracle and self._identify()
+        named = self.subject.has_oracle or self.subject.nonlinear
+        identified = not named and self._identify()
         self.subject = settled(self.subject, self.laboratory)
         first = self.laboratory.run(self.subject, telling_cases()[:1])[0]
         self.subject = replace(self.subject, returns_logs=bool(first.logs))
@@ -164,7 +212,8 @@ class _Run:
     ) -> tuple[CheckSummary, Report | None]:
         failed = {c.name for c in done if c.failed}
         space = check.space(self.subject)
-        skipped = _why_skipped(check, space, failed, {r.finding.code for r in reports})
+        codes = {r.finding.code for r in reports}
+        skipped = self._why_left_out(check, space) or _why_skipped(check, space, failed, codes)
         if skipped is not None or space is None:
             self.emit(CheckFinished(check.name, 0, False, skipped))
             return CheckSummary(check.name, check.title, check.tests, 0, False, skipped), None
@@ -180,11 +229,14 @@ class _Run:
             tally,
             lambda: self.emit(Progress(check.name, self.laboratory.executed, len(reports))),
         )
+        deadline = time.monotonic() + seconds
         finding = checking.run(
             examples=min(self.request.budget.examples, check.max_examples or 10**9),
             seed=self.request.seed,
-            deadline=time.monotonic() + seconds,
+            deadline=deadline,
         )
+        if finding is None and check.only is None and time.monotonic() > deadline:
+            tally.sights.cut_short.append(check.name)
         report = self._report(checking, finding) if finding else None
         summary = CheckSummary(
             check.name,
@@ -197,6 +249,14 @@ class _Run:
         )
         self.emit(CheckFinished(check.name, checking.cases, report is not None))
         return summary, report
+
+    def _why_left_out(self, check: Check, space: Space | None) -> str | None:
+        """What was asked for leaves a check out, if the subject's claims do not already."""
+        if space is not None and self.subject.nonlinear and check.linear_only:
+            return "says nothing about a non-linear objective"
+        if space is not None and check.thorough and self.request.profile != "thorough":
+            return "only with --profile thorough"
+        return None
 
     def _report(self, checking: Checking, finding: Finding) -> Report:
         confirmed = checking.confirm(finding)

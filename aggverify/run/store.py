@@ -15,7 +15,7 @@ from aggverify.checks import Finding, check
 from aggverify.conventions import convention
 from aggverify.engines import engine
 from aggverify.errors import InputError
-from aggverify.subject import Subject
+from aggverify.subject import NONLINEAR, Subject
 from oracles import DEFAULT_POLICY, OracleError, Policy
 
 MAX_BYTES = 1 << 20
@@ -97,7 +97,7 @@ def stored_case(subject: Subject, finding: Finding) -> StoredCase:
         code=finding.code,
         convention=subject.convention.name,
         engine=subject.engine.name,
-        mode=subject.mode,
+        mode=NONLINEAR if subject.nonlinear else subject.mode,
         divisor=subject.divisor,
         policy={
             f.name: getattr(subject.policy, f.name)

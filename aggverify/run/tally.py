@@ -9,9 +9,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from aggverify.checks.comparison import lowest_precision, margin
+from aggverify.checks.comparison import as_floats, lowest_precision, margin
 from aggverify.execution import Execution, Weights
 from aggverify.run.verdict import Margin
+from aggverify.run.weakness import Sights
 from aggverify.subject import Subject
 from oracles.bounds import PRECISIONS, caught, scalar_bound, weight_bound
 
@@ -32,6 +33,7 @@ class _Sharpness:
 class Tally:
     """What accumulates over all checks of a subject, by the lowest precision on the path."""
 
+    sights: Sights = field(default_factory=Sights)
     _by_precision: dict[str, _Sharpness] = field(default_factory=dict)
 
     def add(
@@ -48,7 +50,7 @@ class Tally:
                 continue  # another check's finding
             seen = self._by_precision.setdefault(precision, _Sharpness())
             seen.worst = max(seen.worst, worst)
-            rounded = np.fromiter(map(float, expected), dtype=np.float64, count=len(expected))
+            rounded = as_floats(expected)
             kept = rounded[rounded != 0]
             if kept.size:
                 seen.smallest_weight = min(seen.smallest_weight, float(np.abs(kept).min()))

@@ -78,7 +78,7 @@ def _readable(path: Path) -> Path:
 def choose(target: Target, description: Mapping[str, Any], wanted: str) -> Choice:
     """The reducer among the module's functions; raises CandidateError listing what was found."""
     offers = [
-        Offer(o["name"], tuple(o["parameters"]))
+        Offer(o["name"], tuple(o["parameters"]), tuple(o["required"]))
         for o in description["offers"]
         if target.name in (None, o["name"])
     ]

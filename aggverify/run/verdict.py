@@ -9,6 +9,7 @@ from enum import IntEnum
 from aggverify.checks import Finding
 from aggverify.diagnosis import Diagnosis
 from aggverify.run.store import StoredCase
+from aggverify.run.weakness import Weakness
 from aggverify.subject import Subject
 
 
@@ -77,6 +78,8 @@ class Verdict:
     """(world size, cases) in ascending order."""
     margins: tuple[Margin, ...]
     seed: int
+    weaknesses: tuple[Weakness, ...] = ()
+    """What the run could not have seen; never a reason for another exit code."""
     identified: bool = False
     """Whether the mode was found out rather than declared."""
 

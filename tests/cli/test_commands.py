@@ -19,7 +19,13 @@ FIXED = EXAMPLES / "native" / "accumulated_mean" / "token_mean.py"
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], *([c, "--help"] for c in ("check", "replay", "oracle", "modes"))]
+    "arguments",
+    [
+        ["--help"],
+        *([c, "--help"] for c in ("check", "replay", "oracle", "modes", "explain")),
+        ["explain"],
+        ["explain", "agv202"],
+    ],
 )
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     code = (
@@ -318,3 +324,31 @@ def test_the_divisor_of_a_family_is_asked_for(cli: Cli) -> None:
     ran = cli("check", FIXED, "--mode", "vl_norm(1/2)")
     assert ran.code == 2, ran
     assert "--mode vl_norm(1/2) needs --divisor" in ran.err
+
+
+def test_explain_tells_all_of_a_code(cli: Cli) -> None:
+    ran = cli("explain", "agv202")
+    assert ran.code == 0, ran
+    for expected in (
+        "AGV202  Result depends",
+        "def micro_batch_means",
+        "1/3",
+        "verl #5625",
+        "Usual",
+    ):
+        assert expected in ran.out
+    everything = cli("explain")
+    assert "AGV101" in everything.out and "AGVW01" in everything.out
+
+
+def test_explain_of_an_unknown_code_names_the_nearest(cli: Cli) -> None:
+    ran = cli("explain", "AGV22")
+    assert ran.code == 2, ran
+    assert "unknown code 'AGV22'; did you mean 'AGV202'?" in ran.err
+
+
+def test_a_healthy_run_warns_of_nothing_but_what_it_lacks(cli: Cli) -> None:
+    ran = cli("check", FIXED, "--world", "2", "--max-examples", "4", "--max-time", "600")
+    assert ran.code == 0, ran
+    told = {line.split()[1] for line in ran.out.splitlines() if line.startswith("warning ")}
+    assert told - {"AGVW05"} <= {"AGVW04", "AGVW06"}, ran

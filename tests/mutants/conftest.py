@@ -21,7 +21,7 @@ from aggverify.run.refusing import settled
 from aggverify.run.search import search
 from aggverify.run.session import opened
 from aggverify.run.tally import Tally
-from aggverify.subject import Subject
+from aggverify.subject import NONLINEAR, Subject
 from aggverify.world import Pool
 
 Told = tuple[Finding, Diagnosis | None]
@@ -43,14 +43,25 @@ def subject_of(entry: Mutant | Correct, laboratory: Laboratory) -> Subject:
         function=entry.function,
         convention=convention(entry.convention),
         engine=engine(entry.engine),
-        mode=entry.mode,
+        mode=None if entry.mode == NONLINEAR else entry.mode,
+        nonlinear=entry.mode == NONLINEAR,
         divisor=entry.divisor,
         claimed=frozenset(entry.claims),
+        terms=_terms(entry),
         policy=entry.policy,
         offered=_offered(entry),
     )
     subject = settled(subject, laboratory)
+    if not subject.has_oracle:
+        return subject
     return replace(subject, computes_in=precision_of(subject, laboratory))
+
+
+def _terms(entry: Mutant | Correct) -> tuple[str, ...]:
+    if entry.convention != "native":
+        return ()
+    parameters = inspect.signature(getattr(everything, entry.function)).parameters.values()
+    return tuple(p.name for p in parameters if p.default is p.empty)[2:]
 
 
 def _offered(entry: Mutant | Correct) -> tuple[str, ...]:
@@ -67,7 +78,8 @@ def first_told(mutant: Mutant, laboratory: Laboratory) -> list[Told]:
     told: list[Told] = []
     for check in CHECKS:
         space = check.space(subject)
-        if space is None:
+        skipped = check.thorough or (subject.nonlinear and check.linear_only)
+        if space is None or skipped:
             continue
         checking = Checking(check, subject, space, laboratory, Tally(), lambda: None)
         if checking.stored_cases():
@@ -90,7 +102,8 @@ def every_finding(entry: Correct, laboratory: Laboratory, examples: int) -> list
     found = []
     for check in CHECKS:
         space = check.space(subject)
-        if space is None:
+        skipped = check.thorough or (subject.nonlinear and check.linear_only)
+        if space is None or skipped:
             continue
         checking = Checking(check, subject, space, laboratory, Tally(), lambda: None)
         found += [

@@ -23,6 +23,7 @@ SMALLEST = [
     ("repeats_bit_for_bit", "jittered", "AGV407", ONE_TOKEN, "0", 1),
     ("keeps_nothing_between_steps", "previous_denominator", "AGV408", ONE_TOKEN, "0", 1),
     ("keeps_nothing_between_steps", "first_denominator", "AGV408", ONE_TOKEN, "0", 1),
+    ("keeps_nothing_between_steps", "reduced_once", "AGV408", ONE_TOKEN, "0", 2),
     ("linear_in_the_losses", "epsilon_outside", "AGV132", ONE_TOKEN, "0", 1),
     ("linear_in_the_losses", "scaled_before_a_threshold", "AGV131", ONE_TOKEN, "0", 1),
     ("leaves_its_arguments_alone", "masks_in_place", "AGV502", ONE_TOKEN, "0", 1),

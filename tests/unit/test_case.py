@@ -16,6 +16,7 @@ from aggverify.errors import InputError
 from aggverify.layouts import Layout
 from aggverify.notation import format_step, parse_micro_batches, parse_step
 from aggverify.strategies import Space, cases
+from oracles import Sample, Step
 
 WIDE = Space(
     max_dp=4,
@@ -40,6 +41,20 @@ def test_poison_survives_json() -> None:
     assert math.isnan(back.losses[1])
     assert back.losses[2] == math.inf
     assert back.losses[::3] == (0.5, 0.25)
+
+
+@pytest.mark.parametrize("values", [(1.0,), (0.5, math.inf, -2.0)])
+def test_long_losses_are_written_as_runs(values: tuple[float, ...]) -> None:
+    step = Step(tuple(Sample(1, b"\1" * 5000, r, 0) for r in range(len(values))))
+    losses = tuple(x for x in values for _ in range(5000))
+    case = Case(step, Layout.trivial(len(values)), losses)
+    text = json.dumps(case.to_json(), allow_nan=False)
+    assert len(text) < 500
+    assert Case.from_json(json.loads(text)) == case
+
+
+def test_losses_written_once_are_still_read() -> None:
+    assert Case.from_json(small() | {"losses": {"all": 0.5}}).losses == (0.5,) * 3
 
 
 def small() -> dict[str, Any]:

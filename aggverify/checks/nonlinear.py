@@ -1,0 +1,81 @@
+"""Two runs of a non-linear objective: the same value and the same gradient, in double precision.
+
+No bound can be proven for an unknown function, so a fixed one is used; see docs/bounds.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from aggverify.checks.base import Finding
+from aggverify.execution import Execution
+from aggverify.subject import Subject
+
+BOUND = Fraction(1, 1 << 30)
+"""Relative to the largest entry of the gradient, or to |value| + sum |gradient * input|. Roundings
+reach it only where the function's condition number times the number of operations on one token's
+path passes 2^23; an exponential of a mean stays below 2^12 on the inputs used here."""
+_OWN_CODE = {"AGV201": "AGV211"}
+_SPLITS = ("AGV202", "AGV203", "AGV204")
+"""Where other tokens than on one rank have no gradient, it is a selection that changes (T18)."""
+
+
+def judge_two(
+    name: str, code: str, subject: Subject, alone: Execution, spread: Execution
+) -> Finding | None:
+    """The gradient, then the value, of the step on one rank and as laid out."""
+    assert alone.weights is not None and spread.weights is not None
+    code = _OWN_CODE.get(code, code)
+    scale = Fraction(float(np.abs(alone.weights).max(initial=0.0)))
+    off = np.abs(spread.weights - alone.weights)
+    wrong = ~(off <= float(BOUND * scale)) | ((alone.weights == 0) & (spread.weights != 0))
+    expected = tuple(Fraction(w) for w in alone.weights.tolist())
+    found = Finding(
+        code,
+        name,
+        "",
+        spread.case,
+        subject.mode,
+        expected,
+        tuple(spread.weights.tolist()),
+        "one rank, one micro-batch",
+        bound=BOUND * scale,
+    )
+    if wrong.any():
+        if code in _SPLITS and ((alone.weights == 0) != (spread.weights == 0)).any():
+            found = replace(found, code="AGV212")
+        token = int(np.argmax(np.where(wrong, off, -1.0)))
+        error = abs(Fraction(float(spread.weights[token])) - expected[token])
+        return _with(found, f"the gradient at token {token} changes", token, error, BOUND * scale)
+    return _value(found, alone, spread, expected)
+
+
+def _value(
+    found: Finding, alone: Execution, spread: Execution, expected: Sequence[Fraction]
+) -> Finding | None:
+    """``alone.value`` None says that another check has told already."""
+    if alone.value is None:
+        return None
+    if spread.value is None:
+        return _with(found, "the value is not finite", None, None, None)
+    terms = (w * Fraction(x) for w, x in zip(expected, alone.case.losses, strict=True) if w)
+    scale = abs(alone.value) + sum((abs(t) for t in terms), Fraction(0))
+    error = abs(spread.value - alone.value)
+    if error <= BOUND * scale:
+        return None
+    message = f"the value is {float(spread.value)!r}, on one rank {float(alone.value)!r}"
+    return _with(found, message, None, error, BOUND * scale)
+
+
+def _with(
+    found: Finding,
+    message: str,
+    token: int | None,
+    error: Fraction | None,
+    bound: Fraction | None,
+) -> Finding:
+    return replace(found, message=message, token=token, error=error, bound=bound)

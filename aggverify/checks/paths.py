@@ -1,0 +1,87 @@
+"""T14: two paths of one framework (old and new, fused and eager) agree on every step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from aggverify.checks.base import Check, Finding, failure_finding
+from aggverify.checks.comparison import lowest_precision, worst_weight
+from aggverify.checks.layout import COMBINED
+from aggverify.checks.nonlinear import judge_two
+from aggverify.execution import Execution
+from aggverify.strategies import Space
+from aggverify.subject import Subject
+from aggverify.trial import Trial
+from oracles.bounds import PRECISIONS
+
+NAME = "two_paths_agree"
+CODE = "AGV521"
+
+
+def space(subject: Subject) -> Space | None:
+    """What both paths can be given, fully masked units included."""
+    if subject.against is None:
+        return None
+    base = COMBINED.space(subject) or Space()
+    return replace(base, min_units=1, empty_samples=True)
+
+
+def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
+    """Weights of both, each with its own roundings; no oracle is asked."""
+    new, old = executions
+    assert subject.against is not None
+    if old.weights is None or new.weights is None:
+        return _one_failed(subject, new, old)
+    if subject.nonlinear:
+        found = judge_two(NAME, CODE, subject, old, new)
+        return None if found is None else replace(found, reference=subject.against.target)
+    finite = np.isfinite(old.weights)
+    if not finite.all():
+        same = np.array_equal(finite, np.isfinite(new.weights))
+        return None if same else _finding(subject, new, old, int(np.argmin(finite)))
+    roundings = subject.roundings + subject.against.roundings
+    both = (lowest_precision(s, new.case) for s in (subject, subject.against))
+    precision = min(both, key=lambda name: PRECISIONS[name].p)
+    expected = tuple(Fraction(w) for w in old.weights.tolist())
+    worst = worst_weight(new.weights, expected, roundings, precision)
+    if worst is None:
+        return None
+    found = _finding(subject, new, old, worst.token)
+    return replace(found, expected=expected, error=worst.error, bound=worst.bound)
+
+
+def _one_failed(subject: Subject, new: Execution, old: Execution) -> Finding | None:
+    """A step that only one path gets done; where both fail alike they agree."""
+    assert subject.against is not None
+    if new.weights is not None:
+        message = f"only {subject.target} gets this step done; {subject.against.target}: "
+        message += old.failure.message if old.failure else "no result"
+        return Finding(CODE, NAME, message, new.case, subject.mode)
+    if old.weights is None:
+        return None
+    return failure_finding(NAME, subject, new)
+
+
+def _finding(subject: Subject, new: Execution, old: Execution, token: int | None) -> Finding:
+    assert subject.against is not None and new.weights is not None
+    observed = tuple(new.weights.tolist())
+    target = subject.against.target
+    return Finding(
+        CODE, NAME, "", new.case, subject.mode, None, observed, reference=target, token=token
+    )
+
+
+CHECK = Check(
+    name=NAME,
+    title="on every step the weights of both paths agree within both bounds",
+    tests="T14",
+    space=space,
+    variants=lambda case: (case, Trial(case, against=True)),
+    judge=judge,
+    project=lambda case: case,
+    unclaimed="no --against TARGET",
+)

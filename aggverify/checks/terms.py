@@ -1,0 +1,69 @@
+"""T13: every additive auxiliary term (KL, entropy, value) alone is the same in every layout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from aggverify.case import Case
+from aggverify.checks.base import Check, Finding, failure_finding
+from aggverify.checks.layout import COMBINED, judge_layout
+from aggverify.execution import Execution
+from aggverify.strategies import Space
+from aggverify.subject import Subject
+from aggverify.trial import Trial
+
+NAME = "auxiliary_terms_stay"
+CODE = "AGV207"
+
+
+def space(subject: Subject) -> Space | None:
+    """Every layout, fully masked units included; only where the reducer takes terms."""
+    if not subject.terms:
+        return None
+    base = COMBINED.space(subject) or Space()
+    return replace(
+        base,
+        max_dp=min(base.max_dp, 4),
+        max_microbatches=min(base.max_microbatches, 2),
+        empty_samples=True,
+    )
+
+
+def variants(case: Case) -> tuple[Trial, ...]:
+    """One term, which the step's size picks, on one rank and as laid out; all others 0."""
+    term = case.step.num_response_tokens + len(case.step.samples)
+    return Trial(case.trivial, term=term), Trial(case, term=term)
+
+
+def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
+    """No oracle: a term has a coefficient, and may have a mode, of its own."""
+    alone, spread = executions
+    if alone.weights is None or not np.isfinite(alone.weights).all():
+        return failure_finding(NAME, subject, alone)
+    failed = failure_finding(NAME, subject, spread)
+    if failed is not None or spread.weights is None:
+        return failed
+    bare = replace(subject, trust_formula=False)
+    found = judge_layout(NAME, CODE, bare, [alone], spread)
+    if found is None:
+        return None
+    picked = variants(spread.case)[0].term
+    assert picked is not None
+    name = subject.terms[picked % len(subject.terms)]
+    return replace(found, message=f"the weights of {name}, with everything else 0")
+
+
+CHECK = Check(
+    name=NAME,
+    title="each auxiliary term alone has the same weights in every layout",
+    tests="T13",
+    space=space,
+    variants=variants,
+    judge=judge,
+    project=lambda case: case,
+    unclaimed="the reducer takes no per-token inputs beside the losses",
+    max_examples=40,
+)

@@ -1,0 +1,87 @@
+"""``aggverify explain [CODE]``."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from aggverify.explain import Entry, Example
+
+WIDTH = 96
+LONG = 40
+"""Tokens of a mask printed at most."""
+
+
+@click.command()
+@click.argument("codes", nargs=-1)
+def explain(codes: tuple[str, ...]) -> None:
+    """What a code means, its smallest example, the real bugs, the usual fix.
+
+    Without a code, every code in one line.
+    """
+    from aggverify.explain import entries, entry
+
+    if not codes:
+        for found in entries().values():
+            click.echo(f"{click.style(found.code, bold=True)}  {found.title}")
+        click.echo("\naggverify explain CODE tells more")
+        return
+    for n, found in enumerate([entry(code) for code in codes]):
+        if n:
+            click.echo("\n")
+        for line in _told(found):
+            click.echo(line)
+
+
+def _told(entry: Entry) -> Iterator[str]:
+    yield click.style(f"{entry.code}  {entry.title}", bold=True)
+    yield ""
+    yield from _paragraph(entry.meaning)
+    if entry.example is not None:
+        yield from ("", _heading("Smallest example"))
+        yield from _indented("\n".join(_example(entry.example)))
+    if entry.bugs:
+        yield from ("", _heading("Where it happened"))
+        for bug in entry.bugs:
+            first, *rest = textwrap.wrap(bug, WIDTH - 6)
+            yield f"    · {first}"
+            yield from (f"      {line}" for line in rest)
+    yield from ("", _heading("Usual fix"))
+    yield from _paragraph(entry.fix)
+
+
+def _heading(text: str) -> str:
+    return click.style(text, bold=True)
+
+
+def _indented(text: str) -> Iterator[str]:
+    return (f"    {line}".rstrip() for line in text.splitlines())
+
+
+def _paragraph(text: str) -> Iterator[str]:
+    return (f"    {line}" for line in textwrap.wrap(" ".join(text.split()), WIDTH - 4))
+
+
+def _example(example: Example) -> Iterator[str]:
+    from aggverify.explain import source
+
+    for mutant in filter(None, (example.mutant, example.against)):
+        yield from source(mutant).splitlines()
+    yield ""
+    divisor = "" if example.divisor is None else f" (divisor {example.divisor:g})"
+    yield f"mode {example.mode}{divisor}, engine {example.engine}, {example.convention} convention"
+    step = example.step or f"1/{'1' * example.ones}"
+    if len(step) > LONG and example.ones:
+        step = f"1/111…1 ({example.ones} tokens)"
+    cp = f", cp_size {example.cp} ({example.cp_kind})" if example.cp > 1 else ""
+    yield f"step {step}   micro-batches {example.micro_batches}{cp}   {example.dtype}"
+    if example.expected is not None:
+        yield f"weight of response token {example.token}"
+        yield f"  expected  {example.expected}"
+        yield f"  actual    {example.actual}"
+    yield "(2/101: two prompt tokens, a response masked 101; ; separates prompts,"
+    yield " a blank micro-batches, | ranks)"

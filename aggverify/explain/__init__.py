@@ -1,0 +1,108 @@
+"""What each code means, as data: one TOML file a family beside this module. Imports no torch."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from aggverify.codes import CODES, WARNINGS
+from aggverify.errors import unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """The smallest step on which a mutant fails with the code, in the notation of steps.
+
+    ``expected`` and ``actual`` are the weight of ``token``; where no weight is read, ``says`` is a
+    regular expression that the finding's message matches.
+    """
+
+    mutant: str
+    """``module.function`` under ``aggverify.mutants``."""
+    check: str
+    mode: str
+    step: str = ""
+    ones: int = 0
+    """Instead of ``step``: one sample of so many unmasked tokens."""
+    micro_batches: str = "0"
+    cp: int = 1
+    cp_kind: str = "zigzag"
+    dtype: str = "float64"
+    losses: tuple[float, ...] = ()
+    groups: tuple[int, ...] = ()
+    rollouts: tuple[int, ...] = ()
+    convention: str = "native"
+    engine: str = "sum"
+    divisor: float | None = None
+    terms: tuple[str, ...] = ()
+    """Names of the per-token inputs beside the losses."""
+    against: str | None = None
+    """Another mutant, for a check of two paths."""
+    token: int = 0
+    expected: str | None = None
+    actual: str | None = None
+    says: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One code explained; warnings have no example."""
+
+    code: str
+    title: str
+    meaning: str
+    bugs: tuple[str, ...]
+    fix: str
+    example: Example | None
+
+
+def entry(code: str) -> Entry:
+    """The entry of a code, written in any case; raises InputError with the nearest one."""
+    found = entries().get(code.strip().upper())
+    if found is None:
+        raise unknown("code", code.strip().upper(), entries())
+    return found
+
+
+@cache
+def entries() -> Mapping[str, Entry]:
+    """Every entry in order of codes."""
+    raw: dict[str, Any] = {}
+    for file in sorted(files(__package__).iterdir(), key=lambda f: f.name):
+        if file.name.endswith(".toml"):
+            raw |= tomllib.loads(file.read_text(encoding="utf-8"))
+    return {code: _entry(code, data) for code, data in raw.items()}
+
+
+def _entry(code: str, data: Mapping[str, Any]) -> Entry:
+    known = CODES.get(code) or WARNINGS[code]
+    example = None
+    if "example" in data:
+        given: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in data["example"].items()
+        }
+        example = Example(**given)
+    return Entry(
+        code,
+        known.title,
+        data["meaning"].strip(),
+        tuple(data["bugs"]),
+        data["fix"].strip(),
+        example,
+    )
+
+
+def source(mutant: str) -> str:
+    """The text of a mutant, read and not imported: that would take torch's whole family along."""
+    module, _, name = mutant.partition(".")
+    path = files("aggverify") / "mutants" / f"{module}.py"
+    text = path.read_text(encoding="utf-8")
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            return ast.get_source_segment(text, node) or ""
+    raise unknown("mutant", mutant, ())

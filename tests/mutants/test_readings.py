@@ -1,0 +1,66 @@
+"""A reducer that follows another reading of the policy is told which, and passes under it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aggverify.conventions import convention
+from aggverify.engines import engine
+from aggverify.execution import Laboratory
+from aggverify.run.request import Request
+from aggverify.run.session import examine, opened
+from aggverify.run.verdict import Exit, Verdict
+from aggverify.subject import Subject
+from aggverify.world import Pool
+from oracles import MODES, Policy
+
+FILE = Path(__file__).with_name("readings.py")
+READINGS = [
+    ("empty_rollouts_left_out", "sample_mean", {"empty_units": "exclude"}),
+    ("each_sample_by_itself", "sample_mean", {"several_samples": "samples_over_rollouts"}),
+    ("divided_by_valid_rollouts", "constant", {"constant_count": "valid_rollouts"}),
+    ("divided_by_the_divisor_alone", "constant", {"constant_count": "one"}),
+    (
+        "groups_counted_by_size",
+        "prompt_mean",
+        {"prompt_count": "rollouts_over_group_size", "group_size": "2"},
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def laboratory() -> Iterator[Laboratory]:
+    with Pool() as pool, opened(pool, {"path": str(FILE)}) as template:
+        yield Laboratory(template)
+
+
+def verdict(laboratory: Laboratory, function: str, mode: str, policy: Policy) -> Verdict:
+    subject = Subject(
+        str(FILE),
+        function,
+        convention("native"),
+        engine("sum"),
+        mode,
+        divisor=16.0 if MODES[mode].needs_divisor else None,
+        policy=policy,
+        max_world=2,
+    )
+    request = Request(str(FILE), profile="quick", max_examples=5)
+    return examine(request, subject, laboratory, lambda event: None)
+
+
+@pytest.mark.parametrize(("function", "mode", "readings"), READINGS, ids=[r[0] for r in READINGS])
+def test_the_reading_is_named_and_can_be_declared(
+    laboratory: Laboratory, function: str, mode: str, readings: dict[str, str]
+) -> None:
+    found = verdict(laboratory, function, mode, Policy())
+    assert found.exit is Exit.FINDINGS
+    if "group_size" not in readings:  # nobody declared G, so P cannot be recognised as N / G
+        ((question, reading),) = readings.items()
+        told = [r.diagnosis.sentence for r in found.reports if r.diagnosis]
+        assert any(f"another reading: {question} = {reading!r}" in text for text in told), told
+    declared = verdict(laboratory, function, mode, Policy.from_text(readings))
+    assert declared.exit is Exit.CONFORMS, declared.reports

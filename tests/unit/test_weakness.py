@@ -1,0 +1,79 @@
+"""Weak-test warnings follow from what was executed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from aggverify.case import Case
+from aggverify.codes import WARNINGS
+from aggverify.conventions import convention
+from aggverify.engines import engine
+from aggverify.layouts import Layout
+from aggverify.notation import parse_micro_batches, parse_step
+from aggverify.run.catalogue import plain_losses
+from aggverify.run.weakness import Sights
+from aggverify.subject import Subject
+
+SUBJECT = Subject("r.py", "reduce", convention("native"), engine("sum"), "token_mean")
+HEALTHY = (("1/1 1/111; 1/11111", "0 | 1,2"), ("1/0; 1/1", "0,1"))
+
+
+def told(*cases: tuple[str, str], subject: Subject = SUBJECT) -> set[str]:
+    """The warnings of a run that executed these."""
+    sights = Sights()
+    for text, cells in cases:
+        step = parse_step(text)
+        layout = Layout(parse_micro_batches(cells))
+        sights.add(subject, [Case(step, layout, plain_losses(step))])
+    return {w.code for w in sights.weaknesses(subject)}
+
+
+def test_nothing_run_says_nothing() -> None:
+    assert told() == set()
+
+
+def test_a_healthy_run_admits_only_what_it_lacks() -> None:
+    claimed = replace(SUBJECT, claimed=frozenset(SUBJECT.convention.not_claimed))
+    assert told(*HEALTHY, subject=claimed) - {"AGVW05"} == {"AGVW04"}
+
+
+@pytest.mark.parametrize(
+    ("code", "cases"),
+    [
+        ("AGVW01", (("1/11 1/11; 1/11", "0,1,2"),)),
+        ("AGVW02", (("1/1 1/111; 1/11111", "0,1 | 2"),)),
+        ("AGVW03", HEALTHY[:1]),
+        ("AGVW07", (("1/11; 1/11", "0,1"),)),
+        ("AGVW09", HEALTHY[1:]),
+    ],
+)
+def test_a_blind_run_is_told(code: str, cases: tuple[tuple[str, str], ...]) -> None:
+    assert code not in told(*HEALTHY)
+    assert code in told(*cases)
+
+
+def test_more_ranks_than_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})
+    assert "AGVW05" in told(*HEALTHY)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
+    assert "AGVW05" not in told(*HEALTHY)
+
+
+def test_what_is_not_claimed_is_named() -> None:
+    hook = replace(SUBJECT, convention=convention("slime"))
+    assert "AGVW06" in told(*HEALTHY, subject=hook)
+
+
+def test_the_clock_and_the_missing_mode() -> None:
+    sights = Sights()
+    step = parse_step("1/1")
+    unknown = replace(SUBJECT, mode=None)
+    sights.add(unknown, [Case(step, Layout.trivial(1), plain_losses(step))])
+    sights.cut_short.append("counts_are_exact")
+    found = {w.code: w.detail for w in sights.weaknesses(unknown)}
+    assert "counts_are_exact" in found["AGVW08"]
+    assert "AGVW10" in found
+    assert "AGVW10" not in {w.code for w in sights.weaknesses(SUBJECT)}
+    assert set(found) <= set(WARNINGS)
