@@ -10,6 +10,7 @@ from itertools import islice
 
 from aggverify.case import Case
 from aggverify.checks import Check, Finding
+from aggverify.checks.base import COSTLY
 from aggverify.checks.refusal import refusal
 from aggverify.diagnosis import Diagnosis
 from aggverify.execution import Laboratory
@@ -117,6 +118,8 @@ class Checking:
         if self.check.only is not None:
             return self.stored_failure(deadline)
         failed = self.stored_failure()
+        if failed is not None and failed.code in COSTLY:
+            return self._reduced(failed)
         # A failure is already certain: let the search have the time to make it small.
         if failed is not None:
             deadline = max(deadline, time.monotonic() + 3.0)
@@ -126,8 +129,11 @@ class Checking:
         found = [f for f in (smallest, failed) if f is not None]
         if not found:
             return None
-        best = min((f for f in found if f.code == found[0].code), key=lambda f: size_of(f.case))
-        return reduced(best, lambda some: self.submit(some)(), lambda c: fits(c, self.space))
+        same = (f for f in found if f.code == found[0].code)
+        return self._reduced(min(same, key=lambda f: size_of(f.case)))
+
+    def _reduced(self, finding: Finding) -> Finding:
+        return reduced(finding, lambda some: self.submit(some)(), lambda c: fits(c, self.space))
 
     @property
     def refused(self) -> str | None:
