@@ -79,7 +79,7 @@ class Case:
         if not isinstance(data, Mapping):
             raise InputError(f"a case is a JSON object, got {type(data).__name__}")
         if data.get("schema") != SCHEMA:
-            raise InputError(f"case schema must be {SCHEMA}, got {data.get('schema')!r}")
+            raise InputError(f"case schema must be {SCHEMA}, got {data.get('schema')!r:.200}")
         missing = {"step", "layout", "losses", "dtype"} - set(data)
         if missing:
             raise InputError(f"the case lacks {', '.join(sorted(missing))}")

@@ -25,6 +25,6 @@ class CandidateError(AggverifyError):
 def unknown(what: str, given: object, accepted: Iterable[str]) -> InputError:
     """Error for a name outside a closed set, with the nearest accepted one."""
     names = list(accepted)
-    close = difflib.get_close_matches(str(given), names, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(str(given)[:80], names, n=1, cutoff=0.5)
     hint = f"; did you mean {close[0]!r}?" if close else ""
-    return InputError(f"unknown {what} {given!r}{hint} (accepted: {', '.join(names)})")
+    return InputError(f"unknown {what} {given!r:.200}{hint} (accepted: {', '.join(names)})")

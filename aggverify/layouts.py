@@ -31,7 +31,7 @@ class Layout:
 
     def __post_init__(self) -> None:
         if not isinstance(self.cp_size, int) or self.cp_size < 1:
-            raise InputError(f"cp_size must be an integer of at least 1, got {self.cp_size!r}")
+            raise InputError(f"cp_size must be an integer of at least 1, got {self.cp_size!r:.200}")
         if self.cp_kind not in CP_KINDS:
             raise unknown("context-parallel kind", self.cp_kind, CP_KINDS)
         counts = {len(rank) for rank in self.micro_batches}
@@ -42,7 +42,7 @@ class Layout:
                 f"got {per_rank}"
             )
         if any(not cell for _, _, cell in self.cells()):
-            raise InputError(f"a micro-batch without a sample in {self.micro_batches!r}")
+            raise InputError(f"a micro-batch without a sample in {self.micro_batches!r:.200}")
 
     @staticmethod
     def trivial(num_samples: int) -> Layout:
@@ -77,7 +77,7 @@ class Layout:
         if placed != list(range(len(step.samples))):
             raise InputError(
                 f"the micro-batches must hold each of the {len(step.samples)} samples exactly "
-                f"once, got {self.micro_batches!r}"
+                f"once, got {self.micro_batches!r:.200}"
             )
         if self.cp_size > 1:
             bare = [i for i, s in enumerate(step.samples) if s.prompt_length < 1]
@@ -113,7 +113,7 @@ class Layout:
 
 def _index(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InputError(f"a sample index must be a non-negative integer, got {value!r}")
+        raise InputError(f"a sample index must be a non-negative integer, got {value!r:.200}")
     return value
 
 

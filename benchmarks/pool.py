@@ -7,20 +7,23 @@ use the machine. A *case* is one backward pass over 30 tokens and one or two all
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from aggverify.world import Job, Pool, Replies, Template, TemplateFailure
+from aggverify.world import Fault, Job, Pool, Replies, Template, TemplateFailure
 
 TOKENS = 30
 WORLDS = (1, 2, 4, 8)
 BATCH = 16
 MINE = str(Path(__file__).resolve().parent)
+FIGURES: dict[str, float] = {}
 
 
 class Case:
@@ -41,14 +44,35 @@ class Case:
     def __call__(self, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         began = time.perf_counter()
         blob = b""
+        if job["what"] == "hang" and self.rank == 0:
+            time.sleep(3600)
         for _ in range(job["n"]):
-            if job["what"] == "case":
+            if job["what"] != "collectives":
                 blob = self.case(job["mask"], job["reductions"])
             else:
                 self.collectives(job["reductions"])
         return {"seconds": time.perf_counter() - began}, blob if self.rank == 0 else b""
 
+    def together(
+        self, jobs: list[dict[str, Any]], between: Callable[[], None]
+    ) -> list[tuple[dict[str, Any], bytes]]:
+        """Single cases with one reduction of all gradients, as the product runs them."""
+        gradients = []
+        for job in jobs:
+            gradients.append(self.local(job["mask"], job["reductions"]))
+            between()
+        flat = self.torch.cat(gradients)
+        self.dist.all_reduce(flat)
+        parts = flat.split(TOKENS)
+        return [({}, part.numpy().tobytes() if self.rank == 0 else b"") for part in parts]
+
     def case(self, mask: str, reductions: int) -> bytes:
+        gradient = self.local(mask, reductions)
+        self.dist.all_reduce(gradient)
+        blob: bytes = gradient.numpy().tobytes()
+        return blob
+
+    def local(self, mask: str, reductions: int) -> Any:
         torch, dist = self.torch, self.dist
         theta = torch.zeros(TOKENS, dtype=torch.float64, requires_grad=True)
         keep = torch.tensor([float(bit) for bit in mask], dtype=torch.float64)
@@ -56,8 +80,7 @@ class Case:
         if reductions > 1:
             dist.all_reduce(count)
         ((theta * keep).sum() / count).backward()
-        dist.all_reduce(theta.grad)
-        return theta.grad.numpy().tobytes()
+        return theta.grad
 
     def collectives(self, reductions: int) -> None:
         if reductions > 1:
@@ -69,7 +92,9 @@ def main() -> None:
     """Print every figure."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--quick", action="store_true", help="fewer repetitions")
-    quick = options.parse_args().quick
+    options.add_argument("--json", type=Path, help="also write the figures there")
+    chosen = options.parse_args()
+    quick = chosen.quick
     print(f"{os.cpu_count()} cores, Python {sys.version.split()[0]}")
     report_start()
     with Pool() as pool:
@@ -79,13 +104,15 @@ def main() -> None:
         report_speed(template, 0.5 if quick else 3.0)
         report_memory()
         report_recovery(template)
-    if not quick:
-        report_spawn()
+        report_detection(template)
+    report_alternatives(quick)
+    if chosen.json:
+        chosen.json.write_text(json.dumps(FIGURES))
 
 
-def job(world: int, what: str, reductions: int, n: int = 1) -> Job:
+def job(world: int, what: str, reductions: int, n: int = 1, together: bool = False) -> Job:
     payload = {"what": what, "mask": "110" * (TOKENS // 3), "reductions": reductions, "n": n}
-    return Job(world, payload, cpu_seconds=60)
+    return Job(world, payload, cpu_seconds=60, together=together)
 
 
 def report_start() -> None:
@@ -100,32 +127,34 @@ def report_start() -> None:
             pools.append(time.perf_counter() - began)
     one, other = statistics.median(imports), statistics.median(pools)
     print(f"import torch {one:.2f} s; pool with a handler {other:.2f} s = {other / one:.2f} x")
+    FIGURES["start"] = other / one
 
 
 def report_speed(template: Template, seconds: float) -> None:
-    print("cases per second       whole case                    collectives alone   share")
+    print("cases per second, and beside what their bare collectives allow, one by one in a loop")
     for reductions in (1, 2):
         for world in WORLDS:
-            pooled, inside, bare = measure(template, world, reductions, seconds)
+            shared, alone, bare = measure(template, world, reductions, seconds)
             print(
-                f"  world {world}, {reductions} reductions: pool {pooled:6.0f}"
-                f"   in a loop {inside:6.0f}   loop {bare:6.0f}   {pooled / bare:4.0%}"
+                f"  world {world}, {reductions} reductions: {shared:6.0f} = {shared / bare:4.0%}"
+                f"   one dispatch each {alone:6.0f} = {alone / bare:4.0%}   bare {bare:6.0f}"
             )
-    mixed = [job(world, "case", 2) for world in WORLDS for _ in range(BATCH // 4)]
+            FIGURES[f"share {world} {reductions}"] = shared / bare
+            if reductions == 2:
+                FIGURES[f"pool {world}"] = shared
+                FIGURES[f"bare {world}"] = bare
+    mixed = [job(world, "case", 2, together=True) for world in WORLDS for _ in range(BATCH)]
     print(f"  worlds 1, 2, 4, 8 mixed evenly, 2 reductions: {rate(template, mixed, seconds):.0f}")
 
 
 def measure(
     template: Template, world: int, reductions: int, seconds: float
 ) -> tuple[float, float, float]:
-    """Cases per second through the pool, in a loop within the rank, and collectives only."""
-    pooled = rate(template, [job(world, "case", reductions)] * BATCH, seconds)
-    n = max(20, int(pooled * seconds / 3))
-    return (
-        pooled,
-        n / loop(template, job(world, "case", reductions, n)),
-        n / loop(template, job(world, "collectives", reductions, n)),
-    )
+    """Cases per second: sharing dispatches, each its own, and collectives alone in a loop."""
+    shared = rate(template, [job(world, "case", reductions, together=True)] * BATCH, seconds)
+    alone = rate(template, [job(world, "case", reductions)] * BATCH, seconds)
+    n = max(20, int(alone * seconds / 3))
+    return shared, alone, n / loop(template, job(world, "collectives", reductions, n))
 
 
 def rate(template: Template, jobs: list[Job], seconds: float) -> float:
@@ -179,16 +208,41 @@ def report_memory() -> None:
             total += sum(int(line.split()[1]) for line in text.splitlines() if line[:4] == "Pss:")
             count += 1
     print(f"memory of {count} processes (worlds 1, 2, 4, 8, template, launcher): {total >> 10} MiB")
+    FIGURES["memory"] = total / 1024
 
 
-def report_spawn() -> None:
-    """``torch.multiprocessing.spawn`` per case, as tests are usually written."""
+def report_detection(template: Template) -> None:
+    """A rank that sleeps for good while the others wait for it."""
     for world in WORLDS[1:]:
-        began = time.perf_counter()
-        code = f"import pool; pool.spawn({world})"
-        subprocess.run([sys.executable, "-c", code], check=True, cwd=MINE)
-        each = time.perf_counter() - began
-        print(f"mp.spawn per case, world {world}: {each:.2f} s per case")
+        times = []
+        for _ in range(3):
+            checked(template.run([job(world, "case", 1)]))
+            began = time.perf_counter()
+            (outcome,) = template.run([job(world, "hang", 1)])
+            times.append(time.perf_counter() - began)
+            assert isinstance(outcome, Fault), outcome
+        middle = statistics.median(times)
+        print(f"hang at a world of {world}: found after {1000 * middle:.0f} ms")
+        FIGURES[f"hang {world}"] = middle
+
+
+def report_alternatives(quick: bool) -> None:
+    """What one would write instead, each in an interpreter of its own."""
+    cases = {"spawn": 1 if quick else 2, "continuous": 50 if quick else 300, "simulation": 500}
+    for way, count in cases.items():
+        for world in WORLDS[1:]:
+            done = subprocess.run(
+                [sys.executable, "alternatives.py", way, str(world), str(count)],
+                check=True,
+                cwd=MINE,
+                capture_output=True,
+                text=True,
+                env=os.environ | {"AGGVERIFY_WORLD": str(world)} if way == "continuous" else None,
+            )
+            each = float(done.stdout.split()[-1])
+            times = FIGURES[f"pool {world}"] / each
+            print(f"{way}, world {world}: {each:.2f} cases per second; the pool {times:.1f} x")
+            FIGURES[f"{way} {world}"] = each
 
 
 def spawn(world: int) -> None:

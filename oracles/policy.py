@@ -37,12 +37,12 @@ class Policy:
             value = getattr(self, name)
             if value not in accepted:
                 raise OracleError(
-                    f"policy {name} must be one of {', '.join(accepted)}, got {value!r}"
+                    f"policy {name} must be one of {', '.join(accepted)}, got {value!r:.200}"
                     f"{_did_you_mean(value, accepted)}"
                 )
         size = self.group_size
         if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
-            raise OracleError(f"policy group_size must be a positive integer, got {size!r}")
+            raise OracleError(f"policy group_size must be a positive integer, got {size!r:.200}")
         if self.prompt_count == "rollouts_over_group_size" and size is None:
             raise OracleError(
                 "policy prompt_count='rollouts_over_group_size' needs group_size, the number of "
@@ -57,7 +57,7 @@ class Policy:
         for name, reading in readings.items():
             if name not in names:
                 raise OracleError(
-                    f"unknown policy question {name!r}{_did_you_mean(name, names)} "
+                    f"unknown policy question {name!r:.200}{_did_you_mean(name, names)} "
                     f"(known: {', '.join(names)})"
                 )
             is_number = name == "group_size" and reading.isascii() and reading.isdigit()
@@ -76,7 +76,7 @@ class Policy:
 
 def _did_you_mean(value: object, accepted: list[str] | tuple[str, ...]) -> str:
     close = difflib.get_close_matches(str(value), accepted, n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    return f"; did you mean {close[0]!r:.200}?" if close else ""
 
 
 QUESTIONS: Mapping[str, str] = {

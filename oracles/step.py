@@ -77,13 +77,13 @@ def _check_rejection(original: bytes, mask: bytes) -> None:
         token = len(mask) - (added.bit_length() + 7) // 8
         raise OracleError(
             f"rejection only removes tokens, but token {token} is unmasked in loss_mask "
-            f"{_text(mask)} and masked in original_mask {_text(original)}"
+            f"{_text(mask):.100} and masked in original_mask {_text(original):.100}"
         )
 
 
 def _integer(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
-        raise OracleError(f"{name} must be a non-negative integer, got {value!r}")
+        raise OracleError(f"{name} must be a non-negative integer, got {value!r:.200}")
     return int(value)
 
 
@@ -95,10 +95,10 @@ def _mask(name: str, value: Mask) -> bytes:
             array = np.asarray(value)
         except ValueError as error:
             raise OracleError(
-                f"{name} must be a flat sequence of 0 and 1, got {value!r}"
+                f"{name} must be a flat sequence of 0 and 1, got {value!r:.200}"
             ) from error
         if array.ndim != 1 or (array.size and array.dtype.kind not in "biuf"):
-            raise OracleError(f"{name} must be a flat sequence of 0 and 1, got {value!r}")
+            raise OracleError(f"{name} must be a flat sequence of 0 and 1, got {value!r:.200}")
         bad = array[(array != 0) & (array != 1)]
         if bad.size:
             raise OracleError(f"{name} must hold 0 and 1 only, got {bad[0].item()!r}")

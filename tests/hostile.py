@@ -98,11 +98,8 @@ def refused(read: Callable[[], object]) -> bool:
     """Whether it was refused as bad input; anything else that is raised is a fault of ours."""
     try:
         read()
-    except AggverifyError as error:
-        assert len(str(error)) < 5_000
-        return True
-    except OracleError as error:
-        assert len(str(error)) < 5_000
+    except (AggverifyError, OracleError) as error:
+        assert len(str(error)) < 5_000, len(str(error))
         return True
     return False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aggverify.checks import (
     counts,
     empty,
+    exhaustive,
     formula,
     groups,
     linearity,
@@ -45,13 +46,14 @@ CHECKS: tuple[Check, ...] = (
     counts.CHECK,
     windows.CHECK,
     terms.CHECK,
-    counts.BEYOND_FLOAT32,
     paths.CHECK,
     COLLECTIVES,
     AGREEMENT,
     logs.CHECK,
     SWITCH,
     REFUSES,
+    counts.BEYOND_FLOAT32,
+    exhaustive.CHECK,
 )
 """In the order they run: what makes every other result worthless first, then a wrong formula
 before a layout dependence."""

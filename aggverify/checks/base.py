@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -59,14 +59,16 @@ class Check:
     """Drawn cases at most, for a check whose cases are large."""
     max_stored: int | None = None
     """Stored cases at most, for a check whose cases cost much."""
-    only: Callable[[], tuple[Case, ...]] | None = None
-    """The cases it runs, all of them; nothing is drawn."""
+    only: Callable[[Subject], Iterable[Case]] | None = None
+    """The cases it runs, all of them that lie in its space; nothing is drawn."""
     thorough: bool = False
     """Whether it costs so much that only ``--profile thorough`` runs it."""
     unclaimed: str = "not claimed"
     """Why there is nothing to check where the space is None."""
-    establishes: str | None = None
-    """What is proven when it passes, for the verdict."""
+    last: bool = False
+    """Whether it is worth its cost only when nothing else was found."""
+    establishes: Callable[[Subject, int], str] | None = None
+    """What is proven when that many cases pass, for the verdict."""
     requires_formula: bool = False
     """Whether a candidate with a wrong formula is not judged at all."""
     linear_only: bool = False

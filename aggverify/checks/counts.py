@@ -126,7 +126,7 @@ CHECK = Check(
 )
 
 
-def _beyond_float32() -> tuple[Case, ...]:
+def _beyond_float32(subject: Subject) -> tuple[Case, ...]:
     """One response with more tokens than float32 counts, its losses in float64."""
     step = Step((Sample(1, b"\1" * BEYOND, 0, 0),))
     return (Case(step, Layout.trivial(1), (1.0,) * BEYOND),)

@@ -110,6 +110,8 @@ CHECK = Check(
     project=lambda case: case.trivial,
     max_examples=20,
     max_stored=12,
-    establishes="linear in the losses: the weights characterise it, whatever the losses are",
+    establishes=lambda subject, cases: (
+        "linear in the losses: the weights characterise it, whatever the losses are"
+    ),
     linear_only=True,
 )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from aggverify.case import Case
 from aggverify.checks import Check, Finding
+from aggverify.checks.base import COSTLY
 from aggverify.checks.refusal import refusal
 from aggverify.diagnosis import Diagnosis
 from aggverify.execution import Laboratory
@@ -35,6 +38,8 @@ class Checking:
     tally: Tally
     progress: Callable[[], None]
     cases: int = 0
+    complete: bool = True
+    """False when time ran out before the cases that are not drawn did."""
     refusals: list[str] = field(default_factory=list)
     """With what words the candidate refused a case, where it may."""
 
@@ -73,30 +78,48 @@ class Checking:
     def stored_cases(self) -> list[Case]:
         """Catalogue and grid, brought into this check's space, duplicates dropped."""
         if self.check.only is not None:
-            return list(self.check.only())
+            return []
         stored = (*hard_cases(), *grid(self.subject.max_world, self.space.cp_kinds))
         if self.subject.nonlinear:
             stored = tuple(replace(case, dtype="float64") for case in stored)
         projected = dict.fromkeys(self.check.project(case) for case in stored)
         return [case for case in projected if fits(case, self.space)][: self.check.max_stored]
 
-    def stored_failure(self) -> Finding | None:
-        """The first finding among the stored cases, or None."""
-        stored = self.stored_cases()
+    def stored_failure(self, deadline: float = math.inf) -> Finding | None:
+        """The first finding among the cases that are not drawn, or None."""
+        running: list[Callable[[], list[Finding | None]]] = []
+        failed: Finding | None = None
+        # Ahead of the ranks only where failures are rare: each case under way may cost seconds.
+        ahead = 0 if self.check.only is None else 1
+        for batch in self._batches():
+            running.append(self.submit(batch))
+            while len(running) > ahead and failed is None:
+                failed = next((f for f in running.pop(0)() if f is not None), None)
+            self.complete = time.monotonic() < deadline
+            if failed is not None or not self.complete:
+                break
+        for wait in running:
+            failed = failed or next((f for f in wait() if f is not None), None)
+        return failed
+
+    def _batches(self) -> Iterator[list[Case]]:
+        """The cases that are not drawn, in batches that double."""
+        only = self.check.only
+        cases = iter(self.stored_cases())
+        if only is not None:
+            cases = (case for case in only(self.subject) if fits(case, self.space))
         size = FIRST_BATCH
-        while stored:
-            found = self.submit(stored[:size])()
-            failed = next((f for f in found if f is not None), None)
-            if failed is not None:
-                return failed
-            stored, size = stored[size:], min(2 * size, LAST_BATCH)
-        return None
+        while batch := list(islice(cases, size)):
+            yield batch
+            size = min(2 * size, LAST_BATCH)
 
     def run(self, *, examples: int, seed: int, deadline: float) -> Finding | None:
         """The finding with the smallest case, or None when every case passes."""
-        failed = self.stored_failure()
         if self.check.only is not None:
-            return failed
+            return self.stored_failure(deadline)
+        failed = self.stored_failure()
+        if failed is not None and failed.code in COSTLY:
+            return self._reduced(failed)
         # A failure is already certain: let the search have the time to make it small.
         if failed is not None:
             deadline = max(deadline, time.monotonic() + 3.0)
@@ -106,8 +129,11 @@ class Checking:
         found = [f for f in (smallest, failed) if f is not None]
         if not found:
             return None
-        best = min((f for f in found if f.code == found[0].code), key=lambda f: size_of(f.case))
-        return reduced(best, lambda some: self.submit(some)(), lambda c: fits(c, self.space))
+        same = (f for f in found if f.code == found[0].code)
+        return self._reduced(min(same, key=lambda f: size_of(f.case)))
+
+    def _reduced(self, finding: Finding) -> Finding:
+        return reduced(finding, lambda some: self.submit(some)(), lambda c: fits(c, self.space))
 
     @property
     def refused(self) -> str | None:

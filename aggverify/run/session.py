@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -213,7 +214,9 @@ class _Run:
         failed = {c.name for c in done if c.failed}
         space = check.space(self.subject)
         codes = {r.finding.code for r in reports}
-        skipped = self._why_left_out(check, space) or _why_skipped(check, space, failed, codes)
+        skipped = self._why_left_out(check, space, failed) or _why_skipped(
+            check, space, failed, codes
+        )
         if skipped is not None or space is None:
             self.emit(CheckFinished(check.name, 0, False, skipped))
             return CheckSummary(check.name, check.title, check.tests, 0, False, skipped), None
@@ -229,12 +232,14 @@ class _Run:
             tally,
             lambda: self.emit(Progress(check.name, self.laboratory.executed, len(reports))),
         )
-        deadline = time.monotonic() + seconds
+        unlimited = check.only is not None and self.request.max_time is None
+        deadline = math.inf if unlimited else time.monotonic() + seconds
         finding = checking.run(
             examples=min(self.request.budget.examples, check.max_examples or 10**9),
             seed=self.request.seed,
             deadline=deadline,
         )
+        passed = finding is None and checking.complete
         if finding is None and check.only is None and time.monotonic() > deadline:
             tally.sights.cut_short.append(check.name)
         report = self._report(checking, finding) if finding else None
@@ -244,18 +249,21 @@ class _Run:
             check.tests,
             checking.cases,
             report is not None,
-            established=None if report else check.establishes,
-            refused=checking.refused,
+            None if checking.complete or report else "stopped by --max-time: not all of its cases",
+            check.establishes(subject, checking.cases) if passed and check.establishes else None,
+            checking.refused,
         )
         self.emit(CheckFinished(check.name, checking.cases, report is not None))
         return summary, report
 
-    def _why_left_out(self, check: Check, space: Space | None) -> str | None:
+    def _why_left_out(self, check: Check, space: Space | None, failed: set[str]) -> str | None:
         """What was asked for leaves a check out, if the subject's claims do not already."""
         if space is not None and self.subject.nonlinear and check.linear_only:
             return "says nothing about a non-linear objective"
         if space is not None and check.thorough and self.request.profile != "thorough":
             return "only with --profile thorough"
+        if check.last and failed:
+            return "not judged: other checks fail already"
         return None
 
     def _report(self, checking: Checking, finding: Finding) -> Report:

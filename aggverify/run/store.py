@@ -67,7 +67,7 @@ class StoredCase:
             raise InputError(f"the stored case lacks {', '.join(sorted(missing))}")
         for name in _TEXT:
             if not isinstance(data[name], str):
-                raise InputError(f"{name} must be text, got {data[name]!r}")
+                raise InputError(f"{name} must be text, got {data[name]!r:.200}")
         check(data["check"])
         convention(data["convention"])
         engine(data["engine"])
@@ -75,9 +75,9 @@ class StoredCase:
         if divisor is not None and (
             isinstance(divisor, bool) or not isinstance(divisor, int | float)
         ):
-            raise InputError(f"divisor must be a number or null, got {divisor!r}")
+            raise InputError(f"divisor must be a number or null, got {divisor!r:.200}")
         if data["mode"] is not None and not isinstance(data["mode"], str):
-            raise InputError(f"mode must be text or null, got {data['mode']!r}")
+            raise InputError(f"mode must be text or null, got {data['mode']!r:.200}")
         return StoredCase(
             policy=_readings(data["policy"]),
             case=Case.from_json(data["case"]),
@@ -109,7 +109,7 @@ def stored_case(subject: Subject, finding: Finding) -> StoredCase:
 
 def _readings(data: object) -> dict[str, str]:
     if not isinstance(data, Mapping):
-        raise InputError(f"policy must be an object, got {data!r}")
+        raise InputError(f"policy must be an object, got {data!r:.200}")
     try:
         Policy(**data)
     except (OracleError, TypeError) as error:
@@ -140,6 +140,6 @@ def read(name: str, directory: Path) -> StoredCase:
     except FileNotFoundError:
         known = sorted(p.stem for p in (directory / "cases").glob("*.json"))
         hint = f"stored here: {', '.join(known[:10])}" if known else "none is stored here"
-        raise InputError(f"no case {name!r}: {path} does not exist ({hint})") from None
+        raise InputError(f"no case {name!r:.200}: {path} does not exist ({hint})") from None
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"cannot read a case from {path}: {error}") from None

@@ -12,7 +12,11 @@ from aggverify.run.claims import completed, subjects
 from aggverify.run.request import Request
 from aggverify.run.target import choose, declaration, parse_target
 
-NATIVE = {"offers": [{"name": "reduce", "parameters": ["losses", "batch"]}], "declared": None}
+BOTH = ["losses", "batch"]
+NATIVE = {
+    "offers": [{"name": "reduce", "parameters": BOTH, "required": BOTH}],
+    "declared": None,
+}
 HOOK = {
     "offers": [
         {
@@ -23,6 +27,7 @@ HOOK = {
                 "loss_masks",
                 "calculate_per_token_loss",
             ],
+            "required": ["total_lengths", "response_lengths", "loss_masks"],
         }
     ],
     "declared": None,
@@ -72,7 +77,10 @@ def test_other_unusable_targets(tmp_path: Path) -> None:
 
 
 def test_nothing_recognised_lists_both_sides(file: Path) -> None:
-    description = {"offers": [{"name": "loss", "parameters": ["x"]}], "declared": None}
+    description = {
+        "offers": [{"name": "loss", "parameters": ["x"], "required": ["x"]}],
+        "declared": None,
+    }
     with pytest.raises(CandidateError) as error:
         choose(parse_target(str(file)), description, "auto")
     assert "loss(x)" in str(error.value)
@@ -80,7 +88,7 @@ def test_nothing_recognised_lists_both_sides(file: Path) -> None:
 
 
 def test_several_reducers_ask_for_a_name(file: Path) -> None:
-    offers = [{"name": n, "parameters": ["losses", "batch"]} for n in ("one", "two")]
+    offers = [{"name": n, "parameters": BOTH, "required": BOTH} for n in ("one", "two")]
     description = {"offers": offers, "declared": None}
     with pytest.raises(CandidateError, match=r"several reducers \(one, two\); choose one: .*:one"):
         choose(parse_target(str(file)), description, "auto")

@@ -1,0 +1,90 @@
+"""Every small step on every small layout: a statement that random testing cannot make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from aggverify.case import Case
+from aggverify.checks import empty
+from aggverify.checks.base import Check, Finding, failure_finding
+from aggverify.checks.formula import judge_formula
+from aggverify.checks.layout import COMBINED, judge_layout
+from aggverify.enumeration import Box, every_case
+from aggverify.execution import Execution
+from aggverify.strategies import Space
+from aggverify.subject import Subject
+
+NAME = "holds_on_every_small_step"
+
+
+def boxes(subject: Subject) -> tuple[Box, ...]:
+    """What is enumerated for these claims."""
+    kinds = (COMBINED.space(subject) or Space()).cp_kinds
+    sliced = "context-parallel" in subject.features
+    ranks = min(4, subject.max_world)
+    plain = Box(samples=3, tokens=3, ranks=ranks, cp_kinds=("zigzag",) if sliced else ())
+    wide = replace(plain, tokens=2, cp_kinds=kinds if sliced else (), fan_out=True)
+    return (plain, wide) if "fan-out" in subject.features or len(kinds) > 1 else (plain,)
+
+
+def space(subject: Subject) -> Space:
+    """All layouts the subject can be given, fully masked units included."""
+    base = COMBINED.space(subject) or Space(fan_out="fan-out" in subject.features)
+    return replace(base, min_units=1, empty_samples=True)
+
+
+def every(subject: Subject) -> Iterator[Case]:
+    """All cases of all boxes; those of the plain box are not repeated."""
+    plain, *wider = boxes(subject)
+    yield from every_case(plain)
+    for box in wider:
+        for case in every_case(box):
+            fan_out = len(case.step.samples) > case.step.num_rollouts
+            if fan_out or (case.layout.cp_size > 1 and case.layout.cp_kind != "zigzag"):
+                yield case
+
+
+def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
+    """As the check that this step belongs to: masked units, the formula, or the layout."""
+    *control, spread = executions
+    if any(not s.num_unmasked for s in spread.case.step.samples):
+        found = empty.judge(subject, executions)
+        return None if found is None else replace(found, check=NAME)
+    for execution in executions:
+        if execution.case.layout.is_trivial:
+            found = judge_formula(NAME, ("AGV101", "AGV103"), subject, execution)
+            if found is not None:
+                return found
+    if spread.case.layout.is_trivial:
+        return None
+    failed = failure_finding(NAME, subject, spread)
+    if failed is not None or spread.weights is None:
+        return failed
+    return judge_layout(NAME, "AGV204", subject, control, spread)
+
+
+def established(subject: Subject, cases: int) -> str:
+    """What a full pass proves."""
+    listed = "; ".join(map(str, boxes(subject)))
+    return (
+        f"verified for all {cases:,} steps of {listed} (prompts of one token; up to the order of "
+        f"samples, micro-batches and ranks)"
+    )
+
+
+CHECK = Check(
+    name=NAME,
+    title="every small step on every small layout",
+    tests="",
+    space=space,
+    variants=empty.variants,
+    judge=judge,
+    project=lambda case: case,
+    only=every,
+    thorough=True,
+    last=True,
+    linear_only=True,
+    control_first=True,
+    establishes=established,
+)

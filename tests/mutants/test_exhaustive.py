@@ -1,0 +1,60 @@
+"""The exhaustive phase with real ranks, on a box small enough for a test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from aggverify.checks.exhaustive import CHECK
+from aggverify.enumeration import Box, every_case
+from aggverify.execution import Laboratory
+from aggverify.mutants import CORRECT, MUTANTS, Correct, Mutant
+from aggverify.run.checking import Checking
+from aggverify.run.session import opened
+from aggverify.run.tally import Tally
+from aggverify.world import Pool
+from tests.mutants.conftest import FOREVER, subject_of
+
+SMALL = Box(samples=2, tokens=2, ranks=2)
+SMALL_CHECK = replace(CHECK, only=lambda subject: every_case(SMALL))
+
+
+@pytest.fixture(scope="module")
+def laboratory() -> Iterator[Laboratory]:
+    with Pool() as pool, opened(pool, {"module": "aggverify.mutants.everything"}) as template:
+        yield Laboratory(template)
+
+
+def checking(entry: Mutant | Correct, laboratory: Laboratory) -> Checking:
+    subject = subject_of(entry, laboratory)
+    space = CHECK.space(subject)
+    assert space is not None
+    return Checking(SMALL_CHECK, subject, space, laboratory, Tally(), lambda: None)
+
+
+def named(entries: tuple[Mutant, ...] | tuple[Correct, ...], name: str) -> Mutant | Correct:
+    return next(entry for entry in entries if entry.function == name)
+
+
+def test_a_right_reducer_holds_on_every_one(laboratory: Laboratory) -> None:
+    run = checking(CORRECT[0], laboratory)
+    assert run.run(examples=0, seed=0, deadline=FOREVER) is None
+    assert run.complete
+    assert run.cases == sum(1 for _ in every_case(SMALL))
+
+
+def test_time_that_runs_out_is_told(laboratory: Laboratory) -> None:
+    run = checking(CORRECT[0], laboratory)
+    assert run.run(examples=0, seed=0, deadline=0.0) is None
+    assert not run.complete
+
+
+@pytest.mark.parametrize("function", ["shard_means", "phantom_tokens", "rank_means"])
+def test_a_mutant_is_found_on_its_smallest_step(function: str, laboratory: Laboratory) -> None:
+    finding = checking(named(MUTANTS, function), laboratory).run(
+        examples=0, seed=0, deadline=FOREVER
+    )
+    assert finding is not None
+    assert finding.case.step.num_response_tokens <= 3
