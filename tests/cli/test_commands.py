@@ -357,7 +357,7 @@ def test_a_healthy_run_warns_of_nothing_but_what_it_lacks(cli: Cli) -> None:
 def test_project_settings_are_used_said_and_overridden(cli: Cli, tmp_path: Path) -> None:
     settings = '[tool.aggverify]\nmode = "sample_mean"\nprofile = "quick"\nworld = 1\n'
     (tmp_path / "pyproject.toml").write_text(settings)
-    source = FIXED.read_text()
+    source = (EXAMPLES / "native" / "sum" / "token_mean.py").read_text()
     lines = [line for line in source.splitlines() if not line.startswith("AGGVERIFY")]
     (tmp_path / "r.py").write_text("\n".join(lines))
     ran = cli("check", "r.py", "--max-examples", "5")
