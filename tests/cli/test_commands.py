@@ -352,3 +352,11 @@ def test_a_healthy_run_warns_of_nothing_but_what_it_lacks(cli: Cli) -> None:
     assert ran.code == 0, ran
     told = {line.split()[1] for line in ran.out.splitlines() if line.startswith("warning ")}
     assert told - {"AGVW05"} <= {"AGVW04", "AGVW06"}, ran
+
+
+def test_a_finding_says_what_matters(cli: Cli) -> None:
+    ran = cli("check", BROKEN, "--profile", "quick")
+    assert ran.code == 1, ran
+    first = ran.out.partition("Explain:")[0]
+    assert "    matters: micro-batches\n" in first
+    assert "    does not matter: dtype, loss values, prompt lengths, prompt groups\n" in first
