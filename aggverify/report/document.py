@@ -45,7 +45,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "mode": NONLINEAR if s.nonlinear else s.mode,
         "oracle": s.oracle.name if s.oracle else None,
         "identified": verdict.identified,
-        "divisor": None if s.divisor is None else s.divisor.hex(),
+        "divisor": None if s.divisor is None else float(s.divisor).hex(),
         "computes_in": s.computes_in,
         "policy": s.policy.describe(),
         "claimed": sorted(s.claimed),
