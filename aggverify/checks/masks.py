@@ -66,6 +66,7 @@ CHECK = Check(
     judge=judge,
     project=with_holes,
     requires_formula=True,
+    requires=("independent",),
     unclaimed="judged by an oracle only: what is masked may still be content",
     max_examples=30,
     max_stored=20,

@@ -24,18 +24,21 @@ import click
     metavar="QUESTION=READING",
     help="Reading of an open question, for example empty_units=exclude; repeatable.",
 )
-@click.option("--world", default=8, show_default=True, help="Largest number of ranks.")
-@click.option("--profile", default="ci", show_default=True, help="quick, ci or thorough.")
+@click.option("--world", type=int, help="Largest number of ranks.  [default: 8]")
+@click.option("--profile", help="quick, ci or thorough.  [default: ci]")
 @click.option("--max-examples", type=int, help="Drawn cases per check.")
 @click.option("--max-time", type=float, help="Seconds for the search.")
-@click.option("--seed", default=0, show_default=True, help="Seed of the search.")
-@click.option("--report", default="", help="Also write: json (comma-separated).")
+@click.option("--seed", type=int, help="Seed of the search.  [default: 0]")
+@click.option("--report", help="Also write: json (comma-separated).")
 @click.option(
     "--report-dir",
-    default=".aggverify",
-    show_default=True,
     type=click.Path(path_type=Path),
-    help="Where cases and reports go.",
+    help="Where cases and reports go.  [default: .aggverify]",
+)
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help="TOML file with [tool.aggverify]; the nearest pyproject.toml that has it by default.",
 )
 def check(
     target: str,
@@ -48,19 +51,21 @@ def check(
     claims: tuple[str, ...],
     group_size: int | None,
     readings: tuple[str, ...],
-    world: int,
-    profile: str,
+    world: int | None,
+    profile: str | None,
     max_examples: int | None,
     max_time: float | None,
-    seed: int,
-    report: str,
-    report_dir: Path,
+    seed: int | None,
+    report: str | None,
+    report_dir: Path | None,
+    config: Path | None,
 ) -> int:
     """Verify a reducer.
 
     TARGET is path.py, path.py:name or package.module:name. Without --mode the tool finds out which
     mode the reducer implements. A file may declare its claims in a module-level dict, for example
-    AGGVERIFY = {"mode": "token_mean", "engine": "mean"}.
+    AGGVERIFY = {"mode": "token_mean", "engine": "mean"}. Options go before the file's claims, and
+    those before [tool.aggverify] of the project's pyproject.toml.
     """
     from rich.console import Console
 
@@ -68,12 +73,16 @@ def check(
     from aggverify.errors import unknown
     from aggverify.report import document
     from aggverify.report.terminal import Terminal
-    from aggverify.run import store
+    from aggverify.run import settings, store
     from aggverify.run.request import Request
     from aggverify.run.session import verify
+    from aggverify.run.settings import texts
     from aggverify.run.verdict import exit_code
 
-    formats = [name for name in report.split(",") if name]
+    said = settings.find(Path.cwd()) if config is None else settings.read(config)
+    formats = report.split(",") if report is not None else texts(said.get("report", ()))
+    formats = [name for name in formats if name]
+    report_dir = report_dir or Path(said.get("report_dir", ".aggverify"))
     for name in formats:
         if name != "json":
             raise unknown("report format", name, ("json",))
@@ -86,13 +95,15 @@ def check(
         engine=engine,
         divisor=divisor,
         claims=frozenset(claims),
-        max_world=world,
+        max_world=said.get("world", 8) if world is None else world,
         group_size=group_size,
         policy=policy_readings(readings),
-        profile=profile,
-        max_examples=max_examples,
-        max_time=max_time,
-        seed=seed,
+        profile=profile or said.get("profile", "ci"),
+        max_examples=said.get("max_examples") if max_examples is None else max_examples,
+        max_time=said.get("max_time") if max_time is None else max_time,
+        seed=said.get("seed", 0) if seed is None else seed,
+        settings=said.values,
+        settings_source=str(said.source) if said.source else None,
     )
     terminal = Terminal(Console())
     try:

@@ -10,33 +10,54 @@ import oracles
 from aggverify.conventions import FEATURES, convention
 from aggverify.engines import engine
 from aggverify.errors import InputError, NotClaimable, unknown
+from aggverify.run import settings
 from aggverify.run.request import Request
-from aggverify.run.target import Choice, Target, choose, declaration
+from aggverify.run.settings import texts
+from aggverify.run.target import Choice, Target, choose
 from aggverify.subject import NONLINEAR, Subject
 from oracles import MODES, OracleError, Policy, Step, mode
 from oracles.custom import load as load_oracle
 
 
+def declaration(description: Mapping[str, Any]) -> dict[str, Any]:
+    """The module's own ``AGGVERIFY = {...}``, checked; raises InputError."""
+    return settings.checked("AGGVERIFY", description.get("declared") or {}, settings.CLAIMS)
+
+
 def completed(request: Request, description: Mapping[str, Any]) -> Request:
-    """The request with the file's own ``AGGVERIFY`` declaration where nothing was said."""
+    """The request with what the file declares of itself where nothing was said, and with what the
+    project's settings say where the file does not either."""
     declared = declaration(description)
-    claims = declared.get("claim", ())
-    divisor = declared.get("divisor")
+    said = {**request.settings, **declared}
+    if request.oracle is not None or request.modes:
+        said.pop("mode", None)
+        said.pop("oracle", None)
+    elif "mode" in declared:
+        said.pop("oracle", None)
+    modes = request.modes or texts(() if "oracle" in said else said.get("mode", ()))
+    if "divisor" not in declared and modes and not any(map(_divided, modes)):
+        said.pop("divisor", None)  # the project's, for another mode
+    divisor = said.get("divisor")
+    readings = {**request.settings.get("policy", {}), **declared.get("policy", {})}
     return replace(
         request,
-        modes=request.modes or _declared_modes(request, declared),
-        convention=request.convention or declared.get("convention", "auto"),
-        engine=request.engine or declared.get("engine"),
+        modes=modes,
+        oracle=request.oracle or said.get("oracle"),
+        convention=request.convention or said.get("convention", "auto"),
+        engine=request.engine or said.get("engine"),
         divisor=divisor if request.divisor is None else request.divisor,
-        group_size=request.group_size or declared.get("group_size"),
-        policy={**declared.get("policy", {}), **request.policy},
-        claims=request.claims | ({claims} if isinstance(claims, str) else frozenset(claims)),
+        group_size=request.group_size or said.get("group_size"),
+        policy={**readings, **request.policy},
+        claims=request.claims | frozenset(texts(said.get("claim", ()))),
     )
 
 
-def _declared_modes(request: Request, declared: Mapping[str, Any]) -> tuple[str, ...]:
-    modes = () if request.oracle is not None else declared.get("mode", ())
-    return (modes,) if isinstance(modes, str) else tuple(modes)
+def settings_note(request: Request) -> tuple[str, ...]:
+    """Which settings came from where, for the verdict; empty without any."""
+    if not request.settings:
+        return ()
+    keys = ", ".join(request.settings)
+    return (f"[tool.aggverify] in {request.settings_source} says {keys} (options go first)",)
 
 
 def subjects(

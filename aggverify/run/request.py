@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from aggverify.errors import InputError, unknown
 
@@ -45,6 +46,9 @@ class Request:
     max_examples: int | None = None
     max_time: float | None = None
     seed: int = 0
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What the project's pyproject.toml says, where neither an option nor the file does."""
+    settings_source: str | None = None
 
     def __post_init__(self) -> None:
         if self.profile not in PROFILES:

@@ -16,7 +16,7 @@ from aggverify.errors import CandidateError, InputError
 from aggverify.execution import LIMITS, Laboratory
 from aggverify.run import store
 from aggverify.run.checking import Checking
-from aggverify.run.claims import completed, subjects, terms
+from aggverify.run.claims import completed, declaration, settings_note, subjects, terms
 from aggverify.run.events import (
     CheckFinished,
     CheckStarted,
@@ -30,7 +30,7 @@ from aggverify.run.identify import identify, precision_of, telling_cases
 from aggverify.run.refusing import settled
 from aggverify.run.request import Request
 from aggverify.run.tally import Tally
-from aggverify.run.target import Target, choose, declaration, parse_target
+from aggverify.run.target import Target, choose, parse_target
 from aggverify.run.verdict import CheckSummary, Report, Verdict
 from aggverify.strategies import Space, sizes
 from aggverify.subject import Subject
@@ -63,7 +63,10 @@ def _verified(
         request = completed(request, template.description)
         laboratory = Laboratory(template, None if other is None else other.laboratory)
         verdicts = []
-        chosen = subjects(request, target, template.description)
+        chosen = tuple(
+            replace(s, notes=(*s.notes, *settings_note(request)))
+            for s in subjects(request, target, template.description)
+        )
         if other is not None:
             chosen = tuple(other.beside(s, request.convention or "auto") for s in chosen)
         for subject in chosen:
@@ -270,7 +273,7 @@ class _Run:
         confirmed = checking.confirm(finding)
         diagnosis = checking.explain(finding)
         stored = store.stored_case(self.subject, finding)
-        report = Report(stored, finding, diagnosis, confirmed)
+        report = Report(stored, finding, diagnosis, confirmed, checking.relevance(finding))
         self.emit(Found(report))
         return report
 

@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aggverify.conventions import CONVENTIONS, Convention, Offer, convention
-from aggverify.errors import CandidateError, InputError, unknown
-
-_DECLARABLE = ("mode", "engine", "convention", "divisor", "claim", "group_size", "policy")
+from aggverify.errors import CandidateError, unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +111,3 @@ def _nothing_found(
         found = "found no public function"
     accepted = "\n".join(f"    {c.name:18} {c.signature}" for c in conventions)
     return f"no reducer in {target.text}: {found}\n  accepted:\n{accepted}"
-
-
-def declaration(description: Mapping[str, Any]) -> dict[str, Any]:
-    """The module's own ``AGGVERIFY = {...}``, checked; raises InputError."""
-    declared = description.get("declared") or {}
-    if not isinstance(declared, dict):
-        raise InputError(f"AGGVERIFY must be a dict of plain values, got {declared}")
-    for key in declared:
-        if key not in _DECLARABLE:
-            raise unknown("key in AGGVERIFY", key, _DECLARABLE)
-    return declared

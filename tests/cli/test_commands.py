@@ -352,3 +352,31 @@ def test_a_healthy_run_warns_of_nothing_but_what_it_lacks(cli: Cli) -> None:
     assert ran.code == 0, ran
     told = {line.split()[1] for line in ran.out.splitlines() if line.startswith("warning ")}
     assert told - {"AGVW05"} <= {"AGVW04", "AGVW06"}, ran
+
+
+def test_a_finding_says_what_matters(cli: Cli) -> None:
+    ran = cli("check", BROKEN, "--profile", "quick")
+    assert ran.code == 1, ran
+    first = ran.out.partition("Explain:")[0]
+    assert "    matters: micro-batches\n" in first
+    assert "    does not matter: dtype, loss values, prompt lengths, prompt groups\n" in first
+
+
+def test_project_settings_are_used_said_and_overridden(cli: Cli, tmp_path: Path) -> None:
+    settings = '[tool.aggverify]\nmode = "sample_mean"\nprofile = "quick"\nworld = 1\n'
+    (tmp_path / "pyproject.toml").write_text(settings)
+    source = (EXAMPLES / "native" / "sum" / "token_mean.py").read_text()
+    lines = [line for line in source.splitlines() if not line.startswith("AGGVERIFY")]
+    (tmp_path / "r.py").write_text("\n".join(lines))
+    ran = cli("check", "r.py", "--max-examples", "5")
+    assert ran.code == 1, ran  # the project says sample_mean, the reducer is a token mean
+    assert f"[tool.aggverify] in {tmp_path}/pyproject.toml says mode, profile, world" in ran.out
+    other = cli("check", "r.py", "--max-examples", "5", "--mode", "token_mean")
+    assert other.code == 0, other
+    (tmp_path / "pyproject.toml").write_text("[tool.aggverify]\nprofil = 'quick'\n")
+    bad = cli("check", "r.py")
+    assert bad.code == 2, bad
+    assert "[tool.aggverify] in" in bad.err
+    assert "did you mean 'profile'" in bad.err
+    named = cli("check", "r.py", "--config", "nosuch.toml")
+    assert (named.code, "cannot read nosuch.toml" in named.err) == (2, True), named

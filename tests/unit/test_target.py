@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from aggverify.errors import CandidateError, InputError, NotClaimable
-from aggverify.run.claims import completed, subjects
+from aggverify.run.claims import completed, declaration, subjects
 from aggverify.run.request import Request
-from aggverify.run.target import choose, declaration, parse_target
+from aggverify.run.target import choose, parse_target
 
 BOTH = ["losses", "batch"]
 NATIVE = {
@@ -101,7 +101,7 @@ def test_several_reducers_ask_for_a_name(file: Path) -> None:
     ("declared", "message"),
     [
         ({"mod": "token_mean"}, "did you mean 'mode'"),
-        ("<object>", "must be a dict"),
+        ("<object>", "must be a table of plain values"),
     ],
 )
 def test_bad_declarations(declared: Any, message: str) -> None:

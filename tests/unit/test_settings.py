@@ -1,0 +1,155 @@
+"""``[tool.aggverify]``: found, checked, overridden, and described by the schema that ships."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import aggverify
+from aggverify.conventions import ALIASES, CONVENTIONS, FEATURES
+from aggverify.engines import ENGINES
+from aggverify.errors import InputError
+from aggverify.run.claims import completed
+from aggverify.run.request import PROFILES, Request
+from aggverify.run.settings import KEYS, checked, find, read
+from oracles import MODES
+from oracles.policy import READINGS
+
+SCHEMA = json.loads((Path(aggverify.__file__).parent / "schema" / "settings.json").read_text())
+DESCRIPTION: dict[str, Any] = {"offers": [{"name": "reduce", "parameters": ["losses", "batch"]}]}
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "pyproject.toml"
+    path.write_text(text)
+    return path
+
+
+def test_the_nearest_file_that_has_the_section_counts(tmp_path: Path) -> None:
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    outer = written(tmp_path, '[tool.aggverify]\nmode = "token_mean"\nworld = 4\n')
+    written(inner, "[project]\nname = 'x'\n")
+    found = find(inner)
+    assert (found.source, found.values) == (outer, {"mode": "token_mean", "world": 4})
+    assert find(Path("/nonexistent-folder")).source is None
+
+
+def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
+    path = written(tmp_path, '[tool.aggverify]\noracle = "mine.py"\nreport_dir = "out"\n')
+    found = read(path)
+    assert found.get("oracle") == str(tmp_path / "mine.py")
+    assert found.get("report_dir") == str(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('moed = "x"', "unknown key 'moed'; did you mean 'mode'"),
+        ('mode = "token_men"', "unknown mode 'token_men'; did you mean 'token_mean'"),
+        ("mode = 3", "mode must be a text or a list of texts, got 3"),
+        ("world = '8'", "world must be an integer, got '8'"),
+        ("world = true", "world must be an integer, got True"),
+        ("world = 9", "--world must be between 1 and 8, got 9"),
+        ("max_time = nan", "max_time must be a finite number, got nan"),
+        ('profile = "fast"', "unknown profile 'fast'"),
+        ('engine = "summ"', "did you mean 'sum'"),
+        ('convention = "slim"', "did you mean 'slime'"),
+        ('claim = ["fanout"]', "did you mean 'fan-out'"),
+        ('policy = {empty_units = "exclud"}', "did you mean 'exclude'"),
+        ('policy = {empty_unit = "count"}', "did you mean 'empty_units'"),
+        ("policy = 3", "policy must be a table of question = reading, got 3"),
+    ],
+)
+def test_an_error_names_the_section_and_the_value(tmp_path: Path, text: str, message: str) -> None:
+    path = written(tmp_path, f"[tool.aggverify]\n{text}\n")
+    with pytest.raises(InputError) as error:
+        read(path)
+    assert f"[tool.aggverify] in {path}: " in str(error.value)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("content", [b"[tool", b"\xff\xfe", b"x = 1\n" * 200_000])
+def test_what_cannot_be_read_is_told(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "pyproject.toml"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"cannot read|has no"):
+        read(path)
+    with pytest.raises(InputError, match="cannot read"):
+        read(tmp_path / "missing.toml")
+    path.write_text("[project]\n")
+    with pytest.raises(InputError, match=r"has no \[tool.aggverify\] section"):
+        read(path)
+    path.write_text("tool = 3\n")
+    with pytest.raises(InputError, match="has no"):
+        read(path)
+    path.write_text("[tool]\naggverify = 3\n")
+    with pytest.raises(InputError, match="must be a table of plain values, got 3"):
+        read(path)
+
+
+def test_options_go_before_the_file_and_the_file_before_the_project() -> None:
+    project = {"mode": "sample_mean", "engine": "mean", "policy": {"empty_units": "exclude"}}
+    declared = DESCRIPTION | {"declared": {"mode": "token_mean", "policy": {"group_size": 4}}}
+    request = completed(Request("x.py", engine="sum", settings=project), declared)
+    assert (request.modes, request.engine) == (("token_mean",), "sum")
+    assert request.policy == {"empty_units": "exclude", "group_size": 4}
+    alone = completed(Request("x.py", settings=project), DESCRIPTION)
+    assert (alone.modes, alone.engine) == (("sample_mean",), "mean")
+
+
+def test_a_projects_divisor_and_oracle_do_not_disturb_another_mode() -> None:
+    project = {"divisor": 8.0, "oracle": "mine.py"}
+    asked = completed(Request("x.py", modes=("token_mean",), settings=project), DESCRIPTION)
+    assert (asked.divisor, asked.oracle) == (None, None)
+    constant = completed(Request("x.py", modes=("constant",), settings=project), DESCRIPTION)
+    assert constant.divisor == 8.0
+    assert completed(Request("x.py", settings=project), DESCRIPTION).oracle == "mine.py"
+
+
+def test_the_schema_knows_every_key_and_name() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    keys = SCHEMA["properties"]
+    assert set(keys) == set(KEYS)
+    assert keys["engine"]["enum"] == list(ENGINES)
+    assert keys["convention"]["enum"] == ["auto", *CONVENTIONS, *ALIASES]
+    assert keys["profile"]["enum"] == list(PROFILES)
+    assert keys["claim"]["anyOf"][0]["enum"] == list(FEATURES)
+    assert keys["mode"]["anyOf"][0]["anyOf"][0]["enum"] == [*MODES, "nonlinear"]
+    readings = keys["policy"]["properties"]
+    assert {q: tuple(readings[q]["enum"]) for q in READINGS} == dict(READINGS)
+
+
+names = st.sampled_from(
+    ["token_mean", "vl_norm(1/2)", "vl_norm(", "sum", "mean", "slime", "ci", "quick", "fan-out", ""]
+)
+numbers = st.integers(-2, 70) | st.floats(-2, 70) | st.booleans()
+values = st.one_of(names, numbers, st.lists(names, max_size=2), st.none())
+tables = st.dictionaries(
+    st.sampled_from([*READINGS, "group_size", "other"]),
+    st.sampled_from(
+        ["count", "exclude", "yes", "present", "rollouts_over_group_size", "3", "0", 2]
+    ),
+    max_size=3,
+)
+
+
+@given(st.dictionaries(st.sampled_from([*KEYS, "other"]), values | tables, max_size=2))
+def test_schema_and_reader_agree(given_values: dict[str, Any]) -> None:
+    given_values.pop("report", None)  # formats are the command's to know
+    fits = jsonschema.Draft202012Validator(SCHEMA).is_valid(given_values)
+    # JSON Schema takes 3.0 for an integer, the reader does not.
+    if any(isinstance(v, float) and v.is_integer() for v in given_values.values()):
+        return
+    try:
+        checked("here", given_values, KEYS)
+    except InputError:
+        assert not fits, given_values
+    else:
+        assert fits, given_values
