@@ -342,9 +342,9 @@ def test_explain_tells_all_of_a_code(cli: Cli) -> None:
 
 
 def test_explain_of_an_unknown_code_names_the_nearest(cli: Cli) -> None:
-    ran = cli("explain", "AGV22")
+    ran = cli("explain", "AVG202")
     assert ran.code == 2, ran
-    assert "unknown code 'AGV22'; did you mean 'AGV202'?" in ran.err
+    assert "unknown code 'AVG202'; did you mean 'AGV202'?" in ran.err
 
 
 def test_a_healthy_run_warns_of_nothing_but_what_it_lacks(cli: Cli) -> None:
