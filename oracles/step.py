@@ -155,8 +155,8 @@ class Step:
         """Rebuild a step from :meth:`to_json`'s data; raises OracleError."""
         try:
             given = data["samples"]
-            total = sum(length(s["mask"]) + length(s.get("original")) for s in given)
-            if total > 2 * MAX_TOKENS:
+            total = sum(max(length(s["mask"]), length(s.get("original"))) for s in given)
+            if total > MAX_TOKENS:
                 raise OracleError(f"a step of at most {MAX_TOKENS} tokens can be read, got {total}")
             return Step(tuple(map(_sample_from, given)))
         except (KeyError, TypeError, AttributeError) as error:

@@ -105,6 +105,8 @@ def _finding(report: Report, first: Report) -> dict[str, Any]:
         "token": f.token,
         "error": _exact(f.error),
         "bound": _exact(f.bound),
+        "matters": list(report.relevance.matters),
+        "does_not_matter": list(report.relevance.irrelevant),
         "factor": d.factor if d else None,
         "diagnosis": d.sentence if d else None,
         "bug": d.bug.name if d and d.bug else None,

@@ -10,6 +10,7 @@ from aggverify.checks import Finding
 from aggverify.codes import CODES, WARNINGS
 from aggverify.diagnosis import Diagnosis, ratio
 from aggverify.layouts import token_owner
+from aggverify.run.relevance import Relevance
 from aggverify.run.replay import Replayed
 from aggverify.run.verdict import Margin, Report, Verdict
 from aggverify.subject import NONLINEAR, Subject
@@ -65,6 +66,7 @@ def finding_block(reports: Sequence[Report], subject: Subject, number: int) -> l
         lines.append(f"- {also.code} {also.title}    [{also.severity}]  case {other.stored.id}")
     lines += [f"    {line}" for line in _body(finding, subject)]
     lines += [f"    {line}" for line in _explanation(report.diagnosis)]
+    lines += [f"    {line}" for line in _relevance(report.relevance)]
     if not report.confirmed:
         lines.append(
             "    seen once, not again in a fresh world: the reducer keeps state or guesses"
@@ -129,6 +131,13 @@ def _explanation(diagnosis: Diagnosis | None) -> Iterator[str]:
         yield f"in detail: {diagnosis.sentence}"
     if bug:
         yield f"usual fix: {bug.fix}"
+
+
+def _relevance(found: Relevance) -> Iterator[str]:
+    if found.matters:
+        yield f"matters: {', '.join(found.matters)}"
+    if found.irrelevant:
+        yield f"does not matter: {', '.join(found.irrelevant)}"
 
 
 def fraction(value: Fraction) -> str:

@@ -17,6 +17,7 @@ from aggverify.execution import Laboratory
 from aggverify.run.catalogue import fits, grid, hard_cases
 from aggverify.run.explaining import explain
 from aggverify.run.reducing import reduced
+from aggverify.run.relevance import Relevance, relevance
 from aggverify.run.search import search, size_of
 from aggverify.run.tally import Tally
 from aggverify.strategies import Space
@@ -148,6 +149,10 @@ class Checking:
         with self.laboratory.patient():
             again = self.judge(finding.case)
         return again is not None and again.code == finding.code
+
+    def relevance(self, finding: Finding) -> Relevance:
+        """Which fields of the finding's case matter, from runs with each varied."""
+        return relevance(finding, self.space, lambda cases: self.submit(cases)())
 
     def explain(self, finding: Finding) -> Diagnosis | None:
         """What the candidate computes instead, from observations made for that purpose."""

@@ -273,7 +273,7 @@ class _Run:
         confirmed = checking.confirm(finding)
         diagnosis = checking.explain(finding)
         stored = store.stored_case(self.subject, finding)
-        report = Report(stored, finding, diagnosis, confirmed)
+        report = Report(stored, finding, diagnosis, confirmed, checking.relevance(finding))
         self.emit(Found(report))
         return report
 

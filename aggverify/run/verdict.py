@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 from aggverify.checks import Finding
 from aggverify.diagnosis import Diagnosis
+from aggverify.run.relevance import Relevance
 from aggverify.run.store import StoredCase
 from aggverify.run.weakness import Weakness
 from aggverify.subject import Subject
@@ -30,6 +31,7 @@ class Report:
     finding: Finding
     diagnosis: Diagnosis | None
     confirmed: bool
+    relevance: Relevance = field(default_factory=Relevance)
 
 
 @dataclass(frozen=True, slots=True)

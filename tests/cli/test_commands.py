@@ -342,9 +342,9 @@ def test_explain_tells_all_of_a_code(cli: Cli) -> None:
 
 
 def test_explain_of_an_unknown_code_names_the_nearest(cli: Cli) -> None:
-    ran = cli("explain", "AGV22")
+    ran = cli("explain", "AVG202")
     assert ran.code == 2, ran
-    assert "unknown code 'AGV22'; did you mean 'AGV202'?" in ran.err
+    assert "unknown code 'AVG202'; did you mean 'AGV202'?" in ran.err
 
 
 def test_a_healthy_run_warns_of_nothing_but_what_it_lacks(cli: Cli) -> None:
@@ -352,6 +352,14 @@ def test_a_healthy_run_warns_of_nothing_but_what_it_lacks(cli: Cli) -> None:
     assert ran.code == 0, ran
     told = {line.split()[1] for line in ran.out.splitlines() if line.startswith("warning ")}
     assert told - {"AGVW05"} <= {"AGVW04", "AGVW06"}, ran
+
+
+def test_a_finding_says_what_matters(cli: Cli) -> None:
+    ran = cli("check", BROKEN, "--profile", "quick")
+    assert ran.code == 1, ran
+    first = ran.out.partition("Explain:")[0]
+    assert "    matters: micro-batches\n" in first
+    assert "    does not matter: dtype, loss values, prompt lengths, prompt groups\n" in first
 
 
 def test_project_settings_are_used_said_and_overridden(cli: Cli, tmp_path: Path) -> None:

@@ -1,0 +1,105 @@
+"""Which fields of a counterexample matter: found out by varying them one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+
+from aggverify.case import Case
+from aggverify.checks import Finding
+from aggverify.errors import InputError
+from aggverify.layouts import CpKind, Layout
+from aggverify.run.catalogue import fits, plain_losses
+from aggverify.strategies import Space
+from oracles import Sample, Step
+
+_COSTLY = ("AGV402", "AGV403", "AGV404", "AGV406")
+"""Every repetition would take a world down."""
+_LONG = 10_000
+"""Tokens of a step that is not run a dozen times more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relevance:
+    """Names of fields; one that could not be varied stands in neither."""
+
+    matters: tuple[str, ...] = ()
+    """With another value the finding went away, or became another one."""
+    irrelevant: tuple[str, ...] = ()
+    """With every other value that was tried the same finding came back."""
+
+
+def relevance(
+    finding: Finding, space: Space, judge: Callable[[Sequence[Case]], Sequence[Finding | None]]
+) -> Relevance:
+    """Judge the case with each field varied in turn; ``judge`` runs them all in one go."""
+    if finding.code in _COSTLY or finding.case.step.num_response_tokens > _LONG:
+        return Relevance()
+    wide = replace(space, min_units=1, min_world=1, split_groups=False)
+    tried = [(name, case) for name, case in variations(finding.case, space) if fits(case, wide)]
+    found = judge([case for _, case in tried])
+    same: dict[str, bool] = {}
+    for (name, _), told in zip(tried, found, strict=True):
+        again = told is not None and told.code == finding.code
+        same[name] = same.get(name, True) and again
+    return Relevance(
+        tuple(name for name, again in same.items() if not again),
+        tuple(name for name, again in same.items() if again),
+    )
+
+
+def variations(case: Case, space: Space) -> Iterator[tuple[str, Case]]:
+    """The case with one field changed: its name, and the case."""
+    for name, build in _builders(case, space):
+        try:
+            varied = build()
+        except InputError:
+            continue
+        if varied != case:
+            yield name, varied
+
+
+def _builders(case: Case, space: Space) -> Iterator[tuple[str, Callable[[], Case]]]:
+    step, layout = case.step, case.layout
+    for dtype in ("float64", "float32"):
+        yield "dtype", partial(replace, case, dtype=dtype)
+    plain = plain_losses(step)
+    for losses in (plain, tuple(-x for x in plain), (1.0,) * len(plain)):
+        yield "loss values", partial(case.with_losses, losses)
+    for more in (1, 4):
+        yield "prompt lengths", partial(_with_samples, case, _longer(step, more))
+    yield "prompt groups", partial(_with_samples, case, [replace(s, group=0) for s in step.samples])
+    alone = [replace(s, group=s.rollout) for s in step.samples]
+    yield "prompt groups", partial(_with_samples, case, alone)
+    yield "micro-batches", partial(case.with_layout, _joined(layout))
+    yield "dp_size", partial(case.with_layout, _one_rank(layout))
+    for cp in (1, 2, 3):
+        yield "cp_size", partial(_sliced, case, cp, layout.cp_kind)
+    if layout.cp_size > 1:
+        for kind in space.cp_kinds:
+            yield "cp kind", partial(_sliced, case, layout.cp_size, kind)
+
+
+def _sliced(case: Case, cp: int, kind: CpKind) -> Case:
+    return case.with_layout(replace(case.layout, cp_size=cp, cp_kind=kind))
+
+
+def _with_samples(case: Case, samples: Sequence[Sample]) -> Case:
+    return replace(case, step=Step(tuple(samples)))
+
+
+def _longer(step: Step, more: int) -> list[Sample]:
+    return [replace(s, prompt_length=s.prompt_length + more) for s in step.samples]
+
+
+def _joined(layout: Layout) -> Layout:
+    """One micro-batch on every rank."""
+    cells = tuple((tuple(sorted(chain.from_iterable(rank))),) for rank in layout.micro_batches)
+    return replace(layout, micro_batches=cells)
+
+
+def _one_rank(layout: Layout) -> Layout:
+    """The data-parallel ranks' micro-batches one after the other on one."""
+    return replace(layout, micro_batches=(tuple(chain.from_iterable(layout.micro_batches)),))

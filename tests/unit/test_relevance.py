@@ -1,0 +1,59 @@
+"""What matters is told by varying it, one field at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from aggverify.case import Case
+from aggverify.checks import Finding
+from aggverify.layouts import Layout
+from aggverify.notation import parse_micro_batches, parse_step
+from aggverify.run.relevance import Relevance, relevance
+from aggverify.strategies import Space
+
+STEP = parse_step("1/1 1/11")
+CASE = Case(STEP, Layout(parse_micro_batches("0 1")), (0.0,) * 3)
+SPACE = Space(max_dp=4, max_cp=4, max_microbatches=4, cp_kinds=("zigzag",))
+
+
+def finding(case: Case, code: str = "AGV202") -> Finding:
+    return Finding(code, "independent_of_micro_batches", "", case, "token_mean")
+
+
+def test_a_field_matters_when_another_value_makes_the_finding_go() -> None:
+    def judge(cases: Sequence[Case]) -> list[Finding | None]:
+        return [finding(c) if c.layout.num_microbatches > 1 else None for c in cases]
+
+    found = relevance(finding(CASE), SPACE, judge)
+    assert found.matters == ("micro-batches",)
+    assert set(found.irrelevant) == {
+        *("dtype", "loss values", "prompt lengths", "prompt groups", "cp_size")
+    }
+
+
+def test_another_code_is_another_finding() -> None:
+    def judge(cases: Sequence[Case]) -> list[Finding | None]:
+        return [finding(c, "AGV202" if c.dtype == "float64" else "AGV401") for c in cases]
+
+    assert relevance(finding(CASE), SPACE, judge).matters == ("dtype",)
+
+
+def test_nothing_is_run_that_the_claims_exclude() -> None:
+    seen: list[Case] = []
+
+    def judge(cases: Sequence[Case]) -> list[Finding | None]:
+        seen.extend(cases)
+        return [None for _ in cases]
+
+    narrow = replace(SPACE, max_cp=1, whole_groups=True)
+    apart = replace(CASE, step=parse_step("1/1; 1/11"))
+    assert "cp_size" not in relevance(finding(apart), narrow, judge).matters
+    assert all(case.layout.cp_size == 1 and case.step.num_groups == 2 for case in seen)
+
+
+def test_a_hang_is_not_repeated() -> None:
+    def never(cases: Sequence[Case]) -> list[Finding | None]:
+        raise AssertionError(cases)
+
+    assert relevance(finding(CASE, "AGV402"), SPACE, never) == Relevance()
