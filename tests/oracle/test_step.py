@@ -136,3 +136,11 @@ def test_json_is_plain_and_short() -> None:
 def test_bad_json(data: Any, message: str) -> None:
     with pytest.raises(OracleError, match=message):
         Step.from_json(data)
+
+
+def test_a_few_bytes_cannot_ask_for_all_memory() -> None:
+    huge = {"prompt": 1, "mask": {"runs": [[1, 2**40]]}, "rollout": 0, "group": 0}
+    with pytest.raises(
+        OracleError, match=r"at most 67108864 tokens can be read, got 1099511627776"
+    ):
+        Step.from_json({"samples": [huge]})
