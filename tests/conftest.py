@@ -24,6 +24,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 
+SEEDS = range(int(os.environ.get("AGGVERIFY_SEEDS", "1")))
+"""Seeds of the searches whose smallest case is pinned; ``tox -e quality`` takes twenty."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ran:

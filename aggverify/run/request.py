@@ -19,8 +19,8 @@ class Profile:
 
 
 PROFILES: Mapping[str, Profile] = {
-    "quick": Profile(examples=25, seconds=4),
-    "ci": Profile(examples=150, seconds=10),
+    "quick": Profile(examples=25, seconds=20),
+    "ci": Profile(examples=150, seconds=25),
     "thorough": Profile(examples=3000, seconds=600),
 }
 

@@ -15,6 +15,7 @@ from aggverify.run.request import PROFILES
 from aggverify.run.session import opened
 from aggverify.run.tally import Tally
 from aggverify.world import Pool
+from tests.conftest import SEEDS
 from tests.mutants.conftest import FOREVER, subject_of
 
 ONE_TOKEN = (1, 1)
@@ -45,7 +46,7 @@ def laboratory() -> Iterator[Laboratory]:
         yield Laboratory(template)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
     ("name", "function", "code", "size", "micro_batches", "cp"),
     SMALLEST,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aggverify.run.store import StoredCase
-from tests.conftest import EXAMPLES, Cli
+from tests.conftest import EXAMPLES, SEEDS, Cli
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ from tests.conftest import EXAMPLES, Cli
         ("reported_loss.py", "AGV102", 2, 2, 1),
     ],
 )
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_smallest_step(
     cli: Cli, tmp_path: Path, file: str, code: str, samples: int, tokens: int, ranks: int, seed: int
 ) -> None:
