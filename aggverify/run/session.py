@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from aggverify.checks import CHECKS, Check, Finding
 from aggverify.checks.formula import NAME as FORMULA
+from aggverify.diagnosis import not_linear
 from aggverify.engines import ENGINES, engine
 from aggverify.errors import CandidateError, InputError
 from aggverify.execution import LIMITS, Laboratory
@@ -28,6 +29,7 @@ from aggverify.run.events import (
 )
 from aggverify.run.identify import identify, precision_of, telling_cases
 from aggverify.run.refusing import settled
+from aggverify.run.relevance import LOSS_VALUES
 from aggverify.run.request import Request
 from aggverify.run.tally import Tally
 from aggverify.run.target import Target, choose, parse_target
@@ -39,7 +41,7 @@ from oracles import MODES, OracleError
 
 HANDLER = "aggverify.trainer:Trainer"
 _HOPELESS = ("AGV401", "AGV402", "AGV403", "AGV406", "AGV501")
-_UNSTEADY = ("AGV407", "AGV408")
+_UNSTEADY = ("AGV208", "AGV407", "AGV408")
 
 
 def verify(request: Request, emit: Callable[[Event], None]) -> tuple[Verdict, ...]:
@@ -245,7 +247,7 @@ class _Run:
         passed = finding is None and checking.complete
         if finding is None and check.only is None and time.monotonic() > deadline:
             tally.sights.cut_short.append(check.name)
-        report = self._report(checking, finding) if finding else None
+        report = self._report(checking, finding, reports) if finding else None
         summary = CheckSummary(
             check.name,
             check.title,
@@ -269,11 +271,16 @@ class _Run:
             return "not judged: other checks fail already"
         return None
 
-    def _report(self, checking: Checking, finding: Finding) -> Report:
+    def _report(self, checking: Checking, finding: Finding, earlier: Sequence[Report]) -> Report:
         confirmed = checking.confirm(finding)
         diagnosis = checking.explain(finding)
         stored = store.stored_case(self.subject, finding)
-        report = Report(stored, finding, diagnosis, confirmed, checking.relevance(finding))
+        relevance = checking.relevance(finding)
+        if diagnosis is None and LOSS_VALUES in relevance.matters:
+            # Weights that change with the losses: what is not linear shows here as well.
+            told = [r.diagnosis for r in earlier if r.finding.code == "AGV131"]
+            diagnosis = told[0] if told else not_linear(self.subject)
+        report = Report(stored, finding, diagnosis, confirmed, relevance)
         self.emit(Found(report))
         return report
 
