@@ -24,7 +24,8 @@ from aggverify.run.claims import subjects
 from aggverify.run.request import Request
 from aggverify.run.session import opened
 from aggverify.run.target import parse_target
-from aggverify.strategies import Space, cases
+from aggverify.space import Space
+from aggverify.strategies import cases
 from aggverify.world import Pool
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "native" / "sum" / "prompt_mean.py"

@@ -20,7 +20,7 @@ from aggverify.run.reducing import reduced
 from aggverify.run.relevance import Relevance, relevance
 from aggverify.run.search import search, size_of
 from aggverify.run.tally import Tally
-from aggverify.strategies import Space
+from aggverify.space import Space
 from aggverify.subject import Subject
 
 FIRST_BATCH, LAST_BATCH = 4, 64

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, Phase, Verbosity, settings
 from aggverify.case import Case
 from aggverify.checks import Finding
 from aggverify.checks.base import COSTLY
-from aggverify.strategies import Space, cases
+from aggverify.space import Space
+from aggverify.strategies import cases
 
 MIN_EXAMPLES = 20
 """Drawn however late it is: a slow machine must not turn a check into nothing."""
