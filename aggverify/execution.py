@@ -15,7 +15,7 @@ from aggverify.case import Case
 from aggverify.engines import Sizes
 from aggverify.subject import Subject
 from aggverify.trial import Trial, trial
-from aggverify.world import Fault, Job, Options, Outcome, Reply
+from aggverify.world import Fault, Job, Options, Outcome, Reply, evidence
 
 if TYPE_CHECKING:
     from aggverify.world import Template
@@ -61,6 +61,8 @@ class Execution:
     """Arguments that a watched candidate altered."""
     refusals: tuple[tuple[str, str | None], ...] = ()
     """Misuses by name, with what the candidate refused each; None for one it accepted."""
+    altered: tuple[str, ...] = ()
+    """Global state that the candidate left changed, and that was put right again."""
 
     def scalar(self, subject: Subject, losses: Sequence[float]) -> Fraction | None:
         """What the engine makes of one number per rank and micro-batch; None if not finite."""
@@ -210,7 +212,12 @@ def _execution(subject: Subject, case: Case, outcome: Outcome) -> Execution:
             f"rank {n}: {text}" for n, r in enumerate(replies) for text in r.data.get("changed", ())
         ),
     )
-    return replace(found, value=found.scalar(subject, copies(found.local_losses, case, 0)))
+    value = found.scalar(subject, copies(found.local_losses, case, 0))
+    return replace(found, value=value, altered=_altered(replies))
+
+
+def _altered(replies: Sequence[Reply]) -> tuple[str, ...]:
+    return tuple({name: None for r in replies for name in r.data.get("state_changes", ())})
 
 
 def copies(local: Sequence[Sequence[float]], case: Case, copy: int) -> list[float]:
@@ -240,7 +247,4 @@ def _log(told: Any) -> Log:
 
 
 def _failure(fault: Fault) -> Failure:
-    detail = fault.traceback or "\n\n".join(
-        f"rank {rank}:\n{stack}" for rank, stack in sorted(fault.stacks.items())
-    )
-    return Failure(fault.kind, fault.rank, fault.message, detail)
+    return Failure(fault.kind, fault.rank, fault.message, evidence(fault))

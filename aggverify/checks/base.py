@@ -105,6 +105,6 @@ def failure_finding(check: str, subject: Subject, execution: Execution) -> Findi
     breach = message.partition("ContractBreach: ")[2]
     if breach:
         code, message = "AGV501", breach
-    if failure.rank is not None:
+    if failure.rank is not None and not message.startswith(f"rank {failure.rank} "):
         message = f"rank {failure.rank}: {message}"
     return Finding(code, check, message, execution.case, subject.mode, detail=failure.detail)

@@ -67,6 +67,7 @@ class Checking:
 
     def _judged(self, case: Case, mine: list[Execution], lean: bool) -> Finding | None:
         self.tally.sights.add(self.subject, [e.case for e in mine])
+        self.tally.sights.altered.update(name for e in mine for name in e.altered)
         finding = self.check.judge(self.subject, mine)
         if self.check.may_refuse and (words := refusal(mine[-1])):
             self.refusals.append(words)
