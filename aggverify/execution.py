@@ -175,7 +175,7 @@ def _job(subject: Subject, wanted: Trial, cpu_seconds: float | None) -> Job:
 
 def _payload(subject: Subject, wanted: Trial) -> dict[str, Any]:
     payload: dict[str, Any] = {
-        "case": wanted.case.to_json(),
+        "case": wanted.case.packed(),
         "function": subject.function,
         "convention": subject.convention.name,
         "engine": subject.engine.name,
@@ -185,7 +185,7 @@ def _payload(subject: Subject, wanted: Trial) -> dict[str, Any]:
     if subject.policy.denominators != "original":
         payload["counts_rejected"] = False
     if wanted.before:
-        payload["before"] = [case.to_json() for case in wanted.before]
+        payload["before"] = [case.packed() for case in wanted.before]
     if wanted.watch:
         payload["watch"] = True
     if subject.terms:

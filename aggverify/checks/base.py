@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from aggverify.case import Case
 from aggverify.execution import BREACH, Execution
-from aggverify.strategies import Space
+from aggverify.space import Space
 from aggverify.subject import Subject
 from aggverify.trial import Trial
 

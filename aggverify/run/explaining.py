@@ -24,7 +24,7 @@ from aggverify.execution import Execution, Laboratory
 from aggverify.layouts import Layout
 from aggverify.notation import parse_step
 from aggverify.run.catalogue import fits, grid, hard_cases, more_cases, plain_losses
-from aggverify.strategies import Space
+from aggverify.space import Space
 from aggverify.subject import Subject
 
 _BEHIND = ("AGV121", "AGV122")
