@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from fractions import Fraction
 from itertools import groupby
+from pathlib import Path
 
 from aggverify.case import Case
 from aggverify.checks import Finding
 from aggverify.codes import CODES, WARNINGS
 from aggverify.diagnosis import Diagnosis, ratio
 from aggverify.layouts import token_owner
+from aggverify.report.escape import clean
 from aggverify.run.relevance import Relevance
 from aggverify.run.replay import Replayed
 from aggverify.run.verdict import Margin, Report, Verdict
@@ -19,17 +21,13 @@ from oracles import DEFAULT_POLICY, Policy, Sample, mode
 from oracles.bounds import PRECISIONS
 from oracles.policy import QUESTIONS
 
+_PACKAGE = Path(__file__).parents[1]
 MAX_DETAIL = 40
 """Lines of a traceback or of the ranks' stacks."""
 MAX_MASK = 64
 """Characters of a mask drawn at most."""
 MAX_ROWS = 12
 """Samples drawn at most; a shrunk case has one or two."""
-
-
-def clean(text: str) -> str:
-    """Text from the candidate without control characters (escape sequences included)."""
-    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def header(subject: Subject, *, identified: bool = False) -> list[str]:
@@ -102,9 +100,9 @@ def _body(finding: Finding, subject: Subject) -> Iterator[str]:
 
 
 def _own_frames(detail: str) -> list[str]:
-    """A stack or traceback without the lines of this package and of the interpreter's start."""
-    ours = ("/aggverify/", "<frozen runpy>")
-    return [line for line in detail.rstrip().splitlines() if not any(o in line for o in ours)]
+    """Stacks or a traceback without the frames of this package and of the interpreter's start."""
+    ours = tuple(f'File "{where}' for where in (f"{_PACKAGE}/", "<frozen "))
+    return [line for line in detail.rstrip().split("\n") if not line.lstrip().startswith(ours)]
 
 
 def _weights(finding: Finding) -> Iterator[str]:

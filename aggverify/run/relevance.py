@@ -13,7 +13,7 @@ from aggverify.checks import Finding
 from aggverify.errors import InputError
 from aggverify.layouts import CpKind, Layout
 from aggverify.run.catalogue import fits, plain_losses
-from aggverify.strategies import Space
+from aggverify.space import Space
 from oracles import Sample, Step
 
 _COSTLY = ("AGV402", "AGV403", "AGV404", "AGV406")

@@ -34,7 +34,7 @@ from aggverify.run.request import Request
 from aggverify.run.tally import Tally
 from aggverify.run.target import Target, choose, parse_target
 from aggverify.run.verdict import CheckSummary, Report, Verdict
-from aggverify.strategies import Space, sizes
+from aggverify.space import Space, sizes
 from aggverify.subject import Subject
 from aggverify.world import Pool, Template, TemplateFailure
 from oracles import MODES, OracleError

@@ -22,7 +22,7 @@ from aggverify.run.catalogue import plain_losses
 from aggverify.run.checking import Checking
 from aggverify.run.session import opened
 from aggverify.run.tally import Tally
-from aggverify.strategies import Space
+from aggverify.space import Space
 from aggverify.subject import NONLINEAR, Subject
 from aggverify.world import Pool
 from oracles import Step
