@@ -10,11 +10,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from aggverify.checks import CHECKS, Check, Finding
+from aggverify.checks.base import COSTLY
+from aggverify.checks.collectives import NAME as COLLECTIVES
 from aggverify.checks.formula import NAME as FORMULA
 from aggverify.diagnosis import not_linear
 from aggverify.engines import ENGINES, engine
 from aggverify.errors import CandidateError, InputError
 from aggverify.execution import LIMITS, Laboratory
+from aggverify.layouts import Layout
 from aggverify.run import store
 from aggverify.run.checking import Checking
 from aggverify.run.claims import completed, declaration, settings_note, subjects, terms
@@ -217,7 +220,8 @@ class _Run:
         seconds: float,
     ) -> tuple[CheckSummary, Report | None]:
         failed = {c.name for c in done if c.failed}
-        space = check.space(self.subject)
+        stuck = [r.finding.case.layout for r in reports if r.finding.code in COSTLY]
+        space = _without(check.space(self.subject), stuck)
         codes = {r.finding.code for r in reports}
         skipped = self._why_left_out(check, space, failed) or _why_skipped(
             check, space, failed, codes
@@ -285,6 +289,15 @@ class _Run:
         return report
 
 
+def _without(space: Space | None, stuck: Sequence[Layout]) -> Space | None:
+    """The space without the dimensions in which ranks wait for each other in vain already: each
+    such step costs a world of ranks, and says nothing new."""
+    if space is None or not stuck:
+        return space
+    dp, cp = (any(getattr(lay, name) > 1 for lay in stuck) for name in ("dp_size", "cp_size"))
+    return replace(space, max_dp=1 if dp else space.max_dp, max_cp=1 if cp else space.max_cp)
+
+
 def _why_skipped(
     check: Check, space: Space | None, failed: set[str], codes: set[str]
 ) -> str | None:
@@ -294,8 +307,12 @@ def _why_skipped(
         return "not judged: results depend on more than the step"
     if space is None:
         return check.unclaimed
+    if not sizes(space) and codes & COSTLY:
+        return "not judged: ranks wait for each other in vain already"
     if not sizes(space):
         return f"no such layout on {space.max_world} rank{'s' * (space.max_world > 1)}"
+    if check.name == COLLECTIVES and "AGV404" in codes:
+        return "not judged: they issue different ones already"
     if check.requires_formula and FORMULA in failed:
         return "not judged: the formula is wrong already"
     if check.name == "independent_of_the_combination" and any(
