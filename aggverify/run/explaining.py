@@ -29,7 +29,7 @@ from aggverify.subject import Subject
 
 _BEHIND = ("AGV121", "AGV122")
 _TOLD = (
-    *("AGV131", "AGV132", "AGV133", "AGV407", "AGV408"),
+    *("AGV131", "AGV132", "AGV133", "AGV208", "AGV407", "AGV408"),
     *("AGV502", "AGV503", "AGV504", "AGV511", "AGV512"),
 )
 """What the check itself has seen says everything; no further observation is needed."""
@@ -45,7 +45,8 @@ def explain(
     if finding.case.step.num_response_tokens > _LARGE:
         return None  # forms are fitted to small steps; the finding's message says what it can
     subject = replace(subject, trust_formula=True)
-    if finding.code == "AGV207" or (subject.nonlinear and finding.observed is not None):
+    shown = finding.observed is not None
+    if finding.code in ("AGV207", "AGV212") or (subject.nonlinear and shown):
         return diagnose_nonlinear(subject, finding)
     if finding.code in _BEHIND:
         return _behind_the_mask(subject, finding, laboratory, own)

@@ -13,6 +13,7 @@ from aggverify.checks import CHECKS, Check, Finding
 from aggverify.checks.base import COSTLY
 from aggverify.checks.collectives import NAME as COLLECTIVES
 from aggverify.checks.formula import NAME as FORMULA
+from aggverify.diagnosis import not_linear
 from aggverify.engines import ENGINES, engine
 from aggverify.errors import CandidateError, InputError
 from aggverify.execution import LIMITS, Laboratory
@@ -31,6 +32,7 @@ from aggverify.run.events import (
 )
 from aggverify.run.identify import identify, precision_of, telling_cases
 from aggverify.run.refusing import settled
+from aggverify.run.relevance import LOSS_VALUES
 from aggverify.run.request import Request
 from aggverify.run.tally import Tally
 from aggverify.run.target import Target, choose, parse_target
@@ -42,7 +44,7 @@ from oracles import MODES, OracleError
 
 HANDLER = "aggverify.trainer:Trainer"
 _HOPELESS = ("AGV401", "AGV402", "AGV403", "AGV406", "AGV501")
-_UNSTEADY = ("AGV407", "AGV408")
+_UNSTEADY = ("AGV208", "AGV407", "AGV408")
 
 
 def verify(request: Request, emit: Callable[[Event], None]) -> tuple[Verdict, ...]:
@@ -249,7 +251,7 @@ class _Run:
         passed = finding is None and checking.complete
         if finding is None and check.only is None and time.monotonic() > deadline:
             tally.sights.cut_short.append(check.name)
-        report = self._report(checking, finding) if finding else None
+        report = self._report(checking, finding, reports) if finding else None
         summary = CheckSummary(
             check.name,
             check.title,
@@ -273,11 +275,16 @@ class _Run:
             return "not judged: other checks fail already"
         return None
 
-    def _report(self, checking: Checking, finding: Finding) -> Report:
+    def _report(self, checking: Checking, finding: Finding, earlier: Sequence[Report]) -> Report:
         confirmed = checking.confirm(finding)
         diagnosis = checking.explain(finding)
         stored = store.stored_case(self.subject, finding)
-        report = Report(stored, finding, diagnosis, confirmed, checking.relevance(finding))
+        relevance = checking.relevance(finding)
+        if diagnosis is None and LOSS_VALUES in relevance.matters:
+            # Weights that change with the losses: what is not linear shows here as well.
+            told = [r.diagnosis for r in earlier if r.finding.code == "AGV131"]
+            diagnosis = told[0] if told else not_linear(self.subject)
+        report = Report(stored, finding, diagnosis, confirmed, relevance)
         self.emit(Found(report))
         return report
 
