@@ -12,9 +12,13 @@ import errno
 import gc
 import importlib
 import os
+import re
+import resource
 import select
 import socket
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NoReturn
 
 from aggverify.world import linux, rank, wire
@@ -47,7 +51,8 @@ def _prepared(connection: socket.socket, request: dict[str, Any]) -> tuple[Any] 
         return (None,)
     me, streams = os.getpid(), _Streams()
     try:
-        handler = construct(request)
+        with _bounded(request["memory"]):
+            handler = construct(request)
         streams.restore()
         ready = {"description": handler.describe(), "threads": linux.thread_count()}
         if os.getpid() != me:
@@ -60,6 +65,22 @@ def _prepared(connection: socket.socket, request: dict[str, Any]) -> tuple[Any] 
     gc.collect()
     gc.freeze()
     return (handler,)
+
+
+@contextlib.contextmanager
+def _bounded(extra: int) -> Iterator[None]:
+    """At most so many bytes more to write to: a MemoryError here, not the machine's end.
+
+    Not address space, which libraries reserve by the gigabyte.
+    """
+    status = Path("/proc/self/status").read_text()
+    now = int(re.findall(r"VmData:\s*(\d+) kB", status)[0]) * 1024
+    usual, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    wanted = now + extra if hard == resource.RLIM_INFINITY else min(now + extra, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (wanted, hard))
+    yield
+    # Ranks have a limit of their own. After an exception nothing is left to be run here.
+    resource.setrlimit(resource.RLIMIT_DATA, (usual, hard))
 
 
 class _Streams:

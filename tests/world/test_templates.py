@@ -138,6 +138,15 @@ def test_an_import_that_forks_leaves_one_template(pool: Pool) -> None:
         template.close()
 
 
+@pytest.mark.parametrize("act", ["hog_memory", "hog_python_memory"])
+def test_an_import_without_bounds_ends_at_a_limit(act: str) -> None:
+    with Pool(Options(import_memory=1 << 30)) as pool:
+        found = failure(pool, act)
+    assert found.kind == "exception"
+    assert "MemoryError" in found.message or "can't allocate memory" in found.message
+    assert f"in {act}" in found.traceback
+
+
 @pytest.mark.parametrize("name", ["close_streams", "close_stream_objects", "capture_streams"])
 def test_an_import_that_closes_or_captures_its_streams(pool: Pool, name: str) -> None:
     template = opened(pool, "ActsWhenMade", {"act": name})
