@@ -6,8 +6,7 @@ import ast
 from dataclasses import dataclass
 from pathlib import Path
 
-from aggverify.errors import CandidateError
-from aggverify.run.target import parse_target
+from aggverify.run.target import is_path, split
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -21,20 +20,19 @@ class Place:
 
 
 def place(target: str, function: str, start: Path) -> Place | None:
-    """The definition of a target's function; line 1 when only the file is known.
+    """The definition of a target's function, or the syntax error; line 1 when there is neither.
 
     A module is looked for below ``start`` and ``start/src``; None where that finds no file.
     """
-    try:
-        parsed = parse_target(target)
-    except CandidateError:
-        return None
-    file = parsed.path or (_module(parsed.module, start) if parsed.module else None)
-    if file is None:
+    head, _ = split(target)
+    file = Path(head).resolve() if is_path(head) else _module(head, start)
+    if file is None or not file.is_file():
         return None
     try:
         tree = ast.parse(file.read_bytes())
-    except (OSError, ValueError, SyntaxError, RecursionError):
+    except SyntaxError as error:
+        return Place(file, error.lineno or 1)
+    except (OSError, ValueError, RecursionError):
         return Place(file, 1)
     return Place(file, max(_lines(tree, function), default=1))
 
