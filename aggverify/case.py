@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -73,6 +75,22 @@ class Case:
             "dtype": self.dtype,
         }
 
+    def packed(self) -> dict[str, Any]:
+        """Plain data for the ranks: all but the layout as one text, which cases may share."""
+        if len(self.losses) <= SHORT:
+            exact = np.array(self.losses, dtype=np.float64).tobytes()
+            shared = _known_text(self.step, exact, self.dtype)
+        else:
+            shared = _text(self.step, self.losses, self.dtype)
+        return {"shared": shared, "layout": self.layout.to_json()}
+
+    @staticmethod
+    def unpacked(data: Mapping[str, Any]) -> Case:
+        """Rebuild a case from :meth:`packed`'s data; a text that was seen lately costs nothing."""
+        shared = data["shared"]
+        step, losses, dtype = (_known_parts if len(shared) <= 32 * SHORT else _parts)(shared)
+        return Case(step, Layout.from_json(data["layout"]), losses, dtype)
+
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Case:
         """Rebuild a case from :meth:`to_json`'s data; raises InputError on anything else."""
@@ -83,15 +101,41 @@ class Case:
         missing = {"step", "layout", "losses", "dtype"} - set(data)
         if missing:
             raise InputError(f"the case lacks {', '.join(sorted(missing))}")
-        try:
-            step = Step.from_json(data["step"])
-        except OracleError as error:
-            raise InputError(f"the case's step is not valid: {error}") from error
-        given = _listed(data["losses"], step.num_response_tokens)
-        # Nearly always nothing but floats, seen without a look at each in Python.
-        floats = set(map(type, given)) <= {float}
-        losses = tuple(given) if floats else tuple(map(_loss, given))
+        step, losses = _content(data)
         return Case(step, Layout.from_json(data["layout"]), losses, data["dtype"])
+
+
+def _content(data: Mapping[str, Any]) -> tuple[Step, tuple[float, ...]]:
+    try:
+        step = Step.from_json(data["step"])
+    except OracleError as error:
+        raise InputError(f"the case's step is not valid: {error}") from error
+    given = _listed(data["losses"], step.num_response_tokens)
+    # Nearly always nothing but floats, seen without a look at each in Python.
+    floats = set(map(type, given)) <= {float}
+    return step, tuple(given) if floats else tuple(map(_loss, given))
+
+
+SHORT = 4096
+"""Steps of no more tokens are remembered in their packed form."""
+
+
+def _text(step: Step, losses: tuple[float, ...], dtype: str) -> str:
+    return json.dumps({"step": step.to_json(), "losses": _plain(losses), "dtype": dtype})
+
+
+@lru_cache(maxsize=64)
+def _known_text(step: Step, losses: bytes, dtype: str) -> str:
+    # By their bytes: of two zeros with different signs one must not pass for the other.
+    return _text(step, tuple(np.frombuffer(losses).tolist()), dtype)
+
+
+def _parts(shared: str) -> tuple[Step, tuple[float, ...], str]:
+    data = json.loads(shared)
+    return *_content(data), data["dtype"]
+
+
+_known_parts = lru_cache(maxsize=64)(_parts)
 
 
 def _plain(losses: tuple[float, ...]) -> Any:

@@ -73,6 +73,7 @@ WARNINGS: dict[str, Code] = {
         Code("AGVW08", "The time ran out", "warning"),
         Code("AGVW09", "No parallel layout was run", "warning"),
         Code("AGVW10", "No mode to compare with", "warning"),
+        Code("AGVW11", "Leaves global state changed", "warning"),
     )
 }
 """Tested, but weakly: counted apart from findings, never a reason for another exit code."""

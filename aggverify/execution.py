@@ -15,7 +15,7 @@ from aggverify.case import Case
 from aggverify.engines import Sizes
 from aggverify.subject import Subject
 from aggverify.trial import Trial, trial
-from aggverify.world import Fault, Job, Options, Outcome, Reply
+from aggverify.world import Fault, Job, Options, Outcome, Reply, evidence
 
 if TYPE_CHECKING:
     from aggverify.world import Template
@@ -61,6 +61,8 @@ class Execution:
     """Arguments that a watched candidate altered."""
     refusals: tuple[tuple[str, str | None], ...] = ()
     """Misuses by name, with what the candidate refused each; None for one it accepted."""
+    altered: tuple[str, ...] = ()
+    """Global state that the candidate left changed, and that was put right again."""
 
     def scalar(self, subject: Subject, losses: Sequence[float]) -> Fraction | None:
         """What the engine makes of one number per rank and micro-batch; None if not finite."""
@@ -155,6 +157,10 @@ DIVISOR = 16.0
 """For a mode that takes a divisor and is only run beside the one that is claimed."""
 
 
+BREACH = "aggverify.trainer.ContractBreach: "
+"""How a fault begins that the trainer itself raised, about what the candidate returned."""
+
+
 LARGE = 100_000
 SECONDS_PER_TOKEN = 4e-6
 """Processor time a rank may take for each token of a step larger than that."""
@@ -169,7 +175,7 @@ def _job(subject: Subject, wanted: Trial, cpu_seconds: float | None) -> Job:
 
 def _payload(subject: Subject, wanted: Trial) -> dict[str, Any]:
     payload: dict[str, Any] = {
-        "case": wanted.case.to_json(),
+        "case": wanted.case.packed(),
         "function": subject.function,
         "convention": subject.convention.name,
         "engine": subject.engine.name,
@@ -179,7 +185,7 @@ def _payload(subject: Subject, wanted: Trial) -> dict[str, Any]:
     if subject.policy.denominators != "original":
         payload["counts_rejected"] = False
     if wanted.before:
-        payload["before"] = [case.to_json() for case in wanted.before]
+        payload["before"] = [case.packed() for case in wanted.before]
     if wanted.watch:
         payload["watch"] = True
     if subject.terms:
@@ -210,7 +216,12 @@ def _execution(subject: Subject, case: Case, outcome: Outcome) -> Execution:
             f"rank {n}: {text}" for n, r in enumerate(replies) for text in r.data.get("changed", ())
         ),
     )
-    return replace(found, value=found.scalar(subject, copies(found.local_losses, case, 0)))
+    value = found.scalar(subject, copies(found.local_losses, case, 0))
+    return replace(found, value=value, altered=_altered(replies))
+
+
+def _altered(replies: Sequence[Reply]) -> tuple[str, ...]:
+    return tuple({name: None for r in replies for name in r.data.get("state_changes", ())})
 
 
 def copies(local: Sequence[Sequence[float]], case: Case, copy: int) -> list[float]:
@@ -240,7 +251,6 @@ def _log(told: Any) -> Log:
 
 
 def _failure(fault: Fault) -> Failure:
-    detail = fault.traceback or "\n\n".join(
-        f"rank {rank}:\n{stack}" for rank, stack in sorted(fault.stacks.items())
-    )
-    return Failure(fault.kind, fault.rank, fault.message, detail)
+    if fault.message.startswith(BREACH):  # the traceback is of our own looking at what came back
+        fault = replace(fault, traceback="")
+    return Failure(fault.kind, fault.rank, fault.message, evidence(fault))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -117,6 +118,7 @@ def _index(value: object) -> int:
     return value
 
 
+@lru_cache(maxsize=1 << 16)
 def zigzag_pieces(
     prompt_length: int, response_length: int, cp_size: int, cp_rank: int, *, chunk: int = 0
 ) -> tuple[Piece, ...]:

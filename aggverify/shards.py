@@ -24,8 +24,8 @@ class Shard:
         import torch
 
         self._site = site
-        self._values = torch.tensor(site.case.losses, dtype=torch.float64)
-        self._theta = torch.zeros(len(self._values), dtype=torch.float64, requires_grad=True)
+        self._values = torch.from_numpy(np.array(site.case.losses, dtype=np.float64))
+        self._theta = torch.zeros(len(site.case.losses), dtype=torch.float64, requires_grad=True)
 
     def losses(self, members: tuple[int, ...]) -> Tensor:
         """The per-token losses that the reducer sees of a micro-batch on this rank, 1-D."""
@@ -36,7 +36,7 @@ class Shard:
         starts = [case.step.offsets[i] for i in members]
         owned = positions(starts, owned_pieces(case.step, members, layout, cp_rank))
         index = torch.from_numpy(owned)
-        local = self._values[index] + self._theta[index]
+        local = self._values.index_select(0, index) + self._theta.index_select(0, index)
         if layout.cp_kind == "gathered" and layout.cp_size > 1:
             local = _gather(self._site, members, local)
         return local.to(getattr(torch, case.dtype))

@@ -68,8 +68,8 @@ class Trainer:
         A job may have cases to run before, want arguments watched, or the candidate misused.
         """
         for earlier in job.get("before", ()):
-            self._run(Case.from_json(earlier), job, self._function(job))
-        case, function = Case.from_json(job["case"]), self._function(job)
+            self._run(Case.unpacked(earlier), job, self._function(job))
+        case, function = Case.unpacked(job["case"]), self._function(job)
         if job.get("misuse"):
             how = convention(job["convention"])
             return refusals(partial(self._run, case, job), function, how, job["mode"])
@@ -81,7 +81,7 @@ class Trainer:
         """Run several plain cases of one engine with one reduction at the end."""
         ran = []
         for job in jobs:
-            ran.append(self._local(Case.from_json(job["case"]), job, self._function(job)))
+            ran.append(self._local(Case.unpacked(job["case"]), job, self._function(job)))
             between()
         return self._reduced(engine(jobs[0]["engine"]), ran)
 

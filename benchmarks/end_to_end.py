@@ -2,8 +2,9 @@
 
     python benchmarks/end_to_end.py [SECONDS_PER_WORLD]
 
-Worlds of 1, 2, 4 and 8 ranks get the same number of cases; each case is one training step with
-its layout. Also printed: the time from start to the first case, beside one ``import torch``.
+Worlds of 1, 2, 4 and 8 ranks get the same number of drawn steps, each under a few layouts, as
+checks draw them; a case is one step under one layout. Also printed: the time from start to the
+first case, beside one ``import torch``.
 """
 
 from __future__ import annotations
@@ -22,9 +23,12 @@ from aggverify.execution import Laboratory
 from aggverify.run.checking import Checking, Tally
 from aggverify.run.claims import subjects
 from aggverify.run.request import Request
+from aggverify.run.running import Pipeline
+from aggverify.run.search import LAYOUTS
 from aggverify.run.session import opened
 from aggverify.run.target import parse_target
-from aggverify.strategies import Space, cases
+from aggverify.space import Space
+from aggverify.strategies import related
 from aggverify.world import Pool
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "native" / "sum" / "prompt_mean.py"
@@ -40,9 +44,9 @@ def import_torch() -> float:
 
 
 def drawn(checking: Checking, examples: int) -> int:
-    """Draw, run and judge; each batch is drawn while the ranks run the one before."""
+    """Draw, run and judge; the parent draws and judges while the ranks run."""
     batch: list[Case] = []
-    running = []
+    pipeline = Pipeline(checking.submit)
 
     @settings(
         max_examples=examples,
@@ -52,21 +56,16 @@ def drawn(checking: Checking, examples: int) -> int:
         suppress_health_check=list(HealthCheck),
     )
     @hypothesis.seed(1)
-    @hypothesis.given(cases(checking.space))
-    def draw(case: Case) -> None:
-        batch.append(case)
-        if len(batch) == BATCH:
-            flush()
-
-    def flush() -> None:
-        for wait in running:
-            assert not any(wait())
-        running[:] = [checking.submit(list(batch))] if batch else []
-        batch.clear()
+    @hypothesis.given(related(checking.space, LAYOUTS))
+    def draw(cases: tuple[Case, ...]) -> None:
+        batch.extend(cases)
+        if len(batch) >= BATCH:
+            assert not any(pipeline.push(list(batch)).values())
+            batch.clear()
 
     draw()
-    flush()
-    flush()
+    assert not any(pipeline.push(batch).values())
+    assert not any(pipeline.drain().values())
     return checking.cases
 
 
@@ -88,7 +87,7 @@ def main() -> None:
             )
             combined = check("independent_of_the_combination")
             checking = Checking(combined, subject, space, laboratory, Tally(), lambda: None)
-            checking.submit([next(iter(checking.stored_cases()))])()
+            checking.submit([next(iter(checking.stored_cases()))]).findings()
             if world == WORLDS[0]:
                 ready = time.perf_counter() - start
                 print(f"ready after {ready:.2f} s = {ready / torch_seconds:.2f} x import torch")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from aggverify.building import GRID
 from aggverify.case import Case
 from aggverify.checks.comparison import worst_weight
 from aggverify.execution import LIMITS, Laboratory
@@ -21,7 +22,6 @@ from aggverify.run.claims import subjects
 from aggverify.run.request import Request
 from aggverify.run.session import opened
 from aggverify.run.target import parse_target
-from aggverify.strategies import GRID
 from aggverify.subject import Subject
 from aggverify.world import Pool
 from oracles import Sample, Step

@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from oracles.errors import OracleError
+
+
+@lru_cache(maxsize=64)
+def _power_of_two(exponent: int) -> Fraction:
+    return Fraction(2) ** exponent
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,22 +27,22 @@ class Precision:
     @property
     def unit_roundoff(self) -> Fraction:
         """u = 2^-p: the largest relative error of one rounding to nearest."""
-        return Fraction(1, 2**self.p)
+        return _power_of_two(-self.p)
 
     @property
     def min_subnormal(self) -> Fraction:
         """The smallest positive number; a rounding below min_normal errs by at most half of it."""
-        return Fraction(2) ** (self.min_exponent - self.p + 1)
+        return _power_of_two(self.min_exponent - self.p + 1)
 
     @property
     def min_normal(self) -> Fraction:
         """The smallest number with all p bits."""
-        return Fraction(2) ** self.min_exponent
+        return _power_of_two(self.min_exponent)
 
     @property
     def max_finite(self) -> Fraction:
         """The largest finite number."""
-        return (2 - Fraction(2) ** (1 - self.p)) * Fraction(2) ** self.max_exponent
+        return (2 - _power_of_two(1 - self.p)) * _power_of_two(self.max_exponent)
 
     @property
     def overflow_at(self) -> Fraction:

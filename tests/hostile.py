@@ -74,7 +74,8 @@ def documents(draw: st.DrawFn) -> Any:
             elif action == 1 and isinstance(inner, list):
                 inner.append(inner[last])
             else:
-                inner[last] = draw(ANYTHING)
+                # A copy: some of what is drawn is shared, and would be changed in later examples.
+                inner[last] = copy.deepcopy(draw(ANYTHING))
         except (KeyError, IndexError, TypeError):
             continue  # an earlier change has taken it away
     return data

@@ -12,7 +12,7 @@ from aggverify.checks.base import Check, Finding
 from aggverify.checks.formula import CHECK as FORMULA
 from aggverify.checks.layout import COMBINED
 from aggverify.execution import DIVISOR, Execution
-from aggverify.strategies import Space
+from aggverify.space import Space
 from aggverify.subject import Subject
 from aggverify.trial import Trial
 from oracles.coincidence import tells_apart

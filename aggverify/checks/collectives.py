@@ -10,7 +10,7 @@ from aggverify.checks.base import Check, Finding, failure_finding
 from aggverify.checks.layout import COMBINED
 from aggverify.checks.logs import objective
 from aggverify.execution import Execution, copies
-from aggverify.strategies import Space
+from aggverify.space import Space
 from aggverify.subject import Subject
 
 NAME = "ranks_issue_the_same_collectives"

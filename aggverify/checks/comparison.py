@@ -108,6 +108,7 @@ def margin(
     )
 
 
+@lru_cache(maxsize=4096)
 def _share(found: float, exact: Fraction, roundings: int, precision: str) -> float:
     if not np.isfinite(found):
         return float("inf")

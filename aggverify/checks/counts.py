@@ -13,7 +13,7 @@ from aggverify.checks.comparison import Mismatch, lowest_precision, worst_weight
 from aggverify.checks.formula import CHECK as FORMULA
 from aggverify.execution import Execution
 from aggverify.layouts import Layout
-from aggverify.strategies import Space
+from aggverify.space import Space
 from aggverify.subject import Subject
 from oracles import Sample, Step
 from oracles.bounds import PRECISIONS

@@ -12,7 +12,7 @@ from aggverify.checks.formula import judge_formula
 from aggverify.checks.layout import COMBINED, judge_layout
 from aggverify.enumeration import Box, every_case
 from aggverify.execution import Execution
-from aggverify.strategies import Space
+from aggverify.space import Space
 from aggverify.subject import Subject
 
 NAME = "holds_on_every_small_step"

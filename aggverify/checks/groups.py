@@ -11,7 +11,7 @@ from aggverify.checks.base import Check, Finding, failure_finding
 from aggverify.checks.layout import COMBINED, judge_layout
 from aggverify.checks.refusal import refusal
 from aggverify.execution import Execution
-from aggverify.strategies import Space
+from aggverify.space import Space
 from aggverify.subject import Subject
 
 NAME = "split_groups_equal_or_refused"

@@ -15,7 +15,7 @@ from aggverify.checks.comparison import lowest_precision, worst_weight
 from aggverify.checks.nonlinear import judge_two
 from aggverify.execution import Execution
 from aggverify.layouts import CpKind, Layout
-from aggverify.strategies import Space
+from aggverify.space import Space
 from aggverify.subject import Subject
 
 _DTYPES = ("float64", "float32")

@@ -16,7 +16,7 @@ from aggverify.checks.base import Check, Finding, failure_finding
 from aggverify.checks.comparison import lowest_precision, worst_weight
 from aggverify.checks.formula import CHECK as FORMULA
 from aggverify.execution import Execution
-from aggverify.strategies import Space
+from aggverify.space import Space
 from aggverify.subject import Subject
 from oracles.bounds import PRECISIONS, scalar_bound
 

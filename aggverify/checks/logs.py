@@ -13,7 +13,7 @@ from aggverify.checks.base import Check, Finding
 from aggverify.checks.comparison import lowest_precision
 from aggverify.checks.layout import COMBINED
 from aggverify.execution import Execution, copies
-from aggverify.strategies import Space
+from aggverify.space import Space
 from aggverify.subject import Subject
 from oracles.bounds import PRECISIONS, scalar_bound
 

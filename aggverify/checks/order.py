@@ -12,7 +12,7 @@ from aggverify.checks.base import Check, Finding, failure_finding
 from aggverify.checks.layout import COMBINED, judge_layout
 from aggverify.execution import Execution
 from aggverify.rearranged import rearranged, shuffled, tidied
-from aggverify.strategies import Space
+from aggverify.space import Space
 from aggverify.subject import Subject
 
 NAME = "weights_follow_the_samples"

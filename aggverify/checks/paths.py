@@ -13,7 +13,7 @@ from aggverify.checks.comparison import lowest_precision, worst_weight
 from aggverify.checks.layout import COMBINED
 from aggverify.checks.nonlinear import judge_two
 from aggverify.execution import Execution
-from aggverify.strategies import Space
+from aggverify.space import Space
 from aggverify.subject import Subject
 from aggverify.trial import Trial
 from oracles.bounds import PRECISIONS

@@ -12,7 +12,7 @@ from aggverify.case import Case
 from aggverify.checks.base import Check, Finding, failure_finding
 from aggverify.checks.layout import COMBINED
 from aggverify.execution import Execution
-from aggverify.strategies import Space
+from aggverify.space import Space
 from aggverify.subject import Subject
 
 NAME = "masked_values_never_matter"

@@ -21,7 +21,7 @@ from aggverify.checks.comparison import (
 )
 from aggverify.checks.layout import COMBINED
 from aggverify.execution import Execution, Weights
-from aggverify.strategies import Space
+from aggverify.space import Space
 from aggverify.subject import Subject
 
 NAME = "reported_loss_is_the_scalar"

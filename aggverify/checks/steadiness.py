@@ -12,7 +12,7 @@ from aggverify.checks.base import Check, Finding
 from aggverify.checks.layout import COMBINED
 from aggverify.execution import Execution
 from aggverify.layouts import Layout
-from aggverify.strategies import Space
+from aggverify.space import Space
 from aggverify.subject import Subject
 from aggverify.trial import Trial
 from oracles import Sample, Step

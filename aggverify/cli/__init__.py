@@ -59,4 +59,6 @@ def main() -> NoReturn:
 
 
 def _complain(message: str) -> None:
-    click.echo(f"aggverify: {message}", err=True)
+    from aggverify.report.escape import indented
+
+    click.echo(f"aggverify: {indented(message)}", err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -67,6 +68,7 @@ def check(
     AGGVERIFY = {"mode": "token_mean", "engine": "mean"}. Options go before the file's claims, and
     those before [tool.aggverify] of the project's pyproject.toml.
     """
+    from hypothesis import configuration
     from rich.console import Console
 
     from aggverify.cli.options import policy_readings
@@ -105,6 +107,8 @@ def check(
         settings=said.values,
         settings_source=str(said.source) if said.source else None,
     )
+    # Hypothesis would leave a folder where the user stands: nothing of what it keeps is needed.
+    configuration.set_hypothesis_home_dir(os.devnull)
     terminal = Terminal(Console())
     try:
         verdicts = verify(request, terminal)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,9 @@ import click
 
 if TYPE_CHECKING:
     from oracles import Step
+
+MAX_BYTES = 1 << 26
+"""Of a step's file: as many masks and losses as one would want printed, and more."""
 
 
 @click.command()
@@ -63,15 +65,16 @@ def _read(text: str) -> tuple[Step, list[float] | None]:
     """The step, and the losses where the file has them."""
     from aggverify.case import Case
     from aggverify.errors import InputError
+    from aggverify.files import read_json
     from aggverify.notation import parse_step
     from oracles import OracleError, Step
 
     if not text.endswith(".json"):
         return parse_step(text), None
     try:
-        data = json.loads(Path(text).read_text())
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"cannot read a step from {text}: {error}") from None
+        data = read_json(Path(text), "a step", MAX_BYTES)
+    except FileNotFoundError:
+        raise InputError(f"cannot read a step from {text}: there is no such file") from None
     if isinstance(data, dict) and isinstance(data.get("case"), dict):
         data = data["case"]
     if isinstance(data, dict) and "layout" in data:

@@ -28,7 +28,7 @@ def replay(
     Prints FIXED (exit 0), FAILED (exit 1) or ERROR (exit 2).
     """
     from aggverify.errors import AggverifyError
-    from aggverify.report import text
+    from aggverify.report import escape, text
     from aggverify.run import store
     from aggverify.run.replay import replay as run
     from aggverify.run.verdict import Exit
@@ -37,8 +37,8 @@ def replay(
     try:
         result = run(store.read(case, report_dir), target, oracle, against)
     except (AggverifyError, OracleError) as error:
-        click.echo(f"ERROR   case {case}: {error}", err=True)
+        click.echo(escape.indented(f"ERROR   case {case}: {error}"), err=True)
         return int(Exit.NO_JUDGEMENT)
     for line in text.replay_lines(result):
-        click.echo(line)
+        click.echo(escape.line(line))
     return int(Exit.CONFORMS if result.finding is None else Exit.FINDINGS)

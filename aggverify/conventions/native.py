@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggverify.conventions.base import Bound, Misuse, Offer, Output, Site, mask_tensor
 from aggverify.conventions.misuses import NATIVE
@@ -108,9 +108,11 @@ class Native:
         return None if engine in ENGINES else f"no engine {engine!r}"
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
+        counts = _counts(site)
+
         def call(k: int, losses: Tensor) -> Output:
             own, terms = _inputs(site, losses)
-            out = function(own, micro_batch(site, k), *terms)
+            out = function(own, _micro_batch(site, k, counts), *terms)
             if not isinstance(out, tuple):
                 return Output(out)
             if len(out) == 2 and isinstance(out[1], Mapping):
@@ -136,8 +138,26 @@ def _inputs(site: Site, values: Tensor) -> tuple[Tensor, list[Tensor]]:
     return torch.zeros_like(values), terms
 
 
-def micro_batch(site: Site, k: int) -> MicroBatch:
-    """Build what the reducer receives for micro-batch ``k`` (runs in a rank)."""
+class _Counts(NamedTuple):
+    """The step's denominators: tokens of every rollout, of every prompt group, of the step."""
+
+    rollouts: dict[int, int]
+    groups: dict[int, int]
+    tokens: int
+
+
+def _counts(site: Site) -> _Counts:
+    step = site.case.step
+    counted = [site.counted(i) for i in range(len(step.samples))]
+
+    def over(units: Mapping[int, Sequence[int]]) -> dict[int, int]:
+        return {name: sum([counted[i] for i in members]) for name, members in units.items()}
+
+    return _Counts(over(step.rollouts), over(step.groups), sum(counted))
+
+
+def _micro_batch(site: Site, k: int, counts: _Counts) -> MicroBatch:
+    """Build what the reducer receives for micro-batch ``k``; nothing in it is shared."""
     import torch
 
     step, layout = site.case.step, site.case.layout
@@ -148,22 +168,22 @@ def micro_batch(site: Site, k: int) -> MicroBatch:
     original = mask_tensor(b"".join(s.original_mask or s.loss_mask for s in samples), torch.int64)
     pieces = visible_pieces(step, members, layout, site.cp_rank)
     starts = list(accumulate(lengths, initial=0))[:-1]
-    # Indexing copies even where all is seen: what is done to one mask must not reach the other.
-    seen = whole[torch.from_numpy(positions(starts, pieces))]
+    # A copy even where all is seen: what is done to one mask must not reach the other.
+    seen = whole.index_select(0, torch.from_numpy(positions(starts, pieces)))
     return MicroBatch(
-        loss_masks=list(whole.split(lengths)),
-        original_masks=list(original.split(lengths)),
-        local_masks=list(seen.split([sum(b - a for a, b in parts) for parts in pieces])),
+        loss_masks=list(whole.split_with_sizes(lengths)),
+        original_masks=list(original.split_with_sizes(lengths)),
+        local_masks=list(seen.split_with_sizes([sum([b - a for a, b in p]) for p in pieces])),
         response_lengths=lengths,
         total_lengths=[s.prompt_length + s.response_length for s in samples],
         rollout_ids=[s.rollout for s in samples],
         group_ids=[s.group for s in samples],
-        rollout_tokens=[_tokens(site, step.rollouts[s.rollout]) for s in samples],
-        group_tokens=[_tokens(site, step.groups[s.group]) for s in samples],
-        step_rollout_tokens=[_tokens(site, members) for members in step.rollouts.values()],
+        rollout_tokens=[counts.rollouts[s.rollout] for s in samples],
+        group_tokens=[counts.groups[s.group] for s in samples],
+        step_rollout_tokens=list(counts.rollouts.values()),
         num_rollouts=step.num_rollouts,
         num_groups=step.num_groups,
-        num_tokens=_tokens(site, range(len(step.samples))),
+        num_tokens=counts.tokens,
         num_microbatches=layout.num_microbatches,
         divisor=site.divisor,
         dp_rank=site.dp_rank,
@@ -174,7 +194,3 @@ def micro_batch(site: Site, k: int) -> MicroBatch:
         dp_group=site.dp_group,
         cp_group=site.cp_group,
     )
-
-
-def _tokens(site: Site, members: Iterable[int]) -> int:
-    return sum(site.counted(i) for i in members)

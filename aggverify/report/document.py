@@ -10,6 +10,7 @@ from typing import Any
 
 from aggverify import __version__
 from aggverify.codes import CODES, WARNINGS
+from aggverify.files import write_inside
 from aggverify.run.verdict import Report, Verdict, exit_code
 from aggverify.subject import NONLINEAR
 
@@ -29,10 +30,8 @@ def document(verdicts: Sequence[Verdict]) -> dict[str, Any]:
 
 def write(verdicts: Sequence[Verdict], directory: Path) -> Path:
     """Write ``DIRECTORY/verdict.json`` and return the path."""
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / "verdict.json"
-    path.write_text(json.dumps(document(verdicts), indent=1) + "\n")
-    return path
+    text = json.dumps(document(verdicts), indent=1) + "\n"
+    return write_inside(directory, "verdict.json", text)
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:
@@ -110,6 +109,7 @@ def _finding(report: Report, first: Report) -> dict[str, Any]:
         "factor": d.factor if d else None,
         "diagnosis": d.sentence if d else None,
         "bug": d.bug.name if d and d.bug else None,
+        "further_bugs": [bug.name for bug in d.also] if d else [],
     }
 
 

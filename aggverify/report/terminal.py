@@ -6,11 +6,12 @@ import time
 from dataclasses import dataclass, field
 
 from rich.console import Console
-from rich.markup import escape
+from rich.markup import escape as literally
 from rich.rule import Rule
 from rich.status import Status
+from rich.text import Text
 
-from aggverify.report import text
+from aggverify.report import escape, text
 from aggverify.run.events import (
     CheckFinished,
     CheckStarted,
@@ -62,7 +63,7 @@ class Terminal:
         if not self.console.is_terminal:
             return
         seconds = time.monotonic() - self._started
-        message = f"{escape(message)} · {seconds:.0f} s"
+        message = f"{literally(message)} · {seconds:.0f} s"
         if self._status is None:
             self._status = self.console.status(message)
             self._status.start()
@@ -80,7 +81,8 @@ class Terminal:
         verdict = event.verdict
         subject = verdict.subject
         mode = subject.mode_name or (NONLINEAR if subject.nonlinear else "no known mode")
-        self.console.print(Rule(f"{escape(subject.target)} · {mode}", style="bold"))
+        title = escape.line(f"{subject.target} · {mode}")
+        self.console.print(Rule(Text(title), style="bold"))
         for line in text.header(subject, identified=verdict.identified):
             self._line(line)
         for n, reports in enumerate(verdict.causes, 1):
@@ -92,8 +94,14 @@ class Terminal:
             self._line(line)
         good = not verdict.reports and verdict.executed
         self.console.print(
-            Rule(escape(text.headline(verdict)), style="bold green" if good else "bold red")
+            Rule(
+                Text(escape.line(text.headline(verdict))),
+                style="bold green" if good else "bold red",
+            )
         )
 
     def _line(self, line: str, style: str | None = None) -> None:
-        self.console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+        line = escape.line(line)
+        self.console.print(
+            line, style=style, markup=False, highlight=False, emoji=False, soft_wrap=True
+        )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from fractions import Fraction
+from itertools import groupby
+from pathlib import Path
 
 from aggverify.case import Case
 from aggverify.checks import Finding
 from aggverify.codes import CODES, WARNINGS
 from aggverify.diagnosis import Diagnosis, ratio
 from aggverify.layouts import token_owner
+from aggverify.report.escape import clean
 from aggverify.run.relevance import Relevance
 from aggverify.run.replay import Replayed
 from aggverify.run.verdict import Margin, Report, Verdict
@@ -18,17 +21,13 @@ from oracles import DEFAULT_POLICY, Policy, Sample, mode
 from oracles.bounds import PRECISIONS
 from oracles.policy import QUESTIONS
 
+_PACKAGE = Path(__file__).parents[1]
 MAX_DETAIL = 40
 """Lines of a traceback or of the ranks' stacks."""
 MAX_MASK = 64
 """Characters of a mask drawn at most."""
 MAX_ROWS = 12
 """Samples drawn at most; a shrunk case has one or two."""
-
-
-def clean(text: str) -> str:
-    """Text from the candidate without control characters (escape sequences included)."""
-    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def header(subject: Subject, *, identified: bool = False) -> list[str]:
@@ -65,7 +64,7 @@ def finding_block(reports: Sequence[Report], subject: Subject, number: int) -> l
         also = CODES[other.finding.code]
         lines.append(f"- {also.code} {also.title}    [{also.severity}]  case {other.stored.id}")
     lines += [f"    {line}" for line in _body(finding, subject)]
-    lines += [f"    {line}" for line in _explanation(report.diagnosis)]
+    lines += [f"    {line}" for line in _explanation(report.diagnosis, finding)]
     lines += [f"    {line}" for line in _relevance(report.relevance)]
     if not report.confirmed:
         lines.append(
@@ -101,9 +100,9 @@ def _body(finding: Finding, subject: Subject) -> Iterator[str]:
 
 
 def _own_frames(detail: str) -> list[str]:
-    """A stack or traceback without the lines of this package and of the interpreter's start."""
-    ours = ("/aggverify/", "<frozen runpy>")
-    return [line for line in detail.rstrip().splitlines() if not any(o in line for o in ours)]
+    """Stacks or a traceback without the frames of this package and of the interpreter's start."""
+    ours = tuple(f'File "{where}' for where in (f"{_PACKAGE}/", "<frozen "))
+    return [line for line in detail.rstrip().split("\n") if not line.lstrip().startswith(ours)]
 
 
 def _weights(finding: Finding) -> Iterator[str]:
@@ -119,18 +118,40 @@ def _weights(finding: Finding) -> Iterator[str]:
     yield f"  actual    {number(observed)}{told}"
 
 
-def _explanation(diagnosis: Diagnosis | None) -> Iterator[str]:
+def _explanation(diagnosis: Diagnosis | None, finding: Finding) -> Iterator[str]:
     if diagnosis is None:
+        yield from _unexplained(finding)
         return
     if diagnosis.factor:
         yield f"factor: {diagnosis.factor}"
     bug = diagnosis.bug
-    seen = f"   ({bug.seen})" if bug else ""
-    yield f"you compute: {bug.sentence if bug else diagnosis.sentence}{seen}"
-    if bug and bug.sentence != diagnosis.sentence:
+    if bug is None:
+        yield f"you compute: {diagnosis.sentence}   (no historic bug is known to be this)"
+        return
+    yield f"you compute: {bug.sentence}   ({bug.seen})"
+    for other in diagnosis.also:
+        yield f"        and: {other.sentence}   ({other.seen})"
+    if bug.sentence != diagnosis.sentence:
         yield f"in detail: {diagnosis.sentence}"
-    if bug:
-        yield f"usual fix: {bug.fix}"
+    for fix in dict.fromkeys(b.fix for b in (bug, *diagnosis.also)):
+        yield f"usual fix: {fix}"
+
+
+def _unexplained(finding: Finding) -> Iterator[str]:
+    """That nothing matches, with every weight there is to see."""
+    if finding.token is None or finding.expected is None or finding.observed is None:
+        return
+    yield "not recognised: no known factor, formula or historic bug gives these weights"
+    if len(finding.observed) < 2:
+        return  # shown above
+    pairs = zip(finding.expected, finding.observed, strict=True)
+    rows = [(key, list(run)) for key, run in groupby(enumerate(pairs), key=lambda row: row[1])]
+    for (expected, observed), run in rows[:MAX_ROWS]:
+        name = token_name(finding.case, run[0][0])
+        more = f" and {len(run) - 1} more" if len(run) > 1 else ""
+        yield f"  {name}{more}: expected {fraction(expected)}, actual {number(observed)}"
+    if len(rows) > MAX_ROWS:
+        yield f"  … and {sum(len(run) for _, run in rows[MAX_ROWS:])} more tokens"
 
 
 def _relevance(found: Relevance) -> Iterator[str]:

@@ -11,7 +11,7 @@ from aggverify.case import Case
 from aggverify.checks.refusal import ranks_with_parts
 from aggverify.layouts import CpKind, Layout
 from aggverify.notation import parse_micro_batches, parse_step
-from aggverify.strategies import Space
+from aggverify.space import Space
 from oracles import Sample, Step
 
 _HARD: tuple[tuple[str, str, int, CpKind], ...] = (

@@ -13,15 +13,16 @@ from aggverify.checks import Check, Finding
 from aggverify.checks.base import COSTLY
 from aggverify.checks.refusal import refusal
 from aggverify.diagnosis import Diagnosis
-from aggverify.execution import Laboratory
+from aggverify.execution import Execution, Laboratory
 from aggverify.run.catalogue import fits, grid, hard_cases
 from aggverify.run.explaining import explain
 from aggverify.run.reducing import reduced
 from aggverify.run.relevance import Relevance, relevance
+from aggverify.run.running import Judged, Pipeline, Running
 from aggverify.run.search import search, size_of
 from aggverify.run.smallest import shown_smaller
 from aggverify.run.tally import Tally
-from aggverify.strategies import Space
+from aggverify.space import Space
 from aggverify.subject import Subject
 
 FIRST_BATCH, LAST_BATCH = 4, 64
@@ -47,35 +48,37 @@ class Checking:
 
     def judge(self, case: Case) -> Finding | None:
         """Execute the variants of one case and judge them."""
-        return self.submit([case])()[0]
+        return self.submit([case]).findings()[0]
 
-    def submit(self, cases: Sequence[Case]) -> Callable[[], list[Finding | None]]:
-        """Start these cases' variants; calling the result waits and judges."""
+    def submit(self, cases: Sequence[Case]) -> Running:
+        """Start these cases' variants."""
         lean = self.check.control_first and self.subject.has_oracle
         variants = [self.check.variants(case)[1 if lean else 0 :] for case in cases]
         wait = self.laboratory.submit(self.subject, [c for group in variants for c in group])
 
-        def judged() -> list[Finding | None]:
-            executions = iter(wait())
-            found = []
-            for case, group in zip(cases, variants, strict=True):
-                mine = [next(executions) for _ in group]
-                self.tally.sights.add(self.subject, [e.case for e in mine])
-                finding = self.check.judge(self.subject, mine)
-                if self.check.may_refuse and (words := refusal(mine[-1])):
-                    self.refusals.append(words)
-                if finding is None:
-                    self.tally.add(self.subject, mine, scalars=self.check.judges_scalar)
-                elif lean:
-                    # Now the control decides whose fault it is.
-                    control = self.laboratory.run(self.subject, self.check.variants(case)[:1])
-                    finding = self.check.judge(self.subject, [*control, *mine])
-                found.append(finding)
+        def judged(executions: Sequence[Execution]) -> list[Finding | None]:
+            rest = iter(executions)
+            groups = ([next(rest) for _ in group] for group in variants)
+            found = [self._judged(*pair, lean) for pair in zip(cases, groups, strict=True)]
             self.cases += len(cases)
             self.progress()
             return found
 
-        return judged
+        return Running(wait, judged)
+
+    def _judged(self, case: Case, mine: list[Execution], lean: bool) -> Finding | None:
+        self.tally.sights.add(self.subject, [e.case for e in mine])
+        self.tally.sights.altered.update(name for e in mine for name in e.altered)
+        finding = self.check.judge(self.subject, mine)
+        if self.check.may_refuse and (words := refusal(mine[-1])):
+            self.refusals.append(words)
+        if finding is None:
+            self.tally.add(self.subject, mine, scalars=self.check.judges_scalar)
+        elif lean:
+            # Now the control decides whose fault it is.
+            control = self.laboratory.run(self.subject, self.check.variants(case)[:1])
+            finding = self.check.judge(self.subject, [*control, *mine])
+        return finding
 
     def stored_cases(self) -> list[Case]:
         """Catalogue and grid, brought into this check's space, duplicates dropped."""
@@ -89,20 +92,15 @@ class Checking:
 
     def stored_failure(self, deadline: float = math.inf) -> Finding | None:
         """The first finding among the cases that are not drawn, or None."""
-        running: list[Callable[[], list[Finding | None]]] = []
-        failed: Finding | None = None
-        # Ahead of the ranks only where failures are rare: each case under way may cost seconds.
-        ahead = 0 if self.check.only is None else 1
+        pipeline = Pipeline(self.submit)
         for batch in self._batches():
-            running.append(self.submit(batch))
-            while len(running) > ahead and failed is None:
-                failed = next((f for f in running.pop(0)() if f is not None), None)
+            failed = _first(pipeline.push(batch))
             self.complete = time.monotonic() < deadline
             if failed is not None or not self.complete:
                 break
-        for wait in running:
-            failed = failed or next((f for f in wait() if f is not None), None)
-        return failed
+        else:
+            failed = None
+        return failed or _first(pipeline.drain())
 
     def _batches(self) -> Iterator[list[Case]]:
         """The cases that are not drawn, in batches that double."""
@@ -139,10 +137,12 @@ class Checking:
         return self._reduced(least)
 
     def _shown_smaller(self, finding: Finding) -> Finding | None:
-        return shown_smaller(finding, lambda some: self.submit(some)(), self.space)
+        return shown_smaller(finding, lambda some: self.submit(some).findings(), self.space)
 
     def _reduced(self, finding: Finding) -> Finding:
-        return reduced(finding, lambda some: self.submit(some)(), lambda c: fits(c, self.space))
+        return reduced(
+            finding, lambda some: self.submit(some).findings(), lambda c: fits(c, self.space)
+        )
 
     @property
     def refused(self) -> str | None:
@@ -160,8 +160,12 @@ class Checking:
 
     def relevance(self, finding: Finding) -> Relevance:
         """Which fields of the finding's case matter, from runs with each varied."""
-        return relevance(finding, self.space, lambda cases: self.submit(cases)())
+        return relevance(finding, self.space, lambda cases: self.submit(cases).findings())
 
     def explain(self, finding: Finding) -> Diagnosis | None:
         """What the candidate computes instead, from observations made for that purpose."""
         return explain(self.subject, finding, self.laboratory, self.stored_cases())
+
+
+def _first(judged: Judged) -> Finding | None:
+    return next((f for f in judged.values() if f is not None), None)

@@ -24,12 +24,12 @@ from aggverify.execution import Execution, Laboratory
 from aggverify.layouts import Layout
 from aggverify.notation import parse_step
 from aggverify.run.catalogue import fits, grid, hard_cases, more_cases, plain_losses
-from aggverify.strategies import Space
+from aggverify.space import Space
 from aggverify.subject import Subject
 
 _BEHIND = ("AGV121", "AGV122")
 _TOLD = (
-    *("AGV131", "AGV132", "AGV133", "AGV407", "AGV408"),
+    *("AGV131", "AGV132", "AGV133", "AGV208", "AGV407", "AGV408"),
     *("AGV502", "AGV503", "AGV504", "AGV511", "AGV512"),
 )
 """What the check itself has seen says everything; no further observation is needed."""
@@ -45,7 +45,8 @@ def explain(
     if finding.case.step.num_response_tokens > _LARGE:
         return None  # forms are fitted to small steps; the finding's message says what it can
     subject = replace(subject, trust_formula=True)
-    if finding.code == "AGV207" or (subject.nonlinear and finding.observed is not None):
+    shown = finding.observed is not None
+    if finding.code in ("AGV207", "AGV212") or (subject.nonlinear and shown):
         return diagnose_nonlinear(subject, finding)
     if finding.code in _BEHIND:
         return _behind_the_mask(subject, finding, laboratory, own)
@@ -151,10 +152,15 @@ def _failure(subject: Subject, finding: Finding, laboratory: Laboratory) -> Diag
         alone = finding.case.with_layout(replace(layout, cp_size=1))
         if laboratory.run(subject, [alone])[0].failure is None:
             marks.add("only-under-context-parallel")
-    inside = [_in_candidate(stack) for stack in finding.detail.split("\n\nrank ")]
-    if (any(inside) and not all(inside)) or _engine_met_candidate(finding):
+    told = _PARAGRAPHS.split(finding.detail)
+    inside = [_in_candidate(stack) for stack in told if 'File "' in stack]
+    asleep = "outside any collective, for good" in finding.message
+    if (any(inside) and not all(inside) and not asleep) or _engine_met_candidate(finding):
         marks.add("not-all-inside")
     return diagnose_failure(subject, finding, frozenset(marks))
+
+
+_PARAGRAPHS = re.compile(r"\n\nranks? ")
 
 
 def _engine_met_candidate(finding: Finding) -> bool:

@@ -17,7 +17,7 @@ from aggverify.run.session import opened, other_path
 from aggverify.run.store import StoredCase
 from aggverify.run.tally import Tally
 from aggverify.run.target import choose, parse_target
-from aggverify.strategies import Space
+from aggverify.space import Space
 from aggverify.subject import NONLINEAR, Subject
 from aggverify.world import Pool
 from oracles import Policy

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import hypothesis
@@ -12,12 +12,16 @@ from hypothesis import HealthCheck, Phase, Verbosity, settings
 from aggverify.case import Case
 from aggverify.checks import Finding
 from aggverify.checks.base import COSTLY
-from aggverify.strategies import Space, cases
+from aggverify.run.running import Judged, Pipeline, Submit
+from aggverify.space import Space
+from aggverify.strategies import related
 
 MIN_EXAMPLES = 20
 """Drawn however late it is: a slow machine must not turn a check into nothing."""
 MAX_BATCH = 24
 """Cases on the ranks at a time, while the next ones are drawn."""
+LAYOUTS = 4
+"""Layouts of each drawn step: drawing a step costs more than running it, another layout little."""
 SHRINK_SECONDS = 10.0
 """Shrinking stops here at the latest; what is smallest by then is shown."""
 
@@ -30,10 +34,6 @@ class _Enough(BaseException):
 def _failure_type(code: str) -> type[Exception]:
     """One exception type per code, so that shrinking never drifts from one fault to another."""
     return type(code, (Exception,), {})
-
-
-Submit = Callable[[list[Case]], Callable[[], list[Finding | None]]]
-"""Starts cases on the ranks; the result waits for the findings."""
 
 
 def search(
@@ -53,37 +53,26 @@ def search(
     return _shrink(space, submit, max_examples, seed, judged, smallest)
 
 
-def _survey(
-    space: Space, submit: Submit, max_examples: int, seed: int, deadline: float
-) -> dict[Case, Finding | None]:
+def _survey(space: Space, submit: Submit, max_examples: int, seed: int, deadline: float) -> Judged:
     """Draw in batches, each generated while the ranks run the one before; stop at a failure."""
-    judged: dict[Case, Finding | None] = {}
+    judged: Judged = {}
     batch: list[Case] = []
-    running: list[tuple[list[Case], Callable[[], list[Finding | None]]]] = []
+    pipeline = Pipeline(submit)
 
-    def collect() -> None:
-        while running:
-            cases_, wait = running.pop()
-            judged.update(zip(cases_, wait(), strict=True))
-
-    def send() -> None:
-        collect()
-        if batch and not any(judged.values()):
-            running.append((list(batch), submit(list(batch))))
-        batch.clear()
-
-    def draw(case: Case) -> None:
+    def draw(drawn: Sequence[Case]) -> None:
         late = time.monotonic() > deadline and len(judged) >= MIN_EXAMPLES
-        if late or any(judged.values()):
+        if late or len(judged) >= max_examples or any(judged.values()):
             raise _Enough
-        batch.append(case)
+        batch.extend(drawn)
         # Small batches first: most faults show at once.
         if len(batch) >= min(MAX_BATCH, 2 + len(judged)):
-            send()
+            judged.update(pipeline.push(list(batch)))
+            batch.clear()
 
     _run(draw, space, max_examples, seed, (Phase.generate,))
-    send()
-    collect()
+    if batch and not any(judged.values()):
+        judged.update(pipeline.push(batch))
+    judged.update(pipeline.drain())
     return judged
 
 
@@ -92,30 +81,30 @@ def _shrink(
     submit: Submit,
     max_examples: int,
     seed: int,
-    judged: dict[Case, Finding | None],
+    judged: Judged,
     smallest: Finding,
 ) -> Finding:
     """The same draws again (known ones cost nothing), until Hypothesis has made one small."""
     ends = time.monotonic() + SHRINK_SECONDS
 
-    def test(case: Case) -> None:
+    def test(drawn: Sequence[Case]) -> None:
         nonlocal smallest
-        if case not in judged:
+        new = [case for case in drawn if case not in judged]
+        if new:
             if time.monotonic() > ends:
                 raise _Enough
-            judged[case] = submit([case])()[0]
-        finding = judged[case]
-        if finding is not None and finding.code == smallest.code:
-            if size_of(finding.case) <= size_of(smallest.case):
-                smallest = finding
-            raise _failure_type(finding.code)
+            judged.update(zip(new, submit(new).findings(), strict=True))
+        findings = [f for f in map(judged.__getitem__, drawn) if f and f.code == smallest.code]
+        if findings:
+            smallest = min((*findings, smallest), key=lambda f: size_of(f.case))
+            raise _failure_type(smallest.code)
 
     _run(test, space, max_examples, seed, (Phase.generate, Phase.shrink))
     return smallest
 
 
 def _run(
-    test: Callable[[Case], None],
+    test: Callable[[Sequence[Case]], None],
     space: Space,
     max_examples: int,
     seed: int,
@@ -133,7 +122,7 @@ def _run(
         print_blob=False,
     )
     try:
-        hypothesis.seed(seed)(configured(hypothesis.given(cases(space))(test)))()
+        hypothesis.seed(seed)(configured(hypothesis.given(related(space, LAYOUTS))(test)))()
     except _Enough:
         pass
     except Exception as error:

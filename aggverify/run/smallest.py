@@ -18,7 +18,7 @@ from aggverify.rearranged import renamed
 from aggverify.run.catalogue import fits
 from aggverify.run.reducing import Judge
 from aggverify.run.search import size_of
-from aggverify.strategies import Space
+from aggverify.space import Space
 from oracles import Sample, Step
 
 TOKENS = 3

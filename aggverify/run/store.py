@@ -15,6 +15,7 @@ from aggverify.checks import Finding, check
 from aggverify.conventions import convention
 from aggverify.engines import engine
 from aggverify.errors import InputError
+from aggverify.files import read_json, write_inside
 from aggverify.subject import NONLINEAR, Subject
 from oracles import DEFAULT_POLICY, OracleError, Policy
 
@@ -119,11 +120,8 @@ def _readings(data: object) -> dict[str, str]:
 
 def write(stored: StoredCase, directory: Path) -> Path:
     """Write the case to ``DIRECTORY/cases/ID.json`` and return the path."""
-    folder = directory / "cases"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{stored.id}.json"
-    path.write_text(json.dumps(stored.to_json(), separators=(",", ":")) + "\n")
-    return path
+    text = json.dumps(stored.to_json(), separators=(",", ":")) + "\n"
+    return write_inside(directory, f"cases/{stored.id}.json", text)
 
 
 def read(name: str, directory: Path) -> StoredCase:
@@ -132,14 +130,8 @@ def read(name: str, directory: Path) -> StoredCase:
     if not path.suffix:
         path = directory / "cases" / f"{name}.json"
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise InputError(f"{path} is larger than a stored case can be ({MAX_BYTES} bytes)")
-        return StoredCase.from_json(json.loads(path.read_text()))
-    except InputError:
-        raise
+        return StoredCase.from_json(read_json(path, "a case", MAX_BYTES))
     except FileNotFoundError:
         known = sorted(p.stem for p in (directory / "cases").glob("*.json"))
         hint = f"stored here: {', '.join(known[:10])}" if known else "none is stored here"
         raise InputError(f"no case {name!r:.200}: {path} does not exist ({hint})") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"cannot read a case from {path}: {error}") from None

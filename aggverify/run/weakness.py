@@ -36,6 +36,8 @@ class Sights:
     """Modes that had other weights than the declared one on some executed step."""
     cut_short: list[str] = field(default_factory=list)
     """Checks whose search ended by the clock."""
+    altered: set[str] = field(default_factory=set)
+    """Global state that the candidate left changed."""
 
     def add(self, subject: Subject, cases: Iterable[Case]) -> None:
         """Note executed cases; what was seen once is not looked for again."""
@@ -81,6 +83,9 @@ class Sights:
             yield Weakness("AGVW09", "one rank and one micro-batch throughout")
         if not judged and not subject.nonlinear:
             yield Weakness("AGVW10", "only the same result in every layout was judged")
+        if self.altered:
+            names = ", ".join(sorted(self.altered))
+            yield Weakness("AGVW11", f"{names}; put right after every step, or the ranks replaced")
 
 
 def _is_ragged(case: Case) -> bool:

@@ -5,6 +5,7 @@ imported torch once; every handler gets a *template* process forked from it, and
 are forked from that template.
 """
 
+from aggverify.world.evidence import evidence
 from aggverify.world.faults import (
     Fault,
     Job,
@@ -30,4 +31,5 @@ __all__ = [
     "Reply",
     "Template",
     "TemplateFailure",
+    "evidence",
 ]

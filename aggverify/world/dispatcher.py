@@ -13,7 +13,7 @@ from typing import Any
 from aggverify.world import linux, wire
 from aggverify.world.faults import Fault
 from aggverify.world.launcher import Opened
-from aggverify.world.link import Link, open_link
+from aggverify.world.link import MUCH, Link, open_link
 from aggverify.world.options import Options
 from aggverify.world.world import Task, World
 
@@ -208,8 +208,9 @@ class Dispatcher:
                 self._epoll.modify(fd, select.EPOLLIN)
 
         def on_output(fd: int) -> None:
-            world.watchdog.stirred()
-            if not link.output.read():
+            size = link.output.read()
+            world.watchdog.stirred(held_up=size >= MUCH)
+            if not size:
                 self._unwatch(fd)
 
         self._watch(link.sock.fileno(), on_connection)

@@ -14,6 +14,8 @@ from aggverify.world.wire import Decoder, Frame, WireError
 
 _CHUNK = 1 << 18
 _TAIL = 8_000
+MUCH = 1 << 14
+"""Output at a time that may have filled the pipe: its writer then waited for us to read it."""
 
 
 @dataclass(slots=True)
@@ -23,11 +25,11 @@ class Output:
     fd: int
     tail: bytes = b""
 
-    def read(self) -> bool:
-        """Take what is there; False at the end."""
+    def read(self) -> int:
+        """Take what is there; how many bytes that was, 0 at the end."""
         data = os.read(self.fd, _CHUNK)
         self.tail = (self.tail + data)[-_TAIL:]
-        return bool(data)
+        return len(data)
 
     def drain(self) -> str:
         """Everything that can be read now; the tail as text."""

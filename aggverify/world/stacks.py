@@ -6,7 +6,8 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from aggverify.world import slate
@@ -15,7 +16,10 @@ from aggverify.world import slate
 STACK_SIGNAL = signal.SIGRTMAX - 5
 
 _OURS = str(Path(__file__).resolve().parent)
+# Frames of ours, of the interpreter's start, and a list of all that was ever imported.
+_NOT_TOLD = (f'File "{_OURS}', 'File "<string>"', "Extension modules:")
 _LIMIT = 8_000
+_ALIKE = 3
 _PATIENCE = 0.25
 _PAUSE = 0.003
 
@@ -41,11 +45,18 @@ def collect(processes: Mapping[int, tuple[int, int]]) -> dict[int, str]:
 
 
 def tidy(dump: str) -> str:
-    """Frames innermost first as faulthandler gives them, without this package's own."""
-    lines = [line for line in dump.splitlines() if not _is_ours(line.lstrip())]
-    text = "\n".join(lines).strip()
+    """Frames innermost first as faulthandler gives them, without this package's own; of a deep
+    recursion the innermost."""
+    lines = [line for line in dump.splitlines() if not line.lstrip().startswith(_NOT_TOLD)]
+    text = "\n".join(_few_of_each(lines)).strip()
     return text if len(text) <= _LIMIT else text[:_LIMIT] + " ..."
 
 
-def _is_ours(line: str) -> bool:
-    return line.startswith((f'File "{_OURS}', 'File "<string>"'))
+def _few_of_each(lines: Sequence[str]) -> Iterator[str]:
+    seen: Counter[str] = Counter()
+    for line in lines:
+        seen[line] += bool(line)
+        if seen[line] <= _ALIKE:
+            yield line
+        elif seen[line] == _ALIKE + 1:
+            yield "  ... and again"

@@ -182,9 +182,14 @@ class Watchdog:
         self._pause = LOOK_EVERY
         self._cpu_from.clear()
 
-    def stirred(self) -> None:
-        """The world showed a sign of life, without getting any further: printed something."""
+    def stirred(self, *, held_up: bool) -> None:
+        """The world showed a sign of life, without getting any further: printed something.
+
+        ``held_up``: so much of it that a rank may have slept only until it was read.
+        """
         self._quiet = 0
+        if held_up:
+            self._window.first = None
 
     def blocked(self, pids: Iterable[int], now: float) -> bool:
         """Take a look, which must be due; True when the world can be said to be blocked."""

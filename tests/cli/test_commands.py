@@ -103,6 +103,7 @@ def test_one_reducer_may_be_two_modes_under_two_engines(cli: Cli, tmp_path: Path
     assert ran.code == 0, ran
     assert "sequence_sum  [identified]" in ran.out
     assert "with --engine megatron-token it implements token_mean" in ran.out
+    assert [path.name for path in tmp_path.iterdir()] == ["r.py"], "something was left behind"
 
 
 def test_no_known_mode_still_checks_invariance(cli: Cli, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from aggverify.explain import Example, entries, entry, source
 from aggverify.run.checking import Checking
 from aggverify.run.session import opened
 from aggverify.run.tally import Tally
-from aggverify.strategies import Space
+from aggverify.space import Space
 from aggverify.world import Pool
 from tests.explained import EXAMPLES, case_of, subject_of
 

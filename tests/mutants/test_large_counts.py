@@ -16,7 +16,7 @@ from aggverify.run.session import opened
 from aggverify.run.store import stored_case
 from aggverify.run.tally import Tally
 from aggverify.run.verdict import Report
-from aggverify.strategies import Space
+from aggverify.space import Space
 from aggverify.subject import Subject
 from aggverify.world import Pool
 from tests.conftest import EXAMPLES

@@ -15,7 +15,8 @@ from aggverify.checks.poison import poisoned
 from aggverify.errors import InputError
 from aggverify.layouts import Layout
 from aggverify.notation import format_step, parse_micro_batches, parse_step
-from aggverify.strategies import Space, cases
+from aggverify.space import Space
+from aggverify.strategies import cases
 from oracles import Sample, Step
 
 WIDE = Space(

@@ -16,7 +16,8 @@ from aggverify.layouts import (
     zigzag_pieces,
 )
 from aggverify.notation import parse_step
-from aggverify.strategies import Space, cases
+from aggverify.space import Space
+from aggverify.strategies import cases
 from oracles import Sample
 
 SAMPLES = ((3, 7), (9, 4), (2, 11), (17, 1))

@@ -12,7 +12,8 @@ from aggverify.notation import format_step, parse_micro_batches, parse_step
 from aggverify.run.catalogue import hard_cases
 from aggverify.run.reducing import MOST, plainer, reduced, smaller
 from aggverify.run.search import size_of
-from aggverify.strategies import Space, cases
+from aggverify.space import Space
+from aggverify.strategies import cases
 
 SPACE = Space(max_dp=3, max_cp=3, max_microbatches=3, fan_out=True, dtypes=("float32", "float64"))
 

@@ -10,7 +10,7 @@ from aggverify.checks import Finding
 from aggverify.layouts import Layout
 from aggverify.notation import parse_micro_batches, parse_step
 from aggverify.run.relevance import Relevance, relevance
-from aggverify.strategies import Space
+from aggverify.space import Space
 
 STEP = parse_step("1/1 1/11")
 CASE = Case(STEP, Layout(parse_micro_batches("0 1")), (0.0,) * 3)

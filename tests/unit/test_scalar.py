@@ -18,7 +18,8 @@ from aggverify.execution import Execution
 from aggverify.layouts import Layout
 from aggverify.notation import parse_step
 from aggverify.run.tally import Tally
-from aggverify.strategies import Space, cases
+from aggverify.space import Space
+from aggverify.strategies import cases
 from aggverify.subject import Subject
 from oracles import Sample, Step
 

@@ -9,7 +9,7 @@ from aggverify.notation import format_step, parse_micro_batches, parse_step
 from aggverify.run.catalogue import fits, hard_cases
 from aggverify.run.search import size_of
 from aggverify.run.smallest import FEW, MOST, plain_cases, shown_smaller, smallest_cases
-from aggverify.strategies import Space
+from aggverify.space import Space
 
 WIDE = Space(
     max_dp=4, max_cp=4, max_microbatches=3, fan_out=True, cp_kinds=("zigzag", "contiguous")

@@ -11,7 +11,8 @@ from aggverify.case import Case
 from aggverify.layouts import token_owner
 from aggverify.notation import parse_step
 from aggverify.run.identify import TELLING
-from aggverify.strategies import Space, cases, sizes, telling_apart
+from aggverify.space import Space, sizes
+from aggverify.strategies import cases, telling_apart
 from oracles import MODES, Step
 from oracles.coincidence import tells_apart
 

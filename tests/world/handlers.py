@@ -394,6 +394,12 @@ def change_state(play: Play, job: dict[str, Any]) -> None:
 
 
 @act
+def raise_after_change(play: Play, job: dict[str, Any]) -> None:
+    CHANGES[job["what"]]()
+    raise ValueError("changed")
+
+
+@act
 def look_at_state(play: Play, job: dict[str, Any]) -> dict[str, Any]:
     return {
         "dtype": str(torch.get_default_dtype()),

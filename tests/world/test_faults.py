@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+import time
 
 import pytest
 
 from aggverify.world import Fault, Job, Replies, Template
+from aggverify.world.link import Output
 from tests.world.conftest import job
 
 
@@ -156,6 +158,21 @@ def test_output_is_kept_to_its_tail(play: Template) -> None:
 def test_output_does_not_disturb_an_answer(play: Template) -> None:
     (outcome,) = play.run([job("chatter", 2)])
     assert isinstance(outcome, Replies)
+
+
+def test_who_waits_for_its_output_to_be_read_is_not_blocked(
+    play: Template, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Megabytes through a pipe of 64 KiB, to a reader that has much else to do.
+    read = Output.read
+
+    def late(output: Output) -> int:
+        time.sleep(0.01)
+        return read(output)
+
+    monkeypatch.setattr(Output, "read", late)
+    (outcome,) = play.run([job("chatter", 2)])
+    assert isinstance(outcome, Replies), outcome
 
 
 def test_closing_every_file_is_a_death(play: Template) -> None:

@@ -1,0 +1,42 @@
+"""Reading and writing of the tool's own files: bounded, as data, and where they belong."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from aggverify.errors import InputError
+
+
+def read_json(path: Path, what: str, most: int) -> Any:
+    """The data of a JSON file of at most ``most`` bytes; raises InputError, or FileNotFoundError.
+
+    ``what``: the noun for messages, as in "a case".
+    """
+    try:
+        with path.open("rb") as file:
+            raw = file.read(most + 1)
+        if len(raw) > most:
+            raise InputError(f"{path} is larger than {what} can be ({most} bytes)")
+        return json.loads(raw.decode())
+    except (FileNotFoundError, InputError):
+        raise
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"cannot read {what} from {path}: {error}") from None
+
+
+def write_inside(directory: Path, name: str, text: str) -> Path:
+    """Write ``DIRECTORY/NAME`` and nothing outside, whatever links lie there; return the path."""
+    path = directory / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.parent.resolve().is_relative_to(directory.resolve()):
+        raise InputError(f"{path.parent} leads out of {directory}, to {path.parent.resolve()}")
+    # Written beside it and renamed: a link of that name is replaced instead of followed, and
+    # nobody ever reads half a file.
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.unlink(missing_ok=True)
+    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "w") as file:  # noqa: PTH123
+        file.write(text)
+    return beside.replace(path)

@@ -1,0 +1,29 @@
+"""Text that others wrote, made harmless for a terminal and for the log of a CI service."""
+
+from __future__ import annotations
+
+import re
+
+_ODD = "\N{REPLACEMENT CHARACTER}"
+# At the start of a line, leading spaces aside: ``::error::`` and the like. Anywhere in it:
+# ``##[error]``, ``##vso[...]`` and TeamCity's ``##teamcity[``.
+_COMMAND = re.compile(r"^( *):(?=:)", re.MULTILINE)
+_OLD_COMMAND = re.compile(r"##(?=\w*\[)")
+
+
+def clean(text: str) -> str:
+    """Without control and invisible characters (escape sequences, text direction), and with nothing
+    a CI service would take for a command; line feeds stay."""
+    text = text.replace("\t", "    ")
+    text = "".join(c if c.isprintable() or c == "\n" else _ODD for c in text)
+    return _OLD_COMMAND.sub(f"#{_ODD}", _COMMAND.sub(rf"\1{_ODD}", text))
+
+
+def line(text: str) -> str:
+    """The same on one line."""
+    return clean(text.replace("\n", _ODD))
+
+
+def indented(text: str) -> str:
+    """The same with every line but the first indented: none of them stands for itself."""
+    return clean(text).replace("\n", "\n    ")

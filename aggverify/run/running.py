@@ -1,0 +1,69 @@
+"""Cases under way: the ranks run them while the parent judges the ones before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from aggverify.case import Case
+from aggverify.checks import Finding
+from aggverify.execution import Execution
+
+
+@dataclass(slots=True)
+class Running:
+    """Some cases of a check on the ranks; judging them is the parent's work."""
+
+    _wait: Callable[[], list[Execution]]
+    _judge: Callable[[Sequence[Execution]], list[Finding | None]]
+    _executions: list[Execution] | None = None
+
+    def executions(self) -> list[Execution]:
+        """Wait for the ranks."""
+        if self._executions is None:
+            self._executions = self._wait()
+        return self._executions
+
+    def findings(self) -> list[Finding | None]:
+        """Wait for the ranks and judge, one finding or None per case; once only."""
+        return self._judge(self.executions())
+
+    def failed(self) -> bool:
+        """Wait for the ranks; whether any case came to no result."""
+        return any(e.failure is not None for e in self.executions())
+
+
+Submit = Callable[[Sequence[Case]], Running]
+"""Starts cases on the ranks."""
+Judged = dict[Case, Finding | None]
+
+
+class Pipeline:
+    """Keeps one batch of cases on the ranks while the one before is judged."""
+
+    def __init__(self, submit: Submit) -> None:
+        self._submit = submit
+        self._cases: Sequence[Case] = ()
+        self._running: Running | None = None
+
+    def push(self, cases: Sequence[Case]) -> Judged:
+        """Start a batch and judge the one before; not after a failure that is a finding."""
+        if self._running is not None and self._running.failed():
+            # Each such case may cost seconds: judged first.
+            judged = self.drain()
+            if any(judged.values()):
+                return judged
+        else:
+            judged = {}
+        before, self._cases = self._cases, cases
+        running, self._running = self._running, self._submit(cases)
+        return judged if running is None else _judged(before, running)
+
+    def drain(self) -> Judged:
+        """Judge what is still under way."""
+        running, self._running = self._running, None
+        return {} if running is None else _judged(self._cases, running)
+
+
+def _judged(cases: Sequence[Case], running: Running) -> Judged:
+    return dict(zip(cases, running.findings(), strict=True))

@@ -1,0 +1,77 @@
+"""What a reducer does to its process, and writes, is told and contained: the whole command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Cli
+
+BRIEF = ["--profile", "quick", "--max-examples", "1", "--max-time", "1"]
+START = """
+import os, sys, time
+import torch
+import torch.distributed as dist
+AGGVERIFY = {"mode": "token_mean", "engine": "sum"}
+
+def reduce(losses, batch):
+    odd = dist.get_world_size() > 1 and dist.get_rank() == dist.get_world_size() - 1
+    FAULT
+    kept = torch.where(torch.cat(batch.local_masks).bool(), losses, 0)
+    return kept.sum() / max(batch.num_tokens, 1)
+"""
+FAKE = (
+    r"x\n::error::pwned\naggverify: conforms\n\x1b[2J\x1b]8;;http://evil\x07 \u202e \u2028##[error]"
+)
+
+
+def test_a_hang_shows_every_ranks_stack_and_collective(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "r.py").write_text(START.replace("FAULT", "if odd: time.sleep(3600)"))
+    ran = cli("check", "r.py", "--world", "2", *BRIEF)
+    assert ran.code == 1, ran
+    assert "    rank 1 sleeps or waits outside any collective, for good\n" in ran.out
+    assert "    rank 0 waits in all_reduce float64[" in ran.out
+    asleep = ran.out.partition("    rank 1, outside any collective:\n")[2]
+    assert asleep.lstrip().startswith(f'File "{tmp_path}/r.py", line 9 in reduce\n'), ran
+    assert "you compute" not in ran.out
+
+
+def test_a_death_shows_what_was_printed_last(cli: Cli, tmp_path: Path) -> None:
+    fault = f'if odd: print("{FAKE}", flush=True); os._exit(9)'
+    (tmp_path / "r.py").write_text(START.replace("FAULT", fault))
+    ran = cli("check", "r.py", "--world", "2", *BRIEF)
+    assert ran.code == 1, ran
+    assert "    rank 1 exited with status 9\n" in ran.out
+    assert "    rank 1 printed last\n" in ran.out
+    assert "      | aggverify: conforms\n" in ran.out
+    check_harmless(ran.out)
+
+
+def test_state_left_changed_is_told_and_put_right(cli: Cli, tmp_path: Path) -> None:
+    change = "torch.set_default_dtype(torch.float16); os.environ['A_B'] = 'c'"
+    (tmp_path / "r.py").write_text(START.replace("FAULT", change))
+    ran = cli("check", "r.py", "--world", "1", *BRIEF)
+    assert ran.code == 0, ran
+    assert "AGVW11 Leaves global state changed: environment, torch default dtype; put" in ran.out
+
+
+@pytest.mark.parametrize("where", ["reduce", "import"])
+def test_what_a_reducer_says_cannot_pass_for_the_tools_words(
+    cli: Cli, tmp_path: Path, where: str
+) -> None:
+    fault = f'raise ValueError("{FAKE}")'
+    text = START.replace("FAULT", fault if where == "reduce" else "pass")
+    (tmp_path / "r.py").write_text(text if where == "reduce" else text + fault)
+    ran = cli("check", "r.py", "--world", "1", *BRIEF)
+    assert ran.code == (1 if where == "reduce" else 2), ran
+    assert "pwned" in ran.out + ran.err
+    check_harmless(ran.out + ran.err)
+
+
+def check_harmless(text: str) -> None:
+    """No line that begins like ours or like a command, and nothing invisible."""
+    lines = text.split("\n")
+    assert not any(line.startswith("aggverify: conforms") for line in lines), text
+    assert not any(line.lstrip().startswith("::") or "##[" in line for line in lines), text
+    assert all(line.isprintable() for line in lines), text

@@ -1,0 +1,59 @@
+"""Files of ours are read within limits, and written where they belong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aggverify.errors import InputError
+from aggverify.files import read_json, write_inside
+
+
+def test_written_and_read(tmp_path: Path) -> None:
+    path = write_inside(tmp_path / "new", "cases/a.json", "[1]")
+    assert path == tmp_path / "new" / "cases" / "a.json"
+    assert read_json(path, "a case", 3) == [1]
+    assert [p.name for p in path.parent.iterdir()] == ["a.json"]
+
+
+@pytest.mark.parametrize("name", ["../a.json", "x/../../a.json", "/tmp/a.json"])
+def test_names_do_not_lead_out(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match="leads out of"):
+        write_inside(tmp_path / "reports", name, "")
+    assert not (tmp_path / "a.json").exists()
+
+
+def test_links_do_not_lead_out(tmp_path: Path) -> None:
+    reports, outside = tmp_path / "reports", tmp_path / "outside"
+    reports.mkdir()
+    outside.mkdir()
+    (reports / "cases").symlink_to(outside)
+    with pytest.raises(InputError, match="leads out of"):
+        write_inside(reports, "cases/a.json", "")
+    precious = outside / "precious"
+    precious.write_text("kept")
+    (reports / "verdict.json").symlink_to(precious)
+    write_inside(reports, "verdict.json", "new")
+    assert precious.read_text() == "kept"
+    assert (reports / "verdict.json").read_text() == "new"
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (b"[1, 2]", r"larger than a case can be \(5 bytes\)"),
+        (b"\xff", "cannot read a case"),
+        (b"[", "cannot read a case"),
+    ],
+)
+def test_what_is_not_read(tmp_path: Path, raw: bytes, message: str) -> None:
+    (tmp_path / "a.json").write_bytes(raw)
+    with pytest.raises(InputError, match=message):
+        read_json(tmp_path / "a.json", "a case", 5)
+
+
+def test_depth_is_limited(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("[" * 100_000)
+    with pytest.raises(InputError, match="recursion"):
+        read_json(tmp_path / "a.json", "a case", 1 << 20)
