@@ -24,6 +24,10 @@ from oracles.policy import QUESTIONS
 _PACKAGE = Path(__file__).parents[1]
 MAX_DETAIL = 40
 """Lines of a traceback or of the ranks' stacks."""
+FIXED_BOUND = (
+    "margin      float64: a fixed bound of 2^-30 of the gradient's largest entry, chosen and not "
+    "proven (docs/bounds.md); every change beyond 2^-29 is caught"
+)
 MAX_MASK = 64
 """Characters of a mask drawn at most."""
 MAX_ROWS = 12
@@ -248,6 +252,8 @@ def inventory(verdict: Verdict) -> list[str]:
     lines.append(f"executed    {verdict.executed} steps ({worlds} ranks), seed {verdict.seed}")
     for m in verdict.margins:
         lines += _margin(m)
+    if verdict.subject.nonlinear:
+        lines.append(FIXED_BOUND)
     lines += [
         f"warning     {w.code} {WARNINGS[w.code].title}: {w.detail}" for w in verdict.weaknesses
     ]
