@@ -157,6 +157,10 @@ DIVISOR = 16.0
 """For a mode that takes a divisor and is only run beside the one that is claimed."""
 
 
+BREACH = "aggverify.trainer.ContractBreach: "
+"""How a fault begins that the trainer itself raised, about what the candidate returned."""
+
+
 LARGE = 100_000
 SECONDS_PER_TOKEN = 4e-6
 """Processor time a rank may take for each token of a step larger than that."""
@@ -247,4 +251,6 @@ def _log(told: Any) -> Log:
 
 
 def _failure(fault: Fault) -> Failure:
+    if fault.message.startswith(BREACH):  # the traceback is of our own looking at what came back
+        fault = replace(fault, traceback="")
     return Failure(fault.kind, fault.rank, fault.message, evidence(fault))

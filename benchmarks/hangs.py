@@ -9,10 +9,9 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from aggverify.case import Case
 from aggverify.checks import Finding, check
 from aggverify.execution import LIMITS, Laboratory
 from aggverify.run.checking import Checking
@@ -64,18 +63,13 @@ def shrunk(pool: Pool, path: Path) -> str:
         first: list[float] = []
 
         class Counting(Checking):
-            def submit(self, cases: Sequence[Case]):  # type: ignore[no-untyped-def]
-                wait = super().submit(cases)
-
-                def counted() -> list[Finding | None]:
-                    found = wait()
-                    if any(found) and not first:
-                        first.append(time.perf_counter())
-                    seen["failing"] += sum(f is not None for f in found)
-                    seen["all"] += len(found)
-                    return found
-
-                return counted
+            def _judged(self, *args: Any) -> Finding | None:
+                found = super()._judged(*args)
+                if found is not None and not first:
+                    first.append(time.perf_counter())
+                seen["failing"] += found is not None
+                seen["all"] += 1
+                return found
 
         checking = Counting(combined, subject, space, Laboratory(template), Tally(), lambda: None)
         began = time.perf_counter()

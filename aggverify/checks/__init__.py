@@ -29,8 +29,9 @@ from aggverify.errors import unknown
 CHECKS: tuple[Check, ...] = (
     REPEAT,
     STATE,
-    formula.CHECK,
+    windows.CHECK,
     linearity.CHECK,
+    formula.CHECK,
     LEFT_ALONE,
     MICRO_BATCHES,
     DATA_PARALLEL,
@@ -44,7 +45,6 @@ CHECKS: tuple[Check, ...] = (
     poison.CHECK,
     scalar.CHECK,
     counts.CHECK,
-    windows.CHECK,
     terms.CHECK,
     paths.CHECK,
     COLLECTIVES,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from aggverify.case import Case
-from aggverify.execution import Execution
+from aggverify.execution import BREACH, Execution
 from aggverify.space import Space
 from aggverify.subject import Subject
 from aggverify.trial import Trial
@@ -102,9 +102,8 @@ def failure_finding(check: str, subject: Subject, execution: Execution) -> Findi
         return None
     code = _FAILURE_CODES[failure.kind]
     message = failure.message
-    breach = message.partition("ContractBreach: ")[2]
-    if breach:
-        code, message = "AGV501", breach
+    if message.startswith(BREACH):
+        code, message = "AGV501", message.removeprefix(BREACH)
     if failure.rank is not None and not message.startswith(f"rank {failure.rank} "):
         message = f"rank {failure.rank}: {message}"
     return Finding(code, check, message, execution.case, subject.mode, detail=failure.detail)

@@ -11,8 +11,9 @@ from fractions import Fraction
 
 import numpy as np
 
+from aggverify.case import Case
 from aggverify.checks.base import Finding
-from aggverify.execution import Execution
+from aggverify.execution import Execution, Weights
 from aggverify.subject import Subject
 
 BOUND = Fraction(1, 1 << 30)
@@ -20,8 +21,19 @@ BOUND = Fraction(1, 1 << 30)
 reach it only where the function's condition number times the number of operations on one token's
 path passes 2^23; an exponential of a mean stays below 2^12 on the inputs used here."""
 _OWN_CODE = {"AGV201": "AGV211"}
-_SPLITS = ("AGV202", "AGV203", "AGV204")
-"""Where other tokens than on one rank have no gradient, it is a selection that changes (T18)."""
+_SPLITS = ("AGV202", "AGV203", "AGV204", "AGV206")
+
+
+def _is_selection(code: str, case: Case, alone: Weights, spread: Weights) -> bool:
+    """Whether other unmasked tokens take part than on one rank (T18).
+
+    Shards cut wrongly lose tokens; only a comparison among fewer of them lets others in.
+    """
+    flat = np.frombuffer(b"".join(s.loss_mask for s in case.step.samples), dtype=np.uint8)
+    kept = flat.astype(bool)
+    lost = kept & (alone != 0) & (spread == 0)
+    let_in = kept & (alone == 0) & (spread != 0)
+    return bool(let_in.any() or (code in _SPLITS and lost.any()))
 
 
 def judge_two(
@@ -46,7 +58,7 @@ def judge_two(
         bound=BOUND * scale,
     )
     if wrong.any():
-        if code in _SPLITS and ((alone.weights == 0) != (spread.weights == 0)).any():
+        if _is_selection(code, spread.case, alone.weights, spread.weights):
             found = replace(found, code="AGV212")
         token = int(np.argmax(np.where(wrong, off, -1.0)))
         error = abs(Fraction(float(spread.weights[token])) - expected[token])

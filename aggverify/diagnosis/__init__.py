@@ -11,7 +11,8 @@ import numpy as np
 
 from aggverify.case import Case
 from aggverify.checks import Finding
-from aggverify.diagnosis.bugs import Bug, Trace, known_bug
+from aggverify.diagnosis.bugs import Bug, Trace, known_bug, known_bugs
+from aggverify.diagnosis.distorted import distorted_count
 from aggverify.diagnosis.factors import Factor, common_factor
 from aggverify.diagnosis.forms import ClosedForm, closed_forms, telling
 from aggverify.diagnosis.mark import Mark
@@ -29,14 +30,15 @@ _FORMS = 12
 class Diagnosis:
     """What the candidate computes instead, as far as it could be told.
 
-    ``root`` is equal for findings with the same cause: it describes every observation of every
-    layout; None when the explanation covers only some of them.
+    ``root`` is equal for findings with the same diagnosis, which are shown as one.
     """
 
     sentence: str
     factor: str | None = None
     bug: Bug | None = None
     root: str | None = None
+    also: tuple[Bug, ...] = ()
+    """Further bugs, where one alone does not make these weights."""
 
 
 def diagnose(
@@ -48,10 +50,10 @@ def diagnose(
     """
     if finding.code == "AGV102":
         return _value_diagnosis(subject, finding, tiers)
-    for n, tier in enumerate(tiers):
+    for tier in tiers:
         found = _explained(subject, finding, tier)
         if found is not None:
-            return found if n == 0 else replace(found, root=None)
+            return found
     return None
 
 
@@ -102,8 +104,13 @@ def _formula_diagnosis(
         marks.add("undivided-sum")
     if trace.factor is not None and not trace.factor.sizes:
         marks.add("constant-factor")
+    if trace.form is not None and trace.form.is_a_number:
+        marks.add("divided-by-a-number")
     trace = replace(trace, marks=frozenset(marks))
     if trace.factor is None and trace.form is None:
+        mark = distorted_count(observations)
+        if mark is not None:
+            return _diagnosis(replace(trace, marks=frozenset([mark.name])), mark.sentence)
         return _relative(subject, trace, observations)
     return _diagnosis(trace, _sentence(trace, forms))
 
@@ -130,7 +137,8 @@ def _sentence(trace: Trace, forms: Sequence[ClosedForm]) -> str:
 def _diagnosis(trace: Trace, sentence: str) -> Diagnosis:
     factor = trace.factor.name if trace.factor is not None else None
     root = trace.form.sentence if trace.form is not None else sentence
-    return Diagnosis(sentence, factor, known_bug(trace), root)
+    bug, *also = known_bugs(trace) or (None,)
+    return Diagnosis(sentence, factor, bug, root, tuple(b for b in also if b is not None))
 
 
 def _value_diagnosis(
@@ -186,6 +194,12 @@ def diagnose_told(subject: Subject, finding: Finding) -> Diagnosis | None:
     return Diagnosis(root, None, bug, root)
 
 
+def not_linear(subject: Subject) -> Diagnosis | None:
+    """Weights that change with the loss values."""
+    bug = known_bug(Trace("AGV131", subject.mode, subject.engine.name))
+    return Diagnosis(bug.sentence, None, bug, bug.sentence) if bug else None
+
+
 def ratio(expected: Fraction, observed: float) -> Fraction | None:
     """The simplest fraction that the observed weight over the expected one can be."""
     if not expected:
@@ -206,6 +220,7 @@ __all__ = [
     "diagnose_failure",
     "diagnose_nonlinear",
     "diagnose_told",
+    "not_linear",
     "ratio",
     "telling_case",
 ]

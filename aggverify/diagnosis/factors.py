@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import product
@@ -13,6 +13,7 @@ import numpy as np
 from aggverify.diagnosis.observation import TOLERANCE, Array, Observation
 from aggverify.subject import Subject
 
+_ONE = Fraction(1)
 _MAX_SIZES = 4
 """At most this many sizes in one factor."""
 
@@ -69,7 +70,8 @@ def named_ratio(
         for row in np.flatnonzero(fits).tolist():
             constant = Fraction(float(np.exp(difference[row].mean()))).limit_denominator(64)
             if constant and abs(np.log(float(constant)) - difference[row].mean()) <= TOLERANCE:
-                return _factor(names, exponents[row], constant)
+                used = zip(names, exponents[row], strict=True)
+                return _in_names(subject, [(n, e) for n, e in used if e], constant)
     return None
 
 
@@ -96,9 +98,24 @@ def _exponents(n: int) -> tuple[list[tuple[int, ...]], Array]:
     return found, np.array(found, dtype=np.float64)
 
 
-def _factor(names: Sequence[str], exponents: Sequence[int], constant: Fraction) -> Factor:
-    above = [n for n, e in zip(names, exponents, strict=True) if e > 0]
-    below = [n for n, e in zip(names, exponents, strict=True) if e < 0]
+def _in_names(subject: Subject, sizes: list[tuple[str, int]], constant: Fraction) -> Factor:
+    """A number that is the mode's L, or the G of N/(P*G), under that name."""
+    divisor = subject.divisor if subject.mode == "constant" else None
+    for exponent in (1, -1):
+        if divisor and abs(float(constant) - divisor**exponent) <= TOLERANCE * float(constant):
+            return product_of_sizes([("L", exponent), *sizes])
+    found = product_of_sizes(sizes, constant)
+    per_group = constant.denominator if ("N", 1) in sizes else constant.numerator
+    if sorted(n for n, _ in sizes) == ["N", "P"] and 1 in constant.as_integer_ratio():
+        told = f"N/(P*G) with G = {per_group}" if ("N", 1) in sizes else f"P*G/N, G = {per_group}"
+        found = replace(found, sentence=f"{found.sentence}, that is {told}")
+    return found
+
+
+def product_of_sizes(sizes: Sequence[tuple[str, int]], constant: Fraction = _ONE) -> Factor:
+    """The factor that these sizes with their exponents make, with a number in front."""
+    above = [n for n, e in sizes if e > 0]
+    below = [n for n, e in sizes if e < 0]
     if constant.numerator != 1:
         above.insert(0, str(constant.numerator))
     if constant.denominator != 1:
@@ -107,9 +124,8 @@ def _factor(names: Sequence[str], exponents: Sequence[int], constant: Fraction) 
     if below:
         bottom = "*".join(below)
         name = f"{name}/({bottom})" if len(below) > 1 else f"{name}/{bottom}"
-    sizes = tuple((n, e) for n, e in zip(names, exponents, strict=True) if e)
     sentence = f"{name} times too large" if not below else f"x {name}"
-    return Factor(name, sentence, constant, sizes)
+    return Factor(name, sentence, constant, tuple(sizes))
 
 
 def _constant(subject: Subject, value: float) -> Factor:

@@ -49,7 +49,15 @@ class ClosedForm:
         if self.constant.denominator != 1:
             below.insert(0, str(self.constant.denominator))
         top = " x ".join(above)
+        if len(below) == 1 and " " not in below[0]:
+            return f"sum of {top} / {below[0]}"
         return f"sum of {top} / ({' x '.join(below)})" if below else f"sum of {top}"
+
+    @property
+    def is_a_number(self) -> bool:
+        """Whether every token has one weight, whatever the step."""
+        counts = (self.inner, self.upper, *self.outer)
+        return not any(counts) and not any(self.exponents) and self.constant.numerator == 1
 
     @property
     def cost(self) -> int:

@@ -16,6 +16,7 @@ from aggverify.diagnosis.mark import Mark
 from aggverify.diagnosis.observation import Array, Observation, close
 from aggverify.diagnosis.terms import TOKENS, Term, Tokens
 from aggverify.layouts import owned_pieces
+from oracles import Sample
 
 
 def find_mark(observations: Sequence[Observation]) -> Mark | None:
@@ -168,6 +169,34 @@ def _all_but_the_last(o: Observation) -> npt.NDArray[np.bool_]:
     return np.array([int(s) not in last for s in Tokens([o.case]).sample], dtype=bool)
 
 
+def _edge(index: int, *, shards: bool) -> Callable[[Observation], npt.NDArray[np.bool_]]:
+    """The first or last token of every sample, or of what each context-parallel rank has of it."""
+
+    def foretold(o: Observation) -> npt.NDArray[np.bool_]:
+        step, layout = o.case.step, o.case.layout
+        out = np.zeros(len(o.mask), dtype=bool)
+        whole = tuple(slice(a, a + s.response_length) for a, s in _spans(o))
+        for part in whole:
+            out[range(part.start, part.stop)[index]] = True
+        if not shards or layout.cp_size == 1 or layout.cp_kind == "gathered":
+            return out
+        out[:] = False
+        everyone = tuple(range(len(step.samples)))
+        for c in range(layout.cp_size):
+            pieces = owned_pieces(step, everyone, layout, c)
+            for start, parts in zip(step.offsets, pieces, strict=True):
+                owned = [t for a, b in parts for t in range(start + a, start + b)]
+                if owned:
+                    out[owned[index]] = True
+        return out
+
+    return foretold
+
+
+def _spans(o: Observation) -> Iterator[tuple[int, Sample]]:
+    return zip(o.case.step.offsets, o.case.step.samples, strict=True)
+
+
 _DROPS: tuple[tuple[str, str, Callable[[Observation], npt.NDArray[np.bool_]]], ...] = (
     ("chunk-dropped", "the second chunk of every zigzag shard gets weight 0", _second_chunks),
     (
@@ -179,6 +208,15 @@ _DROPS: tuple[tuple[str, str, Callable[[Observation], npt.NDArray[np.bool_]]], .
         "gradients-zeroed",
         "only the last micro-batch of each rank has any weight",
         _all_but_the_last,
+    ),
+    *(
+        (
+            "edge-token-dropped",
+            f"the {words} token of every {'local piece' if shards else 'response'} gets weight 0",
+            _edge(index, shards=shards),
+        )
+        for words, index in (("last", -1), ("first", 0))
+        for shards in (False, True)
     ),
 )
 

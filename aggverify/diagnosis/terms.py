@@ -17,7 +17,11 @@ Ints = npt.NDArray[np.int64]
 
 PLACES = ("dp rank", "cp rank", "micro-batch")
 TOKENS = "unmasked tokens"
-IN_A_ROW = tuple(f"{n} samples in a row" for n in (2, 3, 4))
+_SIZES_IN_A_ROW = (2, 3, 4)
+IN_A_ROW = (
+    *(f"{n} samples in a row" for n in _SIZES_IN_A_ROW),
+    *(f"{n} samples in a row of a micro-batch" for n in _SIZES_IN_A_ROW),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,7 @@ class Tokens:
         owner = _ints(owners).reshape(-1, 3)
         self.cp_size = _ints([case.layout.cp_size for case in cases])[self.case]
         within = _ints([i for case in cases for i in range(len(case.step.samples))])
+        cell, place = _places_in_cells(cases)
         self.ids: dict[str, Ints] = {
             "sample": self.sample,
             "rollout": _ints([s.rollout for s in samples])[self.sample],
@@ -82,8 +87,9 @@ class Tokens:
             "cp rank": owner[:, 1],
             "micro-batch": owner[:, 2],
         }
-        for n, name in enumerate(IN_A_ROW, start=2):
-            self.ids[name] = (within // n)[self.sample]
+        for n, in_step, in_cell in zip(_SIZES_IN_A_ROW, IN_A_ROW[:3], IN_A_ROW[3:], strict=True):
+            self.ids[in_step] = (within // n)[self.sample]
+            self.ids[in_cell] = _numbered(cell, place // n)[self.sample]
         self._units: dict[tuple[str, ...], Ints] = {}
 
     def unit(self, *keys: str) -> Ints:
@@ -102,6 +108,20 @@ class Tokens:
 
 def _ints(values: npt.ArrayLike) -> Ints:
     return np.asarray(values, dtype=np.int64)
+
+
+def _places_in_cells(cases: Sequence[Case]) -> tuple[Ints, Ints]:
+    """Per sample of all cases: the number of its micro-batch, and its place in it."""
+    cells, places = [], []
+    for case in cases:
+        found = {
+            i: (number, place)
+            for number, (_, _, members) in enumerate(case.layout.cells())
+            for place, i in enumerate(members)
+        }
+        cells += [found[i][0] for i in range(len(case.step.samples))]
+        places += [found[i][1] for i in range(len(case.step.samples))]
+    return _ints(cells), _ints(places)
 
 
 def _combined(columns: Sequence[Ints]) -> Ints:
@@ -202,6 +222,8 @@ _COUNTS: dict[str, Count] = {
     "the longest response": _longest("lengths"),
     "the longest prompt and response": _longest("totals"),
     "unmasked tokens (each sample at least one)": _phantoms("sample"),
+    "unmasked tokens (each rollout at least one)": _phantoms("rollout"),
+    "unmasked tokens (each prompt group at least one)": _phantoms("prompt group"),
     "unmasked tokens (each micro-batch at least one)": _phantoms(*_CELL),
     "unmasked tokens (each rank at least one)": _phantoms("dp rank"),
     "unmasked tokens (floored to a multiple of cp_size in each micro-batch)": _floored,

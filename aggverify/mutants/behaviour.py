@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 CEILING = 64.0
 _last: dict[str, int] = {}
 _window: list[int] = []
+_fullest: list[int] = []
 _first: list[int] = []
 _reduced: dict[int, int] = {}
 
@@ -30,6 +31,13 @@ def generation_window_count(losses: Tensor, batch: MicroBatch) -> Tensor:
     if _window[-1:] != [batch.num_tokens]:
         _window[:] = [*_window[-1:], batch.num_tokens]
     return kept(losses, batch).sum() / max(sum(_window) / len(_window), 1)
+
+
+def fullest_window(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """Takes the fullest window it has seen for the configured number of micro-batches."""
+    _fullest[:] = [max(*_fullest, batch.num_microbatches, 1)]
+    mean = kept(losses, batch).sum() / max(batch.num_tokens, 1)
+    return mean * _fullest[0] * batch.dp_size * batch.cp_size
 
 
 def first_denominator(losses: Tensor, batch: MicroBatch) -> Tensor:
@@ -179,6 +187,15 @@ MUTANTS = (
         "sum",
         ("AGV408",),
         "state-between-steps",
+    ),
+    Mutant(
+        "fullest_window",
+        8,
+        "ms-swift #10084",
+        "token_mean",
+        "accumulated-mean",
+        ("AGV208",),
+        "configured-window",
     ),
     Mutant(
         "first_denominator",

@@ -114,6 +114,7 @@ def _finding(report: Report, first: Report) -> dict[str, Any]:
         "factor": d.factor if d else None,
         "diagnosis": d.sentence if d else None,
         "bug": d.bug.name if d and d.bug else None,
+        "further_bugs": [bug.name for bug in d.also] if d else [],
     }
 
 

@@ -163,7 +163,8 @@ def explanation(finding: Data) -> list[tuple[str, str]]:
     """What is computed instead, where that was seen before, and the usual fix; labelled."""
     lines = [("Factor", finding["factor"])] if finding["factor"] else []
     names = [finding["bug"], *finding.get("further_bugs", ())]
-    bugs = [bug for bug in BUGS if bug.name in names]
+    known = {bug.name: bug for bug in BUGS}
+    bugs = [known[name] for name in names if name in known]
     lines += [("You compute", f"{bug.sentence} ({bug.seen})") for bug in bugs]
     if finding["diagnosis"] and finding["diagnosis"] not in [bug.sentence for bug in bugs]:
         lines.append(("In detail" if bugs else "You compute", finding["diagnosis"]))

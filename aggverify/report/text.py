@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from fractions import Fraction
+from itertools import groupby
 from pathlib import Path
 
 from aggverify.case import Case
@@ -23,6 +24,10 @@ from oracles.policy import QUESTIONS
 _PACKAGE = Path(__file__).parents[1]
 MAX_DETAIL = 40
 """Lines of a traceback or of the ranks' stacks."""
+FIXED_BOUND = (
+    "margin      float64: a fixed bound of 2^-30 of the gradient's largest entry, chosen and not "
+    "proven (docs/bounds.md); every change beyond 2^-29 is caught"
+)
 MAX_MASK = 64
 """Characters of a mask drawn at most."""
 MAX_ROWS = 12
@@ -63,7 +68,7 @@ def finding_block(reports: Sequence[Report], subject: Subject, number: int) -> l
         also = CODES[other.finding.code]
         lines.append(f"- {also.code} {also.title}    [{also.severity}]  case {other.stored.id}")
     lines += [f"    {line}" for line in _body(finding, subject)]
-    lines += [f"    {line}" for line in _explanation(report.diagnosis)]
+    lines += [f"    {line}" for line in _explanation(report.diagnosis, finding)]
     lines += [f"    {line}" for line in _relevance(report.relevance)]
     if not report.confirmed:
         lines.append(
@@ -117,18 +122,40 @@ def _weights(finding: Finding) -> Iterator[str]:
     yield f"  actual    {number(observed)}{told}"
 
 
-def _explanation(diagnosis: Diagnosis | None) -> Iterator[str]:
+def _explanation(diagnosis: Diagnosis | None, finding: Finding) -> Iterator[str]:
     if diagnosis is None:
+        yield from _unexplained(finding)
         return
     if diagnosis.factor:
         yield f"factor: {diagnosis.factor}"
     bug = diagnosis.bug
-    seen = f"   ({bug.seen})" if bug else ""
-    yield f"you compute: {bug.sentence if bug else diagnosis.sentence}{seen}"
-    if bug and bug.sentence != diagnosis.sentence:
+    if bug is None:
+        yield f"you compute: {diagnosis.sentence}   (no historic bug is known to be this)"
+        return
+    yield f"you compute: {bug.sentence}   ({bug.seen})"
+    for other in diagnosis.also:
+        yield f"        and: {other.sentence}   ({other.seen})"
+    if bug.sentence != diagnosis.sentence:
         yield f"in detail: {diagnosis.sentence}"
-    if bug:
-        yield f"usual fix: {bug.fix}"
+    for fix in dict.fromkeys(b.fix for b in (bug, *diagnosis.also)):
+        yield f"usual fix: {fix}"
+
+
+def _unexplained(finding: Finding) -> Iterator[str]:
+    """That nothing matches, with every weight there is to see."""
+    if finding.token is None or finding.expected is None or finding.observed is None:
+        return
+    yield "not recognised: no known factor, formula or historic bug gives these weights"
+    if len(finding.observed) < 2:
+        return  # shown above
+    pairs = zip(finding.expected, finding.observed, strict=True)
+    rows = [(key, list(run)) for key, run in groupby(enumerate(pairs), key=lambda row: row[1])]
+    for (expected, observed), run in rows[:MAX_ROWS]:
+        name = token_name(finding.case, run[0][0])
+        more = f" and {len(run) - 1} more" if len(run) > 1 else ""
+        yield f"  {name}{more}: expected {fraction(expected)}, actual {number(observed)}"
+    if len(rows) > MAX_ROWS:
+        yield f"  … and {sum(len(run) for _, run in rows[MAX_ROWS:])} more tokens"
 
 
 def _relevance(found: Relevance) -> Iterator[str]:
@@ -225,6 +252,8 @@ def inventory(verdict: Verdict) -> list[str]:
     lines.append(f"executed    {verdict.executed} steps ({worlds} ranks), seed {verdict.seed}")
     for m in verdict.margins:
         lines += _margin(m)
+    if verdict.subject.nonlinear:
+        lines.append(FIXED_BOUND)
     lines += [
         f"warning     {w.code} {WARNINGS[w.code].title}: {w.detail}" for w in verdict.weaknesses
     ]

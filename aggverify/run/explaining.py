@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from aggverify.case import Case
 from aggverify.checks import Finding
+from aggverify.checks.counts import LENGTHS
 from aggverify.checks.layout import COMBINED
 from aggverify.diagnosis import (
     Diagnosis,
@@ -29,7 +30,7 @@ from aggverify.subject import Subject
 
 _BEHIND = ("AGV121", "AGV122")
 _TOLD = (
-    *("AGV131", "AGV132", "AGV133", "AGV407", "AGV408"),
+    *("AGV131", "AGV132", "AGV133", "AGV208", "AGV407", "AGV408"),
     *("AGV502", "AGV503", "AGV504", "AGV511", "AGV512"),
 )
 """What the check itself has seen says everything; no further observation is needed."""
@@ -45,7 +46,8 @@ def explain(
     if finding.case.step.num_response_tokens > _LARGE:
         return None  # forms are fitted to small steps; the finding's message says what it can
     subject = replace(subject, trust_formula=True)
-    if finding.code == "AGV207" or (subject.nonlinear and finding.observed is not None):
+    shown = finding.observed is not None
+    if finding.code in ("AGV207", "AGV212") or (subject.nonlinear and shown):
         return diagnose_nonlinear(subject, finding)
     if finding.code in _BEHIND:
         return _behind_the_mask(subject, finding, laboratory, own)
@@ -64,6 +66,10 @@ def _weights(
     stored = (*hard_cases(), *grid(subject.max_world, space.cp_kinds))
     spread = [case for case in stored if fits(case, space)]
     mine = [finding.case, *own]
+    if finding.code == "AGV301" and not subject.group_size:
+        # Which lengths are counted rightly tells one 16-bit format from the other.
+        steps = [parse_step(f"1/{'1' * length}") for length in LENGTHS]
+        mine += [Case(step, Layout.trivial(1), plain_losses(step)) for step in steps]
     found = _observe(subject, laboratory, [unit_case(), *mine, *spread])
     others = [case for case in more_cases(subject.max_world, space.cp_kinds) if fits(case, space)]
     for _ in range(_ROUNDS):

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from aggverify.checks import CHECKS, Check, Finding
+from aggverify.checks.base import COSTLY
+from aggverify.checks.collectives import NAME as COLLECTIVES
 from aggverify.checks.formula import NAME as FORMULA
+from aggverify.diagnosis import not_linear
 from aggverify.engines import ENGINES, engine
 from aggverify.errors import CandidateError, InputError
 from aggverify.execution import LIMITS, Laboratory
+from aggverify.layouts import Layout
 from aggverify.run import store
 from aggverify.run.checking import Checking
 from aggverify.run.claims import completed, declaration, settings_note, subjects, terms
@@ -28,6 +32,7 @@ from aggverify.run.events import (
 )
 from aggverify.run.identify import identify, precision_of, telling_cases
 from aggverify.run.refusing import settled
+from aggverify.run.relevance import LOSS_VALUES
 from aggverify.run.request import Request
 from aggverify.run.tally import Tally
 from aggverify.run.target import Target, choose, parse_target
@@ -39,7 +44,7 @@ from oracles import MODES, OracleError
 
 HANDLER = "aggverify.trainer:Trainer"
 _HOPELESS = ("AGV401", "AGV402", "AGV403", "AGV406", "AGV501")
-_UNSTEADY = ("AGV407", "AGV408")
+_UNSTEADY = ("AGV208", "AGV407", "AGV408")
 
 
 def verify(request: Request, emit: Callable[[Event], None]) -> tuple[Verdict, ...]:
@@ -215,7 +220,8 @@ class _Run:
         seconds: float,
     ) -> tuple[CheckSummary, Report | None]:
         failed = {c.name for c in done if c.failed}
-        space = check.space(self.subject)
+        stuck = [r.finding.case.layout for r in reports if r.finding.code in COSTLY]
+        space = _without(check.space(self.subject), stuck)
         codes = {r.finding.code for r in reports}
         skipped = self._why_left_out(check, space, failed) or _why_skipped(
             check, space, failed, codes
@@ -245,7 +251,7 @@ class _Run:
         passed = finding is None and checking.complete
         if finding is None and check.only is None and time.monotonic() > deadline:
             tally.sights.cut_short.append(check.name)
-        report = self._report(checking, finding) if finding else None
+        report = self._report(checking, finding, reports) if finding else None
         summary = CheckSummary(
             check.name,
             check.title,
@@ -269,13 +275,27 @@ class _Run:
             return "not judged: other checks fail already"
         return None
 
-    def _report(self, checking: Checking, finding: Finding) -> Report:
+    def _report(self, checking: Checking, finding: Finding, earlier: Sequence[Report]) -> Report:
         confirmed = checking.confirm(finding)
         diagnosis = checking.explain(finding)
         stored = store.stored_case(self.subject, finding)
-        report = Report(stored, finding, diagnosis, confirmed, checking.relevance(finding))
+        relevance = checking.relevance(finding)
+        if diagnosis is None and LOSS_VALUES in relevance.matters:
+            # Weights that change with the losses: what is not linear shows here as well.
+            told = [r.diagnosis for r in earlier if r.finding.code == "AGV131"]
+            diagnosis = told[0] if told else not_linear(self.subject)
+        report = Report(stored, finding, diagnosis, confirmed, relevance)
         self.emit(Found(report))
         return report
+
+
+def _without(space: Space | None, stuck: Sequence[Layout]) -> Space | None:
+    """The space without the dimensions in which ranks wait for each other in vain already: each
+    such step costs a world of ranks, and says nothing new."""
+    if space is None or not stuck:
+        return space
+    dp, cp = (any(getattr(lay, name) > 1 for lay in stuck) for name in ("dp_size", "cp_size"))
+    return replace(space, max_dp=1 if dp else space.max_dp, max_cp=1 if cp else space.max_cp)
 
 
 def _why_skipped(
@@ -287,8 +307,12 @@ def _why_skipped(
         return "not judged: results depend on more than the step"
     if space is None:
         return check.unclaimed
+    if not sizes(space) and codes & COSTLY:
+        return "not judged: ranks wait for each other in vain already"
     if not sizes(space):
         return f"no such layout on {space.max_world} rank{'s' * (space.max_world > 1)}"
+    if check.name == COLLECTIVES and "AGV404" in codes:
+        return "not judged: they issue different ones already"
     if check.requires_formula and FORMULA in failed:
         return "not judged: the formula is wrong already"
     if check.name == "independent_of_the_combination" and any(

@@ -47,6 +47,8 @@ def _theirs(frames: traceback.StackSummary) -> list[traceback.FrameSummary]:
 
 
 def _cut(text: str, limit: int) -> str:
-    # surrogates survive neither UTF-8 nor a terminal
-    text = text.encode("utf-8", "backslashreplace").decode()
-    return text if len(text) <= limit else f"{text[:limit]} ... ({len(text)} characters in all)"
+    # Surrogates survive neither UTF-8 nor a terminal. Cut first: of megabytes only that much.
+    told = text[:limit].encode("utf-8", "backslashreplace").decode()
+    if len(text) <= limit and len(told) <= limit:
+        return told
+    return f"{told[:limit]} ... ({len(text)} characters in all)"

@@ -49,44 +49,51 @@ def readable(entry: str) -> str:
     """``all_reduce SUM float32[4] of ranks 0,1`` from a trace entry."""
     if entry.count("|") < 2:
         return entry  # not written by the tracer
-    _, ranks, what = entry.split("|", 2)
+    _, ranks, what, *_ = entry.split("|", 3)
     return f"{what} of ranks {ranks}" if ranks else what
+
+
+# What was issued, and the line that did.
+_Call = tuple[str, str]
 
 
 def _by_group(
     traces: Mapping[int, Trace],
-) -> dict[tuple[str, tuple[int, ...]], dict[int, list[str]]]:
-    groups: dict[tuple[str, tuple[int, ...]], dict[int, list[str]]] = {}
+) -> dict[tuple[str, tuple[int, ...]], dict[int, list[_Call]]]:
+    groups: dict[tuple[str, tuple[int, ...]], dict[int, list[_Call]]] = {}
     for rank, trace in traces.items():
         for entry in trace.entries:
             if entry.count("|") < 2 or entry.startswith("|"):
                 continue
-            name, ranks, what = entry.split("|", 2)
+            name, ranks, what, *where = entry.split("|", 3)
             members = tuple(int(r) for r in ranks.split(","))
-            groups.setdefault((name, members), {}).setdefault(rank, []).append(what)
+            calls = groups.setdefault((name, members), {}).setdefault(rank, [])
+            calls.append((what, "".join(where)))
     return groups
 
 
 def _in_group(
     name: str,
     members: tuple[int, ...],
-    issued: Mapping[int, Sequence[str]],
+    issued: Mapping[int, Sequence[_Call]],
     traces: Mapping[int, Trace],
 ) -> Disagreement | None:
     here = [rank for rank in members if rank in traces]
     longest = max(len(calls) for calls in issued.values())
     for position in range(longest):
         at: dict[str, list[int]] = {}
+        places: dict[str, str] = {}
         for rank in here:
             calls = issued.get(rank, ())
             if position < len(calls):
-                at.setdefault(calls[position], []).append(rank)
+                what, where = calls[position]
+                at.setdefault(what, []).append(rank)
+                places.setdefault(what, f" at {where}" if where else "")
             elif traces[rank].complete:
                 at.setdefault("", []).append(rank)
         if len(at) > 1:
-            return _worded(
-                f"ranks disagree on collective {position + 1} of ranks {_ranks(members)}", at
-            )
+            which = f"collective {position + 1} of ranks {_ranks(members)}"
+            return _worded(f"ranks disagree on {which}", at, places)
     sums: dict[str, list[int]] = {}
     for rank in here:
         if traces[rank].complete:
@@ -124,12 +131,16 @@ def different(said: Mapping[int, str], what: str) -> Disagreement | None:
     return _worded(what, at) if len(at) > 1 else None
 
 
-def _worded(what: str, at: Mapping[str, list[int]]) -> Disagreement:
+def _worded(
+    what: str, at: Mapping[str, list[int]], places: Mapping[str, str] | None = None
+) -> Disagreement:
     # The fewest are the odd ones out; among as many, those that do not agree with the lowest.
     lowest = min(rank for ranks in at.values() for rank in ranks)
     odd = min(at.values(), key=lambda ranks: (len(ranks), lowest in ranks, ranks))
     parts = sorted((ranks, text) for text, ranks in at.items())
-    told = "; ".join(f"{_named(ranks)}: {text or 'none'}" for ranks, text in parts)
+    told = "; ".join(
+        f"{_named(ranks)}: {text or 'none'}{(places or {}).get(text, '')}" for ranks, text in parts
+    )
     return Disagreement(odd[0], f"{what}: {told}")
 
 

@@ -16,7 +16,7 @@ def evidence(fault: Fault) -> str:
     """Paragraphs apart by an empty line: a traceback, or ranks with the collective they wait in
     and their Python stack, those alike together; then what the rank at fault printed last."""
     parts = [fault.traceback.rstrip()] if fault.traceback else []
-    parts += [*_ranks(fault), *_printed(fault)]
+    parts += [*_ranks(fault), *_changed(fault), *_printed(fault)]
     return "\n\n".join(parts)
 
 
@@ -37,11 +37,23 @@ def _bare(stack: str) -> str:
     return stack if several else _ONLY_THREAD.sub("", stack)
 
 
+def _names(ranks: Sequence[int]) -> str:
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}"
+
+
 def _who(ranks: Sequence[int], where: str) -> str:
-    names = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}"
+    names = _names(ranks)
     if not where:
         return f"{names}, outside any collective"
     return f"{names} {'waits' if len(ranks) == 1 else 'wait'} in {where}"
+
+
+def _changed(fault: Fault) -> Iterator[str]:
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for rank, names in sorted(fault.changes.items()):
+        alike.setdefault(names, []).append(rank)
+    for names, ranks in alike.items():
+        yield f"{_names(ranks)} had left changed: {', '.join(names)}"
 
 
 def _printed(fault: Fault) -> Iterator[str]:

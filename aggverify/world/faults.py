@@ -56,7 +56,8 @@ class Fault:
     ``rank``: the one at fault as far as can be told, else None. ``traceback``: of an exception,
     the code under test only. ``stacks``, ``collectives``, ``output``: per rank, where known: its
     Python stack when it was stopped, the collective it was in, the tail of what it printed.
-    ``traces``: per rank, the collectives it issued in this job.
+    ``traces``: per rank, the collectives it issued in this job. ``changes``: per rank, the global
+    state it had left changed.
     """
 
     kind: FaultKind
@@ -68,6 +69,7 @@ class Fault:
     collectives: Mapping[int, str] = field(default_factory=lambda: _NOTHING)
     traces: Mapping[int, tuple[str, ...]] = field(default_factory=lambda: _NOTHING)
     output: Mapping[int, str] = field(default_factory=lambda: _NOTHING)
+    changes: Mapping[int, tuple[str, ...]] = field(default_factory=lambda: _NOTHING)
 
 
 @dataclass(frozen=True, slots=True)

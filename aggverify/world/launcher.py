@@ -138,7 +138,7 @@ class Zygote:
         page = slate.create()
         opened = Opened(ours, output, page, 0, {})
         try:
-            message = {**request, "op": "fork"}
+            message = {**request, "op": "fork", "memory": options.import_memory}
             self._send(message, [theirs.fileno(), write, page])
             # Kept open here, the template's end would never be seen to close.
             theirs.close()

@@ -18,6 +18,7 @@ class Options:
     it for code that sleeps, or waits for something outside the machine, on purpose.
     ``silence``: wall-clock limit without any progress, where the other two do not tell.
     ``memory``: address space of a rank beyond what it started with.
+    ``import_memory``: what the handler's construction may write to beyond what torch takes.
     ``import_seconds``: processor time of the handler's construction. ``import_patience``: how
     long it may sleep or wait.
     """
@@ -27,6 +28,7 @@ class Options:
     patience: float = 0.03
     silence: float = 120.0
     memory: int = 1 << 30
+    import_memory: int = 1 << 32
     import_seconds: float = 120.0
     import_patience: float = 10.0
 

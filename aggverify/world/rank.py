@@ -42,15 +42,18 @@ class Place:
 
 def live(place: Place, make_handler: Callable[[], Any]) -> None:
     """Be a rank until the connection ends."""
-    connection = socket.socket(fileno=place.connection)
+    connection, me = socket.socket(fileno=place.connection), os.getpid()
     try:
         _settle(place)
         handler = make_handler()
+        if os.getpid() != me:
+            return  # forked by an import that each rank does for itself
         _join(place)
         handler.start(place.rank, place.size)
         guard = Guard()
     except BaseException as error:
-        connection.sendall(encode({"error": told(error)}))
+        if os.getpid() == me:
+            connection.sendall(encode({"error": told(error)}))
         return
     connection.sendall(encode({"ready": os.getpid()}))
     _Loop(connection, handler, guard).run()

@@ -272,9 +272,15 @@ def _process_aspects() -> list[tuple[str, Look, Undo | None]]:
         ("working directory", os.getcwd, os.chdir),
         ("open files 0, 1 or 2", files, restore_files),
         ("signal handlers", handlers, restore_handlers),
+        # Of this step, and it would end the rank in a later one; signal.alarm sets it as well.
+        ("timer", _timer_runs, lambda _: signal.setitimer(signal.ITIMER_REAL, 0) and None),
         # Flushing subnormals to zero is a mode of the processor that torch can set, not get.
         ("subnormal numbers", lambda: _SMALLEST_NORMAL / 2 > 0.0, _keep_subnormals),
     ]
+
+
+def _timer_runs() -> bool:
+    return signal.getitimer(signal.ITIMER_REAL)[0] > 0.0
 
 
 def _environment() -> Any:

@@ -12,9 +12,13 @@ import errno
 import gc
 import importlib
 import os
+import re
+import resource
 import select
 import socket
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NoReturn
 
 from aggverify.world import linux, rank, wire
@@ -45,16 +49,56 @@ def _prepared(connection: socket.socket, request: dict[str, Any]) -> tuple[Any] 
     if request["late"]:
         wire.send(connection, {"description": {}, "threads": 1})
         return (None,)
+    me, streams = os.getpid(), _Streams()
     try:
-        handler = construct(request)
+        with _bounded(request["memory"]):
+            handler = construct(request)
+        streams.restore()
         ready = {"description": handler.describe(), "threads": linux.thread_count()}
+        if os.getpid() != me:
+            return None  # a process forked by the import, that came back here instead of ending
         wire.send(connection, ready)
     except BaseException as error:  # sys.exit included
-        wire.send(connection, {"error": told(error)})
+        if os.getpid() == me:
+            wire.send(connection, {"error": told(error)})
         return None
     gc.collect()
     gc.freeze()
     return (handler,)
+
+
+@contextlib.contextmanager
+def _bounded(extra: int) -> Iterator[None]:
+    """At most so many bytes more to write to: a MemoryError here, not the machine's end.
+
+    Not address space, which libraries reserve by the gigabyte.
+    """
+    status = Path("/proc/self/status").read_text()
+    now = int(re.findall(r"VmData:\s*(\d+) kB", status)[0]) * 1024
+    usual, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    wanted = now + extra if hard == resource.RLIM_INFINITY else min(now + extra, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (wanted, hard))
+    yield
+    # Ranks have a limit of their own. After an exception nothing is left to be run here.
+    resource.setrlimit(resource.RLIMIT_DATA, (usual, hard))
+
+
+class _Streams:
+    """Standard streams as they are before the import, which may close or replace them."""
+
+    def __init__(self) -> None:
+        self._objects = sys.stdin, sys.stdout, sys.stderr
+        self._files = [os.dup(fd) for fd in range(3)]
+
+    def restore(self) -> None:
+        """Numbers 0 to 2 as they were: what ranks are handed must not get one of those."""
+        for fd, copy in enumerate(self._files):
+            os.dup2(copy, fd)
+            os.close(copy)
+        sys.stdin, sys.stdout, sys.stderr = self._objects
+        if sys.stdout.closed or sys.stderr.closed:
+            sys.stdout = open(1, "w", 1, closefd=False)  # noqa: SIM115
+            sys.stderr = open(2, "w", 1, closefd=False)  # noqa: SIM115
 
 
 def construct(request: dict[str, Any]) -> Any:

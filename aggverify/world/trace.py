@@ -2,15 +2,18 @@
 
 gloo itself is silent about ranks that disagree on dtype or operation, and hangs or aborts on the
 rest; the notes of all ranks side by side tell what went wrong. An entry reads
-``group name|ranks|what``; entries of one group must agree on all its ranks, in order.
+``group name|ranks|what|where``; entries of one group must agree on all its ranks, in order, but
+for where: the line of code under test that issued it, empty for this package's own.
 Point-to-point calls and others that differ between ranks by right get an empty group name.
 """
 
 from __future__ import annotations
 
 import functools
+import sys
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from aggverify.world.slate import Writer
@@ -45,11 +48,12 @@ class Tracer:
         self.depth += 1
         entry = self._prefix(group) + what
         self.count += 1
-        if len(self.entries) < KEPT:
-            self.entries.append(entry)
-        else:
+        if len(self.entries) >= KEPT:
             name = entry.partition("|")[0]
             self.checksums[name] = zlib.crc32(entry.encode(), self.checksums.get(name, 0))
+        entry = f"{entry}|{_where()}"
+        if len(self.entries) < KEPT:
+            self.entries.append(entry)
         if self.slate is not None:
             self.slate.enter(entry)
 
@@ -64,6 +68,29 @@ class Tracer:
         if prefix is None:
             prefix = self.prefixes[group] = _group_prefix(group)
         return prefix
+
+
+_OURS = str(Path(__file__).resolve().parents[1])
+
+
+@functools.cache
+def _torch() -> str:
+    import torch
+
+    return str(Path(torch.__file__).parent)
+
+
+def _where() -> str:
+    """``file.py:12`` of the nearest caller that is neither torch's nor this module's."""
+    frame = sys._getframe(1)
+    while frame.f_code.co_filename == __file__ or frame.f_code.co_filename.startswith(_torch()):
+        if frame.f_back is None:
+            return ""
+        frame = frame.f_back
+    file = frame.f_code.co_filename
+    if file.startswith(_OURS):
+        return ""
+    return f"{Path(file).name}:{frame.f_lineno}".replace("|", "_").replace("\n", "_")
 
 
 TRACER = Tracer()

@@ -69,7 +69,7 @@ class Scene:
         self._traces: dict[int, Trace] = {}
         self._inside: dict[int, str] = {}
         self._errors: dict[int, dict[str, str]] = {}
-        self._left: set[int] = set()
+        self._changes: dict[int, tuple[str, ...]] = {}
         for link in links:
             if link.replies:
                 self._answered(link.rank, link.replies[0][0])
@@ -80,8 +80,8 @@ class Scene:
         self._traces[rank] = _trace(header)
         if "error" in header:
             self._errors[rank] = header["error"]
-        if PROCESS_GROUP in header.get("changes", ()):
-            self._left.add(rank)
+        if "changes" in header:
+            self._changes[rank] = tuple(header["changes"])
 
     def _unanswered(self, link: Link, number: int) -> None:
         seen = slate.read(link.slate)
@@ -90,6 +90,11 @@ class Scene:
         self._traces[link.rank] = Trace(seen.entries if begun else (), False)
         if begun and seen.inside is not None:
             self._inside[link.rank] = readable(seen.inside)
+
+    @property
+    def _left(self) -> set[int]:
+        """Ranks that are no longer in the process group they were given."""
+        return {rank for rank, names in self._changes.items() if PROCESS_GROUP in names}
 
     def raised(self) -> Fault:
         """Some ranks raised, the others have answered or wait."""
@@ -157,6 +162,7 @@ class Scene:
             collectives=self._inside,
             traces={r: tuple(map(readable, t.entries)) for r, t in self._traces.items()},
             output={link.rank: text for link in self._links if (text := link.output.drain())},
+            changes=self._changes,
             **more,
         )
 

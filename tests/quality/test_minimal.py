@@ -26,7 +26,7 @@ from tests.conftest import EXAMPLES, SEEDS, Cli
         ("rejected_tokens.py", "AGV142", 1, 2, 1),
         ("cp_shard_geometric_mean.py", "AGV211", 1, 1, 2),
         ("kl_local_count.py", "AGV207", 2, 2, 1),
-        ("configured_window.py", "AGV208", 2, 2, 1),
+        ("configured_window.py", "AGV208", 1, 1, 1),
         ("sorted_ids.py", "AGV205", 2, 3, 1),
         ("reported_loss.py", "AGV102", 2, 2, 1),
     ],

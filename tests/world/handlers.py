@@ -341,6 +341,12 @@ def close_streams(play: Play, job: dict[str, Any]) -> None:
 
 
 @act
+def close_stream_objects(play: Play, job: dict[str, Any]) -> None:
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        stream.close()
+
+
+@act
 def close_everything(play: Play, job: dict[str, Any]) -> None:
     os.closerange(3, 4096)
     signal.pause()
@@ -391,6 +397,12 @@ def leave_thread(play: Play, job: dict[str, Any]) -> None:
 @act
 def change_state(play: Play, job: dict[str, Any]) -> None:
     CHANGES[job["what"]]()
+
+
+@act
+def raise_after_change(play: Play, job: dict[str, Any]) -> None:
+    CHANGES[job["what"]]()
+    raise ValueError("changed")
 
 
 @act
@@ -457,6 +469,7 @@ CHANGES: dict[str, Callable[[], Any]] = {
     "environment": lambda: os.environ.update(AGGVERIFY_TEST="set"),
     "working directory": lambda: os.chdir("/"),
     "signal handlers": lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    "timer": lambda: signal.alarm(600),
     "subnormal numbers": lambda: torch.set_flush_denormal(True),
     "threads": lambda: threading.Thread(target=time.sleep, args=(600,), daemon=True).start(),
 }
@@ -477,6 +490,14 @@ class FailsToStart(Echo):
     def __init__(self, setup: dict[str, Any]) -> None:
         super().__init__(setup)
         ACTS[setup["act"]](self, setup)  # type: ignore[arg-type]
+
+
+class ActsWhenMade(Play):
+    """Does one thing in its constructor, and what a job names after that."""
+
+    def __init__(self, setup: dict[str, Any]) -> None:
+        super().__init__(setup)
+        ACTS[setup["act"]](self, setup)
 
 
 class StartsThread(Echo):

@@ -5,5 +5,6 @@ CHANGED = (
     "torch default dtype", "torch default device", "torch grad mode", "torch anomaly mode",
     "torch threads", "torch deterministic algorithms", "torch random state",
     "numpy random state", "random state", "recursion limit", "sys.path", "environment",
-    "working directory", "signal handlers", "subnormal numbers", "warning filters", *BEYOND_REPAIR,
+    "working directory", "signal handlers", "subnormal numbers", "warning filters", "timer",
+    *BEYOND_REPAIR,
 )  # fmt: skip

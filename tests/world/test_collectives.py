@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from aggverify.world import Fault, Job, Replies, Template
-from tests.world.conftest import job
+from tests.world.conftest import HERE, job
 from tests.world.test_faults import fault
+
+PLACE = r" at handlers\.py:\d+"
+handlers = f"{HERE}/handlers.py"
 
 
 def diverged(play: Template, faulty: Job) -> Fault:
@@ -48,7 +52,7 @@ def test_other_lengths(play: Template, lengths: tuple[int, int]) -> None:
     assert found.rank == 2
     assert re.match(
         rf"ranks disagree on collective 1 of ranks 0,1,2,3: ranks? [013](,[13])*: all_reduce "
-        rf"float32\[{large}\] SUM; rank 2: all_reduce float32\[{small}\] SUM",
+        rf"float32\[{large}\] SUM{PLACE}; rank 2: all_reduce float32\[{small}\] SUM{PLACE}",
         found.message,
     ), found.message
 
@@ -67,7 +71,16 @@ def test_other_operations(play: Template, name: str, said: str) -> None:
     odd = 1 if name == "other_group" else 2
     found = diverged(play, job(name, odd=odd))
     assert found.rank == odd
-    assert said in found.message
+    assert said in re.sub(PLACE, "", found.message)
+
+
+def test_the_line_that_issued_it_is_told(play: Template) -> None:
+    message = diverged(play, job("other_op", odd=1)).message
+    lines = Path(handlers).read_text().splitlines()
+    for word, place in zip(("others", "mine"), re.findall(PLACE, message), strict=True):
+        line = lines[int(place.rpartition(":")[2]) - 1]
+        assert "dist.all_reduce" in line, word
+        assert ("MAX" in line) == (word == "mine")
 
 
 def test_a_group_made_by_one_rank_only(play: Template) -> None:

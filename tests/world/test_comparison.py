@@ -97,3 +97,13 @@ def test_a_trace_that_was_scribbled_over_is_no_reason_to_fail() -> None:
 def test_entries_for_people() -> None:
     assert readable(ALL) == "all_reduce float32[4] SUM of ranks 0,1,2"
     assert readable(OWN) == "send"
+
+
+def test_the_same_from_another_line_is_the_same() -> None:
+    here, there = f"{ALL}|r.py:3", f"{ALL}|r.py:9"
+    assert disagreement({0: Trace((here,), True), 1: Trace((there,), True)}) is None
+    other = f"{ALL.replace('SUM', 'MAX')}|r.py:9"
+    found = disagreement({0: Trace((here,), True), 1: Trace((other,), True)})
+    assert found is not None
+    assert found.message.endswith("SUM at r.py:3; rank 1: all_reduce float32[4] MAX at r.py:9")
+    assert readable(here) == readable(ALL)

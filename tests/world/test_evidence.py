@@ -41,6 +41,14 @@ def test_an_exception_has_its_traceback_and_who_waits_for_it() -> None:
     assert evidence(fault) == f"Traceback\n\nrank 0 waits in {WAITS}"
 
 
+def test_state_left_changed_is_told_with_the_fault(play: Template) -> None:
+    jobs = [job("raise_after_change", 2, what="torch grad mode")]
+    (fault,) = play.run(jobs)
+    assert isinstance(fault, Fault)
+    assert fault.changes == {0: ("torch grad mode",), 1: ("torch grad mode",)}
+    assert evidence(fault).endswith("\n\nranks 0, 1 had left changed: torch grad mode")
+
+
 def test_a_deep_recursion_is_told_once() -> None:
     lines = ["Fatal Python error: Segmentation fault", "", *['  File "r.py", line 3 in f'] * 90]
     told = tidy("\n".join([*lines, "Extension modules: a, b"])).splitlines()

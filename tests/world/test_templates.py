@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from aggverify.errors import InputError
-from aggverify.world import Job, Options, Pool, Replies, TemplateFailure
+from aggverify.world import Fault, Job, Options, Pool, Replies, TemplateFailure
 from tests.world.conftest import HERE, opened
 
 
@@ -127,4 +127,31 @@ def test_a_world_that_cannot_start_is_the_outcome_of_its_jobs(pool: Pool) -> Non
     assert outcomes[0].rank == 1  # type: ignore[union-attr]
     assert "ValueError: not on rank 1 (while rank 1 started)" in outcomes[0].message  # type: ignore[union-attr]
     assert isinstance(outcomes[1], Replies)
+    template.close()
+
+
+def test_an_import_that_forks_leaves_one_template(pool: Pool) -> None:
+    for _ in range(3):
+        template = opened(pool, "ActsWhenMade", {"act": "fork_and_return"})
+        (outcome,) = template.run([Job(2, {"act": "nothing"})])
+        assert isinstance(outcome, Replies), outcome
+        template.close()
+
+
+@pytest.mark.parametrize("act", ["hog_memory", "hog_python_memory"])
+def test_an_import_without_bounds_ends_at_a_limit(act: str) -> None:
+    with Pool(Options(import_memory=1 << 30)) as pool:
+        found = failure(pool, act)
+    assert found.kind == "exception"
+    assert "MemoryError" in found.message or "can't allocate memory" in found.message
+    assert f"in {act}" in found.traceback
+
+
+@pytest.mark.parametrize("name", ["close_streams", "close_stream_objects", "capture_streams"])
+def test_an_import_that_closes_or_captures_its_streams(pool: Pool, name: str) -> None:
+    template = opened(pool, "ActsWhenMade", {"act": name})
+    outcomes = template.run([Job(2, {"act": "nothing"}), Job(2, {"act": "chatter", "die": True})])
+    assert isinstance(outcomes[0], Replies), outcomes
+    assert isinstance(outcomes[1], Fault)
+    assert outcomes[1].output[0].endswith("last words of stdout\nthe last words of stderr\n")
     template.close()

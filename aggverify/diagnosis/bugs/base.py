@@ -36,7 +36,7 @@ class Count:
     unit: str = ""
     places: tuple[str, ...] | None = ()
     inside: str = ""
-    """A place that must be among them."""
+    """A regular expression that one of them must match."""
 
     def matches(self, term: Term | None) -> bool:
         return (
@@ -44,7 +44,7 @@ class Count:
             and re.fullmatch(self.what, term.what) is not None
             and re.fullmatch(self.unit, term.unit) is not None
             and (self.places is None or self.places == term.places)
-            and (not self.inside or self.inside in term.places)
+            and (not self.inside or any(re.fullmatch(self.inside, p) for p in term.places))
         )
 
 

@@ -20,6 +20,13 @@ BUGS: tuple[Bug, ...] = (
         codes=("AGV408",),
     ),
     Bug(
+        "configured-window",
+        "scaled by a configured number of micro-batches where the actual one differs",
+        "ms-swift #10084",
+        "use the number of micro-batches of this very step",
+        codes=("AGV208",),
+    ),
+    Bug(
         "epsilon-outside",
         "a constant added to the loss after the division: f(0) is not 0",
         "keras #21908",

@@ -18,7 +18,7 @@ BUGS: tuple[Bug, ...] = (
         "the sum over samples of max(tokens, 1): a fully masked sample counts as one token",
         "slime since #365; miles #2796",
         "clamp the step's count once, not each sample's",
-        shape=Shape(Count(r".*\(each sample at least one\)", "", None)),
+        shape=Shape(Count(r".*\(each (sample|rollout|prompt group) at least one\)", "", None)),
     ),
     Bug(
         "empty-micro-batch-counted",
@@ -86,7 +86,7 @@ BUGS: tuple[Bug, ...] = (
         modes=("prompt_mean",),
         shape=Shape(
             Count(TOKENS, "sample|rollout"),
-            outer=(Count("samples|rollouts", "prompt group"), Count("prompt groups")),
+            outer=(Count("samples|rollouts", "prompt group", None), Count("prompt groups")),
         ),
     ),
     Bug(
@@ -94,7 +94,7 @@ BUGS: tuple[Bug, ...] = (
         "prompt groups taken by position, as in view(-1, G), where their sizes differ",
         "AReaL #1423, #1673",
         "group by prompt id",
-        shape=Shape(Count(TOKENS, r"\d samples in a row", None)),
+        shape=Shape(Count(TOKENS, r"\d samples in a row.*", None)),
     ),
     Bug(
         "attention-mask-counted",
@@ -132,6 +132,14 @@ BUGS: tuple[Bug, ...] = (
         "take the divisor from the configuration",
         modes=("constant",),
         marks=("constant-factor",),
+    ),
+    Bug(
+        "hardcoded-divisor",
+        "divides by a number written into the code, whatever the step",
+        "miles' Dr.GRPO example, #1328",
+        "divide by a count of the step, or declare the mode constant with its divisor",
+        marks=("divided-by-a-number",),
+        modes=("token_mean", "sample_mean", "prompt_mean", "sequence_sum"),
     ),
     Bug(
         "sum-for-a-mean",

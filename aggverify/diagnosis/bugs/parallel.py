@@ -7,6 +7,7 @@ from aggverify.diagnosis.terms import TOKENS
 
 _CELL = ("dp rank", "micro-batch")
 _ANY = None
+_HERE = "dp rank|cp rank|micro-batch"
 _GLOBAL = "divide every micro-batch's sum by the step's token count, all-reduced before the split"
 _ONCE = "count every unit once for the whole step, before the split, and hand the number down"
 
@@ -119,6 +120,17 @@ BUGS: tuple[Bug, ...] = (
         shape=Shape(outer=(Count(".*counted once per.*"),), sizes=()),
     ),
     Bug(
+        "mean-over-cells",
+        "the mean over micro-batches and shards of each one's own token mean",
+        "verl #5625 and Megatron-LM #7513 in one",
+        _GLOBAL,
+        shape=Shape(
+            Count(TOKENS, "", ("dp rank", "cp rank", "micro-batch")),
+            outer=(),
+            sizes=("/dp_size", "/cp_size", "/num_microbatches"),
+        ),
+    ),
+    Bug(
         "local-count-returned",
         "the per-token path is given this CP rank's count: the gradient is cp_size times too large",
         "slime's and miles' per-token contract (parallel.md)",
@@ -141,6 +153,14 @@ BUGS: tuple[Bug, ...] = (
         "scale by cp_size only on the per-token path",
         engines=("megatron-token",),
         factors=("cp_size*dp_size*num_microbatches/N",),
+    ),
+    Bug(
+        "rollouts-divided-twice",
+        "divides by the number of rollouts, which the engine's trainer does already",
+        "slime's and miles' sample-path contract (parallel.md)",
+        "return the sum of the rollouts' means as it is",
+        engines=("megatron-sample",),
+        factors=("1/N",),
     ),
     Bug(
         "count-ignored",
@@ -215,5 +235,21 @@ BUGS: tuple[Bug, ...] = (
         codes=("AGV401",),
         marks=("only-under-context-parallel",),
         text=r"split_with_sizes|[Ss]ize of tensor|sizes? of|shape|length|same number",
+    ),
+    Bug(
+        "counted-where-it-stands",
+        "tokens are counted on one rank or in one micro-batch, and the sums added up as they are",
+        "verl's agg_loss called without batch_num_tokens; slime's masked sums before full masks",
+        _GLOBAL,
+        shape=Shape(Count(TOKENS, ".*", _ANY, _HERE)),
+    ),
+    Bug(
+        "units-counted-where-they-stand",
+        "the number averaged over is that of one rank or micro-batch, not of the step",
+        "SkyRL before #1296 (its sequence_mean takes rows of the micro-batch)",
+        _ONCE,
+        shape=Shape(
+            outer=(Count("(non-empty )?(rollouts|samples|prompt groups)", "", _ANY, _HERE),)
+        ),
     ),
 )

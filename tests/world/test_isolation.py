@@ -1,0 +1,79 @@
+"""What is found out about a reducer does not depend on which others used the same ranks before."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aggverify.checks import check
+from aggverify.execution import LIMITS, Laboratory
+from aggverify.report.document import document
+from aggverify.run import session
+from aggverify.run.claims import subjects
+from aggverify.run.request import Request
+from aggverify.run.target import parse_target
+from aggverify.world import Pool
+
+SUITE = Path(__file__).parent / "suite.py"
+FOUND = {
+    "right": set(),
+    "changes_state": set(),
+    "sensitive": set(),
+    "dies": {"AGV403"},
+    "leaves_a_thread": set(),
+    "reduces_once_more": {"AGV404"},
+    "raises": {"AGV401"},
+    "forgets_the_micro_batches": {"AGV202", "AGV203"},
+}
+NAMES = tuple(FOUND)
+SHUFFLED = [NAMES[i] for i in (4, 1, 6, 2, 0, 5, 7, 3)]
+# None of those that ask for fresh ranks by themselves.
+CHECKS = tuple(
+    check(name)
+    for name in (
+        "weights_are_the_modes",
+        "independent_of_micro_batches",
+        "independent_of_data_parallel_size",
+    )
+)
+
+
+@pytest.fixture(scope="module")
+def laboratory() -> Iterator[tuple[Laboratory, Any]]:
+    with Pool(LIMITS) as pool, session.opened(pool, parse_target(str(SUITE)).setup()) as template:
+        yield Laboratory(template), template.description
+
+
+def verdicts(names: Sequence[str], laboratory: tuple[Laboratory, Any]) -> dict[str, dict[str, Any]]:
+    """The verdict document of each, examined in this order by the same ranks."""
+    told = {}
+    for name in names:
+        target = parse_target(f"{SUITE}:{name}")
+        request = Request(
+            target.text, modes=("token_mean",), max_world=2, max_examples=4, max_time=3600.0
+        )
+        [subject] = subjects(request, target, laboratory[1])
+        verdict = session.examine(request, subject, laboratory[0], lambda _: None)
+        told[name] = document([verdict])
+    return told
+
+
+def test_forward_backward_and_shuffled(
+    laboratory: tuple[Laboratory, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "CHECKS", CHECKS)
+    forward = verdicts(NAMES, laboratory)
+    codes = {
+        name: {f["code"] for f in told["verdicts"][0]["findings"]} for name, told in forward.items()
+    }
+    assert codes == FOUND
+    for order in (NAMES[::-1], SHUFFLED):
+        again = verdicts(order, laboratory)
+        for name in NAMES:
+            assert json.dumps(again[name], indent=1) == json.dumps(forward[name], indent=1), name
+    altered = [w["detail"] for w in forward["changes_state"]["verdicts"][0]["warnings"]]
+    assert any("environment, torch default dtype" in detail for detail in altered)
