@@ -49,8 +49,8 @@ def render(document: Data) -> str:
         findings=found,
         modes=[reading.mode_of(v) for v in safe["verdicts"]],
         matrix=[(name, [_of(v, name) for v in safe["verdicts"]]) for name in names],
+        divisors=[v["divisor"] and f"{float.fromhex(v['divisor']):g}" for v in safe["verdicts"]],
         margins=[[_margin(m) for m in v["margins"]] for v in safe["verdicts"]],
-        shades=[f"{side}{n}" for side in ("low", "high") for n in range(1, STEPS + 1)],
     )
 
 
