@@ -28,11 +28,11 @@ class Box:
 
     def __str__(self) -> str:
         kinds = f", {' and '.join(self.cp_kinds)} context parallelism" if self.cp_kinds else ""
-        rollouts = ", every split into rollouts" if self.fan_out else ""
+        rollouts = "every split into rollouts" if self.fan_out else "one rollout a sample"
         return (
             f"up to {self.samples} samples of up to {self.tokens} tokens: every mask, every "
-            f"prompt grouping{rollouts}, every layout with dp * cp <= {self.ranks}{kinds}, every "
-            f"contiguous split into micro-batches"
+            f"prompt grouping, {rollouts}, every layout with dp * cp <= {self.ranks}{kinds}, every "
+            f"contiguous split into micro-batches, equally many on each rank, none without a sample"
         )
 
 

@@ -68,8 +68,8 @@ def established(subject: Subject, cases: int) -> str:
     """What a full pass proves."""
     listed = "; ".join(map(str, boxes(subject)))
     return (
-        f"verified for all {cases:,} steps of {listed} (prompts of one token; up to the order of "
-        f"samples, micro-batches and ranks)"
+        f"verified for all {cases:,} steps and layouts of {listed} (prompts of one token, float64, "
+        f"one set of losses; up to the order of samples, micro-batches and ranks)"
     )
 
 

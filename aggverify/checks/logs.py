@@ -36,8 +36,13 @@ class Objective:
         return abs(value - self.exact) <= self.bound
 
 
-def objective(subject: Subject, execution: Execution) -> Objective | None:
-    """``sum(w*l)`` with the weights as observed; None where some are not finite."""
+def objective(
+    subject: Subject, execution: Execution, *, kept_in: str = "float64"
+) -> Objective | None:
+    """``sum(w*l)`` with the weights as observed; None where some are not finite.
+
+    ``kept_in``: the precision in which the other value is kept, if that is lower than the path's.
+    """
     weights, case = execution.weights, execution.case
     if weights is None or not np.isfinite(weights).all():
         return None
@@ -45,7 +50,8 @@ def objective(subject: Subject, execution: Execution) -> Objective | None:
         Fraction(w) * Fraction(x) for w, x in zip(weights.tolist(), case.losses, strict=True) if w
     ]
     magnitude = sum(map(abs, terms), Fraction(0))
-    precision = PRECISIONS[lowest_precision(subject, case)]
+    lower = min(lowest_precision(subject, case), kept_in, key=lambda name: PRECISIONS[name].p)
+    precision = PRECISIONS[lower]
     # Weights and value each carry their own roundings.
     roundings = 2 * subject.roundings + 1
     bound = scalar_bound(magnitude, max(len(terms) - 1, 0), roundings, precision)
@@ -76,7 +82,8 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     fault = _malformed(ran)
     if fault is not None:
         return Finding("AGV512", NAME, fault, ran.case, subject.mode)
-    wanted = objective(subject, ran)
+    # What is only looked at is usually kept in float32, whatever the losses are.
+    wanted = objective(subject, ran, kept_in="float32")
     if wanted is None or not _has_objective(ran):
         return None
     value = _merged(subject, ran)

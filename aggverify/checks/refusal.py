@@ -11,6 +11,8 @@ DELIBERATE = ("ValueError", "AssertionError", "NotImplementedError", "RuntimeErr
 """Types people raise to say no; an IndexError is an accident."""
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line \d+')
 _NOT_THEIRS = re.compile(r"/torch/|/lib/python3[^/]*/(?!site-packages/)|^<")
+_SAYS_NO = re.compile(r"(^|[:;] *)(raise|assert)[ (]")
+"""Also behind its condition on one line, as in ``if odd: raise``."""
 _RANKS = re.compile(r" \(on rank (?P<on>[\d, ]+), not on (?P<off>[\d, ]+)\)$")
 
 
@@ -43,7 +45,7 @@ def _is_deliberate(traceback: str) -> bool:
     frame = _FRAME.match(lines[frames[-1]])
     assert frame is not None
     statement = lines[frames[-1] + 1].strip()
-    return not _NOT_THEIRS.search(frame["file"]) and statement.startswith(("raise ", "assert "))
+    return not _NOT_THEIRS.search(frame["file"]) and _SAYS_NO.search(statement) is not None
 
 
 def ranks_with_parts(case: Case) -> set[int]:

@@ -97,7 +97,23 @@ def sample_denominators(losses: Tensor, batch: MicroBatch) -> Tensor:
     return weighted(losses, batch, [n * batch.num_rollouts for n in counts])
 
 
+def response_ends_dropped(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """``[:-1]`` of every response, although losses and masks are aligned already."""
+    lengths = [len(mask) for mask in batch.local_masks]
+    kept_pieces = kept(losses, batch).split(lengths)
+    return total(piece[:-1].sum() for piece in kept_pieces) / max(batch.num_tokens, 1)
+
+
 MUTANTS = (
+    Mutant(
+        "response_ends_dropped",
+        33,
+        "mlx-lm-lora #80",
+        "token_mean",
+        "sum",
+        ("AGV101",),
+        "edge-token-dropped",
+    ),
     Mutant("multiplied", 24, "SkyRL #1635", "token_mean", "sum", ("AGV121",), "multiply-by-mask"),
     Mutant("kept_alive", 25, "slime, miles", "token_mean", "sum", ("AGV121",), "keep-alive"),
     Mutant("shifted", 33, "mlx-lm-lora #80", "sample_mean", "sum", ("AGV101",), "mask-shifted"),

@@ -58,6 +58,17 @@ def packed_row_is_a_sequence(losses: Tensor, batch: MicroBatch) -> Tensor:
     return kept(losses, batch).sum() / tokens(batch.loss_masks) / rows
 
 
+def rows_of_the_micro_batch(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """The sample mean over the rows at hand, as SkyRL's sequence_mean was."""
+    rows = len(batch.rollout_ids)
+    return weighted(losses, batch, [max(n, 1) * rows for n in batch.rollout_tokens])
+
+
+def means_times_ranks(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """Two mistakes: the micro-batch's own count, and a factor no engine divides by here."""
+    return kept(losses, batch).sum() / tokens(batch.loss_masks) * batch.dp_size
+
+
 _LAYOUT = ("AGV202", "AGV203", "AGV204")
 
 MUTANTS = (
@@ -132,6 +143,24 @@ MUTANTS = (
         "sum",
         ("AGV207",),
         "auxiliary-local-count",
+    ),
+    Mutant(
+        "rows_of_the_micro_batch",
+        1,
+        "SkyRL before #1296",
+        "sample_mean",
+        "sum",
+        ("AGV101", *_LAYOUT),
+        "units-counted-where-they-stand",
+    ),
+    Mutant(
+        "means_times_ranks",
+        1,
+        "verl #5625 with tmax #9",
+        "token_mean",
+        "sum",
+        _LAYOUT,
+        "counted-where-it-stands",
     ),
     Mutant(
         "packed_row_is_a_sequence",

@@ -69,6 +69,22 @@ def logs_a_share(losses: Tensor, batch: MicroBatch) -> tuple[Tensor, dict[str, A
     return loss, {"tokens": batch.num_tokens, "loss": loss.detach().reshape(1)}
 
 
+def logs_in_single_precision(losses: Tensor, batch: MicroBatch) -> tuple[Tensor, dict[str, Any]]:
+    loss = kept(losses, batch).sum() / max(batch.num_tokens, 1)
+    return loss, {"loss": loss.detach().float()}
+
+
+def refuses_on_one_line(losses: Tensor, batch: MicroBatch) -> Tensor:
+    here = dict.fromkeys(batch.group_ids, 0)
+    for group, mask in zip(batch.group_ids, batch.loss_masks, strict=True):
+        here[group] += int(mask.sum())
+    for group, count in zip(batch.group_ids, batch.group_tokens, strict=True):
+        # fmt: off
+        if here[group] != count: raise ValueError(f"prompt group {group} is split")  # noqa: E701
+        # fmt: on
+    return weighted(losses, batch, [max(here[g], 1) * batch.num_groups for g in batch.group_ids])
+
+
 def logs_a_sum_and_a_count(losses: Tensor, batch: MicroBatch) -> tuple[Tensor, int, dict[str, Any]]:
     """Megatron-LM's report: each key beside the count it is a mean over."""
     import torch
@@ -120,6 +136,8 @@ CORRECT = (
     Correct("draws_and_ignores", "random order of independent writes", "token_mean", "sum"),
     Correct("copies_first", "writes in place, into its own copies", "prompt_mean", "sum"),
     Correct("logs_a_share", "a log beside the loss", "token_mean", "sum"),
+    Correct("logs_in_single_precision", "a float32 log", "token_mean", "sum"),
+    Correct("refuses_on_one_line", "raise behind its condition", "prompt_mean", "sum"),
     Correct("logs_a_sum_and_a_count", "a pair in its log", "token_mean", "megatron-token"),
     Correct("logs_no_loss", "numbers that differ by rank", "prompt_mean", "sum"),
     Correct("refuses_bad_divisors", "raises", "constant", "sum", divisor=16.0, claims=_VALIDATES),

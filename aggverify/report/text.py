@@ -24,6 +24,10 @@ from oracles.policy import QUESTIONS
 _PACKAGE = Path(__file__).parents[1]
 MAX_DETAIL = 40
 """Lines of a traceback or of the ranks' stacks."""
+FIXED_BOUND = (
+    "margin      float64: a fixed bound of 2^-30 of the gradient's largest entry, chosen and not "
+    "proven (docs/bounds.md); every change beyond 2^-29 is caught"
+)
 MAX_MASK = 64
 """Characters of a mask drawn at most."""
 MAX_ROWS = 12
@@ -96,10 +100,10 @@ def _body(finding: Finding, subject: Subject) -> Iterator[str]:
     yield from drawing(finding.case)
     if finding.detail:
         yield ""
-        yield from _own_frames(clean(finding.detail))[:MAX_DETAIL]
+        yield from own_frames(clean(finding.detail))[:MAX_DETAIL]
 
 
-def _own_frames(detail: str) -> list[str]:
+def own_frames(detail: str) -> list[str]:
     """Stacks or a traceback without the frames of this package and of the interpreter's start."""
     ours = tuple(f'File "{where}' for where in (f"{_PACKAGE}/", "<frozen "))
     return [line for line in detail.rstrip().split("\n") if not line.lstrip().startswith(ours)]
@@ -248,6 +252,8 @@ def inventory(verdict: Verdict) -> list[str]:
     lines.append(f"executed    {verdict.executed} steps ({worlds} ranks), seed {verdict.seed}")
     for m in verdict.margins:
         lines += _margin(m)
+    if verdict.subject.nonlinear:
+        lines.append(FIXED_BOUND)
     lines += [
         f"warning     {w.code} {WARNINGS[w.code].title}: {w.detail}" for w in verdict.weaknesses
     ]

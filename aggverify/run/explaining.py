@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from aggverify.case import Case
 from aggverify.checks import Finding
+from aggverify.checks.counts import LENGTHS
 from aggverify.checks.layout import COMBINED
 from aggverify.diagnosis import (
     Diagnosis,
@@ -65,6 +66,10 @@ def _weights(
     stored = (*hard_cases(), *grid(subject.max_world, space.cp_kinds))
     spread = [case for case in stored if fits(case, space)]
     mine = [finding.case, *own]
+    if finding.code == "AGV301" and not subject.group_size:
+        # Which lengths are counted rightly tells one 16-bit format from the other.
+        steps = [parse_step(f"1/{'1' * length}") for length in LENGTHS]
+        mine += [Case(step, Layout.trivial(1), plain_losses(step)) for step in steps]
     found = _observe(subject, laboratory, [unit_case(), *mine, *spread])
     others = [case for case in more_cases(subject.max_world, space.cp_kinds) if fits(case, space)]
     for _ in range(_ROUNDS):

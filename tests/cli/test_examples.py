@@ -53,6 +53,7 @@ def test_a_non_linear_reference_is_the_same_everywhere(cli: Cli, file: str) -> N
     ran = cli("check", EXAMPLES / "nonlinear" / file, *BRIEF)
     assert ran.code == 0, ran
     assert "conforms: nonlinear" in ran.out
+    assert "a fixed bound of 2^-30" in ran.out
 
 
 def test_no_broken_example_is_forgotten() -> None:

@@ -99,7 +99,9 @@ def test_boxes_follow_the_claims_and_are_not_repeated() -> None:
     hook = Subject("f.py", "reduce", convention("slime"), engine("megatron-sample"), "sample_mean")
     assert boxes(hook) == (Box(3, 3, 4),)
     text = established(SUBJECT, 12345)
-    assert text.startswith("verified for all 12,345 steps of up to 3 samples of up to 3 tokens")
+    assert text.startswith(
+        "verified for all 12,345 steps and layouts of up to 3 samples of up to 3 tokens"
+    )
 
 
 def test_a_mistake_on_one_rare_shape_is_found() -> None:

@@ -28,11 +28,13 @@ def raised(
 def test_a_worded_exception_is_a_refusal(kind: str) -> None:
     assert raised(kind, "group 0 is split", "raise X(...)") == f"{kind}: group 0 is split"
     assert raised(kind, "group 0 is split", "assert whole, (") == f"{kind}: group 0 is split"
+    assert raised(kind, "group 0 is split", "if odd: raise X(...)") == f"{kind}: group 0 is split"
 
 
 def test_an_accident_is_not() -> None:
     assert raised("IndexError", "index 3 is out of range", "raise IndexError(...)") is None
     assert raised("ValueError", "zip() argument 2 is shorter", "for a, b in zip(x, y):") is None
+    assert raised("ValueError", "bad", "check('never raise this')") is None
     assert raised("RuntimeError", "sizes of tensors must match", "return a + b") is None
     assert raised("AssertionError", "", "assert whole") is None
     assert raised("ValueError", "split", "raise X", name="blocked") is None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 from aggverify.case import Case
 from aggverify.checks import Finding
 from aggverify.layouts import Layout
 from aggverify.notation import parse_micro_batches, parse_step
-from aggverify.run.relevance import Relevance, relevance
+from aggverify.run.relevance import LOSS_VALUES, Relevance, relevance, variations
 from aggverify.space import Space
 
 STEP = parse_step("1/1 1/11")
@@ -57,3 +58,28 @@ def test_a_hang_is_not_repeated() -> None:
         raise AssertionError(cases)
 
     assert relevance(finding(CASE, "AGV402"), SPACE, never) == Relevance()
+
+
+def test_another_factor_is_no_longer_the_same_finding() -> None:
+    def judge(cases: Sequence[Case]) -> list[Finding | None]:
+        return [weighing(case, case.step.samples[0].prompt_length) for case in cases]
+
+    found = relevance(weighing(CASE, 1), SPACE, judge)
+    assert found.matters == ("prompt lengths",)
+    assert "dtype" in found.irrelevant
+
+
+def weighing(case: Case, factor: int) -> Finding:
+    weights = (float(factor),) * 3
+    return replace(finding(case), expected=(Fraction(1),) * 3, observed=weights, token=0)
+
+
+def test_ranks_are_joined_with_their_micro_batches_as_they_are() -> None:
+    case = CASE.with_layout(Layout(parse_micro_batches("0 | 1")))
+    varied = [c for name, c in variations(case, SPACE) if name == "dp_size"]
+    assert [c.layout.micro_batches for c in varied] == [(((0, 1),),)]
+
+
+def test_linearity_varies_the_losses_itself() -> None:
+    told = relevance(finding(CASE, "AGV131"), SPACE, lambda cases: [None for _ in cases])
+    assert LOSS_VALUES not in (*told.matters, *told.irrelevant)
