@@ -37,6 +37,13 @@ def write_inside(directory: Path, name: str, text: str) -> Path:
     # nobody ever reads half a file.
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     beside.unlink(missing_ok=True)
-    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "w") as file:  # noqa: PTH123
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123
         file.write(text)
     return beside.replace(path)
+
+
+def append(path: Path, text: str) -> None:
+    """Add to a file that is there for it, such as a CI service's summary; raises OSError."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(text)

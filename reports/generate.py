@@ -25,6 +25,7 @@ PARTS = (
     ("The rank pool alone, beside what one would write instead", "pool.py", "throughput"),
     ("Cost against size", "scaling.py", "scaling"),
     ("Making a hang small", "hangs.py", None),
+    ("A pool per pytest-xdist worker, or one", "workers.py", None),
     ("Exact sums of a step of 512 rollouts of 32k tokens", "exact_sums.py", None),
 )
 TARGETS = (

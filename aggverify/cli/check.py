@@ -30,7 +30,12 @@ import click
 @click.option("--max-examples", type=int, help="Drawn cases per check.")
 @click.option("--max-time", type=float, help="Seconds for the search.")
 @click.option("--seed", type=int, help="Seed of the search.  [default: 0]")
-@click.option("--report", help="Also write: json (comma-separated).")
+@click.option("--report", help="Also write: json, junit, md, html (comma-separated).")
+@click.option(
+    "--github",
+    is_flag=True,
+    help="In GitHub Actions: annotate the reducer's line, add to the step summary.",
+)
 @click.option(
     "--report-dir",
     type=click.Path(path_type=Path),
@@ -58,6 +63,7 @@ def check(
     max_time: float | None,
     seed: int | None,
     report: str | None,
+    github: bool,
     report_dir: Path | None,
     config: Path | None,
 ) -> int:
@@ -72,8 +78,9 @@ def check(
     from rich.console import Console
 
     from aggverify.cli.options import policy_readings
-    from aggverify.errors import unknown
-    from aggverify.report import document
+    from aggverify.errors import AggverifyError
+    from aggverify.report.delivery import Delivery
+    from aggverify.report.document import document, failed
     from aggverify.report.terminal import Terminal
     from aggverify.run import settings, store
     from aggverify.run.request import Request
@@ -83,11 +90,8 @@ def check(
 
     said = settings.find(Path.cwd()) if config is None else settings.read(config)
     formats = report.split(",") if report is not None else texts(said.get("report", ()))
-    formats = [name for name in formats if name]
     report_dir = report_dir or Path(said.get("report_dir", ".aggverify"))
-    for name in formats:
-        if name != "json":
-            raise unknown("report format", name, ("json",))
+    delivery = Delivery.to(report_dir, formats, github=github)
     request = Request(
         target=target,
         modes=modes,
@@ -112,11 +116,14 @@ def check(
     terminal = Terminal(Console())
     try:
         verdicts = verify(request, terminal)
+    except AggverifyError as error:
+        terminal.close()
+        delivery.deliver(failed(str(error)), target)
+        raise
     finally:
         terminal.close()
     for verdict in verdicts:
         for found in verdict.reports:
             store.write(found.stored, report_dir)
-    if "json" in formats:
-        click.echo(f"verdict document: {document.write(verdicts, report_dir)}")
+    delivery.deliver(document(verdicts), target)
     return int(exit_code(verdicts))

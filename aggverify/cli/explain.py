@@ -41,9 +41,9 @@ def _told(entry: Entry) -> Iterator[str]:
     yield click.style(f"{entry.code}  {entry.title}", bold=True)
     yield ""
     yield from _paragraph(entry.meaning)
-    if entry.example is not None:
-        yield from ("", _heading("Smallest example"))
-        yield from _indented("\n".join(_example(entry.example)))
+    for example in entry.examples:
+        yield from ("", _heading(f"Smallest example: {example.check}"))
+        yield from _indented("\n".join(_example(example)))
     if entry.bugs:
         yield from ("", _heading("Where it happened"))
         for bug in entry.bugs:

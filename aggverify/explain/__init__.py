@@ -38,6 +38,7 @@ class Example:
     rollouts: tuple[int, ...] = ()
     convention: str = "native"
     engine: str = "sum"
+    claims: tuple[str, ...] = ()
     divisor: float | None = None
     terms: tuple[str, ...] = ()
     """Names of the per-token inputs beside the losses."""
@@ -59,6 +60,13 @@ class Entry:
     bugs: tuple[str, ...]
     fix: str
     example: Example | None
+    more: tuple[Example, ...] = ()
+    """The smallest examples of other checks that tell this code."""
+
+    @property
+    def examples(self) -> tuple[Example, ...]:
+        """All of them; none for a warning."""
+        return (self.example, *self.more) if self.example else ()
 
 
 def entry(code: str) -> Entry:
@@ -81,20 +89,20 @@ def entries() -> Mapping[str, Entry]:
 
 def _entry(code: str, data: Mapping[str, Any]) -> Entry:
     known = CODES.get(code) or WARNINGS[code]
-    example = None
-    if "example" in data:
-        given: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in data["example"].items()
-        }
-        example = Example(**given)
     return Entry(
         code,
         known.title,
         data["meaning"].strip(),
         tuple(data["bugs"]),
         data["fix"].strip(),
-        example,
+        _example(data["example"]) if "example" in data else None,
+        tuple(map(_example, data.get("more", ()))),
     )
+
+
+def _example(data: Mapping[str, Any]) -> Example:
+    given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+    return Example(**given)
 
 
 def source(mutant: str) -> str:

@@ -40,6 +40,13 @@ def group_mean_of_this_micro_batch(losses: Tensor, batch: MicroBatch) -> Tensor:
     return weighted(losses, batch, counts)
 
 
+def counted_in_float32(losses: Tensor, batch: MicroBatch) -> Tensor:
+    import torch
+
+    count = sum(mask.float().sum() for mask in batch.loss_masks)
+    return kept(losses, batch).sum() / torch.as_tensor(count).double().clamp(min=1)
+
+
 def leaves(losses: Tensor, batch: MicroBatch) -> Tensor:
     import os
 

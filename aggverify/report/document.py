@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 from aggverify import __version__
 from aggverify.codes import CODES, WARNINGS
-from aggverify.files import write_inside
-from aggverify.run.verdict import Report, Verdict, exit_code
+from aggverify.run.verdict import Exit, Report, Verdict, exit_code
 from aggverify.subject import NONLINEAR
 
 SCHEMA = 1
@@ -28,10 +26,15 @@ def document(verdicts: Sequence[Verdict]) -> dict[str, Any]:
     }
 
 
-def write(verdicts: Sequence[Verdict], directory: Path) -> Path:
-    """Write ``DIRECTORY/verdict.json`` and return the path."""
-    text = json.dumps(document(verdicts), indent=1) + "\n"
-    return write_inside(directory, "verdict.json", text)
+def failed(error: str) -> dict[str, Any]:
+    """The document of a command that could not judge, and why."""
+    head = {"schema": SCHEMA, "aggverify": __version__, "exit": int(Exit.NO_JUDGEMENT)}
+    return {**head, "error": error, "verdicts": []}
+
+
+def render(document: Mapping[str, Any]) -> str:
+    """The document as JSON."""
+    return json.dumps(document, indent=1) + "\n"
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:
@@ -41,6 +44,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "function": s.function,
         "convention": s.convention.name,
         "engine": s.engine.name,
+        "against": s.against.target if s.against else None,
         "mode": NONLINEAR if s.nonlinear else s.mode,
         "oracle": s.oracle.name if s.oracle else None,
         "identified": verdict.identified,
@@ -97,6 +101,7 @@ def _finding(report: Report, first: Report) -> dict[str, Any]:
         "confirmed": report.confirmed,
         "same_cause_as": None if report is first else first.stored.id,
         "message": f.message,
+        "detail": f.detail or None,
         "case": report.stored.to_json(),
         "reference": f.reference,
         "expected": _listed(str, f.expected),

@@ -100,10 +100,10 @@ def _body(finding: Finding, subject: Subject) -> Iterator[str]:
     yield from drawing(finding.case)
     if finding.detail:
         yield ""
-        yield from _own_frames(clean(finding.detail))[:MAX_DETAIL]
+        yield from own_frames(clean(finding.detail))[:MAX_DETAIL]
 
 
-def _own_frames(detail: str) -> list[str]:
+def own_frames(detail: str) -> list[str]:
     """Stacks or a traceback without the frames of this package and of the interpreter's start."""
     ours = tuple(f'File "{where}' for where in (f"{_PACKAGE}/", "<frozen "))
     return [line for line in detail.rstrip().split("\n") if not line.lstrip().startswith(ours)]

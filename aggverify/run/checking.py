@@ -20,6 +20,7 @@ from aggverify.run.reducing import reduced
 from aggverify.run.relevance import Relevance, relevance
 from aggverify.run.running import Judged, Pipeline, Running
 from aggverify.run.search import search, size_of
+from aggverify.run.smallest import shown_smaller
 from aggverify.run.tally import Tally
 from aggverify.space import Space
 from aggverify.subject import Subject
@@ -117,8 +118,10 @@ class Checking:
         if self.check.only is not None:
             return self.stored_failure(deadline)
         failed = self.stored_failure()
-        if failed is not None and failed.code in COSTLY:
-            return self._reduced(failed)
+        if failed is not None:
+            shown = self._shown_smaller(failed)
+            if shown is not None or failed.code in COSTLY:
+                return self._reduced(shown or failed)
         # A failure is already certain: let the search have the time to make it small.
         if failed is not None:
             deadline = max(deadline, time.monotonic() + 3.0)
@@ -128,8 +131,13 @@ class Checking:
         found = [f for f in (smallest, failed) if f is not None]
         if not found:
             return None
-        same = (f for f in found if f.code == found[0].code)
-        return self._reduced(min(same, key=lambda f: size_of(f.case)))
+        least = min((f for f in found if f.code == found[0].code), key=lambda f: size_of(f.case))
+        if failed is None or failed.code != least.code:
+            least = self._shown_smaller(least) or least
+        return self._reduced(least)
+
+    def _shown_smaller(self, finding: Finding) -> Finding | None:
+        return shown_smaller(finding, lambda some: self.submit(some).findings(), self.space)
 
     def _reduced(self, finding: Finding) -> Finding:
         return reduced(

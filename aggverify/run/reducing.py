@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 
 from aggverify.case import Case
 from aggverify.checks import Finding
@@ -25,13 +25,15 @@ Judge = Callable[[list[Case]], Sequence[Finding | None]]
 
 
 def reduced(finding: Finding, judge: Judge, allowed: Callable[[Case], bool]) -> Finding:
-    """The finding on the smallest case that leaving out reaches with the same code."""
+    """The finding on the smallest case that leaving out, and losses of 0, reach with its code."""
     tried = {finding.case}
+    costly = finding.code in COSTLY
     while len(tried) <= MOST:
-        candidates = (c for c in smaller(finding.case) if c not in tried and allowed(c))
+        less = chain(smaller(finding.case), () if costly else plainer(finding.case))
+        candidates = (c for c in less if c not in tried and allowed(c))
         found = None
         while found is None and len(tried) <= MOST:
-            batch = list(islice(candidates, 1 if finding.code in COSTLY else BATCH))
+            batch = list(islice(candidates, 1 if costly else BATCH))
             if not batch:
                 return finding
             tried.update(batch)
@@ -73,6 +75,15 @@ def smaller(case: Case) -> Iterator[Case]:
             yield one.with_layout(replace(one.layout, cp_size=2 * layout.cp_size))
     if case.dtype != "float64":
         yield replace(case, dtype="float64")
+
+
+def plainer(case: Case) -> Iterator[Case]:
+    """The case with all losses 0, then with one of them 0."""
+    nonzero = [t for t, x in enumerate(case.losses) if x != 0]
+    if nonzero:
+        yield case.with_losses((0.0,) * len(case.losses))
+    for t in nonzero if 1 < len(nonzero) <= SHORT else ():
+        yield case.with_losses((*case.losses[:t], 0.0, *case.losses[t + 1 :]))
 
 
 def _parts(length: int) -> Iterator[tuple[int, ...]]:

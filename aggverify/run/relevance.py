@@ -42,7 +42,9 @@ def relevance(
     """Judge the case with each field varied in turn; ``judge`` runs them all in one go."""
     if finding.code in _COSTLY or finding.case.step.num_response_tokens > _LONG:
         return Relevance()
-    wide = replace(space, min_units=1, min_world=1, split_groups=False)
+    wide = replace(
+        space, min_units=1, min_world=1, split_groups=False, blank_a_unit=False, needs_hole=False
+    )
     tried = [(name, case) for name, case in variations(finding.case, space) if fits(case, wide)]
     if finding.code in _LINEARITY:
         tried = [(name, case) for name, case in tried if name != LOSS_VALUES]

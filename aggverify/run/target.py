@@ -39,17 +39,28 @@ class Choice:
 
 def parse_target(text: str) -> Target:
     """Split a target and make sure a file exists and is Python; raises CandidateError."""
-    head, colon, name = text.rpartition(":")
-    if not colon or name.endswith(".py"):
-        head, name = text, ""
-    if head.endswith(".py") or "/" in head:
-        return Target(text, _readable(Path(head)), None, name or None)
+    head, name = split(text)
+    if is_path(head):
+        return Target(text, _readable(Path(head)), None, name)
     parts = head.split(".")
     if not all(part.isidentifier() for part in parts):
         raise CandidateError(
             f"not a target: {text!r}; write path.py, path.py:name or package.module:name"
         )
-    return Target(text, None, head, name or None)
+    return Target(text, None, head, name)
+
+
+def split(text: str) -> tuple[str, str | None]:
+    """File or module of a target, and the function's name if it has one."""
+    head, colon, name = text.rpartition(":")
+    if not colon or name.endswith(".py"):
+        return text, None
+    return head, name or None
+
+
+def is_path(head: str) -> bool:
+    """Whether that is a file rather than a module."""
+    return head.endswith(".py") or "/" in head
 
 
 def _readable(path: Path) -> Path:

@@ -32,7 +32,8 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
         "import sys\nfrom aggverify.cli import main\n"
         f"sys.argv = ['aggverify', *{arguments!r}]\n"
         "try:\n    main()\nexcept SystemExit as end:\n    assert end.code == 0\n"
-        "heavy = {'torch', 'hypothesis', 'numpy', 'mpmath', 'rich'} & set(sys.modules)\n"
+        "heavy = {'torch', 'hypothesis', 'numpy', 'mpmath', 'rich', 'jinja2', 'junitparser'}\n"
+        "heavy &= set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, capture_output=True)
@@ -70,6 +71,7 @@ def test_what_cannot_be_judged_exits_2(
         (["--profile", "fats"], "did you mean 'fast'|unknown profile 'fats'"),
         (["--world", "9"], "between 1 and 8, got 9"),
         (["--report", "pdf"], "unknown report format 'pdf'"),
+        (["--report", "json,mkd"], "unknown report format 'mkd'; did you mean 'md'"),
         (["--nonsense"], "No such option"),
     ],
 )
@@ -355,12 +357,33 @@ def test_a_healthy_run_warns_of_nothing_but_what_it_lacks(cli: Cli) -> None:
     assert told - {"AGVW05"} <= {"AGVW04", "AGVW06"}, ran
 
 
-def test_a_finding_says_what_matters(cli: Cli) -> None:
-    ran = cli("check", BROKEN, "--profile", "quick")
+def test_a_finding_says_what_matters_in_every_report(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "summary").write_text("before\n")
+    (tmp_path / "r.py").write_text(BROKEN.read_text())
+    where = {"GITHUB_STEP_SUMMARY": str(tmp_path / "summary"), "GITHUB_WORKSPACE": str(tmp_path)}
+    asked = ["--report", "json,junit,md,html", "--report-dir", "out", "--github"]
+    ran = cli("check", "r.py", "--profile", "quick", *asked, env=where)
     assert ran.code == 1, ran
+    markdown = (tmp_path / "out" / "summary.md").read_text()
+    assert (tmp_path / "summary").read_text() == f"before\n{markdown}\n"
+    assert "- **You compute**: the mean over micro-batches of each" in markdown
+    assert "Merging this makes some gradients" in (tmp_path / "out" / "report.html").read_text()
+    assert '<failure message="AGV202 ' in (tmp_path / "out" / "junit.xml").read_text()
+    assert "\n::error file=r.py,line=11,title=AGV202 Result depends on the split" in ran.out
     first = ran.out.partition("Explain:")[0]
     assert "    matters: micro-batches\n" in first
     assert "    does not matter: dtype, loss values, prompt lengths, prompt groups\n" in first
+
+
+def test_reports_also_tell_that_nothing_could_be_judged(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "r.py").write_text("\n\ndef reduce(losses, batch)\n    return 1\n")
+    ran = cli("check", "r.py", "--report", "junit,json,html,md", "--report-dir", "o", "--github")
+    assert ran.code == 2, ran
+    assert "::error file=r.py,line=3,title=Could not judge::syntax error in r.py" in ran.out
+    assert 'errors="1"' in (tmp_path / "o" / "junit.xml").read_text()
+    assert '"exit": 2' in (tmp_path / "o" / "verdict.json").read_text()
+    missing = cli("check", "r.py", "--github", env={"GITHUB_STEP_SUMMARY": str(tmp_path / "n/s")})
+    assert (missing.code, "no step summary" in missing.err) == (2, True), missing
 
 
 def test_project_settings_are_used_said_and_overridden(cli: Cli, tmp_path: Path) -> None:

@@ -4,67 +4,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
-from aggverify.case import Case
 from aggverify.checks import check
+from aggverify.checks.counts import BEYOND
 from aggverify.codes import CODES, WARNINGS
-from aggverify.conventions import convention
-from aggverify.engines import engine
 from aggverify.execution import Laboratory
 from aggverify.explain import Example, entries, entry, source
-from aggverify.layouts import Layout
-from aggverify.notation import parse_micro_batches, parse_step
-from aggverify.run.catalogue import plain_losses
 from aggverify.run.checking import Checking
 from aggverify.run.session import opened
 from aggverify.run.tally import Tally
 from aggverify.space import Space
-from aggverify.subject import NONLINEAR, Subject
 from aggverify.world import Pool
-from oracles import Step
+from tests.explained import EXAMPLES, case_of, subject_of
+
+# Those of 2^24 tokens take seconds: test_large_counts runs one.
+QUICK = [(code, example) for code, example in EXAMPLES if example.ones < BEYOND]
 
 
 @pytest.fixture(scope="module")
 def laboratory() -> Iterator[Laboratory]:
     with Pool() as pool, opened(pool, {"module": "aggverify.mutants.all_shown"}) as template:
         yield Laboratory(template, Laboratory(template))
-
-
-def case_of(example: Example) -> Case:
-    """The example's step, layout and losses as a case."""
-    step = parse_step(example.step or f"1/{'1' * example.ones}")
-    samples = step.samples
-    if example.groups:
-        ids = zip(samples, example.groups, example.rollouts, strict=True)
-        samples = tuple(replace(s, group=g, rollout=r) for s, g, r in ids)
-    layout = Layout(parse_micro_batches(example.micro_batches), example.cp, example.cp_kind)  # type: ignore[arg-type]
-    losses = example.losses or plain_losses(step)
-    return Case(Step(samples), layout, losses, example.dtype)
-
-
-def subject_of(example: Example) -> Subject:
-    """The example's mutant under its convention, engine and mode."""
-    function = example.mutant.partition(".")[2]
-    how, nonlinear = convention(example.convention), example.mode == NONLINEAR
-    subject = Subject(
-        target=function,
-        function=function,
-        convention=how,
-        engine=engine(example.engine),
-        mode=None if nonlinear else example.mode,
-        nonlinear=nonlinear,
-        divisor=example.divisor,
-        terms=example.terms,
-        offered=("token_mean", "sample_mean") if how.mode_is_argument else (),
-    )
-    if example.against is None:
-        return subject
-    other = example.against.partition(".")[2]
-    return replace(subject, against=replace(subject, target=other, function=other))
 
 
 def test_every_code_is_explained_and_nothing_else() -> None:
@@ -82,10 +45,10 @@ def test_an_entry_is_complete(code: str) -> None:
         assert found.example.says or (found.example.expected and found.example.actual)
 
 
-@pytest.mark.parametrize("code", CODES)
-def test_the_example_fails_with_this_code(code: str, laboratory: Laboratory) -> None:
-    example = entry(code).example
-    assert example is not None
+@pytest.mark.parametrize(("code", "example"), QUICK, ids=[f"{c}-{e.check}" for c, e in QUICK])
+def test_the_example_fails_with_this_code(
+    code: str, example: Example, laboratory: Laboratory
+) -> None:
     subject = subject_of(example)
     judged = check(example.check)
     found = Checking(judged, subject, Space(), laboratory, Tally(), lambda: None).judge(

@@ -10,7 +10,7 @@ from aggverify.checks import Finding
 from aggverify.layouts import Layout
 from aggverify.notation import format_step, parse_micro_batches, parse_step
 from aggverify.run.catalogue import hard_cases
-from aggverify.run.reducing import MOST, reduced, smaller
+from aggverify.run.reducing import MOST, plainer, reduced, smaller
 from aggverify.run.search import size_of
 from aggverify.space import Space
 from aggverify.strategies import cases
@@ -25,6 +25,14 @@ def test_every_candidate_is_smaller_and_keeps_its_samples(case: Case) -> None:
         assert (size_of(candidate), candidate.dtype) < (size_of(case), "g" + case.dtype)
         assert set(candidate.losses) <= set(case.losses)
         assert len(candidate.losses) == candidate.step.num_response_tokens
+
+
+@settings(max_examples=60)
+@given(case=cases(SPACE))
+def test_every_plainer_one_has_fewer_losses_and_is_otherwise_the_same(case: Case) -> None:
+    for candidate in plainer(case):
+        assert size_of(candidate) < size_of(case)
+        assert candidate.with_losses(case.losses) == case
 
 
 def finding(case: Case) -> Finding:

@@ -15,6 +15,7 @@ import aggverify
 from aggverify.conventions import ALIASES, CONVENTIONS, FEATURES
 from aggverify.engines import ENGINES
 from aggverify.errors import InputError
+from aggverify.report.formats import FORMATS
 from aggverify.run.claims import completed
 from aggverify.run.request import PROFILES, Request
 from aggverify.run.settings import KEYS, checked, find, read
@@ -120,6 +121,7 @@ def test_the_schema_knows_every_key_and_name() -> None:
     assert keys["engine"]["enum"] == list(ENGINES)
     assert keys["convention"]["enum"] == ["auto", *CONVENTIONS, *ALIASES]
     assert keys["profile"]["enum"] == list(PROFILES)
+    assert keys["report"]["anyOf"][0]["enum"] == list(FORMATS)
     assert keys["claim"]["anyOf"][0]["enum"] == list(FEATURES)
     assert keys["mode"]["anyOf"][0]["anyOf"][0]["enum"] == [*MODES, "nonlinear"]
     readings = keys["policy"]["properties"]

@@ -1,0 +1,50 @@
+"""Takes a verdict document to the places a person asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from aggverify.files import append
+from aggverify.report import formats
+from aggverify.report.formats import FORMATS, Format
+from aggverify.report.reading import Data
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Files in a folder, and what GitHub Actions reads."""
+
+    directory: Path
+    formats: Mapping[str, Format]
+    github: bool
+
+    @staticmethod
+    def to(directory: Path, names: Iterable[str], *, github: bool) -> Delivery:
+        """Checks the formats' names; raises InputError."""
+        return Delivery(directory, formats.chosen(names), github)
+
+    def deliver(self, document: Data, target: str) -> None:
+        """Write every format and say where; with ``github`` annotate and add to the summary."""
+        for name, path in formats.write(document, self.formats, self.directory).items():
+            click.echo(f"{FORMATS[name].what}: {path}")
+        if self.github:
+            self._tell_github(document, target)
+
+    def _tell_github(self, document: Data, target: str) -> None:
+        from aggverify.report.github import commands
+
+        workspace = Path(os.environ.get("GITHUB_WORKSPACE") or ".")
+        for line in commands(document, workspace, target):
+            click.echo(line)
+        summary = os.environ.get("GITHUB_STEP_SUMMARY")
+        if not summary:
+            return
+        try:
+            append(Path(summary), FORMATS["md"].render(document) + "\n")
+        except OSError as error:  # the verdict stands, whatever becomes of its summary
+            click.echo(f"aggverify: no step summary: {error}", err=True)

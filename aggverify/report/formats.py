@@ -1,0 +1,53 @@
+"""Every format a verdict document can be written in: one file each, and one entry here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from aggverify.errors import unknown
+from aggverify.files import write_inside
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """What it is called, its file, and the module whose ``render(document)`` gives its text."""
+
+    what: str
+    file: str
+    module: str
+
+    def render(self, document: Mapping[str, Any]) -> str:
+        """The text of the file; its module, and what that needs, is imported only now."""
+        text: str = import_module(f"aggverify.report.{self.module}").render(document)
+        return text
+
+
+FORMATS: Mapping[str, Format] = {
+    "json": Format("verdict document", "verdict.json", "document"),
+    "junit": Format("JUnit XML", "junit.xml", "junit"),
+    "md": Format("Markdown", "summary.md", "markdown"),
+    "html": Format("HTML", "report.html", "page"),
+}
+
+
+def chosen(names: Iterable[str]) -> dict[str, Format]:
+    """Formats by name, each once; raises InputError with the nearest name."""
+    stripped = [name.strip() for name in names]
+    for name in stripped:
+        if name and name not in FORMATS:
+            raise unknown("report format", name, FORMATS)
+    return {name: FORMATS[name] for name in stripped if name}
+
+
+def write(
+    document: Mapping[str, Any], formats: Mapping[str, Format], directory: Path
+) -> dict[str, Path]:
+    """Write ``DIRECTORY/FILE`` for each format; the paths by name."""
+    return {
+        name: write_inside(directory, each.file, each.render(document))
+        for name, each in formats.items()
+    }

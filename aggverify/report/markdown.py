@@ -1,0 +1,131 @@
+"""Markdown for a step summary or a pull-request comment; never more than such a place takes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from aggverify.report import reading
+from aggverify.report.reading import Data, counted
+
+MARKER = "<!-- aggverify -->"
+"""The first line: by it a later run finds the comment to replace."""
+MAX_BYTES = 60_000
+_ROOM = 200
+"""For the line that says what was left out."""
+_SPECIAL = re.compile(
+    r"[^\w\s,;()/+=…·×'.:-]"  # punctuation that can mean something
+    r"|(?<![^\W_])_|_(?![^\W_])"  # _ beside a sign: within a word it stands for itself
+    r"|:(?=\S)|(?<=www)\.",  # addresses, which become links by themselves, and :emoji:
+    re.IGNORECASE,
+)
+_SIGNS = {"failed": "❌", "ok": "✅", "skipped": "➖", "error": "⚠️"}
+
+
+def render(document: Data) -> str:
+    """The report; findings that do not fit are left out whole, and counted."""
+    document = reading.cleaned(document)
+    found = [_finding(verdict, cause) for verdict, cause in reading.every_cause(document)]
+    head = [MARKER, f"### {'✅' if document['exit'] == 0 else '❌'} {_headline(document)}"]
+    if document.get("error"):
+        head.append(_block([reading.shortened(line) for line in document["error"].split("\n")]))
+    if document["verdicts"]:
+        head.append("\n".join(_table(document["verdicts"])))
+    inventory = [_inventory(verdict) for verdict in document["verdicts"]]
+    return _fitted(head, found, inventory)
+
+
+def _headline(document: Data) -> str:
+    return _plain(reading.shortened(reading.headline(document)))
+
+
+def _fitted(head: Sequence[str], found: Sequence[str], inventory: Sequence[str]) -> str:
+    """Head, findings and inventories within MAX_BYTES, in this order of importance."""
+    shown = "\n\n".join(head) + "\n"
+    left = {"finding": 0, "list of checks": 0}
+    for what, parts in (("finding", found), ("list of checks", inventory)):
+        for part in parts:
+            longer = f"{shown}\n{part}\n"
+            if left[what] or len(longer.encode()) > MAX_BYTES - _ROOM:
+                left[what] += 1
+            else:
+                shown = longer
+    missing = [counted(n, what).replace("checkss", "checks") for what, n in left.items() if n]
+    if missing:
+        shown += f"\n{' and '.join(missing)} left out here for lack of room.\n"
+    return shown
+
+
+def _table(verdicts: Sequence[Data]) -> list[str]:
+    rows = [
+        "| reducer | mode | engine | findings | checks | warnings |",
+        "|---|---|---|---|---|---|",
+    ]
+    for v in verdicts:
+        states = [reading.state(c) for c in v["checks"]]
+        checks = ", ".join(f"{states.count(s)} {s}" for s in _SIGNS if s in states)
+        reducer = code(f"{v['target']}:{v['function']}")
+        mode, engine = code(reading.mode_of(v)), code(v["engine"])
+        numbers = f"{len(reading.causes(v))} | {checks} | {len(v['warnings'])}"
+        rows.append(f"| {reducer} | {mode} | {engine} | {numbers} |")
+    return rows
+
+
+def _finding(verdict: Data, cause: Sequence[Data]) -> str:
+    first, *others = cause
+    codes = " ".join(dict.fromkeys(f["code"] for f in cause))
+    mode = code(reading.mode_of(verdict))
+    parts = [
+        f"<details>\n<summary>❌ {first['code']} {_plain(first['title'])} · {mode}</summary>",
+        f"Merging this {_plain(reading.consequence(first, reading.mode_of(verdict)))}.",
+        _block([*reading.facts(first), *reading.trace(first)]),
+    ]
+    told = [f"- **{label}**: {_plain(what)}" for label, what in reading.explanation(first)]
+    told += [f"- **Also** {f['code']} {_plain(f['title'])}, case {code(f['id'])}" for f in others]
+    parts += ["\n".join(told)] if told else []
+    parts.append(_block([reading.replay(first, verdict), f"aggverify explain {codes}"], "sh"))
+    return "\n\n".join([*parts, "</details>"])
+
+
+def _inventory(verdict: Data) -> str:
+    """Every check with its cases, and the warnings; collapsed."""
+    mode, executed = code(reading.mode_of(verdict)), verdict["executed"]
+    lines = [
+        f"<details>\n<summary>{counted(len(verdict['checks']), 'check')} on "
+        f"{counted(executed, 'step')} · {mode}</summary>\n",
+        "| check | cases | |",
+        "|---|---|---|",
+    ]
+    for check in verdict["checks"]:
+        state = reading.state(check)
+        words = f": {_plain(check['skipped'])}" if check["skipped"] else ""
+        words += f": {code(check['refused'])}" if check["refused"] else ""
+        row = f"{code(check['name'])} | {check['cases'] or ''} | {_SIGNS[state]} {state}{words}"
+        lines.append(f"| {row} |")
+    warnings = [
+        f"- {w['code']} {_plain(w['title'])}: {_plain(w['detail'])}" for w in verdict["warnings"]
+    ]
+    return "\n".join([*lines, "", *warnings, "", "</details>"])
+
+
+def code(text: str) -> str:
+    """Text from others in a ``<code>``: neither Markdown nor HTML, no mention and no link."""
+    return f"<code>{_plain(text)}</code>"
+
+
+def _plain(text: str) -> str:
+    """One line whose punctuation stands for itself: entities can form no structure."""
+    return _SPECIAL.sub(_entity, reading.shortened(text.replace("\n", " ")))
+
+
+def _entity(found: re.Match[str]) -> str:
+    # GitHub looks for @names and #numbers after the entities are read: the space parts them.
+    return f"&#{ord(found[0])};" + ("&#8203;" if found[0] in "@#" else "")
+
+
+def _block(lines: Sequence[str], language: str = "") -> str:
+    """A fenced block whose fence is longer than any inside."""
+    body = "\n".join(lines)
+    longest = max((len(run) for run in re.findall("`+", body)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{body}\n{fence}"

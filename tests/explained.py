@@ -1,0 +1,52 @@
+"""The smallest examples that ``aggverify explain`` shows, as the cases and subjects they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aggverify.case import Case
+from aggverify.conventions import convention
+from aggverify.engines import engine
+from aggverify.explain import Example, entries
+from aggverify.layouts import Layout
+from aggverify.notation import parse_micro_batches, parse_step
+from aggverify.run.catalogue import plain_losses
+from aggverify.subject import NONLINEAR, Subject
+from oracles import Step
+
+EXAMPLES = [(code, example) for code, found in entries().items() for example in found.examples]
+IDS = [f"{code}-{example.check}" for code, example in EXAMPLES]
+
+
+def case_of(example: Example) -> Case:
+    """The example's step, layout and losses as a case."""
+    step = parse_step(example.step or f"1/{'1' * example.ones}")
+    samples = step.samples
+    if example.groups:
+        ids = zip(samples, example.groups, example.rollouts, strict=True)
+        samples = tuple(replace(s, group=g, rollout=r) for s, g, r in ids)
+    layout = Layout(parse_micro_batches(example.micro_batches), example.cp, example.cp_kind)  # type: ignore[arg-type]
+    losses = example.losses or ((1.0,) * example.ones if example.ones else plain_losses(step))
+    return Case(Step(samples), layout, losses, example.dtype)
+
+
+def subject_of(example: Example) -> Subject:
+    """The example's mutant under its convention, engine and mode."""
+    function = example.mutant.partition(".")[2]
+    how, nonlinear = convention(example.convention), example.mode == NONLINEAR
+    subject = Subject(
+        target=function,
+        function=function,
+        convention=how,
+        engine=engine(example.engine),
+        mode=None if nonlinear else example.mode,
+        nonlinear=nonlinear,
+        divisor=example.divisor,
+        claimed=frozenset(example.claims),
+        terms=example.terms,
+        offered=("token_mean", "sample_mean") if how.mode_is_argument else (),
+    )
+    if example.against is None:
+        return subject
+    other = example.against.partition(".")[2]
+    return replace(subject, against=replace(subject, target=other, function=other))

@@ -1,0 +1,81 @@
+"""What ``aggverify explain`` calls the smallest example is what every search comes down to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from aggverify.case import Case
+from aggverify.checks import CHECKS, check, exhaustive
+from aggverify.checks.counts import BEYOND_FLOAT32
+from aggverify.execution import Laboratory
+from aggverify.explain import Example
+from aggverify.notation import format_step
+from aggverify.run.checking import Checking
+from aggverify.run.refusing import settled
+from aggverify.run.request import PROFILES
+from aggverify.run.session import opened
+from aggverify.run.tally import Tally
+from aggverify.world import Pool
+from tests.conftest import SEEDS
+from tests.explained import EXAMPLES, IDS, case_of, subject_of
+from tests.mutants.conftest import FOREVER
+
+
+@pytest.fixture(scope="module")
+def laboratory() -> Iterator[Laboratory]:
+    with Pool() as pool, opened(pool, {"module": "aggverify.mutants.all_shown"}) as template:
+        yield Laboratory(template, Laboratory(template))
+
+
+def test_every_check_has_a_documented_smallest_case() -> None:
+    assert {example.check for _, example in EXAMPLES} == {c.name for c in CHECKS}
+
+
+DRAWN = [
+    pytest.param(*given, id=name)
+    for given, name in zip(EXAMPLES, IDS, strict=True)
+    if check(given[1].check).only is None
+]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("code", "example"), DRAWN)
+def test_the_search_ends_there(
+    laboratory: Laboratory, code: str, example: Example, seed: int
+) -> None:
+    wanted = check(example.check)
+    subject = settled(subject_of(example), laboratory)
+    space = wanted.space(subject)
+    assert space is not None
+    checking = Checking(wanted, subject, space, laboratory, Tally(), lambda: None)
+    # The default budget in examples; in seconds it would judge the machine.
+    examples = min(PROFILES["ci"].examples, wanted.max_examples or 10**9)
+    finding = checking.run(examples=examples, seed=seed, deadline=FOREVER)
+    assert finding is not None
+    assert (finding.code, shape(finding.case)) == (code, shape(case_of(example)))
+    assert checking.confirm(finding)
+
+
+def test_the_enumeration_meets_it_first(laboratory: Laboratory) -> None:
+    [example] = (e for _, e in EXAMPLES if e.check == exhaustive.NAME)
+    subject = subject_of(example)
+    space = exhaustive.space(subject)
+    checking = Checking(exhaustive.CHECK, subject, space, laboratory, Tally(), lambda: None)
+    finding = checking.run(examples=0, seed=0, deadline=FOREVER)
+    assert finding is not None
+    assert shape(finding.case) == shape(case_of(example))
+
+
+def test_beyond_float32_there_is_one_case() -> None:
+    [example] = (e for _, e in EXAMPLES if e.check == BEYOND_FLOAT32.name)
+    assert BEYOND_FLOAT32.only is not None
+    [case] = BEYOND_FLOAT32.only(subject_of(example))
+    assert case.step.num_response_tokens == case.step.num_unmasked == example.ones
+
+
+def shape(case: Case) -> tuple[str, str, str]:
+    """Everything but the losses."""
+    return format_step(case.step), json.dumps(case.layout.to_json()), case.dtype

@@ -1,0 +1,204 @@
+"""What the reports say: states, headline, heat map, places in the source, what fits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from aggverify.errors import InputError
+from aggverify.report import formats, github, markdown, page, reading
+from aggverify.report.document import failed
+from aggverify.report.formats import FORMATS
+from aggverify.report.places import Place, place
+from tests import verdicts
+
+RED, GREEN = verdicts.written(verdicts.verdict()), verdicts.written(verdicts.verdict(reports=0))
+NOTHING = verdicts.written(verdicts.verdict(reports=0, executed=0))
+ERROR = failed("no such file: r.py\nsee there")
+
+
+def test_junit_tells_failed_skipped_and_error_apart() -> None:
+    suite = ElementTree.fromstring(FORMATS["junit"].render(RED))[0]
+    states = {case.get("name"): [r.tag for r in case] for case in suite.iter("testcase")}
+    assert states == {
+        f"{verdicts.WEIGHTS}[token_mean]": [],
+        f"{verdicts.CP}[token_mean]": ["failure"],
+        f"{verdicts.LINEAR}[token_mean]": ["skipped"],
+        f"{verdicts.SPLIT}[token_mean]": [],
+    }
+    failure = suite.find(".//failure")
+    assert failure is not None and failure.text is not None
+    assert failure.get("message") == "AGV201 Result depends on context-parallel size"
+    assert "  actual    1/4    = expected x 1/2" in failure.text
+    assert "Reproduce: aggverify replay " in failure.text
+
+
+@pytest.mark.parametrize("document", [NOTHING, ERROR], ids=["nothing", "error"])
+def test_no_judgement_is_an_error_everywhere(document: dict[str, object]) -> None:
+    root = ElementTree.fromstring(FORMATS["junit"].render(document))
+    assert int(root.get("errors", 0)) > 0 == int(root.get("failures", 0))
+    assert "### ❌" in markdown.render(document)
+    assert '<h1 class="bad">' in page.render(document)
+    (line,) = github.commands(document, Path())
+    assert line.startswith("::error")
+
+
+def test_green_is_green_everywhere() -> None:
+    root = ElementTree.fromstring(FORMATS["junit"].render(GREEN))
+    assert (root.get("errors"), root.get("failures"), root.get("skipped")) == ("0", "0", "1")
+    assert "### ✅ Conforms: token_mean, 3 checks passed, 1 warning" in markdown.render(GREEN)
+    assert '<h1 class="good">' in page.render(GREEN)
+    assert github.commands(GREEN, Path()) == []
+
+
+def test_the_headline_states_the_consequence() -> None:
+    what = "makes gradients 1/cp_size times those of token_mean"
+    assert reading.headline(RED) == (
+        f"Merging this {what}: result depends on context-parallel size"
+    )
+    two = verdicts.written(verdicts.verdict(reports=2))
+    assert reading.headline(two).endswith(" (1 more finding)")
+    finding = RED["verdicts"][0]["findings"][0] | {"factor": None}
+    assert reading.consequence(finding, "token_mean").startswith("makes some gradients 1/2 times")
+    finding |= {"code": "AGV402"}
+    assert reading.consequence(finding, "token_mean") == (
+        "makes training hang (depends on cp_size)"
+    )
+
+
+def test_the_replay_command_can_be_pasted() -> None:
+    hostile = verdicts.written(verdicts.verdict("; rm -r x"))["verdicts"][0]
+    (finding,) = hostile["findings"]
+    assert reading.replay(finding, hostile).endswith(" 'r.py; rm -r x'")
+    paths = reading.replay(finding | {"code": "AGV521"}, hostile | {"against": "old one.py"})
+    assert paths.endswith(" --against 'old one.py'")
+
+
+def test_markdown_leaves_whole_findings_out_and_counts_them() -> None:
+    many = verdicts.written(verdicts.verdict("y" * 3000, reports=50))
+    text = markdown.render(many)
+    shown = text.count("<summary>❌")
+    assert 10 < shown < 50
+    assert f"{50 - shown} findings and 1 list of checks left out" in text
+    assert 50_000 < len(text.encode()) < 60_000
+    assert text.count("<details>") == text.count("</details>") == shown
+    assert text.startswith(f"{markdown.MARKER}\n")
+
+
+def test_the_heat_map_shows_every_token_in_its_shade() -> None:
+    weights = reading.Weights.of(RED["verdicts"][0]["findings"][0])
+    assert weights is not None
+    ((label, cells),) = page.heat_map(weights, worst=0)
+    assert label == "sample 0, prompt group 0"
+    shown = [(c.tokens, c.expected, c.actual, c.times, c.shade, c.worst) for c in cells]
+    assert shown == [
+        ("0", "1/2", "1/4", "× 1/2", "low2", True),
+        ("1", "1/2", "1/2", "", "same", False),
+    ]
+
+
+def test_a_heat_map_is_cut_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = reading.Weights.of(RED["verdicts"][0]["findings"][0])
+    assert weights is not None
+    monkeypatch.setattr(page, "MAX_CELLS", 1)
+    (_, cells), (told, none) = page.heat_map(weights)
+    assert (len(cells), told, none) == (1, "the rest is in the case, not shown here", [])
+
+
+def test_every_mode_has_its_column_suite_and_row() -> None:
+    both = verdicts.written(verdicts.verdict(), verdicts.verdict(reports=0))
+    both["verdicts"][1]["mode"] = "sample_mean"
+    assert "<th>check</th><th>token_mean</th><th>sample_mean</th>" in page.render(both)
+    suites = ElementTree.fromstring(FORMATS["junit"].render(both))
+    names = ["r.py · reduce · token_mean", "r.py · reduce · sample_mean"]
+    assert [suite.get("name") for suite in suites] == names
+    text = markdown.render(both)
+    assert "| <code>sample_mean</code> | <code>sum</code> | 0 | 3 ok, 1 skipped | 1 |" in text
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "shade"),
+    [
+        ("1", 1.1, "high1"), ("1", 64.0, "high4"), ("1", 0.01, "low4"), ("1", -1.0, "broken"),
+        ("1", float("nan"), "broken"), ("0", float("inf"), "broken"), ("0", 1e-9, "broken"),
+        ("0", 0.0, "none"), ("1", 0.0, "broken"),
+    ],
+)  # fmt: skip
+def test_shades(expected: str, actual: float, shade: str) -> None:
+    finding = RED["verdicts"][0]["findings"][0]
+    finding = finding | {"expected": [expected] * 2, "observed": [float(actual).hex()] * 2}
+    weights = reading.Weights.of(finding)
+    assert weights is not None
+    ((_, cells),) = page.heat_map(weights)
+    assert cells[0].shade == shade
+
+
+def test_at_most_ten_annotations_the_last_counts_the_rest() -> None:
+    lines = github.commands(verdicts.written(verdicts.verdict(reports=12)), Path())
+    assert len(lines) == 10
+    assert lines[-1] == "::error::3 more findings: see the report"
+    assert len(github.commands(verdicts.written(verdicts.verdict(reports=10)), Path())) == 10
+
+
+SOURCE = """import torch
+from there import elsewhere as borrowed
+
+def helper():
+    def reduce(): ...
+
+if torch:
+    @torch.no_grad()
+    def reduce(losses, batch):
+        return losses
+
+made = reduce
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "line"), [("reduce", 9), ("made", 12), ("borrowed", 2), ("nowhere", 1)]
+)
+def test_the_definition_is_found_in_the_text(tmp_path: Path, name: str, line: int) -> None:
+    package = tmp_path / "src" / "mine"
+    package.mkdir(parents=True)
+    file = package / "r.py"
+    file.write_text(SOURCE)
+    for target in (str(file), f"{file}:{name}", f"mine.r:{name}"):
+        assert place(target, name, tmp_path) == Place(file, line)
+    assert place("not.there:f", name, tmp_path) is None
+    assert place("no such file.py", name, tmp_path) is None
+
+
+def test_an_annotation_stands_on_the_reducers_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "r.py").write_text(SOURCE)
+    monkeypatch.chdir(tmp_path / "sub")
+    (line,) = github.commands(RED, tmp_path)
+    title = "AGV201 Result depends on context-parallel size"
+    assert line.startswith(f"::error file=sub/r.py,line=9,title={title}::Merging this makes")
+    (error,) = github.commands(ERROR, tmp_path, target="r.py")
+    told = "::error file=sub/r.py,line=1,title=Could not judge::no such file: r.py%0Asee there"
+    assert error == told
+
+
+def test_unknown_formats_name_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="unknown report format 'junt'; did you mean 'junit'"):
+        formats.chosen(["json", "junt"])
+    assert list(formats.chosen(["json", " md", "", "json"])) == ["json", "md"]
+
+
+def test_every_format_lands_inside_the_directory(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.write_text("mine")
+    out = tmp_path / "out"
+    out.mkdir()
+    for each in FORMATS.values():
+        (out / each.file).symlink_to(outside)
+    paths = formats.write(RED, FORMATS, out)
+    assert [path.name for path in paths.values()] == [each.file for each in FORMATS.values()]
+    assert all(path.read_text() for path in paths.values())
+    assert outside.read_text() == "mine"

@@ -1,0 +1,66 @@
+"""Small verdicts made by hand, with any text where a candidate can put its own."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from aggverify.case import Case
+from aggverify.checks import Finding
+from aggverify.conventions import convention
+from aggverify.diagnosis import Diagnosis
+from aggverify.diagnosis.bugs import BUGS
+from aggverify.engines import engine
+from aggverify.layouts import Layout
+from aggverify.notation import parse_step
+from aggverify.report.document import document
+from aggverify.run.relevance import Relevance
+from aggverify.run.store import stored_case
+from aggverify.run.verdict import CheckSummary, Margin, Report, Verdict
+from aggverify.run.weakness import Weakness
+from aggverify.subject import Subject
+
+WEIGHTS, CP = "weights_are_the_modes", "independent_of_context_parallel_size"
+SPLIT, LINEAR = "split_groups_equal_or_refused", "linear_in_the_losses"
+
+
+def subject(text: str = "", target: str = "r.py") -> Subject:
+    """A token mean of the native convention."""
+    return Subject(
+        target + text, f"reduce{text}", convention("native"), engine("sum"), "token_mean"
+    )
+
+
+def report(about: Subject, text: str = "", code: str = "AGV201", number: int = 1) -> Report:
+    """A finding on 2 x ``number`` tokens: half the weight on the first, all of it on the others."""
+    step = parse_step(f"1/{'11' * number}")
+    case = Case(step, Layout((((0,),),), 2), (1.0,) * (2 * number))
+    right = (Fraction(1, 2 * number),) * (2 * number)
+    observed = (float(right[0]) / 2, *map(float, right[1:]))
+    finding = Finding(
+        code, CP, f"it says {text}", case, about.mode, right, observed, f"the oracle{text}", 0,
+        Fraction(1, 4), Fraction(1, 1 << 50), f"Traceback\n  {text}\n{text}",
+    )  # fmt: skip
+    told = Diagnosis(f"sum of {text}", "1/cp_size", BUGS[0], f"root {number}")
+    relevance = Relevance(("cp_size",), ("dtype",))
+    return Report(stored_case(about, finding), finding, told, True, relevance)
+
+
+def verdict(text: str = "", reports: int = 1, executed: int = 7) -> Verdict:
+    """One check of every state, and ``reports`` findings."""
+    about = subject(text)
+    checks = (
+        CheckSummary(WEIGHTS, "", "T15", executed, False),
+        CheckSummary(CP, "", "T3", executed, reports > 0),
+        CheckSummary(LINEAR, "", "", 0, False, skipped=f"not claimed {text}"),
+        CheckSummary(SPLIT, "", "T9", executed, False, refused=f"2 times: {text}"),
+    )
+    found = tuple(report(about, text, number=n + 1) for n in range(reports))
+    margin = Margin("float64", 0.1, 2e-15, 3e-15, float("inf"), 0, 0)
+    weak = (Weakness("AGVW11", f"environment {text}"),)
+    return Verdict(about, found, checks, executed, ((1, executed),), (margin,), 0, weak)
+
+
+def written(*verdicts: Verdict) -> dict[str, Any]:
+    """Their document."""
+    return document(verdicts)
