@@ -273,6 +273,10 @@ def outer_terms() -> Iterator[tuple[Term, ...]]:
     for what in ("rollouts", "samples", "non-empty rollouts"):
         for where in ((), _CELL):
             yield (Term(what, "prompt group", where), Term("prompt groups"))
+    # What an engine divides by, and once more what is at hand.
+    for what in ("rollouts", "samples", "prompt groups"):
+        yield (Term("rollouts"), Term(what, "", _CELL))
+    yield (Term(TOKENS),)
 
 
 def upper_terms() -> Iterator[Term]:

@@ -64,6 +64,12 @@ def rows_of_the_micro_batch(losses: Tensor, batch: MicroBatch) -> Tensor:
     return weighted(losses, batch, [max(n, 1) * rows for n in batch.rollout_tokens])
 
 
+def mean_on_the_sample_path(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """The mean over the rows at hand where Megatron's sample path divides by N already."""
+    rows = len(batch.rollout_ids)
+    return weighted(losses, batch, [max(n, 1) * rows for n in batch.rollout_tokens])
+
+
 def means_times_ranks(losses: Tensor, batch: MicroBatch) -> Tensor:
     """Two mistakes: the micro-batch's own count, and a factor no engine divides by here."""
     return kept(losses, batch).sum() / tokens(batch.loss_masks) * batch.dp_size
@@ -152,6 +158,15 @@ MUTANTS = (
         "sum",
         ("AGV101", *_LAYOUT),
         "units-counted-where-they-stand",
+    ),
+    Mutant(
+        "mean_on_the_sample_path",
+        12,
+        "slime's and miles' trainer contract",
+        "sample_mean",
+        "megatron-sample",
+        ("AGV101", *_LAYOUT),
+        "divided-twice",
     ),
     Mutant(
         "means_times_ranks",

@@ -46,6 +46,8 @@ def commands(document: Data, workspace: Path, target: str = "") -> list[str]:
 def _message(verdict: Data, cause: Sequence[Data]) -> str:
     first, mode = cause[0], reading.mode_of(verdict)
     lines = [f"Merging this {reading.consequence(first, mode)}."]
+    said = first["message"].partition("\n")[0]
+    lines += [reading.shortened(said)] if said else []
     lines += [f"{label}: {what}" for label, what in reading.explanation(first)]
     return "\n".join([*lines, f"Reproduce: {reading.replay(first, verdict)}"])
 

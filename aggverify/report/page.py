@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
@@ -49,8 +49,8 @@ def render(document: Data) -> str:
         findings=found,
         modes=[reading.mode_of(v) for v in safe["verdicts"]],
         matrix=[(name, [_of(v, name) for v in safe["verdicts"]]) for name in names],
+        divisors=[v["divisor"] and f"{float.fromhex(v['divisor']):g}" for v in safe["verdicts"]],
         margins=[[_margin(m) for m in v["margins"]] for v in safe["verdicts"]],
-        shades=[f"{side}{n}" for side in ("low", "high") for n in range(1, STEPS + 1)],
     )
 
 
@@ -87,7 +87,7 @@ def _finding(verdict: Data, cause: Sequence[Data]) -> dict[str, Any]:
 
 
 def heat_map(weights: Weights, worst: int | None = None) -> list[tuple[str, list[Cell]]]:
-    """One labelled row of cells a sample, MAX_CELLS in all."""
+    """One labelled row of cells a sample, MAX_CELLS in all; what is left out is told."""
     case = weights.case
     owners = token_owner(case.step, case.layout)
     rows: list[tuple[str, list[Cell]]] = []
@@ -95,10 +95,11 @@ def heat_map(weights: Weights, worst: int | None = None) -> list[tuple[str, list
     for i, sample in enumerate(case.step.samples):
         start = case.step.offsets[i]
         tokens = range(start, start + sample.response_length)
-        cells = list(_cells(weights, owners, tokens, sample.loss_mask, worst))[:room]
+        cells = list(islice(_cells(weights, owners, tokens, sample.loss_mask, worst), room + 1))
+        rows.append((f"sample {i}, prompt group {sample.group}", cells[:room]))
+        if len(cells) > room:
+            return [*rows, ("the rest is in the case, not shown here", [])]
         room -= len(cells)
-        if cells:
-            rows.append((f"sample {i}, prompt group {sample.group}", cells))
     return rows
 
 

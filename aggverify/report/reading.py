@@ -80,7 +80,8 @@ def headline(document: Data) -> str:
 def consequence(finding: Data, mode: str) -> str:
     """A sentence without its subject, as in "makes every gradient 1/2 of what it must be"."""
     if finding["code"] in _STOPS:
-        return _STOPS[finding["code"]]
+        on = f" (depends on {', '.join(finding['matters'])})" if finding["matters"] else ""
+        return _STOPS[finding["code"]] + on
     wrong = _wrong(finding, mode)
     title = finding["title"][:1].lower() + finding["title"][1:]
     return f"{wrong}: {title}" if wrong else f"breaks {mode}: {title}"

@@ -63,7 +63,9 @@ def test_the_headline_states_the_consequence() -> None:
     finding = RED["verdicts"][0]["findings"][0] | {"factor": None}
     assert reading.consequence(finding, "token_mean").startswith("makes some gradients 1/2 times")
     finding |= {"code": "AGV402"}
-    assert reading.consequence(finding, "token_mean") == "makes training hang"
+    assert reading.consequence(finding, "token_mean") == (
+        "makes training hang (depends on cp_size)"
+    )
 
 
 def test_the_replay_command_can_be_pasted() -> None:
@@ -95,6 +97,25 @@ def test_the_heat_map_shows_every_token_in_its_shade() -> None:
         ("0", "1/2", "1/4", "× 1/2", "low2", True),
         ("1", "1/2", "1/2", "", "same", False),
     ]
+
+
+def test_a_heat_map_is_cut_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = reading.Weights.of(RED["verdicts"][0]["findings"][0])
+    assert weights is not None
+    monkeypatch.setattr(page, "MAX_CELLS", 1)
+    (_, cells), (told, none) = page.heat_map(weights)
+    assert (len(cells), told, none) == (1, "the rest is in the case, not shown here", [])
+
+
+def test_every_mode_has_its_column_suite_and_row() -> None:
+    both = verdicts.written(verdicts.verdict(), verdicts.verdict(reports=0))
+    both["verdicts"][1]["mode"] = "sample_mean"
+    assert "<th>check</th><th>token_mean</th><th>sample_mean</th>" in page.render(both)
+    suites = ElementTree.fromstring(FORMATS["junit"].render(both))
+    names = ["r.py · reduce · token_mean", "r.py · reduce · sample_mean"]
+    assert [suite.get("name") for suite in suites] == names
+    text = markdown.render(both)
+    assert "| <code>sample_mean</code> | <code>sum</code> | 0 | 3 ok, 1 skipped | 1 |" in text
 
 
 @pytest.mark.parametrize(

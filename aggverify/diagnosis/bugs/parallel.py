@@ -237,6 +237,20 @@ BUGS: tuple[Bug, ...] = (
         text=r"split_with_sizes|[Ss]ize of tensor|sizes? of|shape|length|same number",
     ),
     Bug(
+        "divided-twice",
+        "divided by a number at hand although the engine divides by the step's: a mean of a mean",
+        "slime's and miles' trainer contract (parallel.md)",
+        "return the sum that the engine's path asks for, and let it divide",
+        shape=Shape(outer=(Count("rollouts"), Count(".*", "", _ANY, _HERE))),
+    ),
+    Bug(
+        "divided-twice",
+        "divided by a number at hand although the engine divides by the step's: a mean of a mean",
+        "slime's and miles' trainer contract (parallel.md)",
+        "return the sum that the engine's path asks for, and let it divide",
+        shape=Shape(Count(TOKENS, "", _ANY, _HERE), outer=(Count(TOKENS),)),
+    ),
+    Bug(
         "counted-where-it-stands",
         "tokens are counted on one rank or in one micro-batch, and the sums added up as they are",
         "verl's agg_loss called without batch_num_tokens; slime's masked sums before full masks",
