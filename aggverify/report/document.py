@@ -17,7 +17,8 @@ MAX_WEIGHTS = 100_000
 
 
 def document(verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """Plain data; two runs with the same plan on the same code give the same document."""
+    """Plain data; two runs with the same plan on the same code give the same document, but for
+    ``detail``: tracebacks and stacks."""
     return {
         "schema": SCHEMA,
         "aggverify": __version__,
