@@ -134,7 +134,7 @@ BUGS: tuple[Bug, ...] = (
         marks=("constant-factor",),
     ),
     Bug(
-        "hardcoded-divisor",
+        "number-for-a-count",
         "divides by a number written into the code, whatever the step",
         "miles' Dr.GRPO example, #1328",
         "divide by a count of the step, or declare the mode constant with its divisor",

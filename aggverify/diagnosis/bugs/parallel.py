@@ -120,7 +120,7 @@ BUGS: tuple[Bug, ...] = (
         shape=Shape(outer=(Count(".*counted once per.*"),), sizes=()),
     ),
     Bug(
-        "mean-over-cells",
+        "mean-over-cells-and-shards",
         "the mean over micro-batches and shards of each one's own token mean",
         "verl #5625 and Megatron-LM #7513 in one",
         _GLOBAL,
