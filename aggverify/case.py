@@ -143,6 +143,7 @@ def _plain(losses: tuple[float, ...]) -> Any:
     if len(losses) <= ALIKE:
         return list(map(_number, losses))
     values = np.array(losses, dtype=np.float64)
+    values[np.isnan(values)] = np.nan  # written alike, so they are one run, whatever their bits
     starts = starts_of_runs(values)
     if len(starts) == 1:
         return {"all": _number(losses[0])}

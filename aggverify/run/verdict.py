@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from aggverify.checks import Finding
+from aggverify.checks.groups import CODE as SPLIT_GROUPS
 from aggverify.diagnosis import Diagnosis
 from aggverify.run.relevance import Relevance
 from aggverify.run.store import StoredCase
@@ -91,6 +92,7 @@ class Verdict:
         groups: dict[str, list[Report]] = {}
         for report in self.reports:
             root = report.diagnosis.root if report.diagnosis else None
+            root = root or next((r for r, of in groups.items() if _follows(report, of[0])), None)
             groups.setdefault(root or report.stored.id, []).append(report)
         return tuple(map(tuple, groups.values()))
 
@@ -100,6 +102,15 @@ class Verdict:
         if self.reports:
             return Exit.FINDINGS
         return Exit.CONFORMS if self.executed else Exit.NO_JUDGEMENT
+
+
+def _follows(report: Report, other: Report) -> bool:
+    """Whether a finding about split prompt groups only shows what a layout does to any step."""
+    return (
+        report.finding.code == SPLIT_GROUPS
+        and "prompt groups" in report.relevance.irrelevant
+        and bool(set(report.relevance.matters) & set(other.relevance.matters))
+    )
 
 
 def exit_code(verdicts: Sequence[Verdict]) -> Exit:

@@ -22,7 +22,11 @@ def evidence(fault: Fault) -> str:
 
 def _ranks(fault: Fault) -> Iterator[str]:
     alike: dict[tuple[str, str], list[int]] = {}
-    for rank in sorted({*fault.stacks, *fault.collectives}):
+    told = {*fault.stacks, *fault.collectives}
+    if fault.exit_status is not None:
+        # How far the others had come when one ended is a matter of chance.
+        told &= {fault.rank} if fault.rank is not None else set()
+    for rank in sorted(told):
         where, stack = fault.collectives.get(rank, ""), _bare(fault.stacks.get(rank, ""))
         # Beside a traceback it matters who waits for that rank; its own stack is the traceback.
         if where or not fault.traceback:

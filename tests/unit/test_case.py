@@ -130,3 +130,12 @@ def test_notation_round_trip(case: Case) -> None:
 def test_bad_notation_shows_the_part(text: str) -> None:
     with pytest.raises(InputError, match=r"no sample|not a sample"):
         parse_step(text)
+
+
+def test_nan_of_either_sign_is_one_run() -> None:
+    losses = (math.copysign(math.nan, -1.0), math.nan, *(0.5,) * 100)
+    step = parse_step(f"1/{'1' * 102}")
+    case = Case(step, Layout.trivial(1), losses)
+    again = Case.from_json(json.loads(json.dumps(case.to_json())))
+    assert again.to_json() == case.to_json()
+    assert case.to_json()["losses"] == {"runs": [["nan", 2], [0.5, 100]]}

@@ -30,7 +30,9 @@ def test_threads_keep_their_headings() -> None:
 
 def test_the_last_words_are_set_apart() -> None:
     text = "\n".join(f"line {n}" for n in range(9)) + "\n"
-    fault = Fault("died", 1, "", output={0: "not asked for\n", 1: text})
+    fault = Fault(
+        "died", 1, "", output={0: "not asked for\n", 1: text}, exit_status=9, collectives={0: WAITS}
+    )
     assert evidence(fault) == "rank 1 printed last\n" + "\n".join(
         f"  | line {n}" for n in range(4, 9)
     )

@@ -1,0 +1,28 @@
+"""Findings that are one mistake are told as one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from aggverify.run.relevance import Relevance
+from tests import verdicts
+
+
+@pytest.mark.parametrize(
+    ("matters", "irrelevant", "groups"),
+    [
+        (("micro-batches", "cp_size"), ("dtype", "prompt groups"), 1),
+        (("micro-batches", "cp_size", "prompt groups"), ("dtype",), 2),
+        (("micro-batches",), ("prompt groups",), 2),
+    ],
+    ids=["the slicing alone", "the groups too", "another dimension"],
+)
+def test_a_split_group_whose_groups_do_not_matter_follows_the_layout(
+    matters: tuple[str, ...], irrelevant: tuple[str, ...], groups: int
+) -> None:
+    verdict = verdicts.verdict()
+    split = verdicts.report(verdict.subject, code="AGV206", number=2)
+    split = replace(split, diagnosis=None, relevance=Relevance(matters, irrelevant))
+    assert len(replace(verdict, reports=(*verdict.reports, split)).causes) == groups
