@@ -66,7 +66,7 @@ def _weights(
     stored = (*hard_cases(), *grid(subject.max_world, space.cp_kinds))
     spread = [case for case in stored if fits(case, space)]
     mine = [finding.case, *own]
-    if finding.code == "AGV301" and not subject.group_size:
+    if finding.code == "AGV301" and not subject.group_size and subject.oracle is None:
         # Which lengths are counted rightly tells one 16-bit format from the other.
         steps = [parse_step(f"1/{'1' * length}") for length in LENGTHS]
         mine += [Case(step, Layout.trivial(1), plain_losses(step)) for step in steps]
