@@ -114,8 +114,11 @@ def _finding(report: Report, first: Report) -> dict[str, Any]:
         "does_not_matter": list(report.relevance.irrelevant),
         "factor": d.factor if d else None,
         "diagnosis": d.sentence if d else None,
-        "bug": d.bug.name if d and d.bug else None,
-        "further_bugs": [bug.name for bug in d.also] if d else [],
+        # In full: names are shared by shapes of one bug, and a stored document outlives this list.
+        "bugs": [
+            {"name": bug.name, "sentence": bug.sentence, "seen": bug.seen, "fix": bug.fix}
+            for bug in ((d.bug, *d.also) if d and d.bug else ())
+        ],
     }
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from aggverify.case import Case
 from aggverify.diagnosis import ratio
-from aggverify.diagnosis.bugs import BUGS
 from aggverify.report import escape, text
 
 Data = Mapping[str, Any]
@@ -163,13 +162,11 @@ def _listed(what: str, names: Sequence[str]) -> list[str]:
 def explanation(finding: Data) -> list[tuple[str, str]]:
     """What is computed instead, where that was seen before, and the usual fix; labelled."""
     lines = [("Factor", finding["factor"])] if finding["factor"] else []
-    names = [finding["bug"], *finding.get("further_bugs", ())]
-    known = {bug.name: bug for bug in BUGS}
-    bugs = [known[name] for name in names if name in known]
-    lines += [("You compute", f"{bug.sentence} ({bug.seen})") for bug in bugs]
-    if finding["diagnosis"] and finding["diagnosis"] not in [bug.sentence for bug in bugs]:
+    bugs = finding["bugs"]
+    lines += [("You compute", f"{bug['sentence']} ({bug['seen']})") for bug in bugs]
+    if finding["diagnosis"] and finding["diagnosis"] not in [bug["sentence"] for bug in bugs]:
         lines.append(("In detail" if bugs else "You compute", finding["diagnosis"]))
-    return lines + [("Usual fix", fix) for fix in dict.fromkeys(bug.fix for bug in bugs)]
+    return lines + [("Usual fix", fix) for fix in dict.fromkeys(bug["fix"] for bug in bugs)]
 
 
 def trace(finding: Data) -> list[str]:

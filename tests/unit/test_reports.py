@@ -68,6 +68,16 @@ def test_the_headline_states_the_consequence() -> None:
     )
 
 
+def test_the_bug_that_was_recognised_is_told() -> None:
+    (finding,) = RED["verdicts"][0]["findings"]
+    assert reading.explanation(finding) == [
+        ("Factor", "1/cp_size"),
+        ("You compute", f"{verdicts.BUG.sentence} ({verdicts.BUG.seen})"),
+        ("In detail", "sum of "),
+        ("Usual fix", verdicts.BUG.fix),
+    ]
+
+
 def test_the_replay_command_can_be_pasted() -> None:
     hostile = verdicts.written(verdicts.verdict("; rm -r x"))["verdicts"][0]
     (finding,) = hostile["findings"]
