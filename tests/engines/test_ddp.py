@@ -45,7 +45,7 @@ def test_mean_is_what_ddp_does(mode: str) -> None:
 
 def _payload(case: Any, mode: str) -> dict[str, Any]:
     return {
-        "case": case.to_json(),
+        "case": case.packed(),
         "function": "reduce",
         "convention": "native",
         "engine": "mean",
