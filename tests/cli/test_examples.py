@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from aggverify.run.store import StoredCase
 from tests.conftest import EXAMPLES, Cli
 
 CORRECT = sorted(
@@ -16,20 +17,45 @@ CORRECT = sorted(
     if path.name != "zigzag.py"
 )
 BROKEN = {
-    "micro_batch_token_mean.py": ("AGV202", "the mean over micro-batches of each one's own token"),
-    "hardcoded_divisor.py": ("AGV101", "divides by 1000 where the divisor is 16"),
-    "cp_shard_mean.py": ("AGV201", "the mean over CP shards of each shard's own token mean"),
-    "cp_shard_sample_mean.py": ("AGV201", "unmasked tokens of the sample within one cp rank"),
-    "bfloat16_count.py": ("AGV301", "the 257 tokens of the step were 256: the count is rounded"),
-    "multiply_by_mask.py": ("AGV121", "0 * NaN is NaN"),
-    "padded_width.py": ("AGV141", "the padded width of the batch at hand"),
-    "partial_groups.py": ("AGV206", "part of a prompt group divided by that part's own tokens"),
-    "rejected_tokens.py": ("AGV142", "denominators count the mask after rejection"),
-    "cp_shard_geometric_mean.py": ("AGV211", "a sequence's statistic is taken of each"),
-    "kl_local_count.py": ("AGV207", "the weights of kl, with everything else 0"),
-    "configured_window.py": ("AGV208", "scaled by a configured number of micro-batches"),
-    "sorted_ids.py": ("AGV205", "weights are handed out in ascending order of rollout ids"),
-    "reported_loss.py": ("AGV102", "the reported loss is N times the objective"),
+    # file: the code, what it says, and the smallest step: samples, tokens, ranks
+    "micro_batch_token_mean.py": (
+        "AGV202",
+        "the mean over micro-batches of each one's own token",
+        (2, 3, 1),
+    ),
+    "hardcoded_divisor.py": ("AGV101", "divides by 1000 where the divisor is 16", (1, 1, 1)),
+    "cp_shard_mean.py": (
+        "AGV201",
+        "the mean over CP shards of each shard's own token mean",
+        (1, 1, 2),
+    ),
+    "cp_shard_sample_mean.py": (
+        "AGV201",
+        "unmasked tokens of the sample within one cp rank",
+        (1, 2, 2),
+    ),
+    "bfloat16_count.py": (
+        "AGV301",
+        "the 257 tokens of the step were 256: the count is rounded",
+        (1, 257, 1),
+    ),
+    "multiply_by_mask.py": ("AGV121", "0 * NaN is NaN", (1, 1, 1)),
+    "padded_width.py": ("AGV141", "the padded width of the batch at hand", (1, 2, 1)),
+    "partial_groups.py": (
+        "AGV206",
+        "part of a prompt group divided by that part's own tokens",
+        (2, 2, 1),
+    ),
+    "rejected_tokens.py": ("AGV142", "denominators count the mask after rejection", (1, 2, 1)),
+    "cp_shard_geometric_mean.py": ("AGV211", "a sequence's statistic is taken of each", (1, 1, 2)),
+    "kl_local_count.py": ("AGV207", "the weights of kl, with everything else 0", (2, 2, 1)),
+    "configured_window.py": ("AGV208", "scaled by a configured number of micro-batches", (1, 1, 1)),
+    "sorted_ids.py": (
+        "AGV205",
+        "weights are handed out in ascending order of rollout ids",
+        (2, 3, 1),
+    ),
+    "reported_loss.py": ("AGV102", "the reported loss is N times the objective", (2, 2, 1)),
 }
 
 
@@ -56,6 +82,14 @@ def test_a_non_linear_reference_is_the_same_everywhere(cli: Cli, file: str) -> N
     assert "a fixed bound of 2^-30" in ran.out
 
 
+def smallest(folder: Path, code: str) -> tuple[int, int, int]:
+    """Samples, response tokens and ranks of the stored case with the code."""
+    paths = (folder / ".aggverify" / "cases").glob("*.json")
+    stored = (StoredCase.from_json(json.loads(path.read_text())) for path in paths)
+    case = next(s.case for s in stored if s.code == code)
+    return len(case.step.samples), case.step.num_response_tokens, case.layout.world_size
+
+
 def test_no_broken_example_is_forgotten() -> None:
     large = {"float32_count.py"}  # tests/mutants/test_large_counts.py
     assert {path.name for path in (EXAMPLES / "broken").glob("*.py")} == set(BROKEN) | large
@@ -63,7 +97,7 @@ def test_no_broken_example_is_forgotten() -> None:
 
 @pytest.mark.parametrize("file", BROKEN)
 def test_a_broken_example_is_explained(cli: Cli, tmp_path: Path, file: str) -> None:
-    code, explanation = BROKEN[file]
+    code, explanation, size = BROKEN[file]
     ran = cli("check", EXAMPLES / "broken" / file, *BRIEF, "--report", "json")
     assert ran.code == 1, ran
     assert f"- {code} " in ran.out, ran
@@ -74,4 +108,5 @@ def test_a_broken_example_is_explained(cli: Cli, tmp_path: Path, file: str) -> N
     assert all(f["confirmed"] for f in found)
     stored = sorted((tmp_path / ".aggverify" / "cases").glob("*.json"))
     assert {p.stem for p in stored} == {f["id"] for f in found}
+    assert smallest(tmp_path, code) == size
     assert all(p.stat().st_size <= 2048 for p in stored)

@@ -13,7 +13,7 @@ from aggverify.checks.formula import NAME as FORMULA
 from aggverify.conventions import Offer, convention
 from aggverify.diagnosis import Diagnosis
 from aggverify.engines import engine
-from aggverify.execution import Laboratory
+from aggverify.execution import LIMITS, Laboratory
 from aggverify.mutants import Correct, Mutant, everything
 from aggverify.run.checking import Checking
 from aggverify.run.identify import precision_of
@@ -32,7 +32,7 @@ EXAMPLES = 4
 @pytest.fixture(scope="module")
 def laboratory() -> Iterator[Laboratory]:
     """Ranks that have imported the whole corpus."""
-    with Pool() as pool, opened(pool, {"module": "aggverify.mutants.everything"}) as template:
+    with Pool(LIMITS) as pool, opened(pool, {"module": "aggverify.mutants.everything"}) as template:
         yield Laboratory(template)
 
 

@@ -11,7 +11,7 @@ import pytest
 from aggverify.checks import check
 from aggverify.checks.counts import BEYOND
 from aggverify.codes import CODES, WARNINGS
-from aggverify.execution import Laboratory
+from aggverify.execution import LIMITS, Laboratory
 from aggverify.explain import Example, entries, entry, source
 from aggverify.run.checking import Checking
 from aggverify.run.session import opened
@@ -26,7 +26,7 @@ QUICK = [(code, example) for code, example in EXAMPLES if example.ones < BEYOND]
 
 @pytest.fixture(scope="module")
 def laboratory() -> Iterator[Laboratory]:
-    with Pool() as pool, opened(pool, {"module": "aggverify.mutants.all_shown"}) as template:
+    with Pool(LIMITS) as pool, opened(pool, {"module": "aggverify.mutants.all_shown"}) as template:
         yield Laboratory(template, Laboratory(template))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from aggverify.checks import check
-from aggverify.execution import Laboratory
+from aggverify.execution import LIMITS, Laboratory
 from aggverify.mutants import MUTANTS
 from aggverify.notation import parse_micro_batches
 from aggverify.run.checking import Checking
@@ -33,7 +33,7 @@ SMALLEST = [
 
 @pytest.fixture(scope="module")
 def laboratory() -> Iterator[Laboratory]:
-    with Pool() as pool, opened(pool, {"module": "aggverify.mutants.everything"}) as template:
+    with Pool(LIMITS) as pool, opened(pool, {"module": "aggverify.mutants.everything"}) as template:
         yield Laboratory(template)
 
 

@@ -10,7 +10,7 @@ import pytest
 from aggverify.case import Case
 from aggverify.checks import CHECKS, check, exhaustive
 from aggverify.checks.counts import BEYOND_FLOAT32
-from aggverify.execution import Laboratory
+from aggverify.execution import LIMITS, Laboratory
 from aggverify.explain import Example
 from aggverify.notation import format_step
 from aggverify.run.checking import Checking
@@ -26,7 +26,7 @@ from tests.mutants.conftest import FOREVER
 
 @pytest.fixture(scope="module")
 def laboratory() -> Iterator[Laboratory]:
-    with Pool() as pool, opened(pool, {"module": "aggverify.mutants.all_shown"}) as template:
+    with Pool(LIMITS) as pool, opened(pool, {"module": "aggverify.mutants.all_shown"}) as template:
         yield Laboratory(template, Laboratory(template))
 
 
