@@ -139,3 +139,15 @@ def test_nan_of_either_sign_is_one_run() -> None:
     again = Case.from_json(json.loads(json.dumps(case.to_json())))
     assert again.to_json() == case.to_json()
     assert case.to_json()["losses"] == {"runs": [["nan", 2], [0.5, 100]]}
+
+
+@given(cases(Space(max_dp=2, max_cp=2, max_microbatches=2, fan_out=True, rejects=True)))
+def test_the_ranks_read_the_case_that_was_sent(case: Case) -> None:
+    assert Case.unpacked(json.loads(json.dumps(case.packed()))) == case
+
+
+def test_zeros_of_both_signs_and_nan_reach_the_ranks_as_they_are() -> None:
+    step, layout = parse_step("1/1"), Layout.trivial(1)
+    for loss in (0.0, -0.0, math.nan, math.inf):
+        (read,) = Case.unpacked(Case(step, layout, (loss,)).packed()).losses
+        assert math.isnan(read) if math.isnan(loss) else repr(read) == repr(loss)

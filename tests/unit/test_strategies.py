@@ -12,7 +12,7 @@ from aggverify.layouts import token_owner
 from aggverify.notation import parse_step
 from aggverify.run.identify import TELLING
 from aggverify.space import Space, sizes
-from aggverify.strategies import cases, telling_apart
+from aggverify.strategies import cases, related, telling_apart
 from oracles import MODES, Step
 from oracles.coincidence import tells_apart
 
@@ -133,3 +133,15 @@ def test_a_blanked_unit_is_there(case: Case) -> None:
 @given(cases(Space(needs_hole=True)))
 def test_a_hole_is_there(case: Case) -> None:
     assert case.masked_tokens()
+
+
+@given(related(SPACE, 4))
+def test_related_cases_are_one_step_under_several_layouts(drawn: tuple[Case, ...]) -> None:
+    assert len({case.layout for case in drawn}) == len(drawn) <= 4
+    assert {(case.step, case.losses, case.dtype) for case in drawn} == {
+        (drawn[0].step, drawn[0].losses, drawn[0].dtype)
+    }
+    for case in drawn:
+        layout = case.layout
+        size = (layout.dp_size, layout.cp_size, layout.num_microbatches, layout.cp_kind)
+        assert size in sizes(SPACE)
