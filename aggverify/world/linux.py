@@ -48,8 +48,9 @@ def children(pid: int) -> list[int]:
     """Direct children of a process, zombies included; empty when it is gone."""
     found: list[int] = []
     try:
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            found += map(int, (task / "children").read_bytes().split())
+        for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+            with open(f"/proc/{pid}/task/{task}/children", "rb") as file:  # noqa: PTH123
+                found += map(int, file.read().split())
     except OSError:
         return found or _children_by_scan(pid)
     return found

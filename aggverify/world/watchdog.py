@@ -8,6 +8,9 @@ between two ranks may have to wait as well, and nothing shows that.
 
 Ranks that poll (sleep a moment, look, sleep) do get switched to. They count as blocked when over a
 tenth of a second all their threads together were runnable for less than a fifth of the time.
+
+Reading every thread of eight ranks takes milliseconds, so a glance comes first: while the main
+thread of any of them runs, no more is read.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import math
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from aggverify.world import linux
 
@@ -29,26 +33,32 @@ _POLL_SHARE = 0.2
 _PROCESSORS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 LOOK_EVERY = 0.005
 _LOOK_AT_MOST_EVERY = 0.05
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """What /proc tells of a thread: state, how often it was switched to, seconds of processor
-    time, and seconds it was runnable, running or waiting for a processor."""
+    """What /proc tells of a thread: state, how often it was switched to, and seconds it was
+    runnable, running or waiting for a processor."""
 
     number: int
     state: bytes
     switched: int
-    cpu: float
     runnable: float
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look at some processes; ``cpu``: seconds per process, with those it started."""
+    """One look at some processes and those they started; ``cpu``: seconds per process.
+
+    ``roots`` says whom each of them descends from. A mere ``glance`` has the main threads of the
+    processes themselves only.
+    """
 
     threads: tuple[Thread, ...]
     cpu: dict[int, float]
+    roots: dict[int, int]
+    glance: bool = False
 
     @property
     def running(self) -> bool:
@@ -63,13 +73,17 @@ class Look:
 
 def look(pids: Iterable[int]) -> Look:
     """Read the threads of these processes and of all their descendants."""
-    seen: list[Thread] = []
-    cpu = {}
-    for pid in pids:
-        threads = [thread for process in _family(pid) for thread in _threads(process)]
-        cpu[pid] = sum(thread.cpu for thread in threads)
-        seen += threads
-    return Look(tuple(sorted(seen, key=lambda thread: thread.number)), cpu)
+    roots = {member: pid for pid in pids for member in _family(pid)}
+    threads = [thread for process in roots for thread in _threads(process)]
+    cpu = {process: stat.cpu for process in roots if (stat := _stat(f"/proc/{process}"))}
+    return Look(tuple(sorted(threads, key=lambda thread: thread.number)), cpu, roots)
+
+
+def glance(pids: Iterable[int]) -> Look:
+    """Read no more than the main threads of these processes."""
+    stats = {pid: stat for pid in pids if (stat := _stat(f"/proc/{pid}"))}
+    threads = tuple(Thread(pid, stat.state, 0, 0.0) for pid, stat in stats.items())
+    return Look(threads, {p: s.cpu for p, s in stats.items()}, {p: p for p in stats}, glance=True)
 
 
 def _family(pid: int) -> list[int]:
@@ -77,6 +91,25 @@ def _family(pid: int) -> list[int]:
     for member in family:
         family += linux.children(member)
     return family
+
+
+class _Stat(NamedTuple):
+    """Of a process or thread: its name, state, and seconds of processor time."""
+
+    name: bytes
+    state: bytes
+    cpu: float
+
+
+def _stat(folder: str) -> _Stat | None:
+    """None once it has ended."""
+    try:
+        stat = _read(f"{folder}/stat")
+    except OSError:
+        return None
+    opened, closed = stat.index(b"("), stat.rindex(b")")
+    fields = stat[closed + 2 :].split(maxsplit=13)
+    return _Stat(stat[opened + 1 : closed], fields[0], (int(fields[11]) + int(fields[12])) / _TICKS)
 
 
 def _threads(pid: int) -> list[Thread]:
@@ -88,28 +121,25 @@ def _threads(pid: int) -> list[Thread]:
     for task in tasks:
         # A thread that ends while we look has ended: nothing to note.
         with contextlib.suppress(OSError):
-            stat = _read(f"/proc/{pid}/task/{task}/stat")
-            opened, closed = stat.index(b"("), stat.rindex(b")")
-            state = stat[closed + 2 : closed + 3]
-            switched, cpu, runnable = _scheduled(pid, task)
-            if stat[opened + 1 : closed] == _TICKING:
-                switched = 0
-            found.append(Thread(int(task), state, switched, cpu, runnable))
+            folder = f"/proc/{pid}/task/{task}"
+            if (stat := _stat(folder)) is not None:
+                switched, runnable = _scheduled(folder)
+                if stat.name == _TICKING:
+                    switched = 0
+                found.append(Thread(int(task), stat.state, switched, runnable))
     return found
 
 
-def _scheduled(pid: int, task: str) -> tuple[int, float, float]:
-    """(times switched to, processor time, time runnable) of a thread."""
+def _scheduled(folder: str) -> tuple[int, float]:
+    """(times switched to, seconds runnable) of a thread."""
     try:
-        used, waited, switched = map(int, _read(f"/proc/{pid}/task/{task}/schedstat").split())
-        return switched, used / 1e9, (used + waited) / 1e9
+        used, waited, switched = map(int, _read(f"{folder}/schedstat").split())
+        return switched, (used + waited) / 1e9
     except FileNotFoundError:  # a kernel without CONFIG_SCHED_INFO
-        lines = _read(f"/proc/{pid}/task/{task}/status").splitlines()
-        fields = _read(f"/proc/{pid}/task/{task}/stat").rpartition(b")")[2].split()
-        cpu = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        lines = _read(f"{folder}/status").splitlines()
         switched = sum(int(line.split()[1]) for line in lines if b"ctxt_switches" in line)
         # How long it waited is not known: polling is then left to the limit on silence.
-        return switched, cpu, math.inf
+        return switched, math.inf
 
 
 def _looks_needed() -> float:
@@ -142,6 +172,10 @@ class _Window:
         """Add a look; True when the time so far shows next to nothing but sleep."""
         first = self.first
         disk = any(thread.state == b"D" for thread in seen.threads)
+        if seen.glance:
+            if disk:
+                self.first = None
+            return False
         # Of threads that came or went it is not known what they did.
         if first is None or disk or not _same_threads(first, seen):
             self.first, self.since = seen, now
@@ -171,7 +205,8 @@ class Watchdog:
     _last: Look | None = None
     _window: _Window = field(default_factory=_Window)
     _pause: float = LOOK_EVERY
-    _cpu_from: dict[int, float] = field(default_factory=dict)
+    _cpu: dict[int, tuple[float, float]] = field(default_factory=dict)
+    _roots: dict[int, int] = field(default_factory=dict)
 
     def progress(self, now: float) -> None:
         """The world got further."""
@@ -180,7 +215,8 @@ class Watchdog:
         self._quiet = 0
         self._window.first = self._last = None
         self._pause = LOOK_EVERY
-        self._cpu_from.clear()
+        self._cpu.clear()
+        self._roots.clear()
 
     def stirred(self, *, held_up: bool) -> None:
         """The world showed a sign of life, without getting any further: printed something.
@@ -193,10 +229,11 @@ class Watchdog:
 
     def blocked(self, pids: Iterable[int], now: float) -> bool:
         """Take a look, which must be due; True when the world can be said to be blocked."""
-        seen = look(pids)
+        seen = glance(pids)
+        if not seen.running:
+            seen = look(pids)
         last, self._last = self._last, seen
-        for pid, used in seen.cpu.items():
-            self._cpu_from.setdefault(pid, used)
+        self._note(seen)
         if not seen.threads:  # /proc tells nothing, or all have just ended
             self.next_look = now + _LOOK_AT_MOST_EVERY
             return False
@@ -209,8 +246,19 @@ class Watchdog:
         polling = self._window.polling(seen, now)
         return polling or (self._quiet >= _QUIET_LOOKS and self._quiet >= _looks_needed())
 
+    def _note(self, seen: Look) -> None:
+        for process, used in seen.cpu.items():
+            first, _ = self._cpu.get(process, (used, used))
+            self._cpu[process] = first, used
+        self._roots |= seen.roots
+
     def cpu_since_progress(self) -> dict[int, float]:
-        """Seconds of processor time per process since the first look after progress."""
-        if self._last is None:
-            return {}
-        return {pid: t - self._cpu_from.get(pid, t) for pid, t in self._last.cpu.items()}
+        """Seconds of processor time per process, with those it started, since progress.
+
+        Counted from the first look at each: what was used before may be from earlier jobs.
+        """
+        total: dict[int, float] = {}
+        for process, (first, used) in self._cpu.items():
+            root = self._roots[process]
+            total[root] = total.get(root, 0.0) + used - first
+        return total

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from aggverify.world import Replies, Template
-from aggverify.world.watchdog import Watchdog, look
+from aggverify.world.watchdog import Watchdog, glance, look
 from tests.world.conftest import job
 
 Run = Callable[[str], int]
@@ -86,8 +86,31 @@ def test_at_work(python: Run, what: str) -> None:
 
 def test_processor_time_is_counted_with_children(python: Run) -> None:
     pid = python(AT_WORK["computes in a child"])
-    while look([pid]).cpu[pid] < 0.05:
+    watchdog = Watchdog(0)
+    while watchdog.cpu_since_progress().get(pid, 0) < 0.05:
+        assert not watchdog.blocked([pid], time.monotonic())
         time.sleep(0.01)
+
+
+def test_processor_time_before_progress_does_not_count(python: Run) -> None:
+    pid = python("while True: pass")
+    watchdog = Watchdog(0)
+    while watchdog.cpu_since_progress().get(pid, 0) < 0.2:
+        assert not watchdog.blocked([pid], time.monotonic())
+        time.sleep(0.01)
+    watchdog.progress(time.monotonic())
+    assert watchdog.cpu_since_progress() == {}
+    assert not watchdog.blocked([pid], time.monotonic())
+    assert watchdog.cpu_since_progress() == {pid: 0}
+
+
+def test_a_main_thread_that_runs_is_all_that_is_read(python: Run) -> None:
+    busy, asleep = python("while True: pass"), python("import time; time.sleep(600)")
+    while look([asleep]).running or not glance([busy]).running:
+        time.sleep(0.01)
+    assert [t.number for t in glance([busy, asleep]).threads] == [busy, asleep]
+    assert not glance([asleep]).running
+    assert look([busy]).cpu[busy] > 0
 
 
 def test_a_process_that_is_gone_is_not_blocked() -> None:
