@@ -14,18 +14,19 @@ if TYPE_CHECKING:
 
 
 class Shard:
-    """One rank's part of one case: losses ``value + theta[token]`` per micro-batch.
+    """One rank's part of one case: its slice of the step's losses per micro-batch.
 
-    The parameter theta has an entry per response token of the step. It is one leaf for all
-    micro-batches, as a model's is: candidates have been known to zero its gradient in between.
+    What a token's loss is, is the parameter: an entry per response token of the step. It is one
+    leaf for all micro-batches, as a model's is: candidates have been known to zero its gradient in
+    between.
     """
 
     def __init__(self, site: Site) -> None:
         import torch
 
         self._site = site
-        self._values = torch.from_numpy(np.array(site.case.losses, dtype=np.float64))
-        self._theta = torch.zeros(len(site.case.losses), dtype=torch.float64, requires_grad=True)
+        values = np.array(site.case.losses, dtype=np.float64)
+        self._parameter = torch.from_numpy(values).requires_grad_()
 
     def losses(self, members: tuple[int, ...]) -> Tensor:
         """The per-token losses that the reducer sees of a micro-batch on this rank, 1-D."""
@@ -35,16 +36,16 @@ class Shard:
         layout = case.layout
         starts = [case.step.offsets[i] for i in members]
         owned = positions(starts, owned_pieces(case.step, members, layout, cp_rank))
-        index = torch.from_numpy(owned)
-        local = self._values.index_select(0, index) + self._theta.index_select(0, index)
+        # A copy, whatever the slice: what a candidate does to its losses must not reach the leaf.
+        local = self._parameter.index_select(0, torch.from_numpy(owned))
         if layout.cp_kind == "gathered" and layout.cp_size > 1:
             local = _gather(self._site, members, local)
         return local.to(getattr(torch, case.dtype))
 
     @property
     def gradient(self) -> Tensor | None:
-        """Theta's gradient, 1-D; None when no loss depended on it."""
-        return self._theta.grad
+        """What backward left in the leaf, 1-D; None when no returned loss depended on it."""
+        return self._parameter.grad
 
 
 def _gather(site: Site, members: tuple[int, ...], local: Tensor) -> Tensor:

@@ -131,7 +131,7 @@ class Trainer:
         for k, members in enumerate(layout.micro_batches[site.dp_rank]):
             out = call(k, shard.losses(members))
             loss = _checked_loss(out.loss)
-            losses.append(float(loss.detach().double()).hex())
+            losses.append(loss.item().hex())
             counts.append(_checked_count(out.count, site, members))
             logs.append(logged(out.log))
             job_engine.scale(loss, sizes).backward()  # type: ignore[no-untyped-call]

@@ -6,9 +6,12 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import numpy as np
+
 from aggverify.case import Case
 
 if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
     from torch import Tensor
     from torch.distributed import ProcessGroup
 
@@ -132,10 +135,8 @@ class Convention(Protocol):
         """Prepare the calls of one case on one rank."""
 
 
-def mask_tensor(mask: bytes, dtype: Any) -> Tensor:
+def mask_tensor(mask: bytes, dtype: DTypeLike) -> Tensor:
     """A 0/1 mask as a 1-D tensor of its own memory."""
     import torch
 
-    if not mask:
-        return torch.zeros(0, dtype=dtype)
-    return torch.frombuffer(bytearray(mask), dtype=torch.uint8).to(dtype)
+    return torch.from_numpy(np.frombuffer(mask, dtype=np.uint8).astype(dtype))

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from aggverify.conventions.base import Bound, Misuse, Offer, Output, Site, mask_tensor
 from aggverify.conventions.misuses import NATIVE
 from aggverify.engines import ENGINES
@@ -164,11 +166,12 @@ def _micro_batch(site: Site, k: int, counts: _Counts) -> MicroBatch:
     members = layout.micro_batches[site.dp_rank][k]
     samples = [step.samples[i] for i in members]
     lengths = [s.response_length for s in samples]
-    whole = mask_tensor(b"".join(s.loss_mask for s in samples), torch.int64)
-    original = mask_tensor(b"".join(s.original_mask or s.loss_mask for s in samples), torch.int64)
+    masks = b"".join(s.loss_mask for s in samples)
+    originals = b"".join(s.original_mask or s.loss_mask for s in samples)
     pieces = visible_pieces(step, members, layout, site.cp_rank)
     starts = list(accumulate(lengths, initial=0))[:-1]
-    # A copy even where all is seen: what is done to one mask must not reach the other.
+    # Each of its own memory: what is done to one mask must not reach the others.
+    whole, original = mask_tensor(masks, np.int64), mask_tensor(originals, np.int64)
     seen = whole.index_select(0, torch.from_numpy(positions(starts, pieces)))
     return MicroBatch(
         loss_masks=list(whole.split_with_sizes(lengths)),

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from aggverify.conventions.base import Bound, Misuse, Offer, Output, Site, mask_tensor
 from aggverify.conventions.misuses import SKYRL, SKYRL_REDUCE_LOSS
 from aggverify.layouts import Layout
@@ -183,7 +185,7 @@ class Rows:
         for row, i in enumerate(members):
             sample = self.step.samples[i]
             mask = (sample.original_mask if original else None) or sample.loss_mask
-            out[row, : len(mask)] = mask_tensor(mask, dtype)
+            out[row, : len(mask)] = mask_tensor(mask, np.uint8)
         return out
 
     def pad(self, losses: Tensor, members: tuple[int, ...]) -> Tensor:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from aggverify.conventions.base import Bound, Misuse, Offer, Output, Site, mask_tensor
 from aggverify.conventions.misuses import SLIME
 
@@ -79,8 +81,6 @@ class SlimeHook:
         return f"{_NO_COUNTS}, and both Megatron paths divide by one"
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
-        import torch
-
         step = site.case.step
 
         def call(k: int, losses: Tensor) -> Output:
@@ -89,7 +89,7 @@ class SlimeHook:
             reducer = function(
                 [s.prompt_length + s.response_length for s in samples],
                 [s.response_length for s in samples],
-                [mask_tensor(s.loss_mask, torch.int32) for s in samples],
+                [mask_tensor(s.loss_mask, np.int32) for s in samples],
                 site.per_token,
             )
             if not callable(reducer):
