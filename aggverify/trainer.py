@@ -21,7 +21,7 @@ from aggverify.case import Case
 from aggverify.contract import logged, refusals
 from aggverify.conventions import Bound, Site, convention, megatron_mpu
 from aggverify.engines import Engine, Sizes, engine
-from aggverify.engines.reduction import Share, reduce
+from aggverify.engines.reduction import Reduction, Share
 from aggverify.shards import Shard
 from aggverify.watching import Watch
 
@@ -39,6 +39,30 @@ class Local:
 
     reply: dict[str, Any]
     share: Share
+
+
+class UnderWay:
+    """Cases whose gradients are being reduced."""
+
+    def __init__(
+        self, rank: int, job_engine: Engine, ran: Sequence[Local], *, waits: bool = True
+    ) -> None:
+        self._rank, self._ran = rank, ran
+        self._reduction = Reduction(job_engine, [one.share for one in ran], waits=waits)
+
+    @property
+    def arrived(self) -> bool:
+        """Whether :meth:`answers` would not wait."""
+        return self._reduction.arrived
+
+    def answers(self) -> list[tuple[dict[str, Any], bytes]]:
+        """A reply for every case; rank 0 has the reduced gradient."""
+        answers = []
+        for one, gradient in zip(self._ran, self._reduction.gradients(), strict=True):
+            blob = gradient.numpy().tobytes()
+            reply = one.reply | {"checksum": zlib.crc32(blob)}
+            answers.append((reply, blob if self._rank == 0 else b""))
+        return answers
 
 
 class Trainer:
@@ -75,15 +99,13 @@ class Trainer:
             return refusals(partial(self._run, case, job), function, how, job["mode"])
         return self._run(case, job, function)
 
-    def together(
-        self, jobs: Sequence[dict[str, Any]], between: Callable[[], None]
-    ) -> list[tuple[dict[str, Any], bytes]]:
-        """Run several plain cases of one engine with one reduction at the end."""
+    def together(self, jobs: Sequence[dict[str, Any]], between: Callable[[], None]) -> UnderWay:
+        """Run several plain cases of one engine with one reduction, begun at the end."""
         ran = []
         for job in jobs:
             ran.append(self._local(Case.unpacked(job["case"]), job, self._function(job)))
             between()
-        return self._reduced(engine(jobs[0]["engine"]), ran)
+        return UnderWay(self._rank, engine(jobs[0]["engine"]), ran, waits=False)
 
     def _function(self, job: dict[str, Any]) -> Callable[..., Any]:
         function: Callable[..., Any] = getattr(self._module, job["function"])
@@ -92,7 +114,8 @@ class Trainer:
     def _run(
         self, case: Case, job: dict[str, Any], function: Callable[..., Any]
     ) -> tuple[dict[str, Any], bytes]:
-        return self._reduced(engine(job["engine"]), [self._local(case, job, function)])[0]
+        job_engine = engine(job["engine"])
+        return UnderWay(self._rank, job_engine, [self._local(case, job, function)]).answers()[0]
 
     def _local(self, case: Case, job: dict[str, Any], function: Callable[..., Any]) -> Local:
         """Everything before the engine's collectives."""
@@ -131,7 +154,7 @@ class Trainer:
         for k, members in enumerate(layout.micro_batches[site.dp_rank]):
             out = call(k, shard.losses(members))
             loss = _checked_loss(out.loss)
-            losses.append(loss.item().hex())
+            losses.append(float(loss.item()).hex())
             counts.append(_checked_count(out.count, site, members))
             logs.append(logged(out.log))
             job_engine.scale(loss, sizes).backward()  # type: ignore[no-untyped-call]
@@ -142,16 +165,6 @@ class Trainer:
         if any(log is not None for log in logs):
             reply["logs"] = logs
         return Local(reply, Share(gradient, sum(counts), sizes))
-
-    def _reduced(
-        self, job_engine: Engine, ran: Sequence[Local]
-    ) -> list[tuple[dict[str, Any], bytes]]:
-        replies = []
-        for one, gradient in zip(ran, reduce(job_engine, [r.share for r in ran]), strict=True):
-            blob = gradient.numpy().tobytes()
-            reply = one.reply | {"checksum": zlib.crc32(blob)}
-            replies.append((reply, blob if self._rank == 0 else b""))
-        return replies
 
     def _grid(self, dp_size: int, cp_size: int) -> tuple[Any, Any]:
         """The (dp, cp) sub-groups of this rank, created once per factorisation.

@@ -7,6 +7,7 @@ import faulthandler
 import os
 import random
 import resource
+import select
 import socket
 import sys
 from collections import deque
@@ -22,8 +23,9 @@ from aggverify.world.state import Guard
 from aggverify.world.trace import KEPT, TRACER, sequences
 from aggverify.world.wire import Decoder, Frame, encode
 
-# ``handler(job)``; one that takes jobs together has ``together(jobs, between)``, calls ``between``
-# after each, and returns a list of the same.
+# ``handler(job)`` returns data and bytes. One that takes jobs together has ``together(jobs,
+# between)``, calls ``between`` after each, and returns an object with ``arrived`` and
+# ``answers()``: the list of the same, which it may have to wait for until ``arrived``.
 Handler = Any
 
 
@@ -111,7 +113,10 @@ def _join(place: Place) -> None:
 
 
 class _Loop:
-    """Reads jobs, calls the handler, answers each."""
+    """Reads jobs, calls the handler, answers each, in order.
+
+    While jobs that were run together wait for the other ranks, the next are begun already.
+    """
 
     def __init__(self, connection: socket.socket, handler: Handler, guard: Guard) -> None:
         self._connection = connection
@@ -119,24 +124,27 @@ class _Loop:
         self._guard = guard
         self._decoder = Decoder()
         self._frames: deque[Frame] = deque()
-        self._done = 0
+        self._begun = 0
         self._counted: dict[str, int] = {}
+        self._waiting: tuple[Any, dict[str, Any]] | None = None  # with the evidence that is its own
         self._pid = os.getpid()
 
     def run(self) -> None:
         """Answer jobs until the end of stream."""
         while (frame := self._next()) is not None:
-            reply, failed = self._answer(frame[0])
+            failed = self._run(frame[0])
             if os.getpid() != self._pid:
                 return  # a process the candidate forked came back here instead of ending
-            self._connection.sendall(reply)
-            self._done += 1
             # After an exception the others may wait in a collective of this job. Going on would
             # answer their call with the next job's.
             if failed and not self._released():
                 return
 
     def _next(self) -> Frame | None:
+        if not self._frames and self._waiting is not None:
+            readable, _, _ = select.select([self._connection], [], [], 0)
+            if not readable:
+                self._finish()
         while not self._frames:
             if not self._read():
                 return None
@@ -154,33 +162,52 @@ class _Loop:
         self._frames.extend(self._decoder.feed(data))
         return bool(data)
 
-    def _answer(self, header: dict[str, Any]) -> tuple[bytes, bool]:
-        TRACER.begin(self._done)
+    def _run(self, header: dict[str, Any]) -> bool:
+        """Answer a job, or begin jobs that are run together; whether an exception came out."""
+        if "job" in header:
+            self._finish()
+        TRACER.begin(self._begun)
+        self._begun += 1
         self._counted = {}
-        body: dict[str, Any] = {}
-        blob = b""
         try:
             if "jobs" in header:
-                body["data"], blob = self._together(header["jobs"])
-            else:
-                body["data"], blob = self._handler(header["job"])
-            return encode(self._with_evidence(body), blob), False
+                under_way = self._handler.together(header["jobs"], self._between)
+                evidence = self._evidence()
+                self._finish()
+                self._waiting = under_way, evidence
+                return False
+            data, blob = self._handler(header["job"])
+            reply = encode({"data": data} | self._evidence(), blob)
         except BaseException as error:  # sys.exit included: all of it is the candidate's answer
-            body = {"error": told(error)}
-            return encode(self._with_evidence(body)), True
+            reply = encode({"error": told(error)} | self._evidence())
+            self._finish()
+            self._answer(reply)
+            return True
+        self._answer(reply)
+        return False
 
-    def _together(self, jobs: list[dict[str, Any]]) -> tuple[dict[str, Any], bytes]:
-        def between() -> None:
-            # What one rank leaves out of a job must not be made up for in the next.
-            number = len(self._counted)
-            self._counted.update((f"{name}/{number}", n) for name, n in sequences().items())
+    def _between(self) -> None:
+        # What one rank leaves out of a job must not be made up for in the next.
+        number = len(self._counted)
+        self._counted.update((f"{name}/{number}", n) for name, n in sequences().items())
+        if self._waiting is not None and self._waiting[0].arrived:
+            self._finish()
 
-        parts = self._handler.together(jobs, between)
-        sizes = [len(blob) for _, blob in parts]
-        data = {"parts": [data for data, _ in parts], "sizes": sizes}
-        return data, b"".join(blob for _, blob in parts)
+    def _finish(self) -> None:
+        """Answer the jobs that wait for the other ranks, if there are any."""
+        if self._waiting is None or os.getpid() != self._pid:
+            return
+        (under_way, evidence), self._waiting = self._waiting, None
+        parts = under_way.answers()
+        data = {"parts": [data for data, _ in parts], "sizes": [len(blob) for _, blob in parts]}
+        self._answer(encode({"data": data} | evidence, b"".join(blob for _, blob in parts)))
 
-    def _with_evidence(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _answer(self, reply: bytes) -> None:
+        if os.getpid() == self._pid:
+            self._connection.sendall(reply)
+
+    def _evidence(self) -> dict[str, Any]:
+        body: dict[str, Any] = {}
         changes, beyond_repair = self._guard.changes()
         if changes:
             body["changes"] = changes

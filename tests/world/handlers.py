@@ -524,10 +524,26 @@ class StartsThread(Echo):
 class Together(Skipper):
     """Takes several jobs in one dispatch, and tells how many it was given."""
 
-    def together(self, jobs: list[dict[str, Any]], between: Callable[[], None]) -> list[Answer]:
-        answers = []
+    def together(self, jobs: list[dict[str, Any]], between: Callable[[], None]) -> UnderWay:
+        answers: list[Answer] = []
         for job in jobs:
             data, _ = self(job)
             answers.append(({**data, "together": len(jobs)}, bytes([self.rank]) * len(answers)))
             between()
-        return answers
+        return UnderWay(answers)
+
+
+class UnderWay:
+    """Answers that wait for the other ranks, as reduced gradients do."""
+
+    def __init__(self, answers: list[Answer]) -> None:
+        self._answers = answers
+        self._work = dist.all_reduce(torch.ones(1), async_op=True)
+
+    @property
+    def arrived(self) -> bool:
+        return bool(self._work.is_completed())
+
+    def answers(self) -> list[Answer]:
+        self._work.wait()
+        return self._answers
