@@ -73,6 +73,16 @@ class Execution:
         return subject.engine.value([Fraction(x) for x in losses], self.counts, sizes)
 
 
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """Cases that the ranks have been given."""
+
+    executions: Callable[[], list[Execution]]
+    """Waits for all of them."""
+    stumbles: Callable[[], bool]
+    """Waits for half of them; whether any case that is done came to no result."""
+
+
 class Laboratory:
     """Runs cases of one subject on the worlds of one template process.
 
@@ -88,12 +98,10 @@ class Laboratory:
 
     def run(self, subject: Subject, cases: Sequence[Case | Trial]) -> list[Execution]:
         """Execute every case; order is kept, faults are values."""
-        return self.submit(subject, cases)()
+        return self.submit(subject, cases).executions()
 
-    def submit(
-        self, subject: Subject, cases: Sequence[Case | Trial]
-    ) -> Callable[[], list[Execution]]:
-        """Start the cases; calling the result waits for them."""
+    def submit(self, subject: Subject, cases: Sequence[Case | Trial]) -> Submitted:
+        """Start the cases."""
         trials = list(map(trial, cases))
         if not any(t.against for t in trials):
             return self._submit(subject, trials)
@@ -102,13 +110,13 @@ class Laboratory:
         bare = [replace(t, against=False) for t in trials if t.against]
         theirs = self._other.submit(subject.against, bare)
 
-        def wait() -> list[Execution]:
-            found = {False: iter(mine()), True: iter(theirs())}
+        def executions() -> list[Execution]:
+            found = {False: iter(mine.executions()), True: iter(theirs.executions())}
             return [next(found[t.against]) for t in trials]
 
-        return wait
+        return Submitted(executions, lambda: mine.stumbles() or theirs.stumbles())
 
-    def _submit(self, subject: Subject, trials: Sequence[Trial]) -> Callable[[], list[Execution]]:
+    def _submit(self, subject: Subject, trials: Sequence[Trial]) -> Submitted:
         parts: list[list[Trial]] = [[]]
         for wanted in trials:
             if wanted.fresh:
@@ -116,12 +124,14 @@ class Laboratory:
             parts[-1].append(wanted)
         done: list[Execution] = []
         for part in parts[:-1]:
-            done += self._send(subject, part)()
+            done += self._send(subject, part).executions()
             self.fresh()
         last = self._send(subject, parts[-1])
-        return lambda: done + last()
+        if not done:
+            return last
+        return Submitted(lambda: done + last.executions(), last.stumbles)
 
-    def _send(self, subject: Subject, trials: Sequence[Trial]) -> Callable[[], list[Execution]]:
+    def _send(self, subject: Subject, trials: Sequence[Trial]) -> Submitted:
         jobs = [_job(subject, t, self._cpu_seconds) for t in trials]
         for wanted in trials:
             size, steps = wanted.case.layout.world_size, 1 + len(wanted.before)
@@ -129,13 +139,13 @@ class Laboratory:
             self.worlds[size] = self.worlds.get(size, 0) + steps
         pending = self._template.submit(jobs)
 
-        def wait() -> list[Execution]:
+        def executions() -> list[Execution]:
             return [
                 _execution(subject, wanted.case, outcome)
                 for wanted, outcome in zip(trials, pending.wait(), strict=True)
             ]
 
-        return wait
+        return Submitted(executions, pending.stumbles)
 
     @contextmanager
     def patient(self) -> Iterator[None]:

@@ -54,7 +54,7 @@ class Checking:
         """Start these cases' variants."""
         lean = self.check.control_first and self.subject.has_oracle
         variants = [self.check.variants(case)[1 if lean else 0 :] for case in cases]
-        wait = self.laboratory.submit(self.subject, [c for group in variants for c in group])
+        wanted = [c for group in variants for c in group]
 
         def judged(executions: Sequence[Execution]) -> list[Finding | None]:
             rest = iter(executions)
@@ -64,7 +64,7 @@ class Checking:
             self.progress()
             return found
 
-        return Running(wait, judged)
+        return Running(self.laboratory.submit(self.subject, wanted), judged)
 
     def _judged(self, case: Case, mine: list[Execution], lean: bool) -> Finding | None:
         self.tally.sights.add(self.subject, [e.case for e in mine])

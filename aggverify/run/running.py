@@ -7,30 +7,23 @@ from dataclasses import dataclass
 
 from aggverify.case import Case
 from aggverify.checks import Finding
-from aggverify.execution import Execution
+from aggverify.execution import Execution, Submitted
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Running:
     """Some cases of a check on the ranks; judging them is the parent's work."""
 
-    _wait: Callable[[], list[Execution]]
+    _submitted: Submitted
     _judge: Callable[[Sequence[Execution]], list[Finding | None]]
-    _executions: list[Execution] | None = None
-
-    def executions(self) -> list[Execution]:
-        """Wait for the ranks."""
-        if self._executions is None:
-            self._executions = self._wait()
-        return self._executions
 
     def findings(self) -> list[Finding | None]:
         """Wait for the ranks and judge, one finding or None per case; once only."""
-        return self._judge(self.executions())
+        return self._judge(self._submitted.executions())
 
-    def failed(self) -> bool:
-        """Wait for the ranks; whether any case came to no result."""
-        return any(e.failure is not None for e in self.executions())
+    def stumbles(self) -> bool:
+        """Wait until the ranks are half through; whether any case came to no result so far."""
+        return self._submitted.stumbles()
 
 
 Submit = Callable[[Sequence[Case]], Running]
@@ -47,8 +40,11 @@ class Pipeline:
         self._running: Running | None = None
 
     def push(self, cases: Sequence[Case]) -> Judged:
-        """Start a batch and judge the one before; not after a failure that is a finding."""
-        if self._running is not None and self._running.failed():
+        """Start a batch when half of the one before is done, which is judged once all of it is.
+
+        After a failure that is a finding nothing is started.
+        """
+        if self._running is not None and self._running.stumbles():
             # Each such case may cost seconds: judged first.
             judged = self.drain()
             if any(judged.values()):

@@ -9,7 +9,7 @@ from typing import Any
 from aggverify.errors import InputError
 from aggverify.world import wire
 from aggverify.world.dispatcher import Dispatcher
-from aggverify.world.faults import Job, Outcome, PoolError, TemplateFailure
+from aggverify.world.faults import Fault, Job, Outcome, PoolError, TemplateFailure
 from aggverify.world.launcher import Opened
 from aggverify.world.options import Options
 from aggverify.world.world import Task
@@ -26,6 +26,7 @@ class Pending:
         self._template = template
         self._outcomes: list[Outcome | None] = [None] * count
         self._left = count
+        self._faults = 0
         self._given_up = False
 
     @property
@@ -38,13 +39,21 @@ class Pending:
         if not self.done:
             if self._given_up:
                 raise PoolError("these jobs were given up when the pool was interrupted or closed")
-            self._template.drive(self)
+            self._template.drive(lambda: self.done)
         return [outcome for outcome in self._outcomes if outcome is not None]
+
+    def stumbles(self) -> bool:
+        """Wait for half of the outcomes; whether any that is there is a fault."""
+        half = len(self._outcomes) // 2
+        if not self._given_up:
+            self._template.drive(lambda: self._faults > 0 or self._left <= half)
+        return self._faults > 0
 
     def deliver(self, index: int, outcome: Outcome) -> None:
         """Take one outcome."""
         self._outcomes[index] = outcome
         self._left -= 1
+        self._faults += isinstance(outcome, Fault)
 
     def give_up(self) -> None:
         """No further outcome will come."""
@@ -111,14 +120,14 @@ class Template:
         self._closed = True
         self._give_up()
 
-    def drive(self, pending: Pending) -> None:
-        """Serve the worlds until these jobs are done."""
+    def drive(self, enough: Callable[[], bool]) -> None:
+        """Serve the worlds until there is enough of what is waited for."""
         losses = 0
         try:
-            while not pending.done:
+            while not enough():
                 dispatcher = self._ready()
                 try:
-                    dispatcher.step(lambda: pending.done)
+                    dispatcher.step(enough)
                 except OSError as error:
                     losses += 1
                     if losses > _MOST_LOSSES:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from aggverify.case import Case
 from aggverify.checks import Finding
-from aggverify.execution import Execution, Failure
+from aggverify.execution import Execution, Failure, Submitted
 from aggverify.layouts import Layout
 from aggverify.notation import parse_step
 from aggverify.run.running import Pipeline, Running
@@ -26,7 +26,8 @@ def pipeline(said: list[str], *, fails: bool, finds: bool) -> Pipeline:
             said.append(f"judge {case.losses[0]:g}")
             return [Finding("AGV402", "a check", "", case, None) if finds else None]
 
-        return Running(lambda: [Execution(case, failure=failure)], judge)
+        executions = [Execution(case, failure=failure)]
+        return Running(Submitted(lambda: executions, lambda: fails), judge)
 
     return Pipeline(submit)
 

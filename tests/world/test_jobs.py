@@ -81,6 +81,19 @@ def test_jobs_in_flight_survive_a_restart_of_the_worlds(play: Template) -> None:
     assert all(isinstance(outcome, Replies) for outcome in pending.wait())
 
 
+def test_half_of_the_outcomes_or_a_fault_is_waited_for(play: Template) -> None:
+    quick, slow = job("nothing", 1), job("compute", 1, seconds=0.3)
+    pending = play.submit([quick, quick, slow, slow])
+    assert not pending.stumbles()
+    assert not pending.done
+    assert all(isinstance(outcome, Replies) for outcome in pending.wait())
+    pending = play.submit([job("raise_error", 1, value=1), slow, slow])
+    assert pending.stumbles()
+    assert not pending.done
+    assert [type(outcome) for outcome in pending.wait()] == [Fault, Replies, Replies]
+    assert pending.stumbles()
+
+
 @pytest.mark.parametrize("size", [0, -1, 65, True, "2", 2.0])
 def test_a_world_of_no_size_is_refused(echo: Template, size: object) -> None:
     with pytest.raises(InputError, match=f"1 to 64 ranks, not {size!r}"):
