@@ -1,4 +1,5 @@
-"""JSON that means harm: documents of ours with anything anywhere, and text that is nearly JSON."""
+"""Files that mean harm: documents of ours with anything anywhere, and text that is nearly JSON or
+nearly TOML."""
 
 from __future__ import annotations
 
@@ -11,9 +12,10 @@ from typing import Any
 from hypothesis import strategies as st
 
 from aggverify.case import Case
+from aggverify.cli.oracle import read_step
 from aggverify.errors import AggverifyError
 from aggverify.layouts import Layout
-from aggverify.run import store
+from aggverify.run import settings, store
 from aggverify.run.store import StoredCase
 from oracles import OracleError, Sample, Step
 
@@ -95,6 +97,30 @@ def texts(draw: st.DrawFn) -> bytes:
     return text[:at] + odd + text[at + draw(st.integers(0, 8)) :]
 
 
+TOML_VALUES = st.one_of(
+    st.sampled_from(
+        [
+            "true", "0", "-1", "1.5", "nan", "inf", "1" * 400, "''", "[]", "{}", "[['a']]",
+            "{a = 1}", "1979-05-27", "'prompt_mean'", "['sum', 1]", "{empty_units = 'skip'}",
+            "'../..'", "[" * 20_000, "{a=" * 20_000, '"\\u0000"', "'\x1b[31m'", '"""x"""',
+            "0x_f", "'",
+        ]
+    ),
+    st.text(max_size=6).map(lambda text: json.dumps(text, ensure_ascii=False)),
+    st.text(max_size=8),
+)  # fmt: skip
+TOML_KEYS = st.sampled_from([*settings.KEYS, "modes", "__class__", "", "''", "a.b"])
+
+
+@st.composite
+def settings_texts(draw: st.DrawFn) -> bytes:
+    """Lines of a pyproject.toml, of which some may even be right."""
+    pairs = draw(st.lists(st.tuples(TOML_KEYS, TOML_VALUES), max_size=4))
+    header = draw(st.sampled_from(["[tool.aggverify]", "[[tool.aggverify]]", "[tool]", "tool = 1"]))
+    text = "\n".join([header, *(f"{key} = {value}" for key, value in pairs)])
+    return text.encode(errors="surrogatepass") + draw(st.sampled_from([b"", b"\xff", b"\0"]))
+
+
 def refused(read: Callable[[], object]) -> bool:
     """Whether it was refused as bad input; anything else that is raised is a fault of ours."""
     try:
@@ -106,7 +132,7 @@ def refused(read: Callable[[], object]) -> bool:
 
 
 def feed(data: Any) -> None:
-    """Give the document, and its parts, to every reader of JSON."""
+    """Give the document, and its parts, to every reader of stored cases."""
     if not refused(lambda: StoredCase.from_json(data)):
         stored = StoredCase.from_json(data)
         again = StoredCase.from_json(json.loads(json.dumps(stored.to_json())))
@@ -120,6 +146,13 @@ def feed(data: Any) -> None:
 
 
 def feed_file(text: bytes, path: Path) -> None:
-    """Give the bytes to the reader of stored cases as a file."""
+    """Give the bytes to the readers of stored cases and of steps, as a file."""
     path.write_bytes(text)
     refused(lambda: store.read(str(path), path.parent))
+    refused(lambda: read_step(str(path)))
+
+
+def feed_settings(text: bytes, path: Path) -> None:
+    """Give the bytes to the reader of settings, as a file."""
+    path.write_bytes(text)
+    refused(lambda: settings.read(path))

@@ -46,7 +46,7 @@ def oracle(
     from aggverify.report.tables import scalars_table, weights_table
     from oracles import MODES, OracleError, Policy
 
-    found, stored = _read(step)
+    found, stored = read_step(step)
     values = _numbers(losses) if losses else stored
     try:
         policy = Policy.from_text(policy_readings(readings))
@@ -61,8 +61,8 @@ def oracle(
         raise InputError(str(error)) from None
 
 
-def _read(text: str) -> tuple[Step, list[float] | None]:
-    """The step, and the losses where the file has them."""
+def read_step(text: str) -> tuple[Step, list[float] | None]:
+    """The step that STEP names or writes out, and the losses where the file has them."""
     from aggverify.case import Case
     from aggverify.errors import InputError
     from aggverify.files import read_json

@@ -152,7 +152,9 @@ def read(path: Path, *, required: bool = True) -> Settings:
     """The settings of one TOML file; raises InputError for what cannot be read or used."""
     try:
         with path.open("rb") as file:
-            text = file.read(MAX_BYTES)
+            text = file.read(MAX_BYTES + 1)
+        if len(text) > MAX_BYTES:
+            raise InputError(f"{path} is larger than settings can be ({MAX_BYTES} bytes)")
         data = tomllib.loads(text.decode())
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"cannot read {path}: {error}") from None

@@ -11,6 +11,7 @@ import ctypes
 import gc
 import os
 import random
+import resource
 import signal
 import sys
 import threading
@@ -273,6 +274,11 @@ def _process_aspects() -> list[tuple[str, Look, Undo | None]]:
         ("open files 0, 1 or 2", files, restore_files),
         ("signal handlers", handlers, restore_handlers),
         # Of this step, and it would end the rank in a later one; signal.alarm sets it as well.
+        ("umask", _umask, _set_umask),
+        ("resource limits", _limits, _set_limits),
+        # Only root may be nicer than before: undone by another rank in its place.
+        ("priority", _priority, _set_priority),
+        ("processors", lambda: os.sched_getaffinity(0), lambda cpus: os.sched_setaffinity(0, cpus)),
         ("timer", _timer_runs, lambda _: signal.setitimer(signal.ITIMER_REAL, 0) and None),
         # Flushing subnormals to zero is a mode of the processor that torch can set, not get.
         ("subnormal numbers", lambda: _SMALLEST_NORMAL / 2 > 0.0, _keep_subnormals),
@@ -281,6 +287,41 @@ def _process_aspects() -> list[tuple[str, Look, Undo | None]]:
 
 def _timer_runs() -> bool:
     return signal.getitimer(signal.ITIMER_REAL)[0] > 0.0
+
+
+def _umask() -> int:
+    # There is no other way to read one's own than to set it.
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _set_umask(expected: int) -> None:
+    os.umask(expected)
+
+
+# Not the address space, which a rank raises by itself for a large step.
+_LIMITS = (
+    resource.RLIMIT_CPU, resource.RLIMIT_DATA, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE,
+    resource.RLIMIT_STACK,
+)  # fmt: skip
+
+
+def _limits() -> Any:
+    return [resource.getrlimit(which) for which in _LIMITS]
+
+
+def _set_limits(expected: Any) -> None:
+    for which, limits in zip(_LIMITS, expected, strict=True):
+        resource.setrlimit(which, limits)
+
+
+def _priority() -> int:
+    return os.getpriority(os.PRIO_PROCESS, 0)
+
+
+def _set_priority(expected: int) -> None:
+    os.setpriority(os.PRIO_PROCESS, 0, expected)
 
 
 def _environment() -> Any:

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from aggverify.case import Case
 from aggverify.errors import InputError
 from aggverify.run import store
+from aggverify.run.settings import MAX_BYTES, read
 from tests import hostile
 
 PATIENT = settings(
@@ -33,6 +34,19 @@ def test_documents(data: Any) -> None:
 @given(hostile.texts())
 def test_files(tmp_path: Path, text: bytes) -> None:
     hostile.feed_file(text, tmp_path / "case.json")
+
+
+@PATIENT
+@given(hostile.settings_texts())
+def test_settings(tmp_path: Path, text: bytes) -> None:
+    hostile.feed_settings(text, tmp_path / "pyproject.toml")
+
+
+def test_settings_of_no_sensible_size(tmp_path: Path) -> None:
+    path = tmp_path / "pyproject.toml"
+    path.write_text("[tool.aggverify]\n" + "#" * MAX_BYTES)
+    with pytest.raises(InputError, match="larger than settings can be"):
+        read(path)
 
 
 @pytest.mark.parametrize(

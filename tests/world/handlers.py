@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -448,6 +449,11 @@ def _numpy_seed() -> None:
     np.random.seed(5)
 
 
+def _few_open_files() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, hard))
+
+
 def _drop_module() -> None:
     del sys.modules["random"]
 
@@ -470,6 +476,10 @@ CHANGES: dict[str, Callable[[], Any]] = {
     "working directory": lambda: os.chdir("/"),
     "signal handlers": lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
     "timer": lambda: signal.alarm(600),
+    "umask": lambda: os.umask(0),
+    "resource limits": _few_open_files,
+    "priority": lambda: os.nice(1),
+    "processors": lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}),
     "subnormal numbers": lambda: torch.set_flush_denormal(True),
     "threads": lambda: threading.Thread(target=time.sleep, args=(600,), daemon=True).start(),
 }

@@ -1,8 +1,9 @@
-"""Hostile JSON for as long as one likes: ``python benchmarks/fuzz_json.py [SECONDS]`` (3600).
+"""Hostile files for as long as one likes: ``python benchmarks/fuzz_files.py [SECONDS]`` (3600).
 
-The same documents and texts as ``tests/unit/test_hostile.py``, with another seed every round. Ends
-at once, with the smallest example, should a reader raise anything but its own errors. In 53 minutes
-on a busy machine 204,000 documents and as many files found one: a negative NaN written apart.
+The same documents, texts and settings as ``tests/unit/test_hostile.py``, with another seed every
+round. Ends at once, with the smallest example, should a reader raise anything but its own errors.
+In 53 minutes on a busy machine 204,000 documents and as many files found one: a negative NaN
+written apart.
 """
 
 from __future__ import annotations
@@ -49,18 +50,20 @@ def fuzz(strategy: SearchStrategy[Any], reader: Callable[[Any], None], seed: int
 def main() -> None:
     """Fuzz until the time is over; print how much was read."""
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 3600.0
-    began, seed, documents, texts = time.monotonic(), int(time.time()), 0, 0
+    began, seed = time.monotonic(), int(time.time())
+    documents = texts = settings_files = 0
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "case.json"
+        path, toml = Path(folder) / "case.json", Path(folder) / "pyproject.toml"
         while time.monotonic() - began < seconds:
             seed += 1
             documents += fuzz(hostile.documents(), hostile.feed, seed)
             texts += fuzz(hostile.texts(), lambda text: hostile.feed_file(text, path), seed)
-            print(
-                f"{time.monotonic() - began:.0f} s: {documents} documents, {texts} files",
-                flush=True,
+            settings_files += fuzz(
+                hostile.settings_texts(), lambda text: hostile.feed_settings(text, toml), seed
             )
-    print(f"{documents} documents and {texts} files: read, or refused with a sentence")
+            done = f"{documents} documents, {texts} JSON files, {settings_files} settings"
+            print(f"{time.monotonic() - began:.0f} s: {done}", flush=True)
+    print(f"{done}: read, or refused with a sentence")
 
 
 if __name__ == "__main__":
