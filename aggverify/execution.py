@@ -26,6 +26,11 @@ CPU_SECONDS, CPU_SECONDS_AFTER = 2.0, 0.1
 are sought out to make it small, and the smallest is confirmed with the full time. Usual cases take
 a thousandth of a second."""
 LIMITS = Options(cpu_seconds=CPU_SECONDS, cpu_seconds_after=CPU_SECONDS_AFTER)
+SECOND_LOOK, LOADING_SECONDS = 6.0, 60.0
+"""What the first case that seems to run away is given before it is believed: a rank that is found
+importing or compiling gets the longer."""
+_LOADING = ("<frozen importlib._bootstrap", "torch/_dynamo/", "torch/_inductor/", "/triton/")
+"""In the stack of a rank that is importing or compiling."""
 Log = tuple[tuple[str, tuple[float, ...]], ...] | str | None
 """A micro-batch's log: keys in order with one number or two, or the text of its fault."""
 
@@ -93,6 +98,8 @@ class Laboratory:
         self._template = template
         self._other = other
         self._cpu_seconds: float | None = None
+        self._allowance: float | None = None  # once a case was seen to be slow only
+        self._looked_again: set[float] = set()
         self.executed = 0
         self.worlds: dict[int, int] = {}
 
@@ -132,7 +139,8 @@ class Laboratory:
         return Submitted(lambda: done + last.executions(), last.stumbles)
 
     def _send(self, subject: Subject, trials: Sequence[Trial]) -> Submitted:
-        jobs = [_job(subject, t, self._cpu_seconds) for t in trials]
+        seconds = max(self._cpu_seconds or 0.0, self._allowance or 0.0) or None
+        jobs = [_job(subject, t, seconds) for t in trials]
         for wanted in trials:
             size, steps = wanted.case.layout.world_size, 1 + len(wanted.before)
             self.executed += steps
@@ -140,12 +148,37 @@ class Laboratory:
         pending = self._template.submit(jobs)
 
         def executions() -> list[Execution]:
-            return [
+            done = [
                 _execution(subject, wanted.case, outcome)
                 for wanted, outcome in zip(trials, pending.wait(), strict=True)
             ]
+            away = [n for n, e in enumerate(done) if e.failure and e.failure.kind == "runaway"]
+            if away and self._merely_slow(subject, trials[away[0]], done[away[0]]):
+                again = self._send(subject, [trials[n] for n in away]).executions()
+                for n, execution in zip(away, again, strict=True):
+                    done[n] = execution
+            return done
 
         return Submitted(executions, pending.stumbles)
+
+    def _merely_slow(self, subject: Subject, wanted: Trial, execution: Execution) -> bool:
+        """Whether a case that seemed to run away comes back when it is given time.
+
+        Code may import, compile or build tables at its first call, in every fresh rank again. All
+        later cases get more time then; else none is looked at again, so that what does run away
+        is made small quickly.
+        """
+        assert execution.failure is not None
+        loading = any(mark in execution.failure.detail for mark in _LOADING)
+        seconds = LOADING_SECONDS if loading else SECOND_LOOK
+        if self._allowance is not None or seconds in self._looked_again:
+            return False
+        self._looked_again.add(seconds)
+        [outcome] = self._template.run([_job(subject, wanted, seconds)])
+        if isinstance(outcome, Fault) and outcome.kind == "runaway":
+            return False
+        self._allowance = seconds if loading else 2 * seconds
+        return True
 
     @contextmanager
     def patient(self) -> Iterator[None]:
@@ -180,7 +213,8 @@ def _job(subject: Subject, wanted: Trial, cpu_seconds: float | None) -> Job:
     world, tokens = wanted.case.layout.world_size, wanted.case.step.num_response_tokens
     if tokens <= LARGE:
         return Job(world, _payload(subject, wanted), cpu_seconds, wanted.plain)
-    return Job(world, _payload(subject, wanted), 2 + SECONDS_PER_TOKEN * tokens)
+    least = cpu_seconds or CPU_SECONDS
+    return Job(world, _payload(subject, wanted), least + SECONDS_PER_TOKEN * tokens)
 
 
 def _payload(subject: Subject, wanted: Trial) -> dict[str, Any]:

@@ -1,0 +1,82 @@
+"""A rank that takes its time at first is told from one that never comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from aggverify import execution
+from aggverify.case import Case
+from aggverify.execution import Laboratory
+from aggverify.layouts import Layout
+from aggverify.notation import parse_step
+from aggverify.run.claims import subjects
+from aggverify.run.request import Request
+from aggverify.run.session import opened
+from aggverify.run.target import parse_target
+from aggverify.subject import Subject
+from aggverify.world import Options, Pool
+
+LIMITS = Options(cpu_seconds=0.2, cpu_seconds_after=0.05)
+CASES = [
+    Case(parse_step("1/11 2/1"), layout, (1.0, 2.0, 3.0))
+    for layout in (Layout.trivial(2), Layout((((0, 1),),), cp_size=2), Layout((((0,), (1,)),)))
+]
+BUSY = """
+import time
+def busy(seconds):
+    ends = time.process_time() + seconds
+    while time.process_time() < ends:
+        pass
+"""
+REDUCER = """
+from busy import busy
+AGGVERIFY = {"mode": "token_sum", "engine": "sum"}
+ready = False
+def reduce(losses, batch):
+    global ready
+    if not ready:
+        ACT
+    ready = True
+    return (losses * losses.new_tensor([bit for mask in batch.local_masks for bit in mask])).sum()
+"""
+
+
+@pytest.fixture(autouse=True)
+def _brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execution, "SECOND_LOOK", 1.0)
+
+
+@contextmanager
+def under_test(folder: Path, act: str) -> Iterator[tuple[Laboratory, Subject]]:
+    (folder / "busy.py").write_text(BUSY)
+    (folder / "heavy.py").write_text("from busy import busy\nbusy(1.2)\n")
+    path = folder / "reducer.py"
+    path.write_text(REDUCER.replace("ACT", act))
+    target = parse_target(str(path))
+    with Pool(LIMITS) as pool, opened(pool, target.setup()) as template:
+        request = Request(str(path), modes=("token_sum",))
+        yield Laboratory(template), subjects(request, target, template.description)[0]
+
+
+@pytest.mark.parametrize("act", ["busy(0.4)", "import heavy"], ids=["computes", "imports"])
+def test_a_slow_start_is_no_failure(tmp_path: Path, act: str) -> None:
+    with under_test(tmp_path, act) as (laboratory, subject):
+        for _ in range(2):
+            ran = laboratory.run(subject, CASES)
+            assert [e.failure for e in ran] == [None] * len(CASES)
+            assert all(e.weights is not None and e.weights.tolist() == [1, 1, 1] for e in ran)
+            laboratory.fresh()
+
+
+def test_what_never_comes_back_is_looked_at_again_once(tmp_path: Path) -> None:
+    with under_test(tmp_path, "busy(3600)") as (laboratory, subject):
+        began = laboratory.run(subject, CASES[:1])[0].failure
+        later = laboratory.run(subject, CASES)
+    assert began is not None
+    assert (began.kind, "within 0.2 s" in began.message) == ("runaway", True)
+    assert [e.failure and e.failure.kind for e in later] == ["runaway"] * len(CASES)
+    assert all("within 0.05 s" in e.failure.message for e in later if e.failure)
