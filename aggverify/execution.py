@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -27,8 +28,11 @@ are sought out to make it small, and the smallest is confirmed with the full tim
 a thousandth of a second."""
 LIMITS = Options(cpu_seconds=CPU_SECONDS, cpu_seconds_after=CPU_SECONDS_AFTER)
 SECOND_LOOK, LOADING_SECONDS = 6.0, 60.0
-"""What the first case that seems to run away is given before it is believed: a rank that is found
-importing or compiling gets the longer."""
+"""What the first case that seems to run away is given before it is believed, if it is the first its
+ranks run: the longer if they are found importing or compiling, which may also happen later."""
+MOST_WAITS, WAIT_SECONDS = 20, 0.1
+"""How often waiting for an import or a compiler is not believed to be for good, and for how much
+longer each time the machine is left to whoever is waited for."""
 _LOADING = ("<frozen importlib._bootstrap", "torch/_dynamo/", "torch/_inductor/", "/triton/")
 """In the stack of a rank that is importing or compiling."""
 Log = tuple[tuple[str, tuple[float, ...]], ...] | str | None
@@ -43,6 +47,18 @@ class Failure:
     rank: int | None
     message: str
     detail: str = ""
+    first: bool = False
+    """Whether the ranks had run nothing before."""
+
+    @property
+    def loading(self) -> bool:
+        """Whether a rank was importing or compiling."""
+        return any(mark in self.detail for mark in _LOADING)
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether it may be slow only: ran for long, or waited while it imported or compiled."""
+        return self.kind == "runaway" or (self.kind == "blocked" and self.loading)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +116,7 @@ class Laboratory:
         self._cpu_seconds: float | None = None
         self._allowance: float | None = None  # once a case was seen to be slow only
         self._looked_again: set[float] = set()
+        self._waits = 0
         self.executed = 0
         self.worlds: dict[int, int] = {}
 
@@ -152,32 +169,41 @@ class Laboratory:
                 _execution(subject, wanted.case, outcome)
                 for wanted, outcome in zip(trials, pending.wait(), strict=True)
             ]
-            away = [n for n, e in enumerate(done) if e.failure and e.failure.kind == "runaway"]
-            if away and self._merely_slow(subject, trials[away[0]], done[away[0]]):
-                again = self._send(subject, [trials[n] for n in away]).executions()
-                for n, execution in zip(away, again, strict=True):
+            doubtful = [n for n, e in enumerate(done) if e.failure and e.failure.doubtful]
+            if doubtful and self._comes_back(
+                subject, trials[doubtful[0]], done[doubtful[0]].failure
+            ):
+                again = self._send(subject, [trials[n] for n in doubtful]).executions()
+                for n, execution in zip(doubtful, again, strict=True):
                     done[n] = execution
             return done
 
         return Submitted(executions, pending.stumbles)
 
-    def _merely_slow(self, subject: Subject, wanted: Trial, execution: Execution) -> bool:
-        """Whether a case that seemed to run away comes back when it is given time.
+    def _comes_back(self, subject: Subject, wanted: Trial, failure: Failure | None) -> bool:
+        """Whether a case that seemed to be stuck or to run away is done when it is given time.
 
-        Code may import, compile or build tables at its first call, in every fresh rank again. All
-        later cases get more time then; else none is looked at again, so that what does run away
-        is made small quickly.
+        Code may import, compile or build tables at its first call, in every fresh rank again, and
+        compilers wait for each other. All later cases get more time then; else none is looked at
+        again, so that what does run away is made small quickly.
         """
-        assert execution.failure is not None
-        loading = any(mark in execution.failure.detail for mark in _LOADING)
-        seconds = LOADING_SECONDS if loading else SECOND_LOOK
+        assert failure is not None
+        if failure.kind == "blocked":
+            self._waits += 1
+            if self._waits > MOST_WAITS:
+                return False
+            time.sleep(WAIT_SECONDS * self._waits)
+            return True
+        seconds = LOADING_SECONDS if failure.loading else SECOND_LOOK
         if self._allowance is not None or seconds in self._looked_again:
             return False
         self._looked_again.add(seconds)
+        if not (failure.loading or failure.first):
+            return False
         [outcome] = self._template.run([_job(subject, wanted, seconds)])
         if isinstance(outcome, Fault) and outcome.kind == "runaway":
             return False
-        self._allowance = seconds if loading else 2 * seconds
+        self._allowance = seconds if failure.loading else 2 * seconds
         return True
 
     @contextmanager
@@ -297,4 +323,4 @@ def _log(told: Any) -> Log:
 def _failure(fault: Fault) -> Failure:
     if fault.message.startswith(BREACH):  # the traceback is of our own looking at what came back
         fault = replace(fault, traceback="")
-    return Failure(fault.kind, fault.rank, fault.message, evidence(fault))
+    return Failure(fault.kind, fault.rank, fault.message, evidence(fault), fault.first)

@@ -57,7 +57,7 @@ class Fault:
     the code under test only. ``stacks``, ``collectives``, ``output``: per rank, where known: its
     Python stack when it was stopped, the collective it was in, the tail of what it printed.
     ``traces``: per rank, the collectives it issued in this job. ``changes``: per rank, the global
-    state it had left changed.
+    state it had left changed. ``first``: the ranks had finished no job before.
     """
 
     kind: FaultKind
@@ -70,6 +70,7 @@ class Fault:
     traces: Mapping[int, tuple[str, ...]] = field(default_factory=lambda: _NOTHING)
     output: Mapping[int, str] = field(default_factory=lambda: _NOTHING)
     changes: Mapping[int, tuple[str, ...]] = field(default_factory=lambda: _NOTHING)
+    first: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,7 @@ class Scene:
 
     def __init__(self, links: Sequence[Link], number: int) -> None:
         self._links = links
+        self._number = number
         self._traces: dict[int, Trace] = {}
         self._inside: dict[int, str] = {}
         self._errors: dict[int, dict[str, str]] = {}
@@ -140,7 +141,8 @@ class Scene:
     def runaway(self, rank: int, seconds: float) -> Fault:
         """A rank has used up its processor time."""
         message = f"rank {rank} did not finish within {seconds:g} s of its own processor time"
-        return self._fault("runaway", rank, message, stacks=self._stacks())
+        first = self._number == 0
+        return self._fault("runaway", rank, message, stacks=self._stacks(), first=first)
 
     def died(self, rank: int) -> Fault:
         """A rank is gone without an answer."""

@@ -32,6 +32,13 @@ def busy(seconds):
     while time.process_time() < ends:
         pass
 """
+WAITS = """
+import pathlib, time
+mark = pathlib.Path(__file__).with_suffix(".mark")
+if not mark.exists():
+    mark.touch()
+    time.sleep(1)
+"""
 REDUCER = """
 from busy import busy
 AGGVERIFY = {"mode": "token_sum", "engine": "sum"}
@@ -54,6 +61,7 @@ def _brief(monkeypatch: pytest.MonkeyPatch) -> None:
 def under_test(folder: Path, act: str) -> Iterator[tuple[Laboratory, Subject]]:
     (folder / "busy.py").write_text(BUSY)
     (folder / "heavy.py").write_text("from busy import busy\nbusy(1.2)\n")
+    (folder / "waits.py").write_text(WAITS)
     path = folder / "reducer.py"
     path.write_text(REDUCER.replace("ACT", act))
     target = parse_target(str(path))
@@ -62,7 +70,7 @@ def under_test(folder: Path, act: str) -> Iterator[tuple[Laboratory, Subject]]:
         yield Laboratory(template), subjects(request, target, template.description)[0]
 
 
-@pytest.mark.parametrize("act", ["busy(0.4)", "import heavy"], ids=["computes", "imports"])
+@pytest.mark.parametrize("act", ["busy(0.4)", "import heavy", "import waits"])
 def test_a_slow_start_is_no_failure(tmp_path: Path, act: str) -> None:
     with under_test(tmp_path, act) as (laboratory, subject):
         for _ in range(2):
