@@ -46,5 +46,6 @@ class DdpTrainer(Trainer):
         assert gradient is not None
         return Local({}, Share(gradient, 0, Sizes(1, 1, 1, 1)))
 
-    def _reduced(self, job_engine: Any, ran: Any) -> list[tuple[dict[str, Any], bytes]]:
-        return [(one.reply, one.share.gradient.numpy().tobytes()) for one in ran]
+    def _run(self, case: Any, job: Any, function: Any) -> tuple[dict[str, Any], bytes]:
+        one = self._local(case, job, function)  # DDP has reduced it already
+        return one.reply, one.share.gradient.numpy().tobytes()
