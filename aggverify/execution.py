@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ import numpy.typing as npt
 
 from aggverify.case import Case
 from aggverify.engines import Sizes
+from aggverify.patience import Patience, doubtful
 from aggverify.subject import Subject
 from aggverify.trial import Trial, trial
 from aggverify.world import Fault, Job, Options, Outcome, Reply, evidence
@@ -27,14 +27,6 @@ CPU_SECONDS, CPU_SECONDS_AFTER = 2.0, 0.1
 are sought out to make it small, and the smallest is confirmed with the full time. Usual cases take
 a thousandth of a second."""
 LIMITS = Options(cpu_seconds=CPU_SECONDS, cpu_seconds_after=CPU_SECONDS_AFTER)
-SECOND_LOOK, LOADING_SECONDS = 6.0, 60.0
-"""What the first case that seems to run away is given before it is believed, if it is the first its
-ranks run: the longer if they are found importing or compiling, which may also happen later."""
-MOST_WAITS, WAIT_SECONDS = 20, 0.1
-"""How often waiting for an import or a compiler is not believed to be for good, and for how much
-longer each time the machine is left to whoever is waited for."""
-_LOADING = ("<frozen importlib._bootstrap", "torch/_dynamo/", "torch/_inductor/", "/triton/")
-"""In the stack of a rank that is importing or compiling."""
 Log = tuple[tuple[str, tuple[float, ...]], ...] | str | None
 """A micro-batch's log: keys in order with one number or two, or the text of its fault."""
 
@@ -49,16 +41,6 @@ class Failure:
     detail: str = ""
     first: bool = False
     """Whether the ranks had run nothing before."""
-
-    @property
-    def loading(self) -> bool:
-        """Whether a rank was importing or compiling."""
-        return any(mark in self.detail for mark in _LOADING)
-
-    @property
-    def doubtful(self) -> bool:
-        """Whether it may be slow only: ran for long, or waited while it imported or compiled."""
-        return self.kind == "runaway" or (self.kind == "blocked" and self.loading)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +96,7 @@ class Laboratory:
         self._template = template
         self._other = other
         self._cpu_seconds: float | None = None
-        self._allowance: float | None = None  # once a case was seen to be slow only
-        self._looked_again: set[float] = set()
-        self._waits = 0
+        self._patience = Patience()
         self.executed = 0
         self.worlds: dict[int, int] = {}
 
@@ -156,7 +136,7 @@ class Laboratory:
         return Submitted(lambda: done + last.executions(), last.stumbles)
 
     def _send(self, subject: Subject, trials: Sequence[Trial]) -> Submitted:
-        seconds = max(self._cpu_seconds or 0.0, self._allowance or 0.0) or None
+        seconds = max(self._cpu_seconds or 0.0, self._patience.seconds or 0.0) or None
         jobs = [_job(subject, t, seconds) for t in trials]
         for wanted in trials:
             size, steps = wanted.case.layout.world_size, 1 + len(wanted.before)
@@ -169,42 +149,22 @@ class Laboratory:
                 _execution(subject, wanted.case, outcome)
                 for wanted, outcome in zip(trials, pending.wait(), strict=True)
             ]
-            doubtful = [n for n, e in enumerate(done) if e.failure and e.failure.doubtful]
-            if doubtful and self._comes_back(
-                subject, trials[doubtful[0]], done[doubtful[0]].failure
-            ):
-                again = self._send(subject, [trials[n] for n in doubtful]).executions()
-                for n, execution in zip(doubtful, again, strict=True):
+            odd = [n for n, execution in enumerate(done) if doubtful(execution.failure)]
+            if odd and self._again(subject, trials[odd[0]], done[odd[0]].failure):
+                again = self._send(subject, [trials[n] for n in odd]).executions()
+                for n, execution in zip(odd, again, strict=True):
                     done[n] = execution
             return done
 
         return Submitted(executions, pending.stumbles)
 
-    def _comes_back(self, subject: Subject, wanted: Trial, failure: Failure | None) -> bool:
-        """Whether a case that seemed to be stuck or to run away is done when it is given time.
+    def _again(self, subject: Subject, wanted: Trial, failure: Failure | None) -> bool:
+        def runs_away(seconds: float) -> bool:
+            [outcome] = self._template.run([_job(subject, wanted, seconds)])
+            return isinstance(outcome, Fault) and outcome.kind == "runaway"
 
-        Code may import, compile or build tables at its first call, in every fresh rank again, and
-        compilers wait for each other. All later cases get more time then; else none is looked at
-        again, so that what does run away is made small quickly.
-        """
         assert failure is not None
-        if failure.kind == "blocked":
-            self._waits += 1
-            if self._waits > MOST_WAITS:
-                return False
-            time.sleep(WAIT_SECONDS * self._waits)
-            return True
-        seconds = LOADING_SECONDS if failure.loading else SECOND_LOOK
-        if self._allowance is not None or seconds in self._looked_again:
-            return False
-        self._looked_again.add(seconds)
-        if not (failure.loading or failure.first):
-            return False
-        [outcome] = self._template.run([_job(subject, wanted, seconds)])
-        if isinstance(outcome, Fault) and outcome.kind == "runaway":
-            return False
-        self._allowance = seconds if failure.loading else 2 * seconds
-        return True
+        return self._patience.again(failure, runs_away)
 
     @contextmanager
     def patient(self) -> Iterator[None]:

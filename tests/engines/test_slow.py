@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aggverify import execution
+from aggverify import patience
 from aggverify.case import Case
 from aggverify.execution import Laboratory
 from aggverify.layouts import Layout
@@ -54,7 +54,7 @@ def reduce(losses, batch):
 
 @pytest.fixture(autouse=True)
 def _brief(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execution, "SECOND_LOOK", 1.0)
+    monkeypatch.setattr(patience, "SECOND_LOOK", 1.0)
 
 
 @contextmanager

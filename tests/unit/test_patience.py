@@ -1,0 +1,68 @@
+"""Which failures are looked into again, how often, and with how much time."""
+
+from __future__ import annotations
+
+import pytest
+
+from aggverify import patience
+from aggverify.execution import Failure
+from aggverify.patience import LOADING_SECONDS, MOST_WAITS, SECOND_LOOK, Patience, doubtful
+
+IMPORTING = 'rank 0:\n  File "<frozen importlib._bootstrap>", line 241 in _call_with_frames_removed'
+WAITS = Failure("blocked", 0, "waits", IMPORTING)
+COMPUTES = Failure("runaway", 0, "computes", 'File "r.py", line 3 in reduce')
+COMPUTES_FIRST = Failure("runaway", 0, "computes", 'File "r.py", line 3 in reduce', first=True)
+IMPORTS = Failure("runaway", 0, "computes", IMPORTING)
+
+
+def never(seconds: float) -> bool:
+    raise AssertionError(f"run again with {seconds} s")
+
+
+def test_what_is_doubtful() -> None:
+    assert all(map(doubtful, (WAITS, COMPUTES, COMPUTES_FIRST, IMPORTS)))
+    assert not doubtful(Failure("blocked", 0, "waits", 'File "r.py", line 3 in reduce'))
+    assert not doubtful(Failure("died", 0, "is gone", IMPORTING))
+    assert not doubtful(None)
+
+
+def test_waiting_for_an_import_is_not_believed_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "WAIT_SECONDS", 0)
+    mine = Patience()
+    said = [mine.again(WAITS, never) for _ in range(MOST_WAITS + 2)]
+    assert said == [True] * MOST_WAITS + [False] * 2
+    assert mine.seconds is None
+
+
+@pytest.mark.parametrize(
+    ("failure", "given", "later"),
+    [
+        (COMPUTES_FIRST, SECOND_LOOK, 2 * SECOND_LOOK),
+        (IMPORTS, LOADING_SECONDS, LOADING_SECONDS),
+    ],
+)
+def test_what_comes_back_gets_more_time(failure: Failure, given: float, later: float) -> None:
+    mine, asked = Patience(), []
+
+    def comes_back(seconds: float) -> bool:
+        asked.append(seconds)
+        return False
+
+    assert mine.again(failure, comes_back)
+    assert (asked, mine.seconds) == ([given], later)
+    assert not mine.again(failure, never)
+
+
+def test_what_runs_away_is_looked_into_once_of_each_kind() -> None:
+    mine = Patience()
+    assert not mine.again(COMPUTES_FIRST, lambda _: True)
+    assert not mine.again(COMPUTES_FIRST, never)
+    assert not mine.again(IMPORTS, lambda _: True)
+    assert not mine.again(IMPORTS, never)
+    assert mine.seconds is None
+
+
+def test_ranks_that_were_warm_are_believed() -> None:
+    mine = Patience()
+    assert not mine.again(COMPUTES, never)
+    assert not mine.again(COMPUTES_FIRST, never)
