@@ -2,8 +2,8 @@
 
 The same documents, texts and settings as ``tests/unit/test_hostile.py``, with another seed every
 round. Ends at once, with the smallest example, should a reader raise anything but its own errors.
-In 65 minutes on a busy machine 230,000 documents and as many files, and 26,000 settings, found one: a
-negative NaN written apart.
+In 65 minutes on a busy machine 230,000 documents and as many files, and 26,000 settings, found
+one: a negative NaN written apart.
 """
 
 from __future__ import annotations

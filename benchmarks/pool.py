@@ -26,6 +26,23 @@ MINE = str(Path(__file__).resolve().parent)
 FIGURES: dict[str, float] = {}
 
 
+class UnderWay:
+    """Gradients that are being reduced."""
+
+    def __init__(self, rank: int, flat: Any, work: Any) -> None:
+        self.rank, self.flat, self.work = rank, flat, work
+
+    @property
+    def arrived(self) -> bool:
+        return bool(self.work.is_completed())
+
+    def answers(self) -> list[tuple[dict[str, Any], bytes]]:
+        """One blob per case, from rank 0."""
+        self.work.wait()
+        parts = self.flat.split(TOKENS)
+        return [({}, part.numpy().tobytes() if self.rank == 0 else b"") for part in parts]
+
+
 class Case:
     """Handler: ``n`` cases per job, the whole of each or its collectives alone."""
 
@@ -53,18 +70,14 @@ class Case:
                 self.collectives(job["reductions"])
         return {"seconds": time.perf_counter() - began}, blob if self.rank == 0 else b""
 
-    def together(
-        self, jobs: list[dict[str, Any]], between: Callable[[], None]
-    ) -> list[tuple[dict[str, Any], bytes]]:
+    def together(self, jobs: list[dict[str, Any]], between: Callable[[], None]) -> UnderWay:
         """Single cases with one reduction of all gradients, as the product runs them."""
         gradients = []
         for job in jobs:
             gradients.append(self.local(job["mask"], job["reductions"]))
             between()
         flat = self.torch.cat(gradients)
-        self.dist.all_reduce(flat)
-        parts = flat.split(TOKENS)
-        return [({}, part.numpy().tobytes() if self.rank == 0 else b"") for part in parts]
+        return UnderWay(self.rank, flat, self.dist.all_reduce(flat, async_op=True))
 
     def case(self, mask: str, reductions: int) -> bytes:
         gradient = self.local(mask, reductions)
