@@ -64,6 +64,8 @@ class Execution:
     """Arguments that a watched candidate altered."""
     refusals: tuple[tuple[str, str | None], ...] = ()
     """Misuses by name, with what the candidate refused each; None for one it accepted."""
+    first_seconds: float = 0.0
+    """Processor time of the slowest rank for which this was the first case; 0.0 for none."""
     altered: tuple[str, ...] = ()
     """Global state that the candidate left changed, and that was put right again."""
 
@@ -149,6 +151,7 @@ class Laboratory:
                 _execution(subject, wanted.case, outcome)
                 for wanted, outcome in zip(trials, pending.wait(), strict=True)
             ]
+            self._patience.seen(max((e.first_seconds for e in done), default=0.0))
             odd = [n for n, execution in enumerate(done) if doubtful(execution.failure)]
             if odd and self._again(subject, trials[odd[0]], done[odd[0]].failure):
                 again = self._send(subject, [trials[n] for n in odd]).executions()
@@ -247,7 +250,8 @@ def _execution(subject: Subject, case: Case, outcome: Outcome) -> Execution:
         ),
     )
     value = found.scalar(subject, copies(found.local_losses, case, 0))
-    return replace(found, value=value, altered=_altered(replies))
+    first = max(reply.data.get("first_seconds", 0.0) for reply in replies)
+    return replace(found, value=value, altered=_altered(replies), first_seconds=first)
 
 
 def _altered(replies: Sequence[Reply]) -> tuple[str, ...]:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 SECOND_LOOK, LOADING_SECONDS = 6.0, 60.0
 """Processor time that the first case to run away is given before it is believed, if it is also the
 first its ranks run; the longer if they are importing or compiling, which may happen later too."""
+QUICK_START = 0.3
+"""Processor time of first cases that leaves no doubt about what runs away: usual ones take a tenth
+of that, on a busy machine."""
 MOST_WAITS, WAIT_SECONDS = 20, 0.1
 """How often waiting for an import or a compiler is not believed to be for good, and for how much
 longer each time the machine is left to whoever is waited for."""
@@ -41,8 +44,13 @@ class Patience:
     None while there is no reason for more than usual."""
 
     seconds: float | None = None
+    _first_seconds: float = 0.0
     _looked: set[float] = field(default_factory=set)
     _waits: int = 0
+
+    def seen(self, first_seconds: float) -> None:
+        """Note what the first case of a rank took; 0.0 where it was not the first."""
+        self._first_seconds = max(self._first_seconds, first_seconds)
 
     def again(self, failure: Failure, runs_away: Callable[[float], bool]) -> bool:
         """Whether a case with a doubtful failure, and others like it, should be run again.
@@ -61,7 +69,9 @@ class Patience:
         if self.seconds is not None or seconds in self._looked:
             return False
         self._looked.add(seconds)
-        if not (loading or failure.first) or runs_away(seconds):
+        starts_quickly = 0.0 < self._first_seconds < QUICK_START
+        maybe_slow = loading or (failure.first and not starts_quickly)
+        if not maybe_slow or runs_away(seconds):
             return False
         self.seconds = seconds if loading else 2 * seconds
         return True

@@ -9,9 +9,10 @@ import importlib
 import importlib.util
 import inspect
 import sys
+import time
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
@@ -73,6 +74,7 @@ class Trainer:
         self._module = _load(setup["target"])
         self._groups: dict[tuple[tuple[int, ...], ...], Any] = {}
         self._rank, self._world = 0, 1
+        self._cold = True
 
     def describe(self) -> dict[str, Any]:
         """The functions on offer, with parameter names, and the module's own declaration."""
@@ -138,13 +140,18 @@ class Trainer:
             job.get("terms", 0),
             job.get("term"),
         )
+        began, cold, self._cold = time.process_time(), self._cold, False
         how, module = convention(job["convention"]), self._module
-        if not job.get("watch"):
-            return self._step(site, how.bind(function, module, site), job_engine)
-        watch = Watch()
-        call = how.bind(watch.function(function), watch.module(module), site)
-        done = self._step(site, call, job_engine)
-        return replace(done, reply=done.reply | {"changed": watch.changes()})
+        if job.get("watch"):
+            watch = Watch()
+            call = how.bind(watch.function(function), watch.module(module), site)
+            done = self._step(site, call, job_engine)
+            done.reply["changed"] = watch.changes()
+        else:
+            done = self._step(site, how.bind(function, module, site), job_engine)
+        if cold:
+            done.reply["first_seconds"] = time.process_time() - began
+        return done
 
     def _step(self, site: Site, call: Bound, job_engine: Engine) -> Local:
         layout, step = site.case.layout, site.case.step

@@ -32,8 +32,8 @@ TARGETS = (
     "Targets on two cores: at least 1,000 times `mp.spawn` per case at a world of 4; at least 60 % "
     "of what the bare collectives of a case allow at 2, 4 and 8; pool start under 1.5 x `import "
     "torch`; 400 cases a second end to end with worlds mixed evenly over 1, 2, 4 and 8; ranks "
-    "under 600 MB; a hang found within 0.2 s, and made small within 3 s of being seen; cost linear in tokens and "
-    "cases; exact sums within 20 x a plain sum."
+    "under 600 MB; a hang found within 0.2 s, and made small within 3 s of being seen; cost linear "
+    "in tokens and cases; exact sums within 20 x a plain sum."
 )
 
 

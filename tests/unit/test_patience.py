@@ -66,3 +66,14 @@ def test_ranks_that_were_warm_are_believed() -> None:
     mine = Patience()
     assert not mine.again(COMPUTES, never)
     assert not mine.again(COMPUTES_FIRST, never)
+
+
+def test_candidates_known_to_start_quickly_are_believed() -> None:
+    mine = Patience()
+    mine.seen(0.02)
+    mine.seen(0.0)
+    assert not mine.again(COMPUTES_FIRST, never)
+    slow = Patience()
+    slow.seen(1.9)
+    slow.seen(0.02)
+    assert slow.again(COMPUTES_FIRST, lambda _: False)
