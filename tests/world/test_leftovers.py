@@ -84,8 +84,8 @@ def test_an_interruption_by_the_keyboard(script: Start) -> None:
 pool, template = start()
 with pool:
     p = busy(template)
-    print("ready", flush=True)
     try:
+        print("ready", flush=True)
         p.wait()
     except KeyboardInterrupt:
         print("interrupted", flush=True)
