@@ -544,15 +544,13 @@ class Together(Skipper):
 
 
 class UnderWay:
-    """Answers that wait for the other ranks, as reduced gradients do."""
+    """Answers that wait for the other ranks, as reduced gradients do, until they are asked for."""
+
+    arrived = False
 
     def __init__(self, answers: list[Answer]) -> None:
         self._answers = answers
         self._work = dist.all_reduce(torch.ones(1), async_op=True)
-
-    @property
-    def arrived(self) -> bool:
-        return bool(self._work.is_completed())
 
     def answers(self) -> list[Answer]:
         self._work.wait()

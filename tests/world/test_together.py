@@ -73,6 +73,28 @@ def test_an_odd_one_among_others(pool: Pool, odd: Job) -> None:
     template.close()
 
 
+@pytest.mark.parametrize(
+    ("odd", "answered"),
+    [
+        (job("raise_error", 2, value=1), True),
+        # The other rank waits for this one, so that all runs again, one at a time.
+        (job("raise_error", 2, value=1, on=[1]), False),
+        (job("leave", 2, status=3, on=[1]), False),
+    ],
+)
+def test_an_odd_one_while_the_jobs_before_are_under_way(
+    pool: Pool, odd: Job, answered: bool
+) -> None:
+    template, good = opened(pool, "Together"), job("nothing", 2)
+    *before, seen, after = template.run(shared(*[good] * 16, odd, good))
+    assert all(isinstance(outcome, Replies) for outcome in (*before, after))
+    sizes = {o.replies[0].data.get("together") for o in before if isinstance(o, Replies)}
+    assert sizes == {16} or not answered
+    assert isinstance(seen, Fault)
+    assert told(seen) == told(template.run([odd])[0])
+    template.close()
+
+
 def test_what_is_left_out_in_one_job_is_not_made_up_for_in_the_next(template: Template) -> None:
     outcomes = template.run(shared(job("skip", 2, on=[1]), job("extra", 2, on=[1])))
     assert [o.kind if isinstance(o, Fault) else None for o in outcomes] == ["diverged"] * 2
