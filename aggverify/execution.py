@@ -110,9 +110,9 @@ class Laboratory:
         """Start the cases."""
         trials = list(map(trial, cases))
         if not any(t.against for t in trials):
-            return self._submit(subject, trials)
+            return self._send(subject, trials)
         assert self._other is not None and subject.against is not None
-        mine = self._submit(subject, [t for t in trials if not t.against])
+        mine = self._send(subject, [t for t in trials if not t.against])
         bare = [replace(t, against=False) for t in trials if t.against]
         theirs = self._other.submit(subject.against, bare)
 
@@ -121,21 +121,6 @@ class Laboratory:
             return [next(found[t.against]) for t in trials]
 
         return Submitted(executions, lambda: mine.stumbles() or theirs.stumbles())
-
-    def _submit(self, subject: Subject, trials: Sequence[Trial]) -> Submitted:
-        parts: list[list[Trial]] = [[]]
-        for wanted in trials:
-            if wanted.fresh:
-                parts.append([])
-            parts[-1].append(wanted)
-        done: list[Execution] = []
-        for part in parts[:-1]:
-            done += self._send(subject, part).executions()
-            self.fresh()
-        last = self._send(subject, parts[-1])
-        if not done:
-            return last
-        return Submitted(lambda: done + last.executions(), last.stumbles)
 
     def _send(self, subject: Subject, trials: Sequence[Trial]) -> Submitted:
         seconds = max(self._cpu_seconds or 0.0, self._patience.seconds or 0.0) or None
@@ -201,9 +186,9 @@ SECONDS_PER_TOKEN = 4e-6
 def _job(subject: Subject, wanted: Trial, cpu_seconds: float | None) -> Job:
     world, tokens = wanted.case.layout.world_size, wanted.case.step.num_response_tokens
     if tokens <= LARGE:
-        return Job(world, _payload(subject, wanted), cpu_seconds, wanted.plain)
-    least = cpu_seconds or CPU_SECONDS
-    return Job(world, _payload(subject, wanted), least + SECONDS_PER_TOKEN * tokens)
+        return Job(world, _payload(subject, wanted), cpu_seconds, wanted.plain, wanted.fresh)
+    seconds = (cpu_seconds or CPU_SECONDS) + SECONDS_PER_TOKEN * tokens
+    return Job(world, _payload(subject, wanted), seconds, fresh=wanted.fresh)
 
 
 def _payload(subject: Subject, wanted: Trial) -> dict[str, Any]:

@@ -58,12 +58,16 @@ def _survey(space: Space, submit: Submit, max_examples: int, seed: int, deadline
     judged: Judged = {}
     batch: list[Case] = []
     pipeline = Pipeline(submit)
+    taken: set[Case] = set()
 
     def draw(drawn: Sequence[Case]) -> None:
         late = time.monotonic() > deadline and len(judged) >= MIN_EXAMPLES
-        if late or len(judged) >= max_examples or any(judged.values()):
+        if late or len(taken) >= max_examples or any(judged.values()):
             raise _Enough
-        batch.extend(drawn)
+        new = [case for case in dict.fromkeys(drawn) if case not in taken]
+        new = new[: max_examples - len(taken)]
+        taken.update(new)
+        batch.extend(new)
         # Small batches first: most faults show at once.
         if len(batch) >= min(MAX_BATCH, 2 + len(judged)):
             judged.update(pipeline.push(list(batch)))

@@ -61,7 +61,12 @@ class Dispatcher:
         for size, waiting in self._waiting.items():
             if not waiting or (self._solo and any(w.flying for w in self._worlds.values())):
                 continue
-            world = self._worlds.get(size) or self._start(size, now)
+            world = self._worlds.get(size)
+            if world is not None and waiting[0].job.fresh and world.done and not world.flying:
+                self._careful[size] = world.careful
+                self._discard(world)
+                world = None
+            world = world or self._start(size, now)
             world.feed(
                 waiting, now, single=bool(self._solo), together=self._fell_apart < _MOST_FALLEN
             )

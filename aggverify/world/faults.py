@@ -25,13 +25,15 @@ class Job:
     ``payload``: JSON-able. ``cpu_seconds``: a rank's own CPU time before it counts as running
     away, None for the pool's default; give more to a job known to be large. ``together``: may
     share a dispatch with others like it, by the handler's ``together``; should anything at all be
-    wrong with what comes back, each runs again by itself.
+    wrong with what comes back, each runs again by itself. ``fresh``: by ranks that have run no job
+    before; the world is replaced if it has.
     """
 
     world: int
     payload: Mapping[str, Any]
     cpu_seconds: float | None = None
     together: bool = False
+    fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ def live(place: Place, make_handler: Callable[[], Any]) -> None:
 
 
 def _settle(place: Place) -> None:
-    """Own output, limits, scheduling, stack dumps and random seeds."""
+    """Own output, limits, scheduling, stack dumps and random numbers."""
     for fd in (1, 2):
         os.dup2(place.output, fd)
     # Written at once, so that what was printed is there when the rank is killed.
@@ -73,6 +73,11 @@ def _settle(place: Place) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for name, value in (("RANK", place.rank), ("WORLD_SIZE", place.size)):
         os.environ[name] = os.environ[f"LOCAL_{name}"] = str(value)
+    seed_generators()
+
+
+def seed_generators() -> None:
+    """The same random numbers everywhere. Done in the template too: what it imports is shared."""
     random.seed(0)
     if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed(0)

@@ -188,4 +188,5 @@ def _task(pending: Pending, index: int, job: Job) -> Task:
         wire.check_size(len(text))
     except (TypeError, ValueError) as error:
         raise InputError(f"job {index}: payload is not JSON-able: {error}") from error
-    return Task(lambda outcome: pending.deliver(index, outcome), job, text, not job.together)
+    alone = job.fresh or not job.together
+    return Task(lambda outcome: pending.deliver(index, outcome), job, text, alone)

@@ -53,6 +53,7 @@ def _prepared(connection: socket.socket, request: dict[str, Any]) -> tuple[Any] 
     try:
         with _bounded(request["memory"]):
             handler = construct(request)
+        rank.seed_generators()
         streams.restore()
         ready = {"description": handler.describe(), "threads": linux.thread_count()}
         if os.getpid() != me:

@@ -96,6 +96,11 @@ class World:
         """Tasks sent and not answered, in order."""
         return [task for flight in self.flying for task in flight.tasks]
 
+    @property
+    def used(self) -> bool:
+        """Whether it was given a job."""
+        return bool(self.done or self.flying)
+
     def feed(self, waiting: deque[Task], now: float, *, single: bool, together: bool) -> None:
         """Put jobs in flight as far as the window allows, one at a time if ``single``."""
         single = single or bool(self.careful)
@@ -108,6 +113,8 @@ class World:
             self.watchdog.progress(now)
         frames = []
         while waiting and count < window:
+            if waiting[0].job.fresh and self.used:
+                break
             if self.flying and size + len(waiting[0].text) > _WINDOW_BYTES:
                 break
             flight = _flight(waiting, _TOGETHER if together and not single else 1)

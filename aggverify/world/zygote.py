@@ -28,6 +28,7 @@ def main(control: int, parent: int) -> None:
         # Should a copy of the parent keep the connection open; there is nothing to clean up yet.
         linux.die_with_parent(parent, signal.SIGTERM)
     linux.adopt_orphans()
+    linux.share_one_heap()
     connection = socket.socket(fileno=control)
     first = wire.receive(connection)
     if first is None:

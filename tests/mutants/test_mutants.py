@@ -15,7 +15,7 @@ from oracles import MODES
 from tests.mutants.conftest import every_finding, first_told
 
 LAST_NUMBER = 67
-EXAMPLES = 6
+EXAMPLES = 12
 
 
 def name(entry: Mutant | Correct) -> str:

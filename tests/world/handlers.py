@@ -302,6 +302,12 @@ def sub_groups(play: Play, job: dict[str, Any]) -> dict[str, Any]:
 
 
 @act
+def many_groups(play: Play, job: dict[str, Any]) -> None:
+    for _ in range(job["groups"]):
+        dist.all_reduce(torch.ones(1), group=dist.new_group([0, 1]))
+
+
+@act
 def many_collectives(play: Play, job: dict[str, Any]) -> None:
     for i in range(300):
         odd = play.rank == job.get("odd") and i == 250

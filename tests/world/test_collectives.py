@@ -102,6 +102,11 @@ def test_legitimate_differences_between_ranks_are_none(play: Template) -> None:
     assert [r.data["objects"] for r in outcomes[0].replies] == [[0, 1], [0, 1], [2, 3], [2, 3]]
 
 
+def test_threads_of_many_groups_leave_room_in_a_ranks_memory(play: Template) -> None:
+    [outcome] = play.run([job("many_groups", 2, groups=24)])
+    assert isinstance(outcome, Replies), outcome
+
+
 def test_waiting_for_an_asynchronous_collective_is_told(play: Template) -> None:
     found = diverged(play, job("wait_async", on=[1]))
     assert found.rank == 1

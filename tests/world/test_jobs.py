@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -73,6 +74,17 @@ def test_worlds_live_on_and_fresh_ones_are_made_on_demand(play: Template) -> Non
     assert pids() == before
     play.restart_worlds()
     assert not set(pids()) & set(before)
+
+
+def test_a_fresh_job_is_run_by_new_ranks_and_other_worlds_go_on(play: Template) -> None:
+    one, two = job("nothing", 1), job("nothing", 2)
+    fresh = replace(two, fresh=True)
+    outcomes = play.run([one, two, fresh, two, fresh, replace(fresh, together=True), two, one])
+    first, *pairs, last = ([data["pid"] for data in replies(outcome)] for outcome in outcomes)
+    before, *new = pairs
+    assert first == last
+    assert new[0] == new[1] and new[3] == new[4]
+    assert len({*before, *new[0], *new[2], *new[3]}) == 8
 
 
 def test_jobs_in_flight_survive_a_restart_of_the_worlds(play: Template) -> None:
