@@ -106,8 +106,9 @@ def every_finding(entry: Correct, laboratory: Laboratory, examples: int) -> list
         if space is None or skipped:
             continue
         checking = Checking(check, subject, space, laboratory, Tally(), lambda: None)
+        most = min(examples, check.max_examples or examples)
         found += [
             checking.stored_failure(),
-            search(space, checking.submit, max_examples=examples, seed=0, deadline=FOREVER),
+            search(space, checking.submit, max_examples=most, seed=0, deadline=FOREVER),
         ]
     return [finding for finding in found if finding is not None]
