@@ -24,6 +24,8 @@ class CustomOracle:
 
     name: str
     function: Callable[[Step], Any]
+    path: str = ""
+    """The file, as it was named."""
 
     def weights(self, step: Step) -> Weights:
         """Weight of every response token, flat, 0 where masked.
@@ -86,9 +88,9 @@ def load(path: str | Path) -> CustomOracle:
     except (Exception, SystemExit) as error:
         raise OracleError(f"cannot run {path}: {type(error).__name__}: {error}") from error
     if callable(names.get("weights")):
-        return CustomOracle(path.name, names["weights"])
+        return CustomOracle(path.name, names["weights"], str(path))
     if callable(names.get("scalar")):
-        return CustomOracle(path.name, _probed(path.name, names["scalar"]))
+        return CustomOracle(path.name, _probed(path.name, names["scalar"]), str(path))
     raise OracleError(
         f"{path} defines neither weights(step), one weight per response token, nor "
         f"scalar(step, losses)"

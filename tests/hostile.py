@@ -43,7 +43,7 @@ def document() -> dict[str, Any]:
     names = ("reduce", "weights_are_the_modes", "AGV101", "native", "sum", "token_mean")
     function, check, code, convention, engine, mode = names
     return StoredCase(
-        case, "r.py", function, check, code, convention, engine, mode, 2.0, {}
+        case, "r.py", function, check, code, convention, engine, mode, 2.0, {}, "own.py"
     ).to_json()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -123,10 +122,13 @@ class Weights:
 
 def replay(finding: Data, verdict: Data) -> str:
     """The command that runs the case again, safe to paste into a shell."""
-    command = f"aggverify replay {finding['id']} {shlex.quote(finding['case']['target'])}"
-    if finding["code"] == "AGV521":  # two paths
-        command += f" --against {shlex.quote(verdict['against'])}"
-    return command
+    stored = finding["case"]
+    return text.replay_command(
+        finding["id"],
+        stored["target"],
+        oracle=stored.get("oracle"),
+        against=verdict["against"] if finding["code"] == "AGV521" else None,
+    )
 
 
 def facts(finding: Data) -> list[str]:

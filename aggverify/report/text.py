@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterator, Sequence
 from fractions import Fraction
 from itertools import groupby
@@ -81,10 +82,17 @@ def finding_block(reports: Sequence[Report], subject: Subject, number: int) -> l
 
 
 def _command(report: Report, subject: Subject) -> str:
-    command = f"aggverify replay {report.stored.id} {clean(subject.target)}"
-    if report.finding.code == "AGV521" and subject.against is not None:
-        command += f" --against {clean(subject.against.target)}"
-    return command
+    paths = subject.against if report.finding.code == "AGV521" else None
+    stored = report.stored
+    against = None if paths is None else paths.target
+    return clean(replay_command(stored.id, stored.target, oracle=stored.oracle, against=against))
+
+
+def replay_command(case: str, target: str, *, oracle: str | None, against: str | None) -> str:
+    """What runs a stored case again, safe to paste into a shell."""
+    said = {"--oracle": oracle, "--against": against}
+    options = [word for name, value in said.items() if value is not None for word in (name, value)]
+    return shlex.join(["aggverify", "replay", case, target, *options])
 
 
 def _body(finding: Finding, subject: Subject) -> Iterator[str]:

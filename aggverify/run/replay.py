@@ -46,6 +46,11 @@ def replay(
     """
     if stored.check == PATHS and against is None:
         raise InputError("this case was found by comparing two paths: say --against TARGET")
+    if stored.oracle is not None and oracle is None:
+        raise InputError(
+            f"this case was found with a mode of your own: say --oracle FILE (it was "
+            f"{stored.oracle!r:.200})"
+        )
     target = parse_target(target_text or stored.target)
     with (
         Pool() as pool,

@@ -39,6 +39,8 @@ class StoredCase:
     divisor: float | None
     policy: Mapping[str, str]
     """Readings other than the default."""
+    oracle: str | None = None
+    """The file of the person's own mode, only told; what is run is said on the command line."""
 
     @property
     def id(self) -> str:
@@ -56,6 +58,7 @@ class StoredCase:
             "mode": self.mode,
             "divisor": self.divisor,
             "policy": dict(self.policy),
+            **({} if self.oracle is None else {"oracle": self.oracle}),
         }
 
     @staticmethod
@@ -79,8 +82,12 @@ class StoredCase:
             raise InputError(f"divisor must be a number or null, got {divisor!r:.200}")
         if data["mode"] is not None and not isinstance(data["mode"], str):
             raise InputError(f"mode must be text or null, got {data['mode']!r:.200}")
+        oracle = data.get("oracle")
+        if oracle is not None and not isinstance(oracle, str):
+            raise InputError(f"oracle must be text, got {oracle!r:.200}")
         return StoredCase(
             policy=_readings(data["policy"]),
+            oracle=oracle,
             case=Case.from_json(data["case"]),
             mode=data["mode"],
             divisor=divisor,
@@ -100,6 +107,7 @@ def stored_case(subject: Subject, finding: Finding) -> StoredCase:
         engine=subject.engine.name,
         mode=NONLINEAR if subject.nonlinear else subject.mode,
         divisor=subject.divisor,
+        oracle=None if subject.oracle is None else subject.oracle.path,
         policy={
             f.name: getattr(subject.policy, f.name)
             for f in fields(Policy)

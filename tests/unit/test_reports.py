@@ -84,6 +84,8 @@ def test_the_replay_command_can_be_pasted() -> None:
     assert reading.replay(finding, hostile).endswith(" 'r.py; rm -r x'")
     paths = reading.replay(finding | {"code": "AGV521"}, hostile | {"against": "old one.py"})
     assert paths.endswith(" --against 'old one.py'")
+    own = finding | {"case": finding["case"] | {"oracle": "my mode.py"}}
+    assert reading.replay(own, hostile).endswith(" --oracle 'my mode.py'")
 
 
 def test_markdown_leaves_whole_findings_out_and_counts_them() -> None:
