@@ -102,6 +102,13 @@ class Laboratory:
         self.executed = 0
         self.worlds: dict[int, int] = {}
 
+    def begin(self) -> None:
+        """Hold nothing that ran away before against what comes now: another subject."""
+        self._patience = Patience(self._patience.seconds)
+        self._template.calm()
+        if self._other is not None:
+            self._other.begin()
+
     def run(self, subject: Subject, cases: Sequence[Case | Trial]) -> list[Execution]:
         """Execute every case; order is kept, faults are values."""
         return self.submit(subject, cases).executions()

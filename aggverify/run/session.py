@@ -152,6 +152,7 @@ class _Run:
     def verdict(self) -> Verdict:
         """Identify if need be, run every check, sum up."""
         executed, worlds = self.laboratory.executed, dict(self.laboratory.worlds)
+        self.laboratory.begin()
         identified = self._settle()
         self.emit(SubjectChosen(self.subject, len(CHECKS)))
         tally = Tally()

@@ -36,7 +36,7 @@ class Dispatcher:
 
     def __init__(self, opened: Opened, options: Options) -> None:
         self._opened = opened
-        self._options = options
+        self._usual = self._options = options
         self._decoder = wire.Decoder()
         self._epoll = select.epoll()
         self._readers: dict[int, Callable[[int], None]] = {}
@@ -81,6 +81,10 @@ class Dispatcher:
         self.feed(time.monotonic())
         if not done():
             self._poll()
+
+    def calm(self) -> None:
+        """Jobs get the usual time again, whatever has run away before."""
+        self._limit(self._usual)
 
     def restart(self) -> None:
         """Replace every world; jobs in flight run again."""
@@ -156,10 +160,13 @@ class Dispatcher:
 
     def _hurry(self) -> None:
         """Jobs that do not say their own get less time once one has run away."""
-        hurried = min(self._options.cpu_seconds, self._options.cpu_seconds_after)
-        self._options = replace(self._options, cpu_seconds=hurried)
+        hurried = min(self._usual.cpu_seconds, self._usual.cpu_seconds_after)
+        self._limit(replace(self._usual, cpu_seconds=hurried))
+
+    def _limit(self, options: Options) -> None:
+        self._options = options
         for world in self._worlds.values():
-            world.options = self._options
+            world.options = options
 
     def _requeue(self, world: World) -> None:
         waiting = self._waiting.setdefault(world.size, deque())

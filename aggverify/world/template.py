@@ -115,6 +115,11 @@ class Template:
         except OSError:
             self._lost(dispatcher)
 
+    def calm(self) -> None:
+        """Jobs get the usual processor time again, whatever has run away before."""
+        if self._dispatcher is not None:
+            self._dispatcher.calm()
+
     def close(self) -> None:
         """End every rank and the template process; does nothing the second time."""
         self._closed = True

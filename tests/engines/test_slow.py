@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,17 @@ def reduce(losses, batch):
     if not ready:
         ACT
     ready = True
+    return _summed(losses, batch)
+def _always_slow(losses, batch):
+    busy(0.1)
+    return _summed(losses, batch)
+def _slow_at_first(losses, batch):
+    global ready
+    if not ready:
+        busy(0.4)
+    ready = True
+    return _summed(losses, batch)
+def _summed(losses, batch):
     return (losses * losses.new_tensor([bit for mask in batch.local_masks for bit in mask])).sum()
 """
 
@@ -88,3 +100,13 @@ def test_what_never_comes_back_is_looked_at_again_once(tmp_path: Path) -> None:
     assert (began.kind, "within 0.2 s" in began.message) == ("runaway", True)
     assert [e.failure and e.failure.kind for e in later] == ["runaway"] * len(CASES)
     assert all("within 0.05 s" in e.failure.message for e in later if e.failure)
+
+
+@pytest.mark.parametrize("other", ["_always_slow", "_slow_at_first"])
+def test_what_one_reducer_does_is_not_held_against_the_next(tmp_path: Path, other: str) -> None:
+    with under_test(tmp_path, "busy(3600)") as (laboratory, subject):
+        first = laboratory.run(subject, CASES)
+        laboratory.begin()
+        then = laboratory.run(replace(subject, function=other), CASES)
+    assert [e.failure and e.failure.kind for e in first] == ["runaway"] * len(CASES)
+    assert [e.failure for e in then] == [None] * len(CASES)

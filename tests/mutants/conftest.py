@@ -51,6 +51,7 @@ def subject_of(entry: Mutant | Correct, laboratory: Laboratory) -> Subject:
         policy=entry.policy,
         offered=_offered(entry),
     )
+    laboratory.begin()
     subject = settled(subject, laboratory)
     if not subject.has_oracle:
         return subject

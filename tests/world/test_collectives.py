@@ -11,8 +11,8 @@ from aggverify.world import Fault, Job, Replies, Template
 from tests.world.conftest import HERE, job
 from tests.world.test_faults import fault
 
-PLACE = r" at handlers\.py:\d+"
-handlers = f"{HERE}/handlers.py"
+PLACE = r" at collectives\.py:\d+"
+ACTS = f"{HERE}/handlers/collectives.py"
 
 
 def diverged(play: Template, faulty: Job) -> Fault:
@@ -76,7 +76,7 @@ def test_other_operations(play: Template, name: str, said: str) -> None:
 
 def test_the_line_that_issued_it_is_told(play: Template) -> None:
     message = diverged(play, job("other_op", odd=1)).message
-    lines = Path(handlers).read_text().splitlines()
+    lines = Path(ACTS).read_text().splitlines()
     for word, place in zip(("others", "mine"), re.findall(PLACE, message), strict=True):
         line = lines[int(place.rpartition(":")[2]) - 1]
         assert "dist.all_reduce" in line, word

@@ -102,7 +102,7 @@ def test_a_crash_leaves_the_python_stack(play: Template, name: str) -> None:
     found = fault(play, job(name, 2, on=[1]))
     assert (found.kind, found.rank, found.exit_status) == ("died", 1, -signal.SIGSEGV)
     assert "Segmentation fault" in found.stacks[1]
-    assert "handlers.py" in found.stacks[1]
+    assert "endings.py" in found.stacks[1]
 
 
 @pytest.mark.parametrize("name", ["loop", "loop_in_c", "loop_without_gil"])

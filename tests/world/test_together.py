@@ -47,6 +47,18 @@ def test_only_jobs_that_may_share(template: Template) -> None:
     assert sizes == [2, 2, None, None]
 
 
+def test_a_fresh_job_does_not_join_those_before_it(template: Template) -> None:
+    good = job("nothing", 2)
+    outcomes = template.run(shared(good, replace(good, fresh=True), good))
+    before, fresh, after = (
+        {reply.data["pid"] for reply in outcome.replies}
+        for outcome in outcomes
+        if isinstance(outcome, Replies)
+    )
+    assert fresh == after
+    assert not fresh & before
+
+
 @pytest.mark.parametrize(
     "odd",
     [

@@ -1,0 +1,20 @@
+"""Handlers for the pool's tests; imported in template and rank processes only."""
+
+from . import endings, resources, state
+from .base import Echo, Play
+from .collectives import Skipper
+from .kinds import ActsWhenMade, FailsInRanks, FailsToStart, StartsThread, Together
+
+__all__ = [
+    "ActsWhenMade",
+    "Echo",
+    "FailsInRanks",
+    "FailsToStart",
+    "Play",
+    "Skipper",
+    "StartsThread",
+    "Together",
+    "endings",
+    "resources",
+    "state",
+]

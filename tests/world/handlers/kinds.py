@@ -1,0 +1,86 @@
+"""Handlers that are made or called in other ways."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from .base import ACTS, Answer, Echo, Play, reduced
+from .collectives import Skipper
+
+
+class FailsInRanks(Echo):
+    """Constructed well, but does not start on rank 1."""
+
+    def start(self, rank: int, world_size: int) -> None:
+        super().start(rank, world_size)
+        if rank == 1:
+            raise ValueError("not on rank 1")
+
+
+class FailsToStart(Echo):
+    """Fails in its constructor."""
+
+    def __init__(self, setup: dict[str, Any]) -> None:
+        super().__init__(setup)
+        ACTS[setup["act"]](self, setup)  # type: ignore[arg-type]
+
+
+class ActsWhenMade(Play):
+    """Does one thing in its constructor, and what a job names after that."""
+
+    def __init__(self, setup: dict[str, Any]) -> None:
+        super().__init__(setup)
+        ACTS[setup["act"]](self, setup)
+
+
+class StartsThread(Echo):
+    """Leaves a thread running after the import, which a fork would lose."""
+
+    def __init__(self, setup: dict[str, Any]) -> None:
+        super().__init__(setup)
+        self.beats = 0
+        threading.Thread(target=self._beat, daemon=True).start()
+
+    def _beat(self) -> None:
+        while True:
+            self.beats += 1
+            time.sleep(0.001)
+
+    def __call__(self, job: dict[str, Any]) -> Answer:
+        ends = time.process_time() + 1
+        before = self.beats
+        while self.beats == before and time.process_time() < ends:
+            pass
+        return {"alive": self.beats > before, "sum": reduced(1.0)}, b""
+
+
+class Together(Skipper):
+    """Takes several jobs in one dispatch, and tells how many it was given."""
+
+    def together(self, jobs: list[dict[str, Any]], between: Callable[[], None]) -> UnderWay:
+        answers: list[Answer] = []
+        for job in jobs:
+            data, _ = self(job)
+            answers.append(({**data, "together": len(jobs)}, bytes([self.rank]) * len(answers)))
+            between()
+        return UnderWay(answers)
+
+
+class UnderWay:
+    """Answers that wait for the other ranks, as reduced gradients do, until they are asked for."""
+
+    arrived = False
+
+    def __init__(self, answers: list[Answer]) -> None:
+        self._answers = answers
+        self._work = dist.all_reduce(torch.ones(1), async_op=True)
+
+    def answers(self) -> list[Answer]:
+        self._work.wait()
+        return self._answers

@@ -1,0 +1,113 @@
+"""Acts on memory, streams, processes and threads."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .base import Play, act
+
+
+@act
+def hog_memory(play: Play, job: dict[str, Any]) -> None:
+    held = []
+    while True:
+        held.append(torch.empty(1 << 26))
+
+
+@act
+def hog_python_memory(play: Play, job: dict[str, Any]) -> None:
+    held = []
+    while True:
+        held.append(bytes(1 << 28))
+
+
+@act
+def close_streams(play: Play, job: dict[str, Any]) -> None:
+    sys.stdout.close()
+    for fd in range(3):
+        os.close(fd)
+
+
+@act
+def close_stream_objects(play: Play, job: dict[str, Any]) -> None:
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        stream.close()
+
+
+@act
+def close_everything(play: Play, job: dict[str, Any]) -> None:
+    os.closerange(3, 4096)
+    signal.pause()
+
+
+@act
+def capture_streams(play: Play, job: dict[str, Any]) -> None:
+    import io
+
+    sys.stdout = io.StringIO()
+
+
+@act
+def read_stdin(play: Play, job: dict[str, Any]) -> dict[str, Any]:
+    return {"read": sys.stdin.read()}
+
+
+@act
+def chatter(play: Play, job: dict[str, Any]) -> None:
+    os.write(1, b"\xff\x00binary\n" * 700_000)
+    print("the last words of stdout")
+    print("the last words of stderr", file=sys.stderr)
+    if job.get("die"):
+        os._exit(9)
+
+
+@act
+def large_reply(play: Play, job: dict[str, Any]) -> dict[str, Any]:
+    return {"text": "x" * job["size"]}
+
+
+@act
+def fork_and_return(play: Play, job: dict[str, Any]) -> dict[str, Any]:
+    return {"child": os.fork()}
+
+
+@act
+def leave_daemon(play: Play, job: dict[str, Any]) -> dict[str, Any]:
+    daemon = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    return {"daemon": daemon.pid}
+
+
+@act
+def leave_thread(play: Play, job: dict[str, Any]) -> None:
+    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+
+
+@act
+def edit_input(play: Play, job: dict[str, Any]) -> None:
+    job.clear()
+
+
+@act
+def listening(play: Play, job: dict[str, Any]) -> dict[str, Any]:
+    """Local addresses of this process's listening TCP sockets, hexadecimal."""
+    inodes = set()
+    for entry in Path("/proc/self/fd").iterdir():
+        link = str(entry.readlink()) if entry.is_symlink() else ""
+        if link.startswith("socket:["):
+            inodes.add(link[8:-1])
+    addresses = []
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/self/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and fields[9] in inodes:
+                addresses.append(fields[1].split(":")[0])
+    return {"addresses": addresses}
