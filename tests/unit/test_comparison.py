@@ -17,7 +17,7 @@ from aggverify.engines import engine
 from aggverify.layouts import Layout
 from aggverify.notation import parse_step
 from aggverify.subject import Subject
-from oracles.bounds import PRECISIONS
+from oracles.bounds import PRECISIONS, scalar_bound, weight_bound
 
 counts = st.integers(1, 2**24 - 1)
 K = 13
@@ -63,6 +63,35 @@ def test_the_worst_token_is_named() -> None:
     assert (found.token, found.error) == (2, Fraction(1, 4))
 
 
+@pytest.mark.parametrize("errors", [(1, 2, 4), (4, 2, 1), (2, 4, 1), (2, -4, 1)])
+def test_the_worst_of_several_is_named(errors: tuple[int, ...]) -> None:
+    weights = [Fraction(1, 2), Fraction(1, 4), Fraction(1, 8)]
+    observed = np.array([float(w) + e / 64 for w, e in zip(weights, errors, strict=True)])
+    found = worst_weight(observed, weights, K, "float64")
+    assert found is not None
+    assert (abs(errors[found.token or 0]), found.error) == (4, Fraction(1, 16))
+
+
+def test_pairs_that_differ_are_not_taken_for_one() -> None:
+    found = worst_weight(np.array([0.5, 1.0]), [Fraction(3, 4), Fraction(1, 4)], K, "float64")
+    assert found is not None
+    assert (found.token, found.error) == (1, Fraction(3, 4))
+
+
+@given(n=counts, k=st.integers(1, 40), sign=st.sampled_from([-1, 1]))
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_the_exact_bound_decides_to_the_last_bit(precision: str, n: int, k: int, sign: int) -> None:
+    expected = Fraction(1, n)
+    bound = weight_bound(expected, k, PRECISIONS[precision])
+    observed = float(expected + sign * bound)
+    for _ in range(4):
+        observed = float(np.nextafter(observed, 0))
+    for _ in range(8):
+        beyond = abs(Fraction(observed) - expected) > bound
+        assert (worst_weight(np.array([observed]), [expected], k, precision) is not None) == beyond
+        observed = float(np.nextafter(observed, 1))
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_not_finite_is_a_mismatch(bad: float) -> None:
     found = worst_weight(np.array([0.5, bad]), [Fraction(1, 2)] * 2, K, "float64")
@@ -76,6 +105,8 @@ def test_margin_is_error_over_bound() -> None:
     u = 2.0**-53
     near = margin(np.array([1 / 3 * (1 + K * u * 0.9), 0.0]), expected, K, "float64")
     assert 0.7 < near <= 1
+    assert margin(np.array([1 / 3, 7.0]), expected, K, "float64") < 0.1  # masked: not its business
+    assert margin(np.array([np.nan, 0.0]), expected, K, "float64") == np.inf
 
 
 def test_the_reported_scalar_is_compared_too() -> None:
@@ -90,3 +121,30 @@ def test_the_reported_scalar_is_compared_too() -> None:
     assert off.error > off.bound
     low = dataclasses.replace(subject(), computes_in="float32")
     assert scalar_mismatch(low, case, right + Fraction(1, 10**8), weights) is None
+
+
+@pytest.mark.parametrize(
+    ("losses", "magnitude", "additions"),
+    [((1, 2, 4), 7, 2), ((1, -2, 4), 7, 2), ((0, 2, 4), 6, 1), ((0, 0, 4), 4, 0)],
+)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_the_bound_of_the_scalar_is_of_what_was_added(
+    losses: tuple[int, ...], magnitude: int, additions: int, dtype: str
+) -> None:
+    step = parse_step("1/1 1/11")
+    case = Case(step, Layout.trivial(2), tuple(map(float, losses)), dtype)
+    weights = subject().expected(step)
+    assert weights is not None
+    right, roundings = Fraction(sum(losses), 3), subject().roundings + 1
+    bound = scalar_bound(Fraction(magnitude, 3), additions, roundings, PRECISIONS[dtype])
+    off = scalar_mismatch(subject(), case, right + bound * 2, weights)
+    assert off is not None
+    assert (off.token, off.error, off.bound, off.exact) == (None, 2 * bound, bound, right)
+    assert scalar_mismatch(subject(), case, right + bound, weights) is None
+
+
+def test_a_scalar_of_nothing_must_be_nothing() -> None:
+    step = parse_step("1/1")
+    case = Case(step, Layout.trivial(1), (0.0,))
+    assert scalar_mismatch(subject(), case, Fraction(0), [Fraction(1)]) is None
+    assert scalar_mismatch(subject(), case, Fraction(1), [Fraction(1)]) is not None

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from aggverify.case import Case
 from aggverify.checks.refusal import ranks_with_parts, refusal
 from aggverify.execution import Execution, Failure
+from aggverify.layouts import Layout
+from aggverify.notation import parse_micro_batches, parse_step
 from aggverify.run.refusing import split_groups
 
 OVER_MICRO_BATCHES, OVER_RANKS = split_groups()
@@ -61,3 +64,16 @@ def test_every_rank_with_a_part_must_refuse() -> None:
 
 def test_a_step_that_was_done_is_no_refusal() -> None:
     assert refusal(Execution(OVER_RANKS)) is None
+
+
+def test_ranks_are_counted_with_those_of_context_parallelism() -> None:
+    step = parse_step("1/11 2/1; 3/1 1/1; 1/1")
+    layout = Layout(parse_micro_batches("0,1 4 | 2 3"), cp_size=2)
+    case = Case(step, layout, (1.0,) * step.num_response_tokens)
+    assert ranks_with_parts(case) == {2, 3}
+
+
+def test_a_stack_without_a_line_of_theirs_is_no_refusal() -> None:
+    for detail in ("", "ValueError: split", '  File "/home/me/reducer.py", line 9, in reduce'):
+        failure = Failure("exception", 0, "ValueError: split", detail)
+        assert refusal(Execution(OVER_RANKS, failure=failure)) is None

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+
+import pytest
 
 from aggverify.case import Case
 from aggverify.checks import Finding
@@ -69,9 +72,61 @@ def test_another_factor_is_no_longer_the_same_finding() -> None:
     assert "dtype" in found.irrelevant
 
 
-def weighing(case: Case, factor: int) -> Finding:
-    weights = (float(factor),) * 3
-    return replace(finding(case), expected=(Fraction(1),) * 3, observed=weights, token=0)
+@pytest.mark.parametrize(
+    ("was", "now", "same"),
+    [
+        (1.5, 1.5, True),
+        (1.5, 1.5 + 2**-20, True),  # as much as another dtype rounds
+        (1.5, 1.5 - 2**-20, True),
+        (-1.5, -1.5 - 2**-20, True),
+        (1.5, 1.52, False),
+        (1.5, 1.48, False),
+        (1.5, -1.5, False),
+        (2000.0, 2001.0, True),
+        (0.0, 0.0, True),
+        (0.0, 2**-20, False),
+        (math.inf, math.inf, True),
+        (math.nan, math.inf, True),  # neither has a factor
+        (math.nan, 1.5, False),
+        (1.5, math.inf, False),
+    ],
+)
+def test_factors_are_alike_up_to_roundings(was: float, now: float, same: bool) -> None:
+    def judge(cases: Sequence[Case]) -> list[Finding | None]:
+        return [weighing(case, now) for case in cases]
+
+    found = relevance(weighing(CASE, was), SPACE, judge)
+    assert (found.matters == ()) == same
+    assert (found.irrelevant == ()) == (not same)
+
+
+def test_a_token_that_weighs_nothing_has_no_factor() -> None:
+    def judge(cases: Sequence[Case]) -> list[Finding | None]:
+        return [replace(weighing(case, 7), expected=(Fraction(0),) * 3) for case in cases]
+
+    nothing = replace(weighing(CASE, 3), expected=(Fraction(0),) * 3)
+    assert relevance(nothing, SPACE, judge).matters == ()
+
+
+def test_other_slices_are_tried_where_there_are_slices() -> None:
+    space = replace(SPACE, cp_kinds=("zigzag", "contiguous"))
+    sliced = CASE.with_layout(replace(CASE.layout, cp_size=2))
+    kinds = [c.layout.cp_kind for name, c in variations(sliced, space) if name == "cp kind"]
+    assert kinds == ["contiguous"]
+    assert "cp kind" not in dict(variations(CASE, space))
+    sizes = {c.layout.cp_size for name, c in variations(sliced, space) if name == "cp_size"}
+    assert sizes == {1, 3}
+
+
+def test_two_longer_prompts_are_tried() -> None:
+    varied = [c.step for name, c in variations(CASE, SPACE) if name == "prompt lengths"]
+    lengths = [[s.prompt_length for s in step.samples] for step in varied]
+    assert lengths == [[2, 2], [5, 5]]
+
+
+def weighing(case: Case, factor: float) -> Finding:
+    weights = (factor / 4,) * 3
+    return replace(finding(case), expected=(Fraction(1, 4),) * 3, observed=weights, token=0)
 
 
 def test_ranks_are_joined_with_their_micro_batches_as_they_are() -> None:
