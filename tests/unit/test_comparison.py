@@ -72,6 +72,12 @@ def test_the_worst_of_several_is_named(errors: tuple[int, ...]) -> None:
     assert (abs(errors[found.token or 0]), found.error) == (4, Fraction(1, 16))
 
 
+def test_the_opposite_sign_is_a_mismatch() -> None:
+    found = worst_weight(np.array([-0.5]), [Fraction(1, 2)], K, "float64")
+    assert found is not None
+    assert found.error == 1
+
+
 def test_pairs_that_differ_are_not_taken_for_one() -> None:
     found = worst_weight(np.array([0.5, 1.0]), [Fraction(3, 4), Fraction(1, 4)], K, "float64")
     assert found is not None
