@@ -53,8 +53,8 @@ def _prepared(connection: socket.socket, request: dict[str, Any]) -> tuple[Any] 
     try:
         with _bounded(request["memory"]):
             handler = construct(request)
-        rank.seed_generators()
         streams.restore()
+        rank.seed_generators()
         ready = {"description": handler.describe(), "threads": linux.thread_count()}
         if os.getpid() != me:
             return None  # a process forked by the import, that came back here instead of ending

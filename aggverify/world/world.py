@@ -102,7 +102,10 @@ class World:
         return bool(self.done or self.flying)
 
     def feed(self, waiting: deque[Task], now: float, *, single: bool, together: bool) -> None:
-        """Put jobs in flight as far as the window allows, one at a time if ``single``."""
+        """Put jobs in flight as far as the window allows, one at a time if ``single``.
+
+        Stops before a job that wants fresh ranks, unless these are.
+        """
         single = single or bool(self.careful)
         window = 1 if single else _WINDOW
         count, size = len(self.in_flight), sum(flight.size for flight in self.flying)

@@ -16,7 +16,7 @@ from aggverify.layouts import Layout
 from aggverify.notation import parse_step
 from aggverify.run.claims import subjects
 from aggverify.run.request import Request
-from aggverify.run.session import opened
+from aggverify.run.session import examine, opened
 from aggverify.run.target import parse_target
 from aggverify.subject import Subject
 from aggverify.world import Options, Pool
@@ -113,3 +113,15 @@ def test_what_one_reducer_does_is_not_held_against_the_next(tmp_path: Path, othe
         then = laboratory.run(replace(subject, function=other), CASES * 2)
     assert [e.failure and e.failure.kind for e in first] == ["runaway"] * len(CASES)
     assert [e.failure for e in then] == [None] * len(then)
+
+
+def test_every_subject_begins_anew(tmp_path: Path) -> None:
+    class Begun(Exception):
+        pass
+
+    class Strict(Laboratory):
+        def begin(self) -> None:
+            raise Begun
+
+    with under_test(tmp_path, "pass") as (laboratory, subject), pytest.raises(Begun):
+        examine(Request("r.py"), subject, Strict(laboratory._template), lambda _: None)

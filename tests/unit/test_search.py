@@ -1,0 +1,50 @@
+"""The search draws as many cases as it may, each once, and stops at what fails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from aggverify.case import Case
+from aggverify.checks import Finding
+from aggverify.execution import Submitted
+from aggverify.run.running import Running
+from aggverify.run.search import search
+from aggverify.space import Space
+
+FOREVER = float("inf")
+
+
+class Bench:
+    """Judges cases without ranks: those of more samples than ``most`` fail."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.seen: list[Case] = []
+
+    def submit(self, cases: Sequence[Case]) -> Running:
+        self.seen += cases
+        told = [self._judged(case) for case in cases]
+        return Running(Submitted(list, lambda: any(told)), lambda _: told)
+
+    def _judged(self, case: Case) -> Finding | None:
+        if len(case.step.samples) <= self.most:
+            return None
+        return Finding("AGV202", "independent_of_micro_batches", "", case, "token_mean")
+
+
+@pytest.mark.parametrize("budget", [1, 2, 5, 30, 150])
+def test_no_more_cases_than_the_budget_and_none_twice(budget: int) -> None:
+    bench = Bench(most=1000)
+    space = Space(max_dp=4, max_microbatches=3)
+    assert search(space, bench.submit, max_examples=budget, seed=0, deadline=FOREVER) is None
+    assert len(bench.seen) == len(set(bench.seen)) == budget
+
+
+def test_a_failure_is_made_small() -> None:
+    bench = Bench(most=2)
+    found = search(Space(max_dp=2), bench.submit, max_examples=100, seed=0, deadline=FOREVER)
+    assert found is not None
+    assert len(found.case.step.samples) == 3
+    assert len(bench.seen) == len(set(bench.seen))
