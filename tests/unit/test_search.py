@@ -42,6 +42,13 @@ def test_no_more_cases_than_the_budget_and_none_twice(budget: int) -> None:
     assert len(bench.seen) == len(set(bench.seen)) == budget
 
 
+def test_what_is_drawn_again_is_not_run_again() -> None:
+    bench = Bench(most=1000)
+    search(Space(lengths=(1,)), bench.submit, max_examples=400, seed=0, deadline=FOREVER)
+    assert 300 < len(set(bench.seen)) < 400  # drawn as often as it may be, some of it twice
+    assert len(bench.seen) == len(set(bench.seen))
+
+
 def test_a_failure_is_made_small() -> None:
     bench = Bench(most=2)
     found = search(Space(max_dp=2), bench.submit, max_examples=100, seed=0, deadline=FOREVER)
