@@ -18,19 +18,19 @@ from pathlib import Path
 import hypothesis
 from hypothesis import HealthCheck, Phase, settings
 
-from aggverify.case import Case
 from aggverify.checks import check
-from aggverify.execution import Laboratory
-from aggverify.run.checking import Checking
-from aggverify.run.claims import subjects
-from aggverify.run.request import Request
-from aggverify.run.running import Pipeline
-from aggverify.run.search import LAYOUTS
+from aggverify.execution.laboratory import Laboratory
+from aggverify.generation.space import Space
+from aggverify.generation.strategies import related
+from aggverify.run.outcome.tally import Tally
+from aggverify.run.planning.claims import subjects
+from aggverify.run.planning.request import Request
+from aggverify.run.planning.target import parse_target
+from aggverify.run.search.checking import Checking
+from aggverify.run.search.drawing import LAYOUTS
+from aggverify.run.search.running import Pipeline
 from aggverify.run.session import opened
-from aggverify.run.tally import Tally
-from aggverify.run.target import parse_target
-from aggverify.space import Space
-from aggverify.strategies import related
+from aggverify.steps.case import Case
 from aggverify.world import Pool
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "native" / "sum" / "prompt_mean.py"

@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-import oracles
-from oracles import MODES, Sample, Step
-from oracles.exact import exact_dot
+from aggverify import oracles
+from aggverify.oracles import MODES, Sample, Step
+from aggverify.oracles.exact import exact_dot
 
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 TIMES = 5

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from aggverify.checks import Finding, check
-from aggverify.execution import LIMITS, Laboratory
-from aggverify.run.checking import Checking
-from aggverify.run.claims import subjects
-from aggverify.run.request import Request
+from aggverify.execution.laboratory import LIMITS, Laboratory
+from aggverify.run.outcome.tally import Tally
+from aggverify.run.planning.claims import subjects
+from aggverify.run.planning.request import Request
+from aggverify.run.planning.target import parse_target
+from aggverify.run.search.checking import Checking
 from aggverify.run.session import opened
-from aggverify.run.tally import Tally
-from aggverify.run.target import parse_target
 from aggverify.world import Pool
 
 PREFIX = """

@@ -13,18 +13,18 @@ from pathlib import Path
 
 import numpy as np
 
-from aggverify.building import GRID
-from aggverify.case import Case
 from aggverify.checks.comparison import worst_weight
-from aggverify.execution import LIMITS, Laboratory
-from aggverify.layouts import Layout
-from aggverify.run.claims import subjects
-from aggverify.run.request import Request
+from aggverify.execution.laboratory import LIMITS, Laboratory
+from aggverify.execution.subject import Subject
+from aggverify.generation.building import GRID
+from aggverify.oracles import Sample, Step
+from aggverify.run.planning.claims import subjects
+from aggverify.run.planning.request import Request
+from aggverify.run.planning.target import parse_target
 from aggverify.run.session import opened
-from aggverify.run.target import parse_target
-from aggverify.subject import Subject
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
 from aggverify.world import Pool
-from oracles import Sample, Step
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "native" / "sum" / "prompt_mean.py"
 TOKENS = (1_000, 10_000, 100_000, 1_000_000)

@@ -20,14 +20,14 @@ ROUNDS = 3
 
 def work(count: int, world: int) -> None:
     """Run so many cases and leave; told to start and telling when ready, by a line each."""
-    from aggverify.case import Case
-    from aggverify.execution import LIMITS, Laboratory
-    from aggverify.layouts import Layout
-    from aggverify.notation import parse_step
-    from aggverify.run.claims import subjects
-    from aggverify.run.request import Request
+    from aggverify.execution.laboratory import LIMITS, Laboratory
+    from aggverify.run.planning.claims import subjects
+    from aggverify.run.planning.request import Request
+    from aggverify.run.planning.target import parse_target
     from aggverify.run.session import opened
-    from aggverify.run.target import parse_target
+    from aggverify.steps.case import Case
+    from aggverify.steps.layouts import Layout
+    from aggverify.steps.notation import parse_step
     from aggverify.world import Pool
 
     target = parse_target(str(ROOT / "examples" / "native" / "sum" / "token_mean.py"))

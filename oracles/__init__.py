@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from oracles.errors import OracleError
-from oracles.evaluate import scalar, scalars, weights
-from oracles.modes import FAMILIES, MODES, Mode, mode
-from oracles.policy import DEFAULT_POLICY, Policy
-from oracles.second_road import scalar_mp
-from oracles.step import Sample, Step
+from .errors import OracleError
+from .evaluate import scalar, scalars, weights
+from .modes import FAMILIES, MODES, Mode, mode
+from .policy import DEFAULT_POLICY, Policy
+from .second_road import scalar_mp
+from .step import Sample, Step
 
 __all__ = [
     "DEFAULT_POLICY",

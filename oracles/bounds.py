@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 
-from oracles.errors import OracleError
-from oracles.rounding import PRECISIONS, Precision, lowest
+from .errors import OracleError
+from .rounding import PRECISIONS, Precision, lowest
 
 __all__ = [
     "PRECISIONS",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 
-from oracles.errors import OracleError
-from oracles.modes import Mode, mode
-from oracles.modes.base import exact_divisor
-from oracles.policy import DEFAULT_POLICY, Policy
-from oracles.step import Step
+from .errors import OracleError
+from .modes import Mode, mode
+from .modes.base import exact_divisor
+from .policy import DEFAULT_POLICY, Policy
+from .step import Step
 
 
 def classes(

@@ -9,10 +9,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from oracles.errors import OracleError
-from oracles.evaluate import dotted
-from oracles.modes.base import exact_number
-from oracles.step import Step
+from .errors import OracleError
+from .evaluate import dotted
+from .modes.base import exact_number
+from .step import Step
 
 Weights = tuple[Fraction, ...]
 Scalar = Callable[[Step, Sequence[Fraction]], Any]

@@ -8,12 +8,12 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import Any
 
-from oracles.errors import OracleError
-from oracles.exact import masked_sums, read
-from oracles.modes import Mode, mode
-from oracles.modes.base import exact_divisor, exact_number
-from oracles.policy import DEFAULT_POLICY, Policy
-from oracles.step import Step
+from .errors import OracleError
+from .exact import masked_sums, read
+from .modes import Mode, mode
+from .modes.base import exact_divisor, exact_number
+from .policy import DEFAULT_POLICY, Policy
+from .step import Step
 
 Divisor = float | Fraction | None
 _ZERO = Fraction(0)

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oracles.errors import OracleError
-from oracles.extraction import BLOCK, Float64, largest, parts, two_products
+from .errors import OracleError
+from .extraction import BLOCK, Float64, largest, parts, two_products
 
 _UNIT = 1074
 """Every float64 is a whole number of 2**-1074."""

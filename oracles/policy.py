@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args, get_type_hints
 
-from oracles.errors import OracleError
+from .errors import OracleError
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from oracles.errors import OracleError
+from .errors import OracleError
 
 
 @lru_cache(maxsize=64)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oracles.errors import OracleError
+from .errors import OracleError
 
 MAX_TOKENS = 1 << 26
 """Response tokens of a step read from JSON: a few bytes must not ask for all memory there is."""

@@ -16,13 +16,13 @@ from typing import Any
 
 from mpmath import mp
 
-from oracles.errors import OracleError
-from oracles.evaluate import check_number
-from oracles.modes import Mode, mode
-from oracles.modes.base import exact_divisor, exact_number
-from oracles.modes.formula import Row
-from oracles.policy import DEFAULT_POLICY, Policy
-from oracles.step import Sample, Step
+from .errors import OracleError
+from .evaluate import check_number
+from .modes import Mode, mode
+from .modes.base import exact_divisor, exact_number
+from .modes.formula import Row
+from .policy import DEFAULT_POLICY, Policy
+from .step import Sample, Step
 
 MAX_DIGITS = 100_000
 _GUARD = 64

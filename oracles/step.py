@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oracles.errors import OracleError
-from oracles.runs import MAX_TOKENS, SAVING, length, runs, starts_of_runs
+from .errors import OracleError
+from .runs import MAX_TOKENS, SAVING, length, runs, starts_of_runs
 
 Mask = bytes | Sequence[int] | npt.NDArray[Any]
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aggverify.case import Case
+from aggverify.codes.explanations import Example, entries
 from aggverify.conventions import convention
 from aggverify.engines import engine
-from aggverify.explain import Example, entries
-from aggverify.layouts import Layout
-from aggverify.notation import parse_micro_batches, parse_step
-from aggverify.run.catalogue import plain_losses
-from aggverify.subject import NONLINEAR, Subject
-from oracles import Step
+from aggverify.execution.subject import NONLINEAR, Subject
+from aggverify.generation.catalogue import plain_losses
+from aggverify.oracles import Step
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+from aggverify.steps.notation import parse_micro_batches, parse_step
 
 EXAMPLES = [(code, example) for code, found in entries().items() for example in found.examples]
 IDS = [f"{code}-{example.check}" for code, example in EXAMPLES]

@@ -11,13 +11,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from aggverify.case import Case
 from aggverify.cli.oracle import read_step
 from aggverify.errors import AggverifyError
-from aggverify.layouts import Layout
-from aggverify.run import settings, store
-from aggverify.run.store import StoredCase
-from oracles import OracleError, Sample, Step
+from aggverify.oracles import OracleError, Sample, Step
+from aggverify.run.outcome import store
+from aggverify.run.outcome.store import StoredCase
+from aggverify.run.planning import settings
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
 
 VALUES = st.one_of(
     st.none(),

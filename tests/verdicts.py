@@ -5,20 +5,19 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from aggverify.case import Case
 from aggverify.checks import Finding
 from aggverify.conventions import convention
 from aggverify.diagnosis import Diagnosis
 from aggverify.diagnosis.bugs import BUGS
 from aggverify.engines import engine
-from aggverify.layouts import Layout
-from aggverify.notation import parse_step
+from aggverify.execution.subject import Subject
 from aggverify.report.document import document
-from aggverify.run.relevance import Relevance
-from aggverify.run.store import stored_case
-from aggverify.run.verdict import CheckSummary, Margin, Report, Verdict
-from aggverify.run.weakness import Weakness
-from aggverify.subject import Subject
+from aggverify.run.outcome.store import stored_case
+from aggverify.run.outcome.verdict import CheckSummary, Margin, Relevance, Report, Verdict
+from aggverify.run.outcome.weakness import Weakness
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+from aggverify.steps.notation import parse_step
 
 WEIGHTS, CP = "weights_are_the_modes", "independent_of_context_parallel_size"
 SPLIT, LINEAR = "split_groups_equal_or_refused", "linear_in_the_losses"

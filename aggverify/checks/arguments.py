@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from aggverify.case import Case
 from aggverify.checks.base import Check, Finding
 from aggverify.checks.formula import CHECK as FORMULA
 from aggverify.checks.layout import COMBINED
-from aggverify.execution import DIVISOR, Execution
-from aggverify.space import Space
-from aggverify.subject import Subject
-from aggverify.trial import Trial
-from oracles.coincidence import tells_apart
+from aggverify.execution.laboratory import DIVISOR, Execution
+from aggverify.execution.subject import Subject
+from aggverify.execution.trial import Trial
+from aggverify.generation.space import Space
+from aggverify.oracles.coincidence import tells_apart
+from aggverify.steps.case import Case
 
 INPUTS = "leaves_its_arguments_alone"
 """Name of the check for changes in place."""

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from aggverify.case import Case
-from aggverify.execution import BREACH, Execution
-from aggverify.space import Space
-from aggverify.subject import Subject
-from aggverify.trial import Trial
+from aggverify.execution.laboratory import BREACH, Execution
+from aggverify.execution.subject import Subject
+from aggverify.execution.trial import Trial
+from aggverify.generation.space import Space
+from aggverify.steps.case import Case
 
 
 @dataclass(frozen=True, slots=True)

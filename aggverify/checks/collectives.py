@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aggverify.case import Case
 from aggverify.checks.base import Check, Finding, failure_finding
 from aggverify.checks.layout import COMBINED
 from aggverify.checks.logs import objective
-from aggverify.execution import Execution, copies
-from aggverify.space import Space
-from aggverify.subject import Subject
+from aggverify.execution.laboratory import Execution, copies
+from aggverify.execution.subject import Subject
+from aggverify.generation.space import Space
+from aggverify.steps.case import Case
 
 NAME = "ranks_issue_the_same_collectives"
 COPIES = "copies_of_a_loss_agree"

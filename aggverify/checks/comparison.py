@@ -9,10 +9,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from aggverify.case import Case
-from aggverify.execution import Weights
-from aggverify.subject import Subject
-from oracles.bounds import PRECISIONS, scalar_bound, weight_bound
+from aggverify.execution.laboratory import Weights
+from aggverify.execution.subject import Subject
+from aggverify.oracles.bounds import PRECISIONS, scalar_bound, weight_bound
+from aggverify.steps.case import Case
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,16 +7,16 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
-from aggverify.case import Case
 from aggverify.checks.base import Check, Finding, failure_finding
 from aggverify.checks.comparison import Mismatch, lowest_precision, worst_weight
 from aggverify.checks.formula import CHECK as FORMULA
-from aggverify.execution import Execution
-from aggverify.layouts import Layout
-from aggverify.space import Space
-from aggverify.subject import Subject
-from oracles import Sample, Step
-from oracles.bounds import PRECISIONS
+from aggverify.execution.laboratory import Execution
+from aggverify.execution.subject import Subject
+from aggverify.generation.space import Space
+from aggverify.oracles import Sample, Step
+from aggverify.oracles.bounds import PRECISIONS
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
 
 NAME = "counts_are_exact"
 LARGE = "counts_are_exact_beyond_float32"

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from aggverify.case import Case
 from aggverify.checks.base import Check, Finding, failure_finding
 from aggverify.checks.formula import judge_formula
 from aggverify.checks.layout import COMBINED, judge_layout
-from aggverify.execution import Execution
-from aggverify.space import Space
-from aggverify.subject import Subject
-from oracles import Step
+from aggverify.execution.laboratory import Execution
+from aggverify.execution.subject import Subject
+from aggverify.generation.space import Space
+from aggverify.oracles import Step
+from aggverify.steps.case import Case
 
 NAME = "empty_units_weigh_nothing"
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from aggverify.case import Case
 from aggverify.checks import empty
 from aggverify.checks.base import Check, Finding, failure_finding
 from aggverify.checks.formula import judge_formula
 from aggverify.checks.layout import COMBINED, judge_layout
-from aggverify.enumeration import Box, every_case
-from aggverify.execution import Execution
-from aggverify.space import Space
-from aggverify.subject import Subject
+from aggverify.execution.laboratory import Execution
+from aggverify.execution.subject import Subject
+from aggverify.generation.enumeration import Box, every_case
+from aggverify.generation.space import Space
+from aggverify.steps.case import Case
 
 NAME = "holds_on_every_small_step"
 

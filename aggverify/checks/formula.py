@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aggverify.case import Case
 from aggverify.checks.base import Check, Finding, failure_finding
 from aggverify.checks.comparison import lowest_precision, worst_weight
-from aggverify.execution import Execution
-from aggverify.space import Space
-from aggverify.subject import Subject
+from aggverify.execution.laboratory import Execution
+from aggverify.execution.subject import Subject
+from aggverify.generation.space import Space
+from aggverify.steps.case import Case
 
 NAME = "weights_are_the_modes"
 

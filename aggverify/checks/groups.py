@@ -10,9 +10,9 @@ import numpy as np
 from aggverify.checks.base import Check, Finding, failure_finding
 from aggverify.checks.layout import COMBINED, judge_layout
 from aggverify.checks.refusal import refusal
-from aggverify.execution import Execution
-from aggverify.space import Space
-from aggverify.subject import Subject
+from aggverify.execution.laboratory import Execution
+from aggverify.execution.subject import Subject
+from aggverify.generation.space import Space
 
 NAME = "split_groups_equal_or_refused"
 CODE = "AGV206"

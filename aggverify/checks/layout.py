@@ -9,14 +9,14 @@ from itertools import chain
 
 import numpy as np
 
-from aggverify.case import Case
 from aggverify.checks.base import Check, Finding, failure_finding
 from aggverify.checks.comparison import lowest_precision, worst_weight
 from aggverify.checks.nonlinear import judge_two
-from aggverify.execution import Execution
-from aggverify.layouts import CpKind, Layout
-from aggverify.space import Space
-from aggverify.subject import Subject
+from aggverify.execution.laboratory import Execution
+from aggverify.execution.subject import Subject
+from aggverify.generation.space import Space
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import CpKind, Layout
 
 _DTYPES = ("float64", "float32")
 

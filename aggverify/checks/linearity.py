@@ -11,14 +11,14 @@ from fractions import Fraction
 
 import numpy as np
 
-from aggverify.case import Case
 from aggverify.checks.base import Check, Finding, failure_finding
 from aggverify.checks.comparison import lowest_precision, worst_weight
 from aggverify.checks.formula import CHECK as FORMULA
-from aggverify.execution import Execution
-from aggverify.space import Space
-from aggverify.subject import Subject
-from oracles.bounds import PRECISIONS, scalar_bound
+from aggverify.execution.laboratory import Execution
+from aggverify.execution.subject import Subject
+from aggverify.generation.space import Space
+from aggverify.oracles.bounds import PRECISIONS, scalar_bound
+from aggverify.steps.case import Case
 
 NAME = "linear_in_the_losses"
 SCALES = (1024.0, 2.0**-10)

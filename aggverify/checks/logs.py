@@ -8,14 +8,14 @@ from fractions import Fraction
 
 import numpy as np
 
-from aggverify.case import Case
 from aggverify.checks.base import Check, Finding
 from aggverify.checks.comparison import lowest_precision
 from aggverify.checks.layout import COMBINED
-from aggverify.execution import Execution, copies
-from aggverify.space import Space
-from aggverify.subject import Subject
-from oracles.bounds import PRECISIONS, scalar_bound
+from aggverify.execution.laboratory import Execution, copies
+from aggverify.execution.subject import Subject
+from aggverify.generation.space import Space
+from aggverify.oracles.bounds import PRECISIONS, scalar_bound
+from aggverify.steps.case import Case
 
 NAME = "logs_say_the_objective"
 OBJECTIVE = "loss"

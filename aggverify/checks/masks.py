@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aggverify.case import Case
 from aggverify.checks.base import Check, Finding, failure_finding
 from aggverify.checks.layout import COMBINED, judge_layout
-from aggverify.execution import Execution
-from aggverify.space import Space
-from aggverify.subject import Subject
-from oracles import Sample, Step
+from aggverify.execution.laboratory import Execution
+from aggverify.execution.subject import Subject
+from aggverify.generation.space import Space
+from aggverify.oracles import Sample, Step
+from aggverify.steps.case import Case
 
 NAME = "masked_tokens_are_not_counted"
 CODE = "AGV142"

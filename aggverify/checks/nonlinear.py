@@ -11,10 +11,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from aggverify.case import Case
 from aggverify.checks.base import Finding
-from aggverify.execution import Execution, Weights
-from aggverify.subject import Subject
+from aggverify.execution.laboratory import Execution, Weights
+from aggverify.execution.subject import Subject
+from aggverify.steps.case import Case
 
 BOUND = Fraction(1, 1 << 30)
 """Relative to the largest entry of the gradient, or to |value| + sum |gradient * input|. Roundings

@@ -12,11 +12,11 @@ from aggverify.checks.base import Check, Finding, failure_finding
 from aggverify.checks.comparison import lowest_precision, worst_weight
 from aggverify.checks.layout import COMBINED
 from aggverify.checks.nonlinear import judge_two
-from aggverify.execution import Execution
-from aggverify.space import Space
-from aggverify.subject import Subject
-from aggverify.trial import Trial
-from oracles.bounds import PRECISIONS
+from aggverify.execution.laboratory import Execution
+from aggverify.execution.subject import Subject
+from aggverify.execution.trial import Trial
+from aggverify.generation.space import Space
+from aggverify.oracles.bounds import PRECISIONS
 
 NAME = "two_paths_agree"
 CODE = "AGV521"

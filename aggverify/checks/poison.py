@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from aggverify.case import Case
 from aggverify.checks.base import Check, Finding, failure_finding
 from aggverify.checks.layout import COMBINED
-from aggverify.execution import Execution
-from aggverify.space import Space
-from aggverify.subject import Subject
+from aggverify.execution.laboratory import Execution
+from aggverify.execution.subject import Subject
+from aggverify.generation.space import Space
+from aggverify.steps.case import Case
 
 NAME = "masked_values_never_matter"
 POISONS = (math.nan, math.inf, -math.inf, 1e30)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from aggverify.case import Case
-from aggverify.execution import Execution
+from aggverify.execution.laboratory import Execution
+from aggverify.steps.case import ranks_with_parts
 
 DELIBERATE = ("ValueError", "AssertionError", "NotImplementedError", "RuntimeError")
 """Types people raise to say no; an IndexError is an accident."""
@@ -46,15 +46,3 @@ def _is_deliberate(traceback: str) -> bool:
     assert frame is not None
     statement = lines[frames[-1] + 1].strip()
     return not _NOT_THEIRS.search(frame["file"]) and _SAYS_NO.search(statement) is not None
-
-
-def ranks_with_parts(case: Case) -> set[int]:
-    """Ranks that hold some members of a prompt group in a micro-batch, but not all."""
-    groups = [set(members) for members in case.step.groups.values()]
-    cp = case.layout.cp_size
-    return {
-        d * cp + c
-        for d, _, cell in case.layout.cells()
-        for c in range(cp)
-        if any(group & set(cell) and not group <= set(cell) for group in groups)
-    }

@@ -12,7 +12,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from aggverify.case import Case
 from aggverify.checks.base import Check, Finding
 from aggverify.checks.comparison import (
     lowest_precision,
@@ -20,9 +19,10 @@ from aggverify.checks.comparison import (
     worst_weight,
 )
 from aggverify.checks.layout import COMBINED
-from aggverify.execution import Execution, Weights
-from aggverify.space import Space
-from aggverify.subject import Subject
+from aggverify.execution.laboratory import Execution, Weights
+from aggverify.execution.subject import Subject
+from aggverify.generation.space import Space
+from aggverify.steps.case import Case
 
 NAME = "reported_loss_is_the_scalar"
 

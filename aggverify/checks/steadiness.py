@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from aggverify.case import Case
 from aggverify.checks.base import Check, Finding
 from aggverify.checks.layout import COMBINED
-from aggverify.execution import Execution
-from aggverify.layouts import Layout
-from aggverify.space import Space
-from aggverify.subject import Subject
-from aggverify.trial import Trial
-from oracles import Sample, Step
+from aggverify.execution.laboratory import Execution
+from aggverify.execution.subject import Subject
+from aggverify.execution.trial import Trial
+from aggverify.generation.space import Space
+from aggverify.oracles import Sample, Step
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
 
 REPEATS = "repeats_bit_for_bit"
 REMEMBERS = "keeps_nothing_between_steps"

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from aggverify.case import Case
 from aggverify.checks.base import Check, Finding, failure_finding
 from aggverify.checks.layout import COMBINED, judge_layout
-from aggverify.execution import Execution
-from aggverify.space import Space
-from aggverify.subject import Subject
-from aggverify.trial import Trial
+from aggverify.execution.laboratory import Execution
+from aggverify.execution.subject import Subject
+from aggverify.execution.trial import Trial
+from aggverify.generation.space import Space
+from aggverify.steps.case import Case
 
 NAME = "auxiliary_terms_stay"
 CODE = "AGV207"

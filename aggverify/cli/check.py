@@ -82,11 +82,12 @@ def check(
     from aggverify.report.delivery import Delivery
     from aggverify.report.document import document, failed
     from aggverify.report.terminal import Terminal
-    from aggverify.run import settings, store
-    from aggverify.run.request import Request
+    from aggverify.run.outcome import store
+    from aggverify.run.outcome.verdict import exit_code
+    from aggverify.run.planning import settings
+    from aggverify.run.planning.request import Request
+    from aggverify.run.planning.settings import texts
     from aggverify.run.session import verify
-    from aggverify.run.settings import texts
-    from aggverify.run.verdict import exit_code
 
     said = settings.find(Path.cwd()) if config is None else settings.read(config)
     formats = report.split(",") if report is not None else texts(said.get("report", ()))

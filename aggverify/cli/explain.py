@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from aggverify.explain import Entry, Example
+    from aggverify.codes.explanations import Entry, Example
 
 WIDTH = 96
 LONG = 40
@@ -23,7 +23,7 @@ def explain(codes: tuple[str, ...]) -> None:
 
     Without a code, every code in one line.
     """
-    from aggverify.explain import entries, entry
+    from aggverify.codes.explanations import entries, entry
 
     if not codes:
         for found in entries().values():
@@ -67,10 +67,8 @@ def _paragraph(text: str) -> Iterator[str]:
 
 
 def _example(example: Example) -> Iterator[str]:
-    from aggverify.explain import source
-
-    for mutant in filter(None, (example.mutant, example.against)):
-        yield from source(mutant).splitlines()
+    for reducer in (example.reducer, example.against_reducer):
+        yield from reducer.splitlines()
     yield ""
     divisor = "" if example.divisor is None else f" (divisor {example.divisor:g})"
     yield f"mode {example.mode}{divisor}, engine {example.engine}, {example.convention} convention"

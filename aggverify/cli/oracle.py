@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from oracles import Step
+    from aggverify.oracles import Step
 
 MAX_BYTES = 1 << 26
 """Of a step's file: as many masks and losses as one would want printed, and more."""
@@ -43,8 +43,8 @@ def oracle(
     """
     from aggverify.cli.options import policy_readings
     from aggverify.errors import InputError
+    from aggverify.oracles import MODES, OracleError, Policy
     from aggverify.report.tables import scalars_table, weights_table
-    from oracles import MODES, OracleError, Policy
 
     found, stored = read_step(step)
     values = _numbers(losses) if losses else stored
@@ -63,11 +63,11 @@ def oracle(
 
 def read_step(text: str) -> tuple[Step, list[float] | None]:
     """The step that STEP names or writes out, and the losses where the file has them."""
-    from aggverify.case import Case
     from aggverify.errors import InputError
     from aggverify.files import read_json
-    from aggverify.notation import parse_step
-    from oracles import OracleError, Step
+    from aggverify.oracles import OracleError, Step
+    from aggverify.steps.case import Case
+    from aggverify.steps.notation import parse_step
 
     if not text.endswith(".json"):
         return parse_step(text), None

@@ -28,11 +28,11 @@ def replay(
     Prints FIXED (exit 0), FAILED (exit 1) or ERROR (exit 2).
     """
     from aggverify.errors import AggverifyError
+    from aggverify.oracles import OracleError
     from aggverify.report import escape, text
-    from aggverify.run import store
+    from aggverify.run.outcome import store
+    from aggverify.run.outcome.verdict import Exit
     from aggverify.run.replay import replay as run
-    from aggverify.run.verdict import Exit
-    from oracles import OracleError
 
     try:
         result = run(store.read(case, report_dir), target, oracle, against)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from aggverify.case import Case
+from aggverify.steps.case import Case
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike

@@ -12,8 +12,8 @@ import numpy as np
 from aggverify.conventions.base import Bound, Misuse, Offer, Output, Site, mask_tensor
 from aggverify.conventions.misuses import NATIVE
 from aggverify.engines import ENGINES
-from aggverify.layouts import positions, visible_pieces
-from oracles import MODES
+from aggverify.oracles import MODES
+from aggverify.steps.layouts import positions, visible_pieces
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -10,8 +10,8 @@ import numpy as np
 
 from aggverify.conventions.base import Bound, Misuse, Offer, Output, Site, mask_tensor
 from aggverify.conventions.misuses import SKYRL, SKYRL_REDUCE_LOSS
-from aggverify.layouts import Layout
-from oracles import Step
+from aggverify.oracles import Step
+from aggverify.steps.layouts import Layout
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -9,7 +9,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from aggverify.case import Case
 from aggverify.checks import Finding
 from aggverify.diagnosis.bugs import Bug, Trace, known_bug, known_bugs
 from aggverify.diagnosis.distorted import distorted_count
@@ -20,7 +19,8 @@ from aggverify.diagnosis.marks import find_mark
 from aggverify.diagnosis.observation import Observation, close
 from aggverify.diagnosis.readings import other_mode, other_reading
 from aggverify.diagnosis.values import off_value, undivided_sums
-from aggverify.subject import Subject
+from aggverify.execution.subject import Subject
+from aggverify.steps.case import Case
 
 _FORMS = 12
 """So many of the simplest fitting forms are told apart by further cases."""

@@ -11,7 +11,7 @@ from itertools import product
 import numpy as np
 
 from aggverify.diagnosis.observation import TOLERANCE, Array, Observation
-from aggverify.subject import Subject
+from aggverify.execution.subject import Subject
 
 _ONE = Fraction(1)
 _MAX_SIZES = 4

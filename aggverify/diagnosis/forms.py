@@ -14,9 +14,9 @@ from itertools import product
 
 import numpy as np
 
-from aggverify.case import Case
 from aggverify.diagnosis.observation import TOLERANCE, Array, Observation
 from aggverify.diagnosis.terms import Term, Tokens, inner_terms, outer_terms, upper_terms
+from aggverify.steps.case import Case
 
 SIZES = ("dp_size", "cp_size", "num_microbatches")
 _CONSTANT_COST = 5

@@ -15,8 +15,8 @@ from aggverify.diagnosis.alignment import filled_up, sorted_by_id
 from aggverify.diagnosis.mark import Mark
 from aggverify.diagnosis.observation import Array, Observation, close
 from aggverify.diagnosis.terms import TOKENS, Term, Tokens
-from aggverify.layouts import owned_pieces
-from oracles import Sample
+from aggverify.oracles import Sample
+from aggverify.steps.layouts import owned_pieces
 
 
 def find_mark(observations: Sequence[Observation]) -> Mark | None:

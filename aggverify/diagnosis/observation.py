@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from aggverify.case import Case
+from aggverify.steps.case import Case
 
 Array = npt.NDArray[np.float64]
 TOLERANCE = 1e-6

@@ -8,10 +8,10 @@ from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
-import oracles
+from aggverify import oracles
 from aggverify.diagnosis.observation import Array, Observation, close
-from aggverify.subject import Subject
-from oracles import MODES, OracleError, Policy
+from aggverify.execution.subject import Subject
+from aggverify.oracles import MODES, OracleError, Policy
 
 
 def other_reading(subject: Subject, observations: Sequence[Observation]) -> tuple[str, str] | None:

@@ -9,9 +9,9 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from aggverify.case import Case
 from aggverify.diagnosis.observation import Array
-from aggverify.layouts import token_owner
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import token_owner
 
 Ints = npt.NDArray[np.int64]
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 from aggverify.diagnosis.factors import Factor, named_ratio
 from aggverify.diagnosis.mark import Mark
 from aggverify.diagnosis.observation import TOLERANCE, Observation
-from aggverify.subject import Subject
+from aggverify.execution.subject import Subject
 
 
 def off_value(

@@ -8,9 +8,9 @@ from fractions import Fraction
 from typing import Any
 
 from aggverify import __version__
-from aggverify.codes import CODES, WARNINGS
-from aggverify.run.verdict import Exit, Report, Verdict, exit_code
-from aggverify.subject import NONLINEAR
+from aggverify.codes.registry import CODES, WARNINGS
+from aggverify.execution.subject import NONLINEAR
+from aggverify.run.outcome.verdict import Exit, Report, Verdict, exit_code
 
 SCHEMA = 1
 MAX_WEIGHTS = 100_000

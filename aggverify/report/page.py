@@ -13,9 +13,9 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from aggverify.diagnosis import ratio
-from aggverify.layouts import token_owner
 from aggverify.report import reading, text
 from aggverify.report.reading import Data, Weights
+from aggverify.steps.layouts import token_owner
 
 MAX_CELLS = 400
 """Cells of one heat map; equal neighbours share one, so shrunk cases never come near."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from aggverify.case import Case
 from aggverify.diagnosis import ratio
 from aggverify.report import escape, text
+from aggverify.steps.case import Case
 
 Data = Mapping[str, Any]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-import oracles
-from aggverify.notation import format_step
-from oracles import DEFAULT_POLICY, FAMILIES, MODES, Policy, Step, mode
-from oracles.policy import QUESTIONS, READINGS
+from aggverify import oracles
+from aggverify.oracles import DEFAULT_POLICY, FAMILIES, MODES, Policy, Step, mode
+from aggverify.oracles.policy import QUESTIONS, READINGS
+from aggverify.steps.notation import format_step
 
 DIGITS = 50
 LONGEST = 60
@@ -96,7 +96,7 @@ def modes_text() -> list[str]:
     for name in (*MODES, *FAMILIES):
         lines += [*_mode_lines(name), ""]
     lines += [*_NONLINEAR, ""]
-    from aggverify.notation import parse_step
+    from aggverify.steps.notation import parse_step
 
     step = parse_step("2/11+3/111 4/1111; 1/1 5/110")
     losses = [float(t + 1) for t in range(step.num_response_tokens)]

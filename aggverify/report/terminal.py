@@ -11,8 +11,9 @@ from rich.rule import Rule
 from rich.status import Status
 from rich.text import Text
 
+from aggverify.execution.subject import NONLINEAR, Subject
 from aggverify.report import escape, text
-from aggverify.run.events import (
+from aggverify.run.outcome.events import (
     CheckFinished,
     CheckStarted,
     Event,
@@ -21,8 +22,7 @@ from aggverify.run.events import (
     Progress,
     SubjectChosen,
 )
-from aggverify.run.verdict import Report
-from aggverify.subject import NONLINEAR, Subject
+from aggverify.run.outcome.verdict import Report
 
 
 @dataclass(slots=True)

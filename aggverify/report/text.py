@@ -8,19 +8,18 @@ from fractions import Fraction
 from itertools import groupby
 from pathlib import Path
 
-from aggverify.case import Case
 from aggverify.checks import Finding
-from aggverify.codes import CODES, WARNINGS
+from aggverify.codes.registry import CODES, WARNINGS
 from aggverify.diagnosis import Diagnosis, ratio
-from aggverify.layouts import token_owner
+from aggverify.execution.subject import NONLINEAR, Subject
+from aggverify.oracles import DEFAULT_POLICY, Policy, Sample, mode
+from aggverify.oracles.bounds import PRECISIONS
+from aggverify.oracles.policy import QUESTIONS
 from aggverify.report.escape import clean
-from aggverify.run.relevance import Relevance
+from aggverify.run.outcome.verdict import Margin, Relevance, Report, Verdict
 from aggverify.run.replay import Replayed
-from aggverify.run.verdict import Margin, Report, Verdict
-from aggverify.subject import NONLINEAR, Subject
-from oracles import DEFAULT_POLICY, Policy, Sample, mode
-from oracles.bounds import PRECISIONS
-from oracles.policy import QUESTIONS
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import token_owner
 
 _PACKAGE = Path(__file__).parents[1]
 MAX_DETAIL = 40

@@ -9,19 +9,19 @@ from aggverify.checks.paths import NAME as PATHS
 from aggverify.conventions import convention
 from aggverify.engines import engine
 from aggverify.errors import InputError
-from aggverify.execution import Laboratory
-from aggverify.run.checking import Checking
-from aggverify.run.claims import terms
-from aggverify.run.identify import precision_of
+from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.subject import NONLINEAR, Subject
+from aggverify.generation.space import Space
+from aggverify.oracles import Policy
+from aggverify.oracles.custom import load as load_oracle
+from aggverify.run.outcome.store import StoredCase
+from aggverify.run.outcome.tally import Tally
+from aggverify.run.planning.claims import terms
+from aggverify.run.planning.identify import precision_of
+from aggverify.run.planning.target import choose, parse_target
+from aggverify.run.search.checking import Checking
 from aggverify.run.session import opened, other_path
-from aggverify.run.store import StoredCase
-from aggverify.run.tally import Tally
-from aggverify.run.target import choose, parse_target
-from aggverify.space import Space
-from aggverify.subject import NONLINEAR, Subject
 from aggverify.world import Pool
-from oracles import Policy
-from oracles.custom import load as load_oracle
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,12 @@ from aggverify.checks.formula import NAME as FORMULA
 from aggverify.diagnosis import not_linear
 from aggverify.engines import ENGINES, engine
 from aggverify.errors import CandidateError, InputError
-from aggverify.execution import LIMITS, Laboratory
-from aggverify.layouts import Layout
-from aggverify.run import store
-from aggverify.run.checking import Checking
-from aggverify.run.claims import completed, declaration, settings_note, subjects, terms
-from aggverify.run.events import (
+from aggverify.execution.laboratory import LIMITS, Laboratory
+from aggverify.execution.subject import Subject
+from aggverify.generation.space import Space, sizes
+from aggverify.oracles import MODES, OracleError
+from aggverify.run.outcome import store
+from aggverify.run.outcome.events import (
     CheckFinished,
     CheckStarted,
     Event,
@@ -30,19 +30,19 @@ from aggverify.run.events import (
     Progress,
     SubjectChosen,
 )
-from aggverify.run.identify import identify, precision_of, telling_cases
-from aggverify.run.refusing import settled
-from aggverify.run.relevance import LOSS_VALUES
-from aggverify.run.request import Request
-from aggverify.run.tally import Tally
-from aggverify.run.target import Target, choose, parse_target
-from aggverify.run.verdict import CheckSummary, Report, Verdict
-from aggverify.space import Space, sizes
-from aggverify.subject import Subject
+from aggverify.run.outcome.tally import Tally
+from aggverify.run.outcome.verdict import CheckSummary, Report, Verdict
+from aggverify.run.planning.claims import completed, declaration, settings_note, subjects, terms
+from aggverify.run.planning.identify import identify, precision_of, telling_cases
+from aggverify.run.planning.refusing import settled
+from aggverify.run.planning.request import Request
+from aggverify.run.planning.target import Target, choose, parse_target
+from aggverify.run.search.checking import Checking
+from aggverify.run.search.relevance import LOSS_VALUES
+from aggverify.steps.layouts import Layout
 from aggverify.world import Pool, Template, TemplateFailure
-from oracles import MODES, OracleError
 
-HANDLER = "aggverify.trainer:Trainer"
+HANDLER = "aggverify.trainer.training:Trainer"
 _HOPELESS = ("AGV401", "AGV402", "AGV403", "AGV406", "AGV501")
 _UNSTEADY = ("AGV208", "AGV407", "AGV408")
 

@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 
-from oracles.errors import OracleError
-from oracles.modes import (
+from ..errors import OracleError
+from . import (
     constant,
     length_weighted,
     prompt_mean,
@@ -23,7 +23,7 @@ from oracles.modes import (
     token_sum,
     vl_norm,
 )
-from oracles.modes.base import Mode
+from .base import Mode
 
 MODES: dict[str, Mode] = {
     module.MODE.name: module.MODE

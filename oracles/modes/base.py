@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from oracles.errors import OracleError
-from oracles.policy import Policy
-from oracles.step import Step
+from ..errors import OracleError
+from ..policy import Policy
+from ..step import Step
 
 SampleWeights = Callable[[Step, Policy, Fraction], list[Fraction]]
 """Exact weight of an unmasked token, per sample."""

@@ -12,11 +12,11 @@ from typing import Any
 
 from mpmath import mp
 
-from oracles.modes.base import Mode, counts, number_of_units, unit_tokens
-from oracles.modes.formula import Rows, by_rollout, counted, token_mean, tokens
-from oracles.modes.powers import checked_exponent, power, power_mp
-from oracles.policy import Policy
-from oracles.step import Step
+from ..policy import Policy
+from ..step import Step
+from .base import Mode, counts, number_of_units, unit_tokens
+from .formula import Rows, by_rollout, counted, token_mean, tokens
+from .powers import checked_exponent, power, power_mp
 
 
 def member(exponent: Fraction) -> Mode:

@@ -7,7 +7,7 @@ from typing import Any
 
 from mpmath import mp
 
-from oracles.errors import OracleError
+from ..errors import OracleError
 
 LARGEST_EXPONENT = 8
 LARGEST_ROOT = 100

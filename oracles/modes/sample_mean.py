@@ -7,10 +7,10 @@ from typing import Any
 
 from mpmath import mp
 
-from oracles.modes.base import Mode, counts, number_of_units, unit_mean, unit_tokens
-from oracles.modes.formula import Rows, by_rollout, counted, token_mean
-from oracles.policy import Policy
-from oracles.step import Step
+from ..policy import Policy
+from ..step import Step
+from .base import Mode, counts, number_of_units, unit_mean, unit_tokens
+from .formula import Rows, by_rollout, counted, token_mean
 
 
 def sample_weights(step: Step, policy: Policy, divisor: Fraction) -> list[Fraction]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from oracles.modes.base import Mode
-from oracles.modes.formula import Rows, loss_sum
-from oracles.policy import Policy
-from oracles.step import Step
+from ..policy import Policy
+from ..step import Step
+from .base import Mode
+from .formula import Rows, loss_sum
 
 
 def sample_weights(step: Step, policy: Policy, divisor: Fraction) -> list[Fraction]:

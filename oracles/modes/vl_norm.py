@@ -14,11 +14,11 @@ from typing import Any
 
 from mpmath import mp
 
-from oracles.modes.base import Mode, counts, unit_tokens
-from oracles.modes.formula import Rows, by_rollout, counted, loss_sum, tokens
-from oracles.modes.powers import checked_exponent, power, power_mp
-from oracles.policy import Policy
-from oracles.step import Step
+from ..policy import Policy
+from ..step import Step
+from .base import Mode, counts, unit_tokens
+from .formula import Rows, by_rollout, counted, loss_sum, tokens
+from .powers import checked_exponent, power, power_mp
 
 ROLLOUTS = 64
 """The sum of the norm may be rounded once for each; generated steps have fewer."""

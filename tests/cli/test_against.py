@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from aggverify.run.store import StoredCase
+from aggverify.run.outcome.store import StoredCase
 from tests.conftest import EXAMPLES, Cli
 
 NATIVE = EXAMPLES / "native"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aggverify.run.store import StoredCase
+from aggverify.run.outcome.store import StoredCase
 from tests.conftest import EXAMPLES, Cli
 
 CORRECT = sorted(

@@ -11,8 +11,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from aggverify.engines import Sizes
 from aggverify.engines.reduction import Share
-from aggverify.layouts import owned_pieces, positions
-from aggverify.trainer import Local, Trainer
+from aggverify.steps.layouts import owned_pieces, positions
+from aggverify.trainer.training import Local, Trainer
 
 
 class PerToken(nn.Module):

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aggverify.execution import Laboratory
-from aggverify.run.catalogue import hard_cases
-from aggverify.run.claims import subjects
-from aggverify.run.request import Request
-from aggverify.run.target import parse_target
+from aggverify.execution.laboratory import Laboratory
+from aggverify.generation.catalogue import hard_cases
+from aggverify.run.planning.claims import subjects
+from aggverify.run.planning.request import Request
+from aggverify.run.planning.target import parse_target
 from aggverify.world import Job, Pool, Replies, Template
 from tests.conftest import EXAMPLES, ROOT
 
@@ -26,7 +26,7 @@ def test_mean_is_what_ddp_does(mode: str) -> None:
     cases = [c for c in cases if c.layout.cp_kind == "zigzag"]
     assert len(cases) >= 8
     with Pool() as pool:
-        template = pool.template("aggverify.trainer:Trainer", {"target": target.setup()})
+        template = pool.template("aggverify.trainer.training:Trainer", {"target": target.setup()})
         assert isinstance(template, Template)
         request = Request(str(path), modes=(mode,), engine="mean")
         subject = subjects(request, target, template.description)[0]

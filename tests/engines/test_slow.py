@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from aggverify import patience
-from aggverify.case import Case
-from aggverify.execution import Laboratory
-from aggverify.layouts import Layout
-from aggverify.notation import parse_step
-from aggverify.run.claims import subjects
-from aggverify.run.request import Request
+from aggverify.execution import patience
+from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.subject import Subject
+from aggverify.run.planning.claims import subjects
+from aggverify.run.planning.request import Request
+from aggverify.run.planning.target import parse_target
 from aggverify.run.session import examine, opened
-from aggverify.run.target import parse_target
-from aggverify.subject import Subject
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+from aggverify.steps.notation import parse_step
 from aggverify.world import Options, Pool
 
 LIMITS = Options(cpu_seconds=0.2, cpu_seconds_after=0.05)

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from aggverify.execution import Laboratory
-from aggverify.run.catalogue import grid, hard_cases
-from aggverify.run.claims import subjects
-from aggverify.run.request import Request
+from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.trial import Trial
+from aggverify.generation.catalogue import grid, hard_cases
+from aggverify.run.planning.claims import subjects
+from aggverify.run.planning.request import Request
+from aggverify.run.planning.target import parse_target
 from aggverify.run.session import opened
-from aggverify.run.target import parse_target
-from aggverify.trial import Trial
 from aggverify.world import Pool
 from tests.conftest import EXAMPLES
 

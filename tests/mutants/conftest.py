@@ -13,16 +13,16 @@ from aggverify.checks.formula import NAME as FORMULA
 from aggverify.conventions import Offer, convention
 from aggverify.diagnosis import Diagnosis
 from aggverify.engines import engine
-from aggverify.execution import LIMITS, Laboratory
-from aggverify.mutants import Correct, Mutant, everything
-from aggverify.run.checking import Checking
-from aggverify.run.identify import precision_of
-from aggverify.run.refusing import settled
-from aggverify.run.search import search
+from aggverify.execution.laboratory import LIMITS, Laboratory
+from aggverify.execution.subject import NONLINEAR, Subject
+from aggverify.run.outcome.tally import Tally
+from aggverify.run.planning.identify import precision_of
+from aggverify.run.planning.refusing import settled
+from aggverify.run.search.checking import Checking
+from aggverify.run.search.drawing import search
 from aggverify.run.session import opened
-from aggverify.run.tally import Tally
-from aggverify.subject import NONLINEAR, Subject
 from aggverify.world import Pool
+from tests.corpus import Correct, Mutant, everything
 
 Told = tuple[Finding, Diagnosis | None]
 FOREVER = float("inf")
@@ -32,7 +32,7 @@ EXAMPLES = 4
 @pytest.fixture(scope="module")
 def laboratory() -> Iterator[Laboratory]:
     """Ranks that have imported the whole corpus."""
-    with Pool(LIMITS) as pool, opened(pool, {"module": "aggverify.mutants.everything"}) as template:
+    with Pool(LIMITS) as pool, opened(pool, {"module": "tests.corpus.everything"}) as template:
         yield Laboratory(template)
 
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from aggverify.checks.exhaustive import CHECK
-from aggverify.enumeration import Box, every_case
-from aggverify.execution import Laboratory
-from aggverify.mutants import CORRECT, MUTANTS, Correct, Mutant
-from aggverify.run.checking import Checking
+from aggverify.execution.laboratory import Laboratory
+from aggverify.generation.enumeration import Box, every_case
+from aggverify.run.outcome.tally import Tally
+from aggverify.run.search.checking import Checking
 from aggverify.run.session import opened
-from aggverify.run.tally import Tally
 from aggverify.world import Pool
+from tests.corpus import CORRECT, MUTANTS, Correct, Mutant
 from tests.mutants.conftest import FOREVER, subject_of
 
 SMALL = Box(samples=2, tokens=2, ranks=2)
@@ -23,7 +23,7 @@ SMALL_CHECK = replace(CHECK, only=lambda subject: every_case(SMALL))
 
 @pytest.fixture(scope="module")
 def laboratory() -> Iterator[Laboratory]:
-    with Pool() as pool, opened(pool, {"module": "aggverify.mutants.everything"}) as template:
+    with Pool() as pool, opened(pool, {"module": "tests.corpus.everything"}) as template:
         yield Laboratory(template)
 
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator
 from fractions import Fraction
+from importlib import import_module
 
 import pytest
 
 from aggverify.checks import check
 from aggverify.checks.counts import BEYOND
-from aggverify.codes import CODES, WARNINGS
-from aggverify.execution import LIMITS, Laboratory
-from aggverify.explain import Example, entries, entry, source
-from aggverify.run.checking import Checking
+from aggverify.codes.explanations import Example, entries, entry
+from aggverify.codes.registry import CODES, WARNINGS
+from aggverify.execution.laboratory import LIMITS, Laboratory
+from aggverify.generation.space import Space
+from aggverify.run.outcome.tally import Tally
+from aggverify.run.search.checking import Checking
 from aggverify.run.session import opened
-from aggverify.run.tally import Tally
-from aggverify.space import Space
 from aggverify.world import Pool
 from tests.explained import EXAMPLES, case_of, subject_of
 
@@ -26,7 +28,7 @@ QUICK = [(code, example) for code, example in EXAMPLES if example.ones < BEYOND]
 
 @pytest.fixture(scope="module")
 def laboratory() -> Iterator[Laboratory]:
-    with Pool(LIMITS) as pool, opened(pool, {"module": "aggverify.mutants.all_shown"}) as template:
+    with Pool(LIMITS) as pool, opened(pool, {"module": "tests.corpus.all_shown"}) as template:
         yield Laboratory(template, Laboratory(template))
 
 
@@ -41,7 +43,7 @@ def test_an_entry_is_complete(code: str) -> None:
     assert found.title and found.meaning and found.fix
     assert (found.example is not None) == (code in CODES)
     if found.example is not None:
-        assert source(found.example.mutant).startswith("def ")
+        assert found.example.reducer == _source(found.example.mutant)
         assert found.example.says or (found.example.expected and found.example.actual)
 
 
@@ -63,6 +65,11 @@ def test_the_example_fails_with_this_code(
         told = found.expected[example.token].limit_denominator(10**6)
         assert told == Fraction(example.expected)
         assert _written(found.observed[example.token]) == example.actual
+
+
+def _source(mutant: str) -> str:
+    module, _, name = mutant.partition(".")
+    return inspect.getsource(getattr(import_module(f"tests.corpus.{module}"), name))
 
 
 def _written(weight: float) -> str:

@@ -9,15 +9,15 @@ from aggverify.checks.base import Finding
 from aggverify.checks.counts import BEYOND, BEYOND_FLOAT32
 from aggverify.conventions import convention
 from aggverify.engines import engine
-from aggverify.execution import Laboratory
+from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.subject import Subject
+from aggverify.generation.space import Space
 from aggverify.report.text import finding_block
-from aggverify.run.checking import Checking
+from aggverify.run.outcome.store import stored_case
+from aggverify.run.outcome.tally import Tally
+from aggverify.run.outcome.verdict import Report
+from aggverify.run.search.checking import Checking
 from aggverify.run.session import opened
-from aggverify.run.store import stored_case
-from aggverify.run.tally import Tally
-from aggverify.run.verdict import Report
-from aggverify.space import Space
-from aggverify.subject import Subject
 from aggverify.world import Pool
 from tests.conftest import EXAMPLES
 

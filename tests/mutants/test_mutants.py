@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from aggverify.codes import CODES
+from aggverify.codes.registry import CODES
 from aggverify.conventions import convention
 from aggverify.diagnosis.bugs import BUGS
 from aggverify.engines import ENGINES
-from aggverify.execution import Laboratory
-from aggverify.mutants import CORRECT, FAMILIES, MUTANTS, Correct, Mutant
-from aggverify.subject import NONLINEAR
-from oracles import MODES
+from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.subject import NONLINEAR
+from aggverify.oracles import MODES
+from tests.corpus import CORRECT, FAMILIES, MUTANTS, Correct, Mutant
 from tests.mutants.conftest import every_finding, first_told
 
 LAST_NUMBER = 67

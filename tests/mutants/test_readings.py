@@ -9,13 +9,13 @@ import pytest
 
 from aggverify.conventions import convention
 from aggverify.engines import engine
-from aggverify.execution import Laboratory
-from aggverify.run.request import Request
+from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.subject import Subject
+from aggverify.oracles import MODES, Policy
+from aggverify.run.outcome.verdict import Exit, Verdict
+from aggverify.run.planning.request import Request
 from aggverify.run.session import examine, opened
-from aggverify.run.verdict import Exit, Verdict
-from aggverify.subject import Subject
 from aggverify.world import Pool
-from oracles import MODES, Policy
 
 FILE = Path(__file__).with_name("readings.py")
 READINGS = [

@@ -9,7 +9,7 @@ from typing import get_args, get_type_hints
 
 from hypothesis import strategies as st
 
-from oracles import MODES, Policy, Sample, Step
+from aggverify.oracles import MODES, Policy, Sample, Step
 
 HINTS = get_type_hints(Policy)
 QUESTIONS = tuple(f.name for f in fields(Policy) if f.name != "group_size")

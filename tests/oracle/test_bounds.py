@@ -11,8 +11,8 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from oracles import OracleError
-from oracles.bounds import (
+from aggverify.oracles import OracleError
+from aggverify.oracles.bounds import (
     PRECISIONS,
     Precision,
     caught,
@@ -23,7 +23,7 @@ from oracles.bounds import (
     smallest_caught,
     weight_bound,
 )
-from oracles.exact import exact_sum
+from aggverify.oracles.exact import exact_sum
 
 NUMPY = {"float64": np.float64, "float32": np.float32, "float16": np.float16}
 NAMES = tuple(PRECISIONS)

@@ -10,9 +10,9 @@ from itertools import product
 
 import pytest
 
-import oracles
-from oracles import MODES, OracleError, Sample, Step
-from oracles.coincidence import classes, tells_apart
+from aggverify import oracles
+from aggverify.oracles import MODES, OracleError, Sample, Step
+from aggverify.oracles.coincidence import classes, tells_apart
 from tests.oracle.drawing import step_of
 
 LARGEST_COUNT = 3

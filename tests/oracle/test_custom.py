@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import oracles
-from oracles import OracleError, Step
-from oracles.custom import CustomOracle, load
+from aggverify import oracles
+from aggverify.oracles import OracleError, Step
+from aggverify.oracles.custom import CustomOracle, load
 from tests.oracle.drawing import losses, step_of, steps
 
 Write = Callable[[str], Path]

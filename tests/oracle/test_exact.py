@@ -12,10 +12,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-import oracles
-from oracles import OracleError
-from oracles.exact import exact_dot, exact_sum, masked_sums, read
-from oracles.extraction import BLOCK
+from aggverify import oracles
+from aggverify.oracles import OracleError
+from aggverify.oracles.exact import exact_dot, exact_sum, masked_sums, read
+from aggverify.oracles.extraction import BLOCK
 from tests.oracle.drawing import any_float, awkward, floats, slow_sum, step_of
 
 DTYPES = (np.float16, np.float32, np.float64)

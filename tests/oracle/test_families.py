@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp
 
-import oracles
-from oracles import FAMILIES, OracleError, Policy, Step, mode
-from oracles.modes.powers import ROOT_BITS, power, power_mp
+from aggverify import oracles
+from aggverify.oracles import FAMILIES, OracleError, Policy, Step, mode
+from aggverify.oracles.modes.powers import ROOT_BITS, power, power_mp
 from tests.oracle.drawing import step_of, steps
 
 F = Fraction

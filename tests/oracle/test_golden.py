@@ -7,9 +7,9 @@ from fractions import Fraction
 import pytest
 from mpmath import mp
 
-import oracles
-from oracles import Policy
-from oracles.coincidence import classes
+from aggverify import oracles
+from aggverify.oracles import Policy
+from aggverify.oracles.coincidence import classes
 from tests.oracle.drawing import step_of
 from tests.oracle.golden import GOLDEN, SKYRL, SKYRL_OLD, TOY, TWINKLE, Golden
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import oracles
-from oracles import MODES, OracleError, Policy, Sample, Step, mode
+from aggverify import oracles
+from aggverify.oracles import MODES, OracleError, Policy, Sample, Step, mode
 from tests.oracle.drawing import divisor_for, losses, policies, step_of, steps
 
 MEANS = ("sample_mean", "prompt_mean", "token_mean")

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-import oracles
-from oracles import DEFAULT_POLICY, OracleError, Policy, Sample, Step
-from oracles.policy import QUESTIONS as POLICY_QUESTIONS
-from oracles.policy import READINGS as POLICY_READINGS
+from aggverify import oracles
+from aggverify.oracles import DEFAULT_POLICY, OracleError, Policy, Sample, Step
+from aggverify.oracles.policy import QUESTIONS as POLICY_QUESTIONS
+from aggverify.oracles.policy import READINGS as POLICY_READINGS
 from tests.oracle.drawing import QUESTIONS, READINGS, policies, step_of
 
 F = Fraction

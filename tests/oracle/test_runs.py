@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracles import OracleError, Sample, Step
-from oracles.runs import length, runs, starts_of_runs
+from aggverify.oracles import OracleError, Sample, Step
+from aggverify.oracles.runs import length, runs, starts_of_runs
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(1, 400)), min_size=1, max_size=5))

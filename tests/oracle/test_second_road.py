@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from mpmath import mp
 from mpmath.libmp import from_rational
 
-import oracles
-from oracles import FAMILIES, MODES, OracleError, Step, mode
+from aggverify import oracles
+from aggverify.oracles import FAMILIES, MODES, OracleError, Step, mode
 from tests.oracle.drawing import floats, losses, policies, step_of, steps
 
 NAMES = (*MODES, *FAMILIES, "vl_norm(0)", "vl_norm(2)", "length_weighted(3)")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from oracles import OracleError, Sample, Step
+from aggverify.oracles import OracleError, Sample, Step
 from tests.oracle.drawing import step_of, steps
 
 

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 import pytest
 
 from aggverify.checks import check
-from aggverify.execution import LIMITS, Laboratory
-from aggverify.mutants import MUTANTS
-from aggverify.notation import parse_micro_batches
-from aggverify.run.checking import Checking
-from aggverify.run.request import PROFILES
+from aggverify.execution.laboratory import LIMITS, Laboratory
+from aggverify.run.outcome.tally import Tally
+from aggverify.run.planning.request import PROFILES
+from aggverify.run.search.checking import Checking
 from aggverify.run.session import opened
-from aggverify.run.tally import Tally
+from aggverify.steps.notation import parse_micro_batches
 from aggverify.world import Pool
 from tests.conftest import SEEDS
+from tests.corpus import MUTANTS
 from tests.mutants.conftest import FOREVER, subject_of
 
 ONE_TOKEN = (1, 1)
@@ -33,7 +33,7 @@ SMALLEST = [
 
 @pytest.fixture(scope="module")
 def laboratory() -> Iterator[Laboratory]:
-    with Pool(LIMITS) as pool, opened(pool, {"module": "aggverify.mutants.everything"}) as template:
+    with Pool(LIMITS) as pool, opened(pool, {"module": "tests.corpus.everything"}) as template:
         yield Laboratory(template)
 
 

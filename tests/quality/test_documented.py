@@ -7,17 +7,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from aggverify.case import Case
 from aggverify.checks import CHECKS, check, exhaustive
 from aggverify.checks.counts import BEYOND_FLOAT32
-from aggverify.execution import LIMITS, Laboratory
-from aggverify.explain import Example
-from aggverify.notation import format_step
-from aggverify.run.checking import Checking
-from aggverify.run.refusing import settled
-from aggverify.run.request import PROFILES
+from aggverify.codes.explanations import Example
+from aggverify.execution.laboratory import LIMITS, Laboratory
+from aggverify.run.outcome.tally import Tally
+from aggverify.run.planning.refusing import settled
+from aggverify.run.planning.request import PROFILES
+from aggverify.run.search.checking import Checking
 from aggverify.run.session import opened
-from aggverify.run.tally import Tally
+from aggverify.steps.case import Case
+from aggverify.steps.notation import format_step
 from aggverify.world import Pool
 from tests.conftest import SEEDS
 from tests.explained import EXAMPLES, IDS, case_of, subject_of
@@ -26,7 +26,7 @@ from tests.mutants.conftest import FOREVER
 
 @pytest.fixture(scope="module")
 def laboratory() -> Iterator[Laboratory]:
-    with Pool(LIMITS) as pool, opened(pool, {"module": "aggverify.mutants.all_shown"}) as template:
+    with Pool(LIMITS) as pool, opened(pool, {"module": "tests.corpus.all_shown"}) as template:
         yield Laboratory(template, Laboratory(template))
 
 

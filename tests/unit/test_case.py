@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggverify.case import Case
 from aggverify.checks.poison import poisoned
 from aggverify.errors import InputError
-from aggverify.layouts import Layout
-from aggverify.notation import format_step, parse_micro_batches, parse_step
-from aggverify.space import Space
-from aggverify.strategies import cases
-from oracles import Sample, Step
+from aggverify.generation.space import Space
+from aggverify.generation.strategies import cases
+from aggverify.oracles import Sample, Step
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+from aggverify.steps.notation import format_step, parse_micro_batches, parse_step
 
 WIDE = Space(
     max_dp=4,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from aggverify.run.relevance import Relevance
+from aggverify.run.outcome.verdict import Relevance
 from tests import verdicts
 
 

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggverify.case import Case
 from aggverify.checks.comparison import margin, scalar_mismatch, worst_weight
 from aggverify.conventions import convention
 from aggverify.engines import engine
-from aggverify.layouts import Layout
-from aggverify.notation import parse_step
-from aggverify.subject import Subject
-from oracles.bounds import PRECISIONS, scalar_bound, weight_bound
+from aggverify.execution.subject import Subject
+from aggverify.oracles.bounds import PRECISIONS, scalar_bound, weight_bound
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+from aggverify.steps.notation import parse_step
 
 counts = st.integers(1, 2**24 - 1)
 K = 13

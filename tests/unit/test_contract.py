@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from aggverify.contract import logged, refusals
 from aggverify.conventions import CONVENTIONS, convention
+from aggverify.trainer.contract import logged, refusals
 
 
 @pytest.mark.parametrize(

@@ -9,17 +9,17 @@ from math import isqrt
 import numpy as np
 import pytest
 
-from aggverify.case import Case
 from aggverify.conventions import convention
 from aggverify.diagnosis import Observation
 from aggverify.diagnosis.bugs import Trace, known_bugs
 from aggverify.diagnosis.distorted import distorted_count
 from aggverify.diagnosis.factors import Factor, named_ratio, product_of_sizes
 from aggverify.engines import engine
-from aggverify.layouts import Layout
-from aggverify.notation import parse_micro_batches, parse_step
-from aggverify.run.catalogue import plain_losses
-from aggverify.subject import Subject
+from aggverify.execution.subject import Subject
+from aggverify.generation.catalogue import plain_losses
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+from aggverify.steps.notation import parse_micro_batches, parse_step
 
 SUBJECT = Subject("r.py", "reduce", convention("native"), engine("sum"), "sample_mean")
 STEPS = ("1/1", "1/11; 1/1", "1/111 1/1011; 1/11111", "1/1111; 1/1; 1/1111111")

@@ -9,7 +9,7 @@ import pytest
 from aggverify.conventions import CONVENTIONS, Offer, convention
 from aggverify.engines import ENGINES, Sizes, engine
 from aggverify.errors import InputError
-from oracles import MODES
+from aggverify.oracles import MODES
 
 SIZES = Sizes(dp_size=2, cp_size=3, num_microbatches=5, num_rollouts=7)
 

@@ -10,14 +10,14 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
-from aggverify.case import Case
 from aggverify.checks.exhaustive import CHECK, boxes, established, every
 from aggverify.conventions import convention
 from aggverify.engines import engine
-from aggverify.enumeration import Box, every_case
-from aggverify.execution import Execution
-from aggverify.subject import Subject
-from oracles import Sample, Step
+from aggverify.execution.laboratory import Execution
+from aggverify.execution.subject import Subject
+from aggverify.generation.enumeration import Box, every_case
+from aggverify.oracles import Sample, Step
+from aggverify.steps.case import Case
 
 SUBJECT = Subject("f.py", "reduce", convention("native"), engine("sum"), "token_mean")
 

@@ -6,19 +6,18 @@ from fractions import Fraction
 
 import pytest
 
-from aggverify.case import Case
 from aggverify.checks import Finding
 from aggverify.conventions import convention
 from aggverify.diagnosis import Diagnosis
 from aggverify.diagnosis.bugs import BUGS
 from aggverify.engines import engine
-from aggverify.layouts import Layout
-from aggverify.notation import parse_step
+from aggverify.execution.subject import Subject
 from aggverify.report.text import finding_block
-from aggverify.run.relevance import Relevance
-from aggverify.run.store import stored_case
-from aggverify.run.verdict import Report
-from aggverify.subject import Subject
+from aggverify.run.outcome.store import stored_case
+from aggverify.run.outcome.verdict import Relevance, Report
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+from aggverify.steps.notation import parse_step
 
 SUBJECT = Subject("r.py", "reduce", convention("native"), engine("sum"), "token_mean")
 CASE = Case(parse_step("1/11; 1/1"), Layout.trivial(2), (1.0, 2.0, 3.0))

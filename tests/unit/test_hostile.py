@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from aggverify.case import Case
 from aggverify.errors import InputError
-from aggverify.run import store
-from aggverify.run.settings import MAX_BYTES, read
+from aggverify.run.outcome import store
+from aggverify.run.planning.settings import MAX_BYTES, read
+from aggverify.steps.case import Case
 from tests import hostile
 
 PATIENT = settings(

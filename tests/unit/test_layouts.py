@@ -7,7 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggverify.errors import InputError
-from aggverify.layouts import (
+from aggverify.generation.space import Space
+from aggverify.generation.strategies import cases
+from aggverify.oracles import Sample
+from aggverify.steps.layouts import (
     Layout,
     contiguous_pieces,
     owned_pieces,
@@ -15,10 +18,7 @@ from aggverify.layouts import (
     visible_pieces,
     zigzag_pieces,
 )
-from aggverify.notation import parse_step
-from aggverify.space import Space
-from aggverify.strategies import cases
-from oracles import Sample
+from aggverify.steps.notation import parse_step
 
 SAMPLES = ((3, 7), (9, 4), (2, 11), (17, 1))
 
@@ -109,7 +109,7 @@ def test_gathered_sees_everything_and_owns_a_slice() -> None:
 
 @given(cases(Space(max_dp=4, max_cp=4, max_microbatches=3, cp_kinds=("zigzag", "contiguous"))))
 def test_every_token_has_one_owner_inside_the_layout(case: object) -> None:
-    from aggverify.case import Case
+    from aggverify.steps.case import Case
 
     assert isinstance(case, Case)
     owner = token_owner(case.step, case.layout)

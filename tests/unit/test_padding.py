@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from aggverify.case import Case
-from aggverify.layouts import Layout
-from aggverify.notation import format_step, parse_micro_batches, parse_step
-from aggverify.padding import Padding, stripped, with_padding
-from aggverify.rearranged import tidied
-from aggverify.run.catalogue import hard_cases, plain_losses
-from oracles import MODES, weights
+from aggverify.generation.catalogue import hard_cases, plain_losses
+from aggverify.oracles import MODES, weights
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+from aggverify.steps.notation import format_step, parse_micro_batches, parse_step
+from aggverify.steps.padding import Padding, stripped, with_padding
+from aggverify.steps.reordering import tidied
 
 
 def case(text: str, cells: str) -> Case:

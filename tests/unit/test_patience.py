@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from aggverify import patience
-from aggverify.execution import Failure
-from aggverify.patience import LOADING_SECONDS, MOST_WAITS, SECOND_LOOK, Patience, doubtful
+from aggverify.execution import patience
+from aggverify.execution.laboratory import Failure
+from aggverify.execution.patience import (
+    LOADING_SECONDS,
+    MOST_WAITS,
+    SECOND_LOOK,
+    Patience,
+    doubtful,
+)
 
 IMPORTING = 'rank 0:\n  File "<frozen importlib._bootstrap>", line 241 in _call_with_frames_removed'
 WAITS = Failure("blocked", 0, "waits", IMPORTING)

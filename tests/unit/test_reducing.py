@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from aggverify.case import Case
 from aggverify.checks import Finding
-from aggverify.layouts import Layout
-from aggverify.notation import format_step, parse_micro_batches, parse_step
-from aggverify.run.catalogue import hard_cases
-from aggverify.run.reducing import MOST, plainer, reduced, smaller
-from aggverify.run.search import size_of
-from aggverify.space import Space
-from aggverify.strategies import cases
+from aggverify.generation.catalogue import hard_cases
+from aggverify.generation.space import Space
+from aggverify.generation.strategies import cases
+from aggverify.run.search.drawing import size_of
+from aggverify.run.search.reducing import MOST, plainer, reduced, smaller
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+from aggverify.steps.notation import format_step, parse_micro_batches, parse_step
 
 SPACE = Space(max_dp=3, max_cp=3, max_microbatches=3, fan_out=True, dtypes=("float32", "float64"))
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from aggverify.case import Case
-from aggverify.checks.refusal import ranks_with_parts, refusal
-from aggverify.execution import Execution, Failure
-from aggverify.layouts import Layout
-from aggverify.notation import parse_micro_batches, parse_step
-from aggverify.run.refusing import split_groups
+from aggverify.checks.refusal import refusal
+from aggverify.execution.laboratory import Execution, Failure
+from aggverify.run.planning.refusing import split_groups
+from aggverify.steps.case import Case, ranks_with_parts
+from aggverify.steps.layouts import Layout
+from aggverify.steps.notation import parse_micro_batches, parse_step
 
 OVER_MICRO_BATCHES, OVER_RANKS = split_groups()
 THEIRS = """Traceback (most recent call last):

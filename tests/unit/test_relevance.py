@@ -9,12 +9,13 @@ from fractions import Fraction
 
 import pytest
 
-from aggverify.case import Case
 from aggverify.checks import Finding
-from aggverify.layouts import Layout
-from aggverify.notation import parse_micro_batches, parse_step
-from aggverify.run.relevance import LOSS_VALUES, Relevance, relevance, variations
-from aggverify.space import Space
+from aggverify.generation.space import Space
+from aggverify.run.outcome.verdict import Relevance
+from aggverify.run.search.relevance import LOSS_VALUES, relevance, variations
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+from aggverify.steps.notation import parse_micro_batches, parse_step
 
 STEP = parse_step("1/1 1/11")
 CASE = Case(STEP, Layout(parse_micro_batches("0 1")), (0.0,) * 3)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aggverify.case import Case
 from aggverify.checks import Finding
-from aggverify.execution import Execution, Failure, Submitted
-from aggverify.layouts import Layout
-from aggverify.notation import parse_step
-from aggverify.run.running import Pipeline, Running
+from aggverify.execution.laboratory import Execution, Failure, Submitted
+from aggverify.run.search.running import Pipeline, Running
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+from aggverify.steps.notation import parse_step
 
 FIRST, SECOND = (Case(parse_step("1/1"), Layout.trivial(1), (x,)) for x in (1.0, 2.0))
 

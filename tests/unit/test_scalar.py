@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from aggverify.case import Case
 from aggverify.checks.comparison import scalar_mismatch
 from aggverify.checks.scalar import CHECK, probe
 from aggverify.conventions import convention
 from aggverify.engines import engine
-from aggverify.execution import Execution
-from aggverify.layouts import Layout
-from aggverify.notation import parse_step
-from aggverify.run.tally import Tally
-from aggverify.space import Space
-from aggverify.strategies import cases
-from aggverify.subject import Subject
-from oracles import Sample, Step
+from aggverify.execution.laboratory import Execution
+from aggverify.execution.subject import Subject
+from aggverify.generation.space import Space
+from aggverify.generation.strategies import cases
+from aggverify.oracles import Sample, Step
+from aggverify.run.outcome.tally import Tally
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+from aggverify.steps.notation import parse_step
 
 SUBJECT = Subject("f.py", "reduce", convention("native"), engine("sum"), "token_mean")
 MILLION = 1_000_000

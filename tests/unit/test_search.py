@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from aggverify.case import Case
 from aggverify.checks import Finding
-from aggverify.execution import Submitted
-from aggverify.run.running import Running
-from aggverify.run.search import search
-from aggverify.space import Space
+from aggverify.execution.laboratory import Submitted
+from aggverify.generation.space import Space
+from aggverify.run.search.drawing import search
+from aggverify.run.search.running import Running
+from aggverify.steps.case import Case
 
 FOREVER = float("inf")
 

@@ -15,12 +15,12 @@ import aggverify
 from aggverify.conventions import ALIASES, CONVENTIONS, FEATURES
 from aggverify.engines import ENGINES
 from aggverify.errors import InputError
+from aggverify.oracles import MODES
+from aggverify.oracles.policy import READINGS
 from aggverify.report.formats import FORMATS
-from aggverify.run.claims import completed
-from aggverify.run.request import PROFILES, Request
-from aggverify.run.settings import KEYS, checked, find, read
-from oracles import MODES
-from oracles.policy import READINGS
+from aggverify.run.planning.claims import completed
+from aggverify.run.planning.request import PROFILES, Request
+from aggverify.run.planning.settings import KEYS, checked, find, read
 
 SCHEMA = json.loads((Path(aggverify.__file__).parent / "schema" / "settings.json").read_text())
 DESCRIPTION: dict[str, Any] = {"offers": [{"name": "reduce", "parameters": ["losses", "batch"]}]}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from aggverify.case import Case
 from aggverify.checks import Finding
-from aggverify.layouts import Layout
-from aggverify.notation import format_step, parse_micro_batches, parse_step
-from aggverify.run.catalogue import fits, hard_cases
-from aggverify.run.search import size_of
-from aggverify.run.smallest import FEW, MOST, plain_cases, shown_smaller, smallest_cases
-from aggverify.space import Space
+from aggverify.generation.catalogue import fits, hard_cases
+from aggverify.generation.space import Space
+from aggverify.run.search.drawing import size_of
+from aggverify.run.search.smallest import FEW, MOST, plain_cases, shown_smaller, smallest_cases
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+from aggverify.steps.notation import format_step, parse_micro_batches, parse_step
 
 WIDE = Space(
     max_dp=4, max_cp=4, max_microbatches=3, fan_out=True, cp_kinds=("zigzag", "contiguous")

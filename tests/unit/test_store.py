@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from aggverify.errors import InputError
-from aggverify.run import store
-from aggverify.run.store import StoredCase
+from aggverify.run.outcome import store
+from aggverify.run.outcome.store import StoredCase
 from tests.hostile import document
 
 

@@ -7,14 +7,14 @@ from collections import Counter
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from aggverify.case import Case
-from aggverify.layouts import token_owner
-from aggverify.notation import parse_step
-from aggverify.run.identify import TELLING
-from aggverify.space import Space, sizes
-from aggverify.strategies import cases, related, telling_apart
-from oracles import MODES, Step
-from oracles.coincidence import tells_apart
+from aggverify.generation.space import Space, sizes
+from aggverify.generation.strategies import cases, related, telling_apart
+from aggverify.oracles import MODES, Step
+from aggverify.oracles.coincidence import tells_apart
+from aggverify.run.planning.identify import TELLING
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import token_owner
+from aggverify.steps.notation import parse_step
 
 SPACE = Space(
     max_dp=4,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from aggverify.checks import check
-from aggverify.layouts import Layout
+from aggverify.generation.space import Space, sizes
 from aggverify.run.session import _why_skipped, _without
-from aggverify.space import Space, sizes
+from aggverify.steps.layouts import Layout
 
 SPACE = Space(max_dp=4, max_cp=2, max_microbatches=2, min_units=2)
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from aggverify.errors import CandidateError, InputError, NotClaimable
-from aggverify.run.claims import completed, declaration, subjects
-from aggverify.run.request import Request
-from aggverify.run.target import choose, parse_target
+from aggverify.run.planning.claims import completed, declaration, subjects
+from aggverify.run.planning.request import Request
+from aggverify.run.planning.target import choose, parse_target
 
 BOTH = ["losses", "batch"]
 NATIVE = {

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from aggverify.watching import Watch
+from aggverify.trainer.watching import Watch
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from aggverify.case import Case
-from aggverify.codes import WARNINGS
+from aggverify.codes.registry import WARNINGS
 from aggverify.conventions import convention
 from aggverify.engines import engine
-from aggverify.layouts import Layout
-from aggverify.notation import parse_micro_batches, parse_step
-from aggverify.run.catalogue import plain_losses
-from aggverify.run.weakness import Sights
-from aggverify.subject import Subject
+from aggverify.execution.subject import Subject
+from aggverify.generation.catalogue import plain_losses
+from aggverify.run.outcome.weakness import Sights
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+from aggverify.steps.notation import parse_micro_batches, parse_step
 
 SUBJECT = Subject("r.py", "reduce", convention("native"), engine("sum"), "token_mean")
 HEALTHY = (("1/1 1/111; 1/11111", "0 | 1,2"), ("1/0; 1/1", "0,1"))

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from aggverify.checks import check
-from aggverify.execution import LIMITS, Laboratory
+from aggverify.execution.laboratory import LIMITS, Laboratory
 from aggverify.report.document import document
 from aggverify.run import session
-from aggverify.run.claims import subjects
-from aggverify.run.request import Request
-from aggverify.run.target import parse_target
+from aggverify.run.planning.claims import subjects
+from aggverify.run.planning.request import Request
+from aggverify.run.planning.target import parse_target
 from aggverify.world import Pool
 
 SUITE = Path(__file__).parent / "suite.py"

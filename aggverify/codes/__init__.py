@@ -1,0 +1,1 @@
+"""Every finding and warning code, and what each of them means."""

@@ -1,0 +1,282 @@
+"""Send cases to the ranks and turn their replies into what checks judge: weights and a scalar."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from aggverify.engines import Sizes
+from aggverify.execution.patience import Patience, doubtful
+from aggverify.execution.subject import Subject
+from aggverify.execution.trial import Trial, trial
+from aggverify.steps.case import Case
+from aggverify.world import Fault, Job, Options, Outcome, Reply, evidence
+
+if TYPE_CHECKING:
+    from aggverify.world import Template
+
+Weights = npt.NDArray[np.float64]
+CPU_SECONDS, CPU_SECONDS_AFTER = 2.0, 0.1
+"""A rank's processor time for a case before it counts as running away, and once one has: the rest
+are sought out to make it small, and the smallest is confirmed with the full time. Usual cases take
+a thousandth of a second."""
+LIMITS = Options(cpu_seconds=CPU_SECONDS, cpu_seconds_after=CPU_SECONDS_AFTER)
+Log = tuple[tuple[str, tuple[float, ...]], ...] | str | None
+"""A micro-batch's log: keys in order with one number or two, or the text of its fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a case has no result: what the ranks did instead."""
+
+    kind: str
+    rank: int | None
+    message: str
+    detail: str = ""
+    first: bool = False
+    """Whether the ranks had run nothing before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """One case as the ranks ran it.
+
+    ``weights``: float64, one entry per response token, the gradient after the engine.
+    ``value``: the reported step scalar, exact in the local losses; None when one is not finite.
+    """
+
+    case: Case
+    weights: Weights | None = None
+    value: Fraction | None = None
+    local_losses: tuple[tuple[float, ...], ...] = ()
+    failure: Failure | None = None
+    counts: tuple[int, ...] = ()
+    """Token counts per rank and micro-batch, flat: the reducer's own, or the trainer's."""
+    logs: tuple[tuple[Log, ...], ...] = ()
+    """Per rank and micro-batch, where the candidate returned any."""
+    changed: tuple[str, ...] = ()
+    """Arguments that a watched candidate altered."""
+    refusals: tuple[tuple[str, str | None], ...] = ()
+    """Misuses by name, with what the candidate refused each; None for one it accepted."""
+    first_seconds: float = 0.0
+    """Processor time of the slowest rank for which this was the first case; 0.0 for none."""
+    altered: tuple[str, ...] = ()
+    """Global state that the candidate left changed, and that was put right again."""
+
+    def scalar(self, subject: Subject, losses: Sequence[float]) -> Fraction | None:
+        """What the engine makes of one number per rank and micro-batch; None if not finite."""
+        if not np.isfinite(losses).all():
+            return None
+        layout, step = self.case.layout, self.case.step
+        sizes = Sizes(layout.dp_size, layout.cp_size, layout.num_microbatches, step.num_rollouts)
+        return subject.engine.value([Fraction(x) for x in losses], self.counts, sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """Cases that the ranks have been given."""
+
+    executions: Callable[[], list[Execution]]
+    """Waits for all of them."""
+    stumbles: Callable[[], bool]
+    """Waits for half of them; whether any case that is done came to no result."""
+
+
+class Laboratory:
+    """Runs cases of one subject on the worlds of one template process.
+
+    ``other``: where trials on the subject's other path are run.
+    """
+
+    def __init__(self, template: Template, other: Laboratory | None = None) -> None:
+        self._template = template
+        self._other = other
+        self._cpu_seconds: float | None = None
+        self._patience = Patience()
+        self.executed = 0
+        self.worlds: dict[int, int] = {}
+
+    def begin(self) -> None:
+        """Hold nothing that ran away before against what comes now: another subject."""
+        self._patience = Patience(self._patience.seconds)
+        self._template.calm()
+        if self._other is not None:
+            self._other.begin()
+
+    def run(self, subject: Subject, cases: Sequence[Case | Trial]) -> list[Execution]:
+        """Execute every case; order is kept, faults are values."""
+        return self.submit(subject, cases).executions()
+
+    def submit(self, subject: Subject, cases: Sequence[Case | Trial]) -> Submitted:
+        """Start the cases."""
+        trials = list(map(trial, cases))
+        if not any(t.against for t in trials):
+            return self._send(subject, trials)
+        assert self._other is not None and subject.against is not None
+        mine = self._send(subject, [t for t in trials if not t.against])
+        bare = [replace(t, against=False) for t in trials if t.against]
+        theirs = self._other.submit(subject.against, bare)
+
+        def executions() -> list[Execution]:
+            found = {False: iter(mine.executions()), True: iter(theirs.executions())}
+            return [next(found[t.against]) for t in trials]
+
+        return Submitted(executions, lambda: mine.stumbles() or theirs.stumbles())
+
+    def _send(self, subject: Subject, trials: Sequence[Trial]) -> Submitted:
+        seconds = max(self._cpu_seconds or 0.0, self._patience.seconds or 0.0) or None
+        jobs = [_job(subject, t, seconds) for t in trials]
+        for wanted in trials:
+            size, steps = wanted.case.layout.world_size, 1 + len(wanted.before)
+            self.executed += steps
+            self.worlds[size] = self.worlds.get(size, 0) + steps
+        pending = self._template.submit(jobs)
+
+        def executions() -> list[Execution]:
+            done = [
+                _execution(subject, wanted.case, outcome)
+                for wanted, outcome in zip(trials, pending.wait(), strict=True)
+            ]
+            self._patience.seen(max((e.first_seconds for e in done), default=0.0))
+            odd = [n for n, execution in enumerate(done) if doubtful(execution.failure)]
+            if odd and self._again(subject, trials[odd[0]], done[odd[0]].failure):
+                again = self._send(subject, [trials[n] for n in odd]).executions()
+                for n, execution in zip(odd, again, strict=True):
+                    done[n] = execution
+            return done
+
+        return Submitted(executions, pending.stumbles)
+
+    def _again(self, subject: Subject, wanted: Trial, failure: Failure | None) -> bool:
+        def runs_away(seconds: float) -> bool:
+            [outcome] = self._template.run([_job(subject, wanted, seconds)])
+            return isinstance(outcome, Fault) and outcome.kind == "runaway"
+
+        assert failure is not None
+        return self._patience.again(failure, runs_away)
+
+    @contextmanager
+    def patient(self) -> Iterator[None]:
+        """Every case gets the full processor time, also once one has run away."""
+        self._cpu_seconds = CPU_SECONDS
+        try:
+            yield
+        finally:
+            self._cpu_seconds = None
+
+    def fresh(self) -> None:
+        """Replace every world, so that nothing of earlier cases can remain."""
+        self._template.restart_worlds()
+        if self._other is not None:
+            self._other.fresh()
+
+
+DIVISOR = 16.0
+"""For a mode that takes a divisor and is only run beside the one that is claimed."""
+
+
+BREACH = "aggverify.trainer.training.ContractBreach: "
+"""How a fault begins that the trainer itself raised, about what the candidate returned."""
+
+
+LARGE = 100_000
+SECONDS_PER_TOKEN = 4e-6
+"""Processor time a rank may take for each token of a step larger than that."""
+
+
+def _job(subject: Subject, wanted: Trial, cpu_seconds: float | None) -> Job:
+    world, tokens = wanted.case.layout.world_size, wanted.case.step.num_response_tokens
+    if tokens <= LARGE:
+        return Job(world, _payload(subject, wanted), cpu_seconds, wanted.plain, wanted.fresh)
+    seconds = (cpu_seconds or CPU_SECONDS) + SECONDS_PER_TOKEN * tokens
+    return Job(world, _payload(subject, wanted), seconds, fresh=wanted.fresh)
+
+
+def _payload(subject: Subject, wanted: Trial) -> dict[str, Any]:
+    payload: dict[str, Any] = {
+        "case": wanted.case.packed(),
+        "function": subject.function,
+        "convention": subject.convention.name,
+        "engine": subject.engine.name,
+        "mode": subject.mode if wanted.mode is None else wanted.mode,
+        "divisor": subject.divisor if wanted.mode in (None, subject.mode) else DIVISOR,
+    }
+    if subject.policy.denominators != "original":
+        payload["counts_rejected"] = False
+    if wanted.before:
+        payload["before"] = [case.packed() for case in wanted.before]
+    if wanted.watch:
+        payload["watch"] = True
+    if subject.terms:
+        payload |= {"terms": len(subject.terms), "term": wanted.term}
+    if wanted.misuse:
+        payload["misuse"] = wanted.misuse
+    return payload
+
+
+def _execution(subject: Subject, case: Case, outcome: Outcome) -> Execution:
+    if isinstance(outcome, Fault):
+        return Execution(case, failure=_failure(outcome))
+    replies = outcome.replies
+    first = replies[0].data
+    if "refusals" in first:
+        return Execution(case, refusals=tuple(first["refusals"].items()))
+    weights = np.frombuffer(replies[0].blob, dtype=np.float64)
+    if len({reply.data["checksum"] for reply in replies}) > 1:
+        failure = Failure("disagree", None, "ranks hold different gradients after the reduction")
+        return Execution(case, failure=failure)
+    found = Execution(
+        case,
+        weights,
+        local_losses=tuple(tuple(map(float.fromhex, r.data["losses"])) for r in replies),
+        counts=tuple(n for reply in replies for n in reply.data["counts"]),
+        logs=_logs(replies),
+        changed=tuple(
+            f"rank {n}: {text}" for n, r in enumerate(replies) for text in r.data.get("changed", ())
+        ),
+    )
+    value = found.scalar(subject, copies(found.local_losses, case, 0))
+    first = max(reply.data.get("first_seconds", 0.0) for reply in replies)
+    return replace(found, value=value, altered=_altered(replies), first_seconds=first)
+
+
+def _altered(replies: Sequence[Reply]) -> tuple[str, ...]:
+    return tuple({name: None for r in replies for name in r.data.get("state_changes", ())})
+
+
+def copies(local: Sequence[Sequence[float]], case: Case, copy: int) -> list[float]:
+    """One number per rank and micro-batch, flat.
+
+    In gathered layouts all context-parallel ranks hold copies of one value, which counts once:
+    those of rank ``copy`` are taken.
+    """
+    layout = case.layout
+    stride = layout.cp_size if layout.cp_kind == "gathered" else 1
+    return [x for rank in local[copy % stride :: stride] for x in rank]
+
+
+def _logs(replies: Sequence[Reply]) -> tuple[tuple[Log, ...], ...]:
+    if not any("logs" in reply.data for reply in replies):
+        return ()
+    return tuple(
+        tuple(map(_log, reply.data.get("logs", [None] * len(reply.data["losses"]))))
+        for reply in replies
+    )
+
+
+def _log(told: Any) -> Log:
+    if not isinstance(told, list):
+        return told  # type: ignore[no-any-return]
+    return tuple((key, tuple(map(float.fromhex, numbers))) for key, numbers in told)
+
+
+def _failure(fault: Fault) -> Failure:
+    if fault.message.startswith(BREACH):  # the traceback is of our own looking at what came back
+        fault = replace(fault, traceback="")
+    return Failure(fault.kind, fault.rank, fault.message, evidence(fault), fault.first)

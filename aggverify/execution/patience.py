@@ -1,0 +1,77 @@
+"""Ranks that take their time are told from ranks that are stuck or run away.
+
+Code may import, compile or build tables at its first call, in every fresh rank again, and
+compilers wait for each other. A failure that may be no more than that is not believed at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aggverify.execution.laboratory import Failure
+
+SECOND_LOOK, LOADING_SECONDS = 6.0, 60.0
+"""Processor time that the first case to run away is given before it is believed, if it is also the
+first its ranks run; the longer if they are importing or compiling, which may happen later too."""
+QUICK_START = 0.3
+"""Processor time of first cases that leaves no doubt about what runs away: usual ones take a tenth
+of that, on a busy machine."""
+MOST_WAITS, WAIT_SECONDS = 20, 0.1
+"""How often waiting for an import or a compiler is not believed to be for good, and for how much
+longer each time the machine is left to whoever is waited for."""
+_LOADING = ("<frozen importlib._bootstrap", "torch/_dynamo/", "torch/_inductor/", "/triton/")
+"""In the stack of a rank that is importing or compiling."""
+
+
+def doubtful(failure: Failure | None) -> bool:
+    """Whether ranks may be slow only: they ran for long, or waited to import or compile."""
+    if failure is None:
+        return False
+    return failure.kind == "runaway" or (failure.kind == "blocked" and _loading(failure))
+
+
+def _loading(failure: Failure) -> bool:
+    return any(mark in failure.detail for mark in _LOADING)
+
+
+@dataclass(slots=True)
+class Patience:
+    """What a candidate was given so far; ``seconds``: processor time for each case from now on,
+    None while there is no reason for more than usual."""
+
+    seconds: float | None = None
+    _first_seconds: float = 0.0
+    _looked: set[float] = field(default_factory=set)
+    _waits: int = 0
+
+    def seen(self, first_seconds: float) -> None:
+        """Note what the first case of a rank took; 0.0 where it was not the first."""
+        self._first_seconds = max(self._first_seconds, first_seconds)
+
+    def again(self, failure: Failure, runs_away: Callable[[float], bool]) -> bool:
+        """Whether a case with a doubtful failure, and others like it, should be run again.
+
+        ``runs_away`` runs it with so many seconds. Each kind of doubt is looked into once, so that
+        what does run away is made small quickly.
+        """
+        if failure.kind == "blocked":
+            self._waits += 1
+            if self._waits > MOST_WAITS:
+                return False
+            time.sleep(WAIT_SECONDS * self._waits)
+            return True
+        loading = _loading(failure)
+        seconds = LOADING_SECONDS if loading else SECOND_LOOK
+        if self.seconds is not None or seconds in self._looked:
+            return False
+        self._looked.add(seconds)
+        starts_quickly = 0.0 < self._first_seconds < QUICK_START
+        maybe_slow = loading or (failure.first and not starts_quickly)
+        if not maybe_slow or runs_away(seconds):
+            return False
+        self.seconds = seconds if loading else 2 * seconds
+        return True

@@ -1,0 +1,39 @@
+"""One case as a check wants it run: after which others, in which world, watched, spoiled how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aggverify.steps.case import Case
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A case with more than its step to it; a bare case is a trial with all defaults."""
+
+    case: Case
+    before: tuple[Case, ...] = ()
+    """Steps that the same ranks run first, in the same job; of one world size."""
+    fresh: bool = False
+    """In ranks that have run nothing since the candidate was imported."""
+    watch: bool = False
+    """Whether the candidate's arguments are compared with what they were before the call."""
+    mode: str | None = None
+    """Another mode than the subject's, where the candidate is told the mode."""
+    misuse: bool = False
+    """Whether the candidate is called with each of the convention's misuses, which should raise."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing but the case is asked for, so that the ranks may run it among others."""
+        return not (self.before or self.fresh or self.watch or self.misuse)
+
+    term: int | None = None
+    """Which auxiliary term alone is looked at, counted round and round; None for the losses."""
+    against: bool = False
+    """On the subject's other path."""
+
+
+def trial(wanted: Case | Trial) -> Trial:
+    """A case or a trial as a trial."""
+    return wanted if isinstance(wanted, Trial) else Trial(wanted)

@@ -1,0 +1,1 @@
+"""What is drawn or listed: spaces, strategies (parent process only), enumeration, stored cases."""

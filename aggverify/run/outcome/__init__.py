@@ -1,0 +1,1 @@
+"""What a run established: verdicts, stored cases, events, how sharp and how weak it was."""

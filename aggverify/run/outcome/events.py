@@ -1,0 +1,60 @@
+"""What a run tells its listeners. Frozen data; handlers plug in without the run knowing them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aggverify.execution.subject import Subject
+from aggverify.run.outcome.verdict import Report, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectChosen:
+    """Candidate, convention, engine and mode are settled; checks come next."""
+
+    subject: Subject
+    checks: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckStarted:
+    """A check begins."""
+
+    name: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Some cases more were executed."""
+
+    check: str
+    executed: int
+    findings: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckFinished:
+    """A check is done: how many cases, and whether it found something."""
+
+    name: str
+    cases: int
+    failed: bool
+    skipped: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A confirmed, shrunk and diagnosed finding."""
+
+    report: Report
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """One subject's verdict is complete."""
+
+    verdict: Verdict
+
+
+Event = SubjectChosen | CheckStarted | Progress | CheckFinished | Found | Finished

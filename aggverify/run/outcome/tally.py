@@ -1,0 +1,97 @@
+"""How sharp a verdict was: errors over their bounds, and the smallest factor it could catch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+
+from aggverify.checks.comparison import as_floats, lowest_precision, margin
+from aggverify.execution.laboratory import Execution, Weights
+from aggverify.execution.subject import Subject
+from aggverify.oracles.bounds import PRECISIONS, caught, scalar_bound, weight_bound
+from aggverify.run.outcome.verdict import Margin
+from aggverify.run.outcome.weakness import Sights
+
+
+@dataclass(slots=True)
+class _Sharpness:
+    """What one precision allowed to be seen."""
+
+    worst: float = 0.0
+    smallest_weight: float = math.inf
+    sparse: float = math.inf
+    dense: float = math.inf
+    dense_steps: int = 0
+    vacuous_steps: int = 0
+
+
+@dataclass(slots=True)
+class Tally:
+    """What accumulates over all checks of a subject, by the lowest precision on the path."""
+
+    sights: Sights = field(default_factory=Sights)
+    _by_precision: dict[str, _Sharpness] = field(default_factory=dict)
+
+    def add(
+        self, subject: Subject, executions: Sequence[Execution], *, scalars: bool = False
+    ) -> None:
+        """Note executions that passed; ``scalars`` where their reported loss was judged too."""
+        for execution in executions:
+            expected = subject.expected(execution.case.step)
+            if expected is None or execution.weights is None:
+                continue
+            precision = lowest_precision(subject, execution.case)
+            worst = margin(execution.weights, expected, subject.roundings, precision)
+            if worst > 1:
+                continue  # another check's finding
+            seen = self._by_precision.setdefault(precision, _Sharpness())
+            seen.worst = max(seen.worst, worst)
+            rounded = as_floats(expected)
+            kept = rounded[rounded != 0]
+            if kept.size:
+                seen.smallest_weight = min(seen.smallest_weight, float(np.abs(kept).min()))
+            if scalars:
+                _add_scalar(seen, subject, execution, rounded, precision)
+
+    def margins(self, subject: Subject) -> tuple[Margin, ...]:
+        """One summary per precision, by name."""
+        found = []
+        for precision, seen in sorted(self._by_precision.items()):
+            weight = Fraction(seen.smallest_weight if seen.smallest_weight < math.inf else 1.0)
+            bound = weight_bound(weight, subject.roundings, PRECISIONS[precision])
+            found.append(
+                Margin(
+                    precision,
+                    seen.worst,
+                    float(caught(bound, weight)),
+                    seen.sparse,
+                    seen.dense,
+                    seen.dense_steps,
+                    seen.vacuous_steps,
+                )
+            )
+        return tuple(found)
+
+
+def _add_scalar(
+    seen: _Sharpness, subject: Subject, execution: Execution, weights: Weights, precision: str
+) -> None:
+    """Which factor on this step's scalar its bound would have let through."""
+    kept = weights != 0
+    terms = weights[kept] * np.array(execution.case.losses)[kept]
+    number = int(np.count_nonzero(terms))
+    if not number:
+        return
+    magnitude, exact = Fraction(float(np.abs(terms).sum())), Fraction(float(terms.sum()))
+    bound = scalar_bound(magnitude, number - 1, subject.roundings + 1, PRECISIONS[precision])
+    factor = float(caught(bound, exact))
+    if number == 1:
+        seen.sparse = min(seen.sparse, factor)
+        return
+    seen.dense = min(seen.dense, factor)
+    seen.dense_steps += 1
+    seen.vacuous_steps += math.isinf(factor)

@@ -1,0 +1,130 @@
+"""The verdict on one subject, and the exit code: decided here and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from aggverify.checks import Finding
+from aggverify.checks.groups import CODE as SPLIT_GROUPS
+from aggverify.diagnosis import Diagnosis
+from aggverify.execution.subject import Subject
+from aggverify.run.outcome.store import StoredCase
+from aggverify.run.outcome.weakness import Weakness
+
+
+class Exit(IntEnum):
+    """Exit codes of the command line."""
+
+    CONFORMS = 0
+    FINDINGS = 1
+    NO_JUDGEMENT = 2
+    INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Relevance:
+    """Names of fields; one that could not be varied stands in neither."""
+
+    matters: tuple[str, ...] = ()
+    """With another value the finding went away, became another one, or another factor."""
+    irrelevant: tuple[str, ...] = ()
+    """With every other value that was tried the same finding came back, by the same factor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A finding ready to be shown: confirmed or not, explained as far as possible."""
+
+    stored: StoredCase
+    finding: Finding
+    diagnosis: Diagnosis | None
+    confirmed: bool
+    relevance: Relevance = field(default_factory=Relevance)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckSummary:
+    """What one check did."""
+
+    name: str
+    title: str
+    tests: str
+    cases: int
+    failed: bool
+    skipped: str | None = None
+    established: str | None = None
+    """What is proven by its passing."""
+    refused: str | None = None
+    """How often, and with what words, the candidate refused a case where it may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Margin:
+    """How close correct weights came to their bound in one dtype."""
+
+    dtype: str
+    worst: float
+    """Largest error over bound seen; 1 would be a finding."""
+    smallest_caught: float
+    """A weight wrong by a factor further from 1 than this is guaranteed to be caught."""
+    sparse_caught: float
+    """The same for the reported loss where one token alone has a loss; infinite if never tried."""
+    dense_caught: float
+    """The same where many have one, on the best such step; infinite says nothing."""
+    dense_steps: int
+    vacuous_steps: int
+    """Of the dense steps, those whose bound could not have caught any factor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Everything one verification established."""
+
+    subject: Subject
+    reports: tuple[Report, ...]
+    checks: tuple[CheckSummary, ...]
+    executed: int
+    worlds: tuple[tuple[int, int], ...]
+    """(world size, cases) in ascending order."""
+    margins: tuple[Margin, ...]
+    seed: int
+    weaknesses: tuple[Weakness, ...] = ()
+    """What the run could not have seen; never a reason for another exit code."""
+    identified: bool = False
+    """Whether the mode was found out rather than declared."""
+
+    @property
+    def causes(self) -> tuple[tuple[Report, ...], ...]:
+        """Reports grouped by root cause; without a known one each stands alone."""
+        groups: dict[str, list[Report]] = {}
+        for report in self.reports:
+            root = report.diagnosis.root if report.diagnosis else None
+            root = root or next((r for r, of in groups.items() if _follows(report, of[0])), None)
+            groups.setdefault(root or report.stored.id, []).append(report)
+        return tuple(map(tuple, groups.values()))
+
+    @property
+    def exit(self) -> Exit:
+        """Conforms only when something was tested and nothing found."""
+        if self.reports:
+            return Exit.FINDINGS
+        return Exit.CONFORMS if self.executed else Exit.NO_JUDGEMENT
+
+
+def _follows(report: Report, other: Report) -> bool:
+    """Whether a finding about split prompt groups only shows what a layout does to any step."""
+    return (
+        report.finding.code == SPLIT_GROUPS
+        and "prompt groups" in report.relevance.irrelevant
+        and bool(set(report.relevance.matters) & set(other.relevance.matters))
+    )
+
+
+def exit_code(verdicts: Sequence[Verdict]) -> Exit:
+    """The code of a whole command: findings first, then anything untested."""
+    codes = {verdict.exit for verdict in verdicts}
+    if Exit.FINDINGS in codes:
+        return Exit.FINDINGS
+    return Exit.CONFORMS if codes == {Exit.CONFORMS} else Exit.NO_JUDGEMENT

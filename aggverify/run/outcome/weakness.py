@@ -1,0 +1,108 @@
+"""What a run could not have seen: told from the cases that were executed, not from the plan."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from aggverify import oracles
+from aggverify.execution.subject import Subject
+from aggverify.steps.case import Case
+
+RIVALS = ("token_mean", "sample_mean", "prompt_mean")
+"""The modes that useless inputs confuse."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weakness:
+    """A warning code and what it is about, in this run."""
+
+    code: str
+    detail: str
+
+
+@dataclass(slots=True)
+class Sights:
+    """Which telling kinds of cases were executed."""
+
+    cases: int = 0
+    ragged: bool = False
+    split_group: bool = False
+    fully_masked: bool = False
+    parallel: bool = False
+    largest_world: int = 0
+    told_apart: set[str] = field(default_factory=set)
+    """Modes that had other weights than the declared one on some executed step."""
+    cut_short: list[str] = field(default_factory=list)
+    """Checks whose search ended by the clock."""
+    altered: set[str] = field(default_factory=set)
+    """Global state that the candidate left changed."""
+
+    def add(self, subject: Subject, cases: Iterable[Case]) -> None:
+        """Note executed cases; what was seen once is not looked for again."""
+        for case in cases:
+            self.cases += 1
+            layout, step = case.layout, case.step
+            self.largest_world = max(self.largest_world, layout.world_size)
+            self.parallel |= not layout.is_trivial
+            self.fully_masked = self.fully_masked or any(not any(s.loss_mask) for s in step.samples)
+            self.ragged = self.ragged or _is_ragged(case)
+            self.split_group = self.split_group or _splits_a_group(case)
+            for rival in RIVALS:
+                if rival not in self.told_apart and _differs(subject, case, rival):
+                    self.told_apart.add(rival)
+
+    def weaknesses(self, subject: Subject) -> tuple[Weakness, ...]:
+        """Every warning this run deserves; none if nothing was run at all."""
+        return tuple(self._told(subject)) if self.cases else ()
+
+    def _told(self, subject: Subject) -> Iterator[Weakness]:
+        judged = subject.mode is not None or subject.oracle is not None
+        if not self.ragged:
+            yield Weakness("AGVW01", "all rollouts of every step had equally many unmasked tokens")
+        if not self.split_group:
+            yield Weakness("AGVW02", "every group lay whole in one micro-batch of one rank")
+        if not self.fully_masked:
+            yield Weakness("AGVW03", "every sample had an unmasked token")
+        yield Weakness("AGVW04", "gloo on processors carried every collective")
+        cores = len(os.sched_getaffinity(0))
+        if self.largest_world > cores:
+            yield Weakness("AGVW05", f"up to {self.largest_world} ranks shared {cores} cores")
+        absent = sorted(set(subject.convention.not_claimed) - subject.claimed)
+        if absent:
+            yield Weakness("AGVW06", ", ".join(absent))
+        same = [m for m in RIVALS if judged and m != subject.mode and m not in self.told_apart]
+        if same:
+            yield Weakness("AGVW07", f"the same weights as {', '.join(same)} on every step")
+        if self.cut_short:
+            first = ", ".join(self.cut_short[:2])
+            more = f" and {len(self.cut_short) - 2} more checks" if len(self.cut_short) > 2 else ""
+            yield Weakness("AGVW08", f"in {first}{more}")
+        if not self.parallel:
+            yield Weakness("AGVW09", "one rank and one micro-batch throughout")
+        if not judged and not subject.nonlinear:
+            yield Weakness("AGVW10", "only the same result in every layout was judged")
+        if self.altered:
+            names = ", ".join(sorted(self.altered))
+            yield Weakness("AGVW11", f"{names}; put right after every step, or the ranks replaced")
+
+
+def _is_ragged(case: Case) -> bool:
+    samples = case.step.samples
+    counts = {sum(sum(samples[i].loss_mask) for i in r) for r in case.step.rollouts.values()}
+    return len(counts) > 1
+
+
+def _splits_a_group(case: Case) -> bool:
+    cell = {i: (d, k) for d, k, members in case.layout.cells() for i in members}
+    return any(len({cell[i] for i in group}) > 1 for group in case.step.groups.values())
+
+
+def _differs(subject: Subject, case: Case, rival: str) -> bool:
+    if rival == subject.mode:
+        return False
+    expected = subject.expected(case.step)
+    if expected is None:
+        return False
+    return expected != oracles.weights(rival, case.step, policy=subject.policy)

@@ -1,0 +1,206 @@
+"""From a request and what the file offers to the subjects under test, or a clear refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from aggverify import oracles
+from aggverify.conventions import FEATURES, convention
+from aggverify.engines import engine
+from aggverify.errors import InputError, NotClaimable, unknown
+from aggverify.execution.subject import NONLINEAR, Subject
+from aggverify.oracles import MODES, OracleError, Policy, Step, mode
+from aggverify.oracles.custom import load as load_oracle
+from aggverify.run.planning import settings
+from aggverify.run.planning.request import Request
+from aggverify.run.planning.settings import texts
+from aggverify.run.planning.target import Choice, Target, choose
+
+
+def declaration(description: Mapping[str, Any]) -> dict[str, Any]:
+    """The module's own ``AGGVERIFY = {...}``, checked; raises InputError."""
+    return settings.checked("AGGVERIFY", description.get("declared") or {}, settings.CLAIMS)
+
+
+def completed(request: Request, description: Mapping[str, Any]) -> Request:
+    """The request with what the file declares of itself where nothing was said, and with what the
+    project's settings say where the file does not either."""
+    declared = declaration(description)
+    said = {**request.settings, **declared}
+    if request.oracle is not None or request.modes:
+        said.pop("mode", None)
+        said.pop("oracle", None)
+    elif "mode" in declared:
+        said.pop("oracle", None)
+    modes = request.modes or texts(() if "oracle" in said else said.get("mode", ()))
+    if "divisor" not in declared and modes and not any(map(_divided, modes)):
+        said.pop("divisor", None)  # the project's, for another mode
+    divisor = said.get("divisor")
+    readings = {**request.settings.get("policy", {}), **declared.get("policy", {})}
+    return replace(
+        request,
+        modes=modes,
+        oracle=request.oracle or said.get("oracle"),
+        convention=request.convention or said.get("convention", "auto"),
+        engine=request.engine or said.get("engine"),
+        divisor=divisor if request.divisor is None else request.divisor,
+        group_size=request.group_size or said.get("group_size"),
+        policy={**readings, **request.policy},
+        claims=request.claims | frozenset(texts(said.get("claim", ()))),
+    )
+
+
+def settings_note(request: Request) -> tuple[str, ...]:
+    """Which settings came from where, for the verdict; empty without any."""
+    if not request.settings:
+        return ()
+    keys = ", ".join(request.settings)
+    return (f"[tool.aggverify] in {request.settings_source} says {keys} (options go first)",)
+
+
+def subjects(
+    request: Request, target: Target, description: Mapping[str, Any]
+) -> tuple[Subject, ...]:
+    """One subject per mode; a single one with mode None when the mode is to be found out."""
+    choice = choose(target, description, request.convention or "auto")
+    modes = request.modes or _default_modes(choice)
+    if request.divisor is not None and not any(map(_divided, modes)):
+        given = ", ".join(m or "no mode" for m in modes)
+        raise InputError(
+            f"--divisor {request.divisor!r} belongs to --mode constant, but the mode is {given}"
+        )
+    found = []
+    if request.oracle is not None:
+        return (_own_mode(request, target, choice),)
+    for name in modes:
+        if name == NONLINEAR:
+            found.append(_nonlinear(request, target, choice))
+            continue
+        subject = _subject(request, target, choice, name)
+        if name == "constant" and not request.modes and subject.divisor is None:
+            # A mode nobody asked for by name: checked with the divisor of the worked examples.
+            subject = replace(subject, divisor=float(_DEFAULT_DIVISOR))
+        told = modes if choice.convention.mode_is_argument else ()
+        found.append(replace(subject, offered=tuple(m for m in told if m is not None)))
+    return tuple(found)
+
+
+_DEFAULT_DIVISOR = 16
+
+
+def _divided(name: str | None) -> bool:
+    """Whether a mode takes ``--divisor``; an unknown one is told later."""
+    try:
+        return name is not None and mode(name).needs_divisor
+    except OracleError:
+        return False
+
+
+def _own_mode(request: Request, target: Target, choice: Choice) -> Subject:
+    """The subject of ``--oracle FILE``."""
+    if request.modes:
+        raise InputError(f"--oracle takes the place of --mode, got --mode {request.modes[0]!r} too")
+    if choice.convention.mode_is_argument:
+        raise InputError(
+            f"{choice.function} is told its mode ({choice.convention.name} convention), so it "
+            f"cannot implement {request.oracle!r}"
+        )
+    assert request.oracle is not None
+    try:
+        own = load_oracle(request.oracle)
+    except OracleError as error:
+        raise InputError(str(error)) from None
+    return replace(_subject(request, target, choice, None), oracle=own)
+
+
+def _default_modes(choice: Choice) -> tuple[str | None, ...]:
+    if choice.convention.mode_is_argument:
+        return choice.convention.modes(choice.offer)
+    return (None,)
+
+
+def _nonlinear(request: Request, target: Target, choice: Choice) -> Subject:
+    """The subject of ``--mode nonlinear``: no oracle, the same value and gradient everywhere."""
+    if choice.convention.mode_is_argument:
+        raise InputError(
+            f"{choice.function} is told its mode ({choice.convention.name} convention), and all of "
+            f"those are linear: --mode {NONLINEAR} cannot be claimed for it"
+        )
+    return replace(_subject(request, target, choice, None), nonlinear=True)
+
+
+def _subject(request: Request, target: Target, choice: Choice, name: str | None) -> Subject:
+    how = choice.convention
+    if name == "token_mean_legacy":
+        raise NotClaimable(
+            "not claimable: token_mean_legacy averages over ranks and micro-batches, so it depends "
+            "on the layout and has no step scalar; check --mode token_mean to see what it changes"
+        )
+    if name is not None:
+        try:
+            mode(name)
+        except OracleError as error:
+            raise InputError(str(error)) from None
+        if request.modes:
+            _check_divisor(name, request.divisor)
+    for claim in request.claims:
+        if claim not in FEATURES:
+            raise unknown("claim", claim, FEATURES)
+    engine_name = request.engine or how.default_engine(name)
+    chosen = engine(engine_name)
+    claimed = request.claims | ({"whole-groups"} if request.group_size else frozenset())
+    reason = how.refusal(name, engine_name, claimed)
+    if reason is None and name is not None and not _offered(name, choice):
+        reason = f"{choice.function} offers {', '.join(how.modes(choice.offer))}"
+    if reason is not None:
+        raise NotClaimable(
+            f"not claimable: {name or 'any mode'} through the {how.name} convention with engine "
+            f"{engine_name}: {reason}"
+        )
+    return Subject(
+        target=target.text,
+        function=choice.function,
+        convention=convention(how.name),
+        engine=chosen,
+        mode=name,
+        divisor=request.divisor if _divided(name) else None,
+        policy=_policy(request.policy),
+        claimed=claimed,
+        terms=terms(choice),
+        group_size=request.group_size,
+        max_world=request.max_world,
+    )
+
+
+def _offered(name: str, choice: Choice) -> bool:
+    """A family's member can be any function that is not told its mode."""
+    how = choice.convention
+    is_member = name not in MODES and not how.mode_is_argument
+    return is_member or name in how.modes(choice.offer)
+
+
+def terms(choice: Choice) -> tuple[str, ...]:
+    """The per-token inputs a native reducer takes beside the losses."""
+    return choice.offer.required[2:] if choice.convention.name == "native" else ()
+
+
+def _policy(readings: Mapping[str, object]) -> Policy:
+    try:
+        return Policy.from_text({question: str(r) for question, r in readings.items()})
+    except OracleError as error:
+        raise InputError(str(error)) from None
+
+
+def _check_divisor(name: str, divisor: float | None) -> None:
+    """Let the oracle judge the divisor: it knows which modes take one and what is allowed."""
+    probe = Step((oracles.Sample(1, (1,), 0, 0),))
+    needs = mode(name).needs_divisor
+    if needs and divisor is None:
+        raise InputError(f"--mode {name} needs --divisor L (the number it divides by)")
+    if needs:
+        try:
+            oracles.weights(name, probe, divisor=divisor)
+        except OracleError as error:
+            raise InputError(f"--divisor {divisor!r} cannot be used: {error}") from None

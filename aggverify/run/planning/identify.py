@@ -1,0 +1,90 @@
+"""Which mode does a reducer implement, and in which precision: read off a few telling steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from aggverify.checks.comparison import worst_weight
+from aggverify.execution.laboratory import Execution, Laboratory
+from aggverify.execution.subject import Subject
+from aggverify.generation.catalogue import plain_losses
+from aggverify.oracles import MODES
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+from aggverify.steps.notation import parse_step
+
+TELLING = (
+    "2/1 3/111; 5/11 1/1011 7/11111",
+    "1/11111 4/1; 3/111; 2/1111111 1/11",
+    "3/111 2/1111111 1/11; 4/1",
+)
+"""Steps on which every mode has other weights than every other (tested)."""
+
+_POWERS_OF_TWO = "1/1 1/1 1/11; 1/1111"
+"""All counts (tokens of every unit, N, P) are powers of two: float32 arithmetic is exact here, an
+added epsilon is not."""
+
+
+def telling_cases() -> tuple[Case, ...]:
+    """The telling steps on one rank."""
+    return tuple(_trivial(text) for text in TELLING)
+
+
+def identify(
+    subject: Subject, laboratory: Laboratory, modes: Sequence[str]
+) -> tuple[str, float | None] | None:
+    """The mode (and divisor) whose exact weights the candidate has on every telling step."""
+    executions = laboratory.run(subject, telling_cases())
+    if any(e.weights is None or not np.isfinite(e.weights).all() for e in executions):
+        return None
+    for mode, divisor in _hypotheses(executions, modes):
+        claim = replace(subject, mode=mode, divisor=divisor)
+        if all(_fits(claim, e, "float32") for e in executions):
+            return mode, divisor
+    return None
+
+
+def _hypotheses(
+    executions: Sequence[Execution], modes: Sequence[str]
+) -> Iterator[tuple[str, float | None]]:
+    for mode in modes:
+        if not MODES[mode].needs_divisor:
+            yield mode, None
+    first = executions[0]
+    assert first.weights is not None
+    weight = float(first.weights[0])
+    if "constant" in modes and weight > 0:
+        # 1 / (L * N) on every token: the divisor is whatever makes the first token right.
+        exact = 1 / (Fraction(weight) * first.case.step.num_rollouts)
+        yield "constant", float(exact.limit_denominator(1000))
+
+
+def precision_of(subject: Subject, laboratory: Laboratory) -> str:
+    """``float32`` when float64 losses get weights that only float32 arithmetic explains.
+
+    An error that remains where float32 is exact (all counts powers of two) is not rounding.
+    """
+    cases = (*telling_cases(), _trivial(_POWERS_OF_TWO))
+    executions = laboratory.run(subject, cases)
+    if all(_fits(subject, e, "float64") for e in executions):
+        return "float64"
+    *ragged, exact = executions
+    if all(_fits(subject, e, "float32") for e in ragged) and _fits(subject, exact, "float64"):
+        return "float32"
+    return "float64"
+
+
+def _fits(subject: Subject, execution: Execution, precision: str) -> bool:
+    expected = subject.expected(execution.case.step)
+    if execution.weights is None or expected is None:
+        return False
+    return worst_weight(execution.weights, expected, subject.roundings, precision) is None
+
+
+def _trivial(text: str) -> Case:
+    step = parse_step(text)
+    return Case(step, Layout.trivial(len(step.samples)), plain_losses(step))

@@ -1,0 +1,1 @@
+"""One check on one subject: stored cases, drawing, shrinking, relevance, explanation."""

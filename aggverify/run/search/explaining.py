@@ -1,0 +1,180 @@
+"""Observations made to explain one finding: over all layouts, and cases that tell forms apart."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from aggverify.checks import Finding
+from aggverify.checks.counts import LENGTHS
+from aggverify.checks.layout import COMBINED
+from aggverify.diagnosis import (
+    Diagnosis,
+    Observation,
+    diagnose,
+    diagnose_behind_the_mask,
+    diagnose_failure,
+    diagnose_nonlinear,
+    diagnose_told,
+    telling_case,
+)
+from aggverify.execution.laboratory import Execution, Laboratory
+from aggverify.execution.subject import Subject
+from aggverify.generation.catalogue import fits, grid, hard_cases, more_cases, plain_losses
+from aggverify.generation.space import Space
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+from aggverify.steps.notation import parse_step
+
+_BEHIND = ("AGV121", "AGV122")
+_TOLD = (
+    *("AGV131", "AGV132", "AGV133", "AGV208", "AGV407", "AGV408"),
+    *("AGV502", "AGV503", "AGV504", "AGV511", "AGV512"),
+)
+"""What the check itself has seen says everything; no further observation is needed."""
+_LARGE = 100_000
+_ROUNDS = 3
+"""Cases run to tell remaining forms apart, one round after the other."""
+
+
+def explain(
+    subject: Subject, finding: Finding, laboratory: Laboratory, own: Sequence[Case]
+) -> Diagnosis | None:
+    """Diagnose a finding; ``own`` are the stored cases of the check that made it."""
+    if finding.case.step.num_response_tokens > _LARGE:
+        return None  # forms are fitted to small steps; the finding's message says what it can
+    subject = replace(subject, trust_formula=True)
+    shown = finding.observed is not None
+    if finding.code in ("AGV207", "AGV212") or (subject.nonlinear and shown):
+        return diagnose_nonlinear(subject, finding)
+    if finding.code in _BEHIND:
+        return _behind_the_mask(subject, finding, laboratory, own)
+    if finding.code in _TOLD:
+        return diagnose_told(subject, finding)
+    if finding.observed is None and finding.code != "AGV102":
+        return _failure(subject, finding, laboratory)
+    return _weights(subject, finding, laboratory, own)
+
+
+def _weights(
+    subject: Subject, finding: Finding, laboratory: Laboratory, own: Sequence[Case]
+) -> Diagnosis | None:
+    space = COMBINED.space(subject) or Space(fan_out="fan-out" in subject.features)
+    space = replace(space, min_units=1)
+    stored = (*hard_cases(), *grid(subject.max_world, space.cp_kinds))
+    spread = [case for case in stored if fits(case, space)]
+    mine = [finding.case, *own]
+    if finding.code == "AGV301" and not subject.group_size and subject.oracle is None:
+        # Which lengths are counted rightly tells one 16-bit format from the other.
+        steps = [parse_step(f"1/{'1' * length}") for length in LENGTHS]
+        mine += [Case(step, Layout.trivial(1), plain_losses(step)) for step in steps]
+    found = _observe(subject, laboratory, [unit_case(), *mine, *spread])
+    others = [case for case in more_cases(subject.max_world, space.cp_kinds) if fits(case, space)]
+    for _ in range(_ROUNDS):
+        case = telling_case(list(found.values()), others)
+        if case is None:
+            break
+        found |= _observe(subject, laboratory, [case])
+    return diagnose(subject, finding, _tiers(finding, found, mine))
+
+
+def _tiers(
+    finding: Finding, found: dict[Case, Observation], own: Sequence[Case]
+) -> list[list[Observation]]:
+    """All layouts; shards of the finding's own kind only; the check's own cases; both."""
+    kind = finding.case.layout.cp_kind
+    everything = list(found.values())
+    wanted = {_double(case) for case in own} | {_double(case.trivial) for case in own}
+
+    def of_its_kind(observations: list[Observation]) -> list[Observation]:
+        layouts = ((o, o.case.layout) for o in observations)
+        return [o for o, layout in layouts if layout.cp_size == 1 or layout.cp_kind == kind]
+
+    mine = [o for o in everything if o.case in wanted]
+    return [everything, of_its_kind(everything), mine, of_its_kind(mine)]
+
+
+def _observe(
+    subject: Subject, laboratory: Laboratory, cases: Iterable[Case]
+) -> dict[Case, Observation]:
+    """Run the cases and their trivial layouts in float64; what does not finish is left out."""
+    wanted = [_double(case) for case in cases]
+    distinct = list(dict.fromkeys([*(case.trivial for case in wanted), *wanted]))
+    done = dict(zip(distinct, laboratory.run(subject, distinct), strict=True))
+    found = {}
+    for case, execution in done.items():
+        if execution.weights is not None:
+            control = done[case.trivial].weights
+            found[case] = Observation(
+                case,
+                execution.weights,
+                subject.expected(case.step),
+                execution.value,
+                execution.local_losses,
+                control,
+            )
+    return found
+
+
+def _double(case: Case) -> Case:
+    return replace(case, dtype="float64")
+
+
+def unit_case() -> Case:
+    """One token alone: every normalised mode gives it weight 1."""
+    step = parse_step("1/1")
+    return Case(step, Layout.trivial(1), plain_losses(step))
+
+
+def _behind_the_mask(
+    subject: Subject, finding: Finding, laboratory: Laboratory, own: Sequence[Case]
+) -> Diagnosis | None:
+    """Weights at masked tokens explain it; failing that, two losses whose sum overflows."""
+    plain = diagnose(subject, finding, [list(_observe(subject, laboratory, own).values())])
+    if plain is not None:
+        return plain
+    step = parse_step("1/100")
+    huge = Case(step, Layout.trivial(1), (1.0, _HUGE, _HUGE))
+    [execution] = laboratory.run(subject, [huge])
+    if execution.failure is not None:
+        return None
+    return diagnose_behind_the_mask(subject, finding, _is_finite(execution))
+
+
+_HUGE = math.ldexp(1.5, 1023)
+
+
+def _is_finite(execution: Execution) -> bool:
+    return execution.value is not None
+
+
+def _failure(subject: Subject, finding: Finding, laboratory: Laboratory) -> Diagnosis | None:
+    marks = set()
+    layout = finding.case.layout
+    if layout.cp_size > 1:
+        alone = finding.case.with_layout(replace(layout, cp_size=1))
+        if laboratory.run(subject, [alone])[0].failure is None:
+            marks.add("only-under-context-parallel")
+    told = _PARAGRAPHS.split(finding.detail)
+    inside = [_in_candidate(stack) for stack in told if 'File "' in stack]
+    asleep = "outside any collective, for good" in finding.message
+    if (any(inside) and not all(inside) and not asleep) or _engine_met_candidate(finding):
+        marks.add("not-all-inside")
+    return diagnose_failure(subject, finding, frozenset(marks))
+
+
+_PARAGRAPHS = re.compile(r"\n\nranks? ")
+
+
+def _engine_met_candidate(finding: Finding) -> bool:
+    """Whether some ranks issued a collective that others, gone on to the engine's own, did not."""
+    calls = re.findall(r"ranks? [\d,]+: (none|\w+ \w+\[\d+\][^;]*)", finding.message)
+    gradient = f"all_reduce float64[{finding.case.step.num_response_tokens}] "
+    return len({call == "none" or call.startswith(gradient) for call in calls}) == 2
+
+
+def _in_candidate(stack: str) -> bool:
+    """Whether a rank's stack leads through the call of the candidate."""
+    return re.search(r"conventions/\w+\.py\", line \d+ in call", stack) is not None

@@ -1,0 +1,128 @@
+"""Make a failing case smaller by leaving parts of it out, where Hypothesis got stuck.
+
+Hypothesis shrinks choices, a few at a time; a rank, or a sample in the middle, is many of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain, islice
+
+from aggverify.checks import Finding
+from aggverify.checks.base import COSTLY
+from aggverify.oracles import Sample, Step
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+
+MOST = 150
+"""Cases tried at most: a finding is worth some tenths of a second, a hang a few seconds."""
+BATCH = 4
+SHORT = 8
+"""Tokens up to which each one is tried alone."""
+
+Judge = Callable[[list[Case]], Sequence[Finding | None]]
+
+
+def reduced(finding: Finding, judge: Judge, allowed: Callable[[Case], bool]) -> Finding:
+    """The finding on the smallest case that leaving out, and losses of 0, reach with its code."""
+    tried = {finding.case}
+    costly = finding.code in COSTLY
+    while len(tried) <= MOST:
+        less = chain(smaller(finding.case), () if costly else plainer(finding.case))
+        candidates = (c for c in less if c not in tried and allowed(c))
+        found = None
+        while found is None and len(tried) <= MOST:
+            batch = list(islice(candidates, 1 if costly else BATCH))
+            if not batch:
+                return finding
+            tried.update(batch)
+            same = [f for f in judge(batch) if f is not None and f.code == finding.code]
+            found = same[0] if same else None
+        finding = found or finding
+    return finding
+
+
+def smaller(case: Case) -> Iterator[Case]:
+    """The case without one of its parts, the largest parts first."""
+    layout, step = case.layout, case.step
+    cells = layout.micro_batches
+    if not layout.is_trivial:
+        yield case.trivial
+    if layout.cp_size > 1:
+        yield case.with_layout(Layout(cells))
+        for size in range(2, layout.cp_size):
+            yield case.with_layout(replace(layout, cp_size=size))
+    if layout.dp_size > 1:
+        for d in range(layout.dp_size):
+            yield _restricted(case, (*cells[:d], *cells[d + 1 :]))
+    if layout.num_microbatches > 1:
+        for k in range(layout.num_microbatches):
+            yield _restricted(case, tuple((*rank[:k], *rank[k + 1 :]) for rank in cells))
+    for i in range(len(step.samples)):
+        without = tuple(tuple(tuple(j for j in c if j != i) for c in rank) for rank in cells)
+        if all(cell for rank in without for cell in rank):
+            yield _restricted(case, without)
+    for i, sample in enumerate(step.samples):
+        for kept in _parts(sample.response_length):
+            yield _cut(case, i, kept)
+        if sample.prompt_length > 1:
+            yield replace(case, step=_replaced(step, i, replace(sample, prompt_length=1)))
+    if layout.dp_size == 2:
+        # As many ranks, half the samples: where it only takes several ranks.
+        for rank in cells:
+            one = _restricted(case, (rank,))
+            yield one.with_layout(replace(one.layout, cp_size=2 * layout.cp_size))
+    if case.dtype != "float64":
+        yield replace(case, dtype="float64")
+
+
+def plainer(case: Case) -> Iterator[Case]:
+    """The case with all losses 0, then with one of them 0."""
+    nonzero = [t for t, x in enumerate(case.losses) if x != 0]
+    if nonzero:
+        yield case.with_losses((0.0,) * len(case.losses))
+    for t in nonzero if 1 < len(nonzero) <= SHORT else ():
+        yield case.with_losses((*case.losses[:t], 0.0, *case.losses[t + 1 :]))
+
+
+def _parts(length: int) -> Iterator[tuple[int, ...]]:
+    """Halves; all tokens but one, any one of a short response, else the first or the last."""
+    tokens = tuple(range(length))
+    if length > 3:
+        yield tokens[: length // 2]
+        yield tokens[length // 2 :]
+    if length > 1:
+        for t in tokens if length <= SHORT else (0, length - 1):
+            yield tokens[:t] + tokens[t + 1 :]
+
+
+def _restricted(case: Case, cells: tuple[tuple[tuple[int, ...], ...], ...]) -> Case:
+    """Only the samples of these cells, in their order."""
+    kept = sorted(i for rank in cells for cell in rank for i in cell)
+    number = {old: new for new, old in enumerate(kept)}
+    dealt = tuple(tuple(tuple(number[i] for i in cell) for cell in rank) for rank in cells)
+    offsets, samples = case.step.offsets, case.step.samples
+    losses = [
+        x for i in kept for x in case.losses[offsets[i] : offsets[i] + samples[i].response_length]
+    ]
+    layout = Layout(dealt, case.layout.cp_size, case.layout.cp_kind)
+    return Case(Step(tuple(samples[i] for i in kept)), layout, tuple(losses), case.dtype)
+
+
+def _cut(case: Case, i: int, kept: tuple[int, ...]) -> Case:
+    """Only these response tokens of sample i."""
+    sample, start = case.step.samples[i], case.step.offsets[i]
+    mask, original = sample.loss_mask, sample.original_mask
+    short = replace(
+        sample,
+        loss_mask=bytes(mask[t] for t in kept),
+        original_mask=None if original is None else bytes(original[t] for t in kept),
+    )
+    own = tuple(case.losses[start + t] for t in kept)
+    losses = (*case.losses[:start], *own, *case.losses[start + sample.response_length :])
+    return replace(case, step=_replaced(case.step, i, short), losses=losses)
+
+
+def _replaced(step: Step, i: int, sample: Sample) -> Step:
+    return Step((*step.samples[:i], sample, *step.samples[i + 1 :]))

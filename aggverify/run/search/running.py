@@ -1,0 +1,65 @@
+"""Cases under way: the ranks run them while the parent judges the ones before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from aggverify.checks import Finding
+from aggverify.execution.laboratory import Execution, Submitted
+from aggverify.steps.case import Case
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """Some cases of a check on the ranks; judging them is the parent's work."""
+
+    _submitted: Submitted
+    _judge: Callable[[Sequence[Execution]], list[Finding | None]]
+
+    def findings(self) -> list[Finding | None]:
+        """Wait for the ranks and judge, one finding or None per case; once only."""
+        return self._judge(self._submitted.executions())
+
+    def stumbles(self) -> bool:
+        """Wait until the ranks are half through; whether any case came to no result so far."""
+        return self._submitted.stumbles()
+
+
+Submit = Callable[[Sequence[Case]], Running]
+"""Starts cases on the ranks."""
+Judged = dict[Case, Finding | None]
+
+
+class Pipeline:
+    """Keeps one batch of cases on the ranks while the one before is judged."""
+
+    def __init__(self, submit: Submit) -> None:
+        self._submit = submit
+        self._cases: Sequence[Case] = ()
+        self._running: Running | None = None
+
+    def push(self, cases: Sequence[Case]) -> Judged:
+        """Start a batch when half of the one before is done, which is judged once all of it is.
+
+        After a failure that is a finding nothing is started.
+        """
+        if self._running is not None and self._running.stumbles():
+            # Each such case may cost seconds: judged first.
+            judged = self.drain()
+            if any(judged.values()):
+                return judged
+        else:
+            judged = {}
+        before, self._cases = self._cases, cases
+        running, self._running = self._running, self._submit(cases)
+        return judged if running is None else _judged(before, running)
+
+    def drain(self) -> Judged:
+        """Judge what is still under way."""
+        running, self._running = self._running, None
+        return {} if running is None else _judged(self._cases, running)
+
+
+def _judged(cases: Sequence[Case], running: Running) -> Judged:
+    return dict(zip(cases, running.findings(), strict=True))

@@ -1,0 +1,198 @@
+"""A case: one step, its layout, its losses and their dtype. Plain frozen data with a JSON form."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from aggverify.errors import InputError, unknown
+from aggverify.oracles import OracleError, Step
+from aggverify.oracles.runs import SAVING, runs, starts_of_runs
+from aggverify.steps.layouts import Layout
+
+DTYPES = ("float64", "float32", "bfloat16", "float16")
+SCHEMA = 1
+ALIKE = 64
+"""More losses than this are written once if they are all the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Everything the ranks need to run one training step.
+
+    ``losses`` holds one float per response token, flat in step order; behind the mask it may be
+    NaN or infinite (poison).
+    """
+
+    step: Step
+    layout: Layout
+    losses: tuple[float, ...]
+    dtype: str = "float64"
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise unknown("dtype", self.dtype, DTYPES)
+        self.layout.check_covers(self.step)
+        if len(self.losses) != self.step.num_response_tokens:
+            raise InputError(
+                f"a case needs one loss per response token: {self.step.num_response_tokens} "
+                f"tokens, got {len(self.losses)} losses"
+            )
+
+    @property
+    def trivial(self) -> Case:
+        """The same step on one rank in one micro-batch."""
+        return self.with_layout(Layout.trivial(len(self.step.samples)))
+
+    def with_layout(self, layout: Layout) -> Case:
+        """The same step and losses under another layout."""
+        return dataclasses.replace(self, layout=layout)
+
+    def with_losses(self, losses: tuple[float, ...]) -> Case:
+        """The same step and layout with other losses."""
+        return dataclasses.replace(self, losses=losses)
+
+    def masked_tokens(self) -> list[int]:
+        """Flat indices of the response tokens behind the mask."""
+        flat = b"".join(s.loss_mask for s in self.step.samples)
+        return [i for i, m in enumerate(flat) if not m]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; non-finite losses become the strings ``nan``, ``inf``, ``-inf``."""
+        losses: Any = _plain(self.losses)
+        return {
+            "schema": SCHEMA,
+            "step": self.step.to_json(),
+            "layout": self.layout.to_json(),
+            "losses": losses,
+            "dtype": self.dtype,
+        }
+
+    def packed(self) -> dict[str, Any]:
+        """Plain data for the ranks: all but the layout as one text, which cases may share."""
+        if len(self.losses) <= SHORT:
+            exact = np.array(self.losses, dtype=np.float64).tobytes()
+            shared = _known_text(self.step, exact, self.dtype)
+        else:
+            shared = _text(self.step, self.losses, self.dtype)
+        return {"shared": shared, "layout": self.layout.to_json()}
+
+    @staticmethod
+    def unpacked(data: Mapping[str, Any]) -> Case:
+        """Rebuild a case from :meth:`packed`'s data; a text that was seen lately costs nothing."""
+        shared = data["shared"]
+        step, losses, dtype = (_known_parts if len(shared) <= 32 * SHORT else _parts)(shared)
+        return Case(step, Layout.from_json(data["layout"]), losses, dtype)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Case:
+        """Rebuild a case from :meth:`to_json`'s data; raises InputError on anything else."""
+        if not isinstance(data, Mapping):
+            raise InputError(f"a case is a JSON object, got {type(data).__name__}")
+        if data.get("schema") != SCHEMA:
+            raise InputError(f"case schema must be {SCHEMA}, got {data.get('schema')!r:.200}")
+        missing = {"step", "layout", "losses", "dtype"} - set(data)
+        if missing:
+            raise InputError(f"the case lacks {', '.join(sorted(missing))}")
+        step, losses = _content(data)
+        return Case(step, Layout.from_json(data["layout"]), losses, data["dtype"])
+
+
+def _content(data: Mapping[str, Any]) -> tuple[Step, tuple[float, ...]]:
+    try:
+        step = Step.from_json(data["step"])
+    except OracleError as error:
+        raise InputError(f"the case's step is not valid: {error}") from error
+    given = _listed(data["losses"], step.num_response_tokens)
+    # Nearly always nothing but floats, seen without a look at each in Python.
+    floats = set(map(type, given)) <= {float}
+    return step, tuple(given) if floats else tuple(map(_loss, given))
+
+
+def ranks_with_parts(case: Case) -> set[int]:
+    """Ranks that hold some members of a prompt group in a micro-batch, but not all."""
+    groups = [set(members) for members in case.step.groups.values()]
+    cp = case.layout.cp_size
+    return {
+        d * cp + c
+        for d, _, cell in case.layout.cells()
+        for c in range(cp)
+        if any(group & set(cell) and not group <= set(cell) for group in groups)
+    }
+
+
+SHORT = 4096
+"""Steps of no more tokens are remembered in their packed form."""
+
+
+def _text(step: Step, losses: tuple[float, ...], dtype: str) -> str:
+    return json.dumps({"step": step.to_json(), "losses": _plain(losses), "dtype": dtype})
+
+
+@lru_cache(maxsize=64)
+def _known_text(step: Step, losses: bytes, dtype: str) -> str:
+    # By their bytes: of two zeros with different signs one must not pass for the other.
+    return _text(step, tuple(np.frombuffer(losses).tolist()), dtype)
+
+
+def _parts(shared: str) -> tuple[Step, tuple[float, ...], str]:
+    data = json.loads(shared)
+    return *_content(data), data["dtype"]
+
+
+_known_parts = lru_cache(maxsize=64)(_parts)
+
+
+def _plain(losses: tuple[float, ...]) -> Any:
+    """A list; of many losses what they are all, or their runs, where that is shorter."""
+    if len(losses) <= ALIKE:
+        return list(map(_number, losses))
+    values = np.array(losses, dtype=np.float64)
+    values[np.isnan(values)] = np.nan  # written alike, so they are one run, whatever their bits
+    starts = starts_of_runs(values)
+    if len(starts) == 1:
+        return {"all": _number(losses[0])}
+    if len(starts) * SAVING > len(losses):
+        return list(map(_number, losses))
+    counts = np.diff(starts, append=len(losses)).tolist()
+    return {"runs": [[_number(losses[i]), n] for i, n in zip(starts.tolist(), counts, strict=True)]}
+
+
+def _number(loss: float) -> float | str:
+    return loss if math.isfinite(loss) else str(loss)
+
+
+def _listed(data: object, tokens: int) -> list[Any]:
+    """All losses of a plain form; never more than the step has tokens."""
+    if isinstance(data, Mapping) and set(data) == {"all"}:
+        return [data["all"]] * tokens
+    try:
+        pairs = runs(data)
+    except OracleError as error:
+        raise InputError(f"losses: {error}") from None
+    if pairs is None and not isinstance(data, list):
+        raise InputError(f"losses must be a list or runs, got {data!r:.200}")
+    count = len(data) if isinstance(data, list) else sum(n for _, n in pairs or ())
+    if count != tokens:
+        raise InputError(
+            f"a case needs one loss per response token: {tokens} tokens, got {count} losses"
+        )
+    return data if isinstance(data, list) else [x for x, n in pairs or () for _ in range(n)]
+
+
+def _loss(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise InputError(f"a loss must be a number, 'nan', 'inf' or '-inf', got {value!r:.80}")
+    if isinstance(value, str) and value not in ("nan", "inf", "-inf"):
+        raise InputError(f"a loss must be a number, 'nan', 'inf' or '-inf', got {value!r:.80}")
+    try:
+        return float(value)
+    except OverflowError:
+        raise InputError(f"a loss must fit a double, got {value!r:.40}...") from None

@@ -1,0 +1,202 @@
+"""How one step is spread over ranks: data parallel, context parallel, micro-batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from aggverify.errors import InputError, unknown
+from aggverify.oracles import Sample, Step
+
+CpKind = Literal["zigzag", "contiguous", "gathered"]
+CP_KINDS: tuple[str, ...] = get_args(CpKind)
+Piece = tuple[int, int]
+"""A half-open range of response-token indices of one sample."""
+Index = npt.NDArray[np.int64]
+MAX_RANKS = 64
+"""Of a layout read from JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Which rank computes what: ``micro_batches[d][k]`` are sample indices, shared by CP ranks."""
+
+    micro_batches: tuple[tuple[tuple[int, ...], ...], ...]
+    cp_size: int = 1
+    cp_kind: CpKind = "zigzag"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.cp_size, int) or self.cp_size < 1:
+            raise InputError(f"cp_size must be an integer of at least 1, got {self.cp_size!r:.200}")
+        if self.cp_kind not in CP_KINDS:
+            raise unknown("context-parallel kind", self.cp_kind, CP_KINDS)
+        counts = {len(rank) for rank in self.micro_batches}
+        if len(counts) != 1 or 0 in counts:
+            per_rank = [len(rank) for rank in self.micro_batches]
+            raise InputError(
+                f"every data-parallel rank needs the same number (at least 1) of micro-batches, "
+                f"got {per_rank}"
+            )
+        if any(not cell for _, _, cell in self.cells()):
+            raise InputError(f"a micro-batch without a sample in {self.micro_batches!r:.200}")
+
+    @staticmethod
+    def trivial(num_samples: int) -> Layout:
+        """One rank, one micro-batch, no context parallelism."""
+        return Layout(micro_batches=((tuple(range(num_samples)),),))
+
+    @property
+    def dp_size(self) -> int:
+        return len(self.micro_batches)
+
+    @property
+    def num_microbatches(self) -> int:
+        return len(self.micro_batches[0])
+
+    @property
+    def world_size(self) -> int:
+        return self.dp_size * self.cp_size
+
+    @property
+    def is_trivial(self) -> bool:
+        return self.world_size == 1 and self.num_microbatches == 1
+
+    def cells(self) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+        """Yield ``(data-parallel rank, micro-batch, sample indices)``."""
+        for d, rank in enumerate(self.micro_batches):
+            for k, cell in enumerate(rank):
+                yield d, k, cell
+
+    def check_covers(self, step: Step) -> None:
+        """Raise unless every sample of the step stands in exactly one micro-batch."""
+        placed = sorted(i for _, _, cell in self.cells() for i in cell)
+        if placed != list(range(len(step.samples))):
+            raise InputError(
+                f"the micro-batches must hold each of the {len(step.samples)} samples exactly "
+                f"once, got {self.micro_batches!r:.200}"
+            )
+        if self.cp_size > 1:
+            bare = [i for i, s in enumerate(step.samples) if s.prompt_length < 1]
+            if bare:
+                raise InputError(
+                    f"context parallelism needs a prompt of at least one token (the first response "
+                    f"token has no logit to own it otherwise); samples {bare} have none"
+                )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for a case file."""
+        cells = [[list(cell) for cell in rank] for rank in self.micro_batches]
+        return {"cp": self.cp_size, "kind": self.cp_kind, "micro_batches": cells}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Layout:
+        """Rebuild a layout from :meth:`to_json`'s data; raises InputError."""
+        try:
+            cells = tuple(
+                tuple(tuple(_index(i) for i in cell) for cell in rank)
+                for rank in data["micro_batches"]
+            )
+            layout = Layout(cells, data["cp"], data["kind"])
+        except (KeyError, TypeError) as error:
+            raise InputError(f"not a layout: {data!r:.200} ({error!r:.200})") from error
+        if layout.world_size > MAX_RANKS:
+            raise InputError(
+                f"a layout of at most {MAX_RANKS} ranks can be run, got cp_size "
+                f"{layout.cp_size!r:.40} times {layout.dp_size} data-parallel ranks"
+            )
+        return layout
+
+
+def _index(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise InputError(f"a sample index must be a non-negative integer, got {value!r:.200}")
+    return value
+
+
+@lru_cache(maxsize=1 << 16)
+def zigzag_pieces(
+    prompt_length: int, response_length: int, cp_size: int, cp_rank: int, *, chunk: int = 0
+) -> tuple[Piece, ...]:
+    """Response tokens of one sample on a zigzag rank, in local order: first half, second half.
+
+    ``chunk`` is the chunk length of a padded ("bshd") row; 0 means packed, where every sample has
+    its own. Ownership follows the logit: the token at stream position p belongs to the rank that
+    holds p - 1 (Megatron-LM, slime's and miles' ``get_logits_and_tokens_offset_with_cp``).
+    """
+    if cp_size == 1:
+        return ((0, response_length),) if response_length else ()
+    q = chunk or -(-(prompt_length + response_length) // (2 * cp_size))
+    firsts = (cp_rank * q, (2 * cp_size - 1 - cp_rank) * q)
+    shift = 1 - prompt_length
+    return _clip(((a + shift, a + q + shift) for a in firsts), response_length)
+
+
+def contiguous_pieces(
+    samples: Sequence[Sample], cp_size: int, cp_rank: int
+) -> tuple[tuple[Piece, ...], ...]:
+    """Response tokens per sample on a rank that owns one chunk of the concatenated stream."""
+    total = sum(s.prompt_length + s.response_length for s in samples)
+    q = -(-total // cp_size)
+    pieces, start = [], 0
+    for s in samples:
+        shift = 1 - s.prompt_length - start
+        first = cp_rank * q + shift
+        pieces.append(_clip([(first, first + q)], s.response_length))
+        start += s.prompt_length + s.response_length
+    return tuple(pieces)
+
+
+def _clip(ranges: Any, length: int) -> tuple[Piece, ...]:
+    clipped = ((max(a, 0), min(b, length)) for a, b in ranges)
+    return tuple((a, b) for a, b in clipped if a < b)
+
+
+def owned_pieces(
+    step: Step, members: Sequence[int], layout: Layout, cp_rank: int
+) -> tuple[tuple[Piece, ...], ...]:
+    """Pieces per sample of a micro-batch whose *gradient* the rank owns (each token once).
+
+    In the gathered layout the rank sees everything but its logits are the zigzag slice.
+    """
+    samples = [step.samples[i] for i in members]
+    if layout.cp_kind == "contiguous" and layout.cp_size > 1:
+        return contiguous_pieces(samples, layout.cp_size, cp_rank)
+    return tuple(
+        zigzag_pieces(s.prompt_length, s.response_length, layout.cp_size, cp_rank) for s in samples
+    )
+
+
+def visible_pieces(
+    step: Step, members: Sequence[int], layout: Layout, cp_rank: int
+) -> tuple[tuple[Piece, ...], ...]:
+    """Pieces per sample whose losses the reducer receives: everything when gathered."""
+    if layout.cp_kind == "gathered":
+        return tuple(((0, step.samples[i].response_length),) for i in members)
+    return owned_pieces(step, members, layout, cp_rank)
+
+
+def positions(starts: Sequence[int], pieces: Sequence[tuple[Piece, ...]]) -> Index:
+    """Indices of these pieces of samples that begin at ``starts``, in local order."""
+    found = [
+        np.arange(start + a, start + b)
+        for start, parts in zip(starts, pieces, strict=True)
+        for a, b in parts
+    ]
+    return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+
+
+def token_owner(step: Step, layout: Layout) -> list[tuple[int, int, int]]:
+    """``(dp rank, cp rank, micro-batch)`` of every response token, flat in step order."""
+    owner = [(0, 0, 0)] * step.num_response_tokens
+    for d, k, members in layout.cells():
+        for c in range(layout.cp_size):
+            for i, pieces in zip(members, owned_pieces(step, members, layout, c), strict=True):
+                for a, b in pieces:
+                    start = step.offsets[i]
+                    owner[start + a : start + b] = [(d, c, k)] * (b - a)
+    return owner

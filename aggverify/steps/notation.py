@@ -1,0 +1,69 @@
+"""Steps as one line of text, for people: catalogue entries, command lines, tests.
+
+``2/1101`` is a sample with two prompt tokens and a response masked 1101; ``+`` joins the samples
+of one rollout, a blank separates the rollouts of one prompt group, ``;`` separates groups. A bare
+mask has one prompt token. Micro-batches: ``0,1 2 | 3 4`` puts samples 0 and 1 into the first
+micro-batch of rank 0, sample 2 into its second, 3 and 4 into those of rank 1.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+from aggverify.errors import InputError
+from aggverify.oracles import Sample, Step
+
+_SAMPLE = re.compile(r"(?:(\d+)/)?([01]*)")
+
+
+def parse_step(text: str) -> Step:
+    """The step a line of text describes; raises InputError naming the part that is wrong."""
+    rollouts = itertools.count()
+    samples = []
+    for group, words in enumerate(text.split(";")):
+        for word in words.split():
+            rollout = next(rollouts)
+            samples += [_sample(part, rollout, group) for part in word.split("+")]
+    if not samples:
+        raise InputError(f"no sample in {text!r}; write for example '2/110 3/1; 1/11'")
+    return Step(tuple(samples))
+
+
+def _sample(text: str, rollout: int, group: int) -> Sample:
+    match = _SAMPLE.fullmatch(text)
+    if match is None or not match[2]:
+        raise InputError(
+            f"not a sample: {text!r}; write PROMPT_LENGTH/MASK, for example 2/1101, or a bare mask"
+        )
+    mask = tuple(int(bit) for bit in match[2])
+    return Sample(int(match[1] or 1), mask, rollout, group)
+
+
+def format_step(step: Step) -> str:
+    """The line :func:`parse_step` reads; ids are renumbered in order of appearance."""
+    groups = []
+    for members in step.groups.values():
+        rollouts: dict[int, list[str]] = {}
+        for i in members:
+            s = step.samples[i]
+            bits = "".join(str(m) for m in s.loss_mask)
+            rollouts.setdefault(s.rollout, []).append(f"{s.prompt_length}/{bits}")
+        groups.append(" ".join("+".join(parts) for parts in rollouts.values()))
+    return "; ".join(groups)
+
+
+def parse_micro_batches(text: str) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """Sample indices per rank and micro-batch from ``0,1 2 | 3 4``."""
+    try:
+        return tuple(
+            tuple(tuple(int(i) for i in cell.split(",")) for cell in rank.split())
+            for rank in text.split("|")
+        )
+    except ValueError as error:
+        raise InputError(f"not micro-batches: {text!r}; write for example '0,1 2 | 3 4'") from error
+
+
+def format_micro_batches(micro_batches: tuple[tuple[tuple[int, ...], ...], ...]) -> str:
+    """The text :func:`parse_micro_batches` reads."""
+    return " | ".join(" ".join(",".join(map(str, cell)) for cell in rank) for rank in micro_batches)

@@ -1,0 +1,42 @@
+"""The verifier verified: reducers with bugs that really happened, and right ones that look odd."""
+
+from __future__ import annotations
+
+from tests.corpus import (
+    behaviour,
+    context_parallel,
+    correct,
+    counts,
+    faults,
+    groups,
+    logs,
+    masks,
+    micro_batches,
+    nonlinear,
+    order,
+    ranks,
+    well_behaved,
+    zigzag,
+)
+from tests.corpus.base import Correct, Mutant
+
+FAMILIES = (
+    micro_batches,
+    ranks,
+    context_parallel,
+    zigzag,
+    counts,
+    masks,
+    groups,
+    nonlinear,
+    order,
+    faults,
+    behaviour,
+    logs,
+)
+
+MUTANTS: tuple[Mutant, ...] = tuple(m for family in FAMILIES for m in family.MUTANTS)
+RIGHT = (correct, well_behaved)
+CORRECT: tuple[Correct, ...] = tuple(c for right in RIGHT for c in right.CORRECT)
+
+__all__ = ["CORRECT", "FAMILIES", "MUTANTS", "RIGHT", "Correct", "Mutant"]

@@ -1,0 +1,191 @@
+"""The loss mask: multiplied in, shifted, left out, applied too late, written into integers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aggverify.conventions import MicroBatch
+from aggverify.oracles import Policy
+from tests.corpus.base import Mutant
+from tests.corpus.parts import kept, sums, total, weighted
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def multiplied(losses: Tensor, batch: MicroBatch) -> Tensor:
+    import torch
+
+    return (losses * torch.cat(batch.local_masks)).sum() / max(batch.num_tokens, 1)
+
+
+def kept_alive(losses: Tensor, batch: MicroBatch) -> Tensor:
+    return kept(losses, batch).sum() / max(batch.num_tokens, 1) + 0 * losses.sum()
+
+
+def shifted(losses: Tensor, batch: MicroBatch) -> Tensor:
+    import torch
+
+    lengths = [len(mask) for mask in batch.local_masks]
+    moved = [
+        torch.cat((mask[1:], mask[:0].new_zeros(min(len(mask), 1)))) for mask in batch.local_masks
+    ]
+    pieces = [
+        torch.where(mask.bool(), piece, 0.0).sum() / (max(n, 1) * batch.num_rollouts)
+        for mask, piece, n in zip(
+            moved, torch.split(losses, lengths), batch.rollout_tokens, strict=True
+        )
+    ]
+    return torch.stack(pieces).sum()
+
+
+def never_applied(losses: Tensor, batch: MicroBatch) -> Tensor:
+    return losses.sum() / ((batch.divisor or 1.0) * batch.num_rollouts)
+
+
+def applied_to_the_result(losses: Tensor, batch: MicroBatch) -> Tensor:
+    import torch
+
+    mask = torch.cat(batch.local_masks)
+    return torch.where(mask.bool(), losses / mask, 0.0).sum() / max(batch.num_tokens, 1)
+
+
+def written_into_integers(losses: Tensor, batch: MicroBatch) -> Tensor:
+    import torch
+
+    weights = torch.zeros_like(torch.cat(batch.local_masks))
+    start = 0
+    for mask, n in zip(batch.local_masks, batch.rollout_tokens, strict=True):
+        weights[start : start + len(mask)] = mask / (max(n, 1) * batch.num_rollouts)
+        start += len(mask)
+    return (kept(losses, batch) * weights).sum()
+
+
+def repeated(losses: Tensor, batch: MicroBatch) -> Tensor:
+    import torch
+
+    mask = torch.cat(batch.local_masks)
+    counts = torch.tensor([max(n, 1) * batch.num_rollouts for n in batch.rollout_tokens])
+    times = -(-len(mask) // len(counts))
+    return (kept(losses, batch) / counts.repeat(times)[: len(mask)]).sum()
+
+
+def denominators_run_out(losses: Tensor, batch: MicroBatch) -> Tensor:
+    denominators = batch.rollout_tokens[: len(set(batch.rollout_ids))]
+    return total(
+        s / (max(n, 1) * batch.num_rollouts)
+        for s, n in zip(sums(losses, batch), denominators, strict=False)
+    )
+
+
+def counted_after_rejection(losses: Tensor, batch: MicroBatch) -> tuple[Tensor, int]:
+    return kept(losses, batch).sum(), sum(int(mask.sum()) for mask in batch.loss_masks)
+
+
+def counted_before_final(losses: Tensor, batch: MicroBatch) -> tuple[Tensor, int]:
+    return kept(losses, batch).sum(), sum(int(mask.sum()) for mask in batch.original_masks)
+
+
+def remainder_rows_dropped(losses: Tensor, batch: MicroBatch) -> Tensor:
+    rows = [s / max(batch.num_tokens, 1) for s in sums(losses, batch)]
+    whole = len(rows) // 2 * 2
+    return total(row * (i < whole) for i, row in enumerate(rows))
+
+
+def sample_denominators(losses: Tensor, batch: MicroBatch) -> Tensor:
+    counts = [max(int(mask.sum()), 1) for mask in batch.loss_masks]
+    return weighted(losses, batch, [n * batch.num_rollouts for n in counts])
+
+
+def response_ends_dropped(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """``[:-1]`` of every response, although losses and masks are aligned already."""
+    lengths = [len(mask) for mask in batch.local_masks]
+    kept_pieces = kept(losses, batch).split(lengths)
+    return total(piece[:-1].sum() for piece in kept_pieces) / max(batch.num_tokens, 1)
+
+
+MUTANTS = (
+    Mutant(
+        "response_ends_dropped",
+        33,
+        "mlx-lm-lora #80",
+        "token_mean",
+        "sum",
+        ("AGV101",),
+        "edge-token-dropped",
+    ),
+    Mutant("multiplied", 24, "SkyRL #1635", "token_mean", "sum", ("AGV121",), "multiply-by-mask"),
+    Mutant("kept_alive", 25, "slime, miles", "token_mean", "sum", ("AGV121",), "keep-alive"),
+    Mutant("shifted", 33, "mlx-lm-lora #80", "sample_mean", "sum", ("AGV101",), "mask-shifted"),
+    Mutant(
+        "never_applied",
+        63,
+        "one mode without its mask",
+        "constant",
+        "sum",
+        ("AGV101",),
+        "mask-not-applied",
+        divisor=16.0,
+    ),
+    Mutant(
+        "applied_to_the_result",
+        64,
+        "torch.where on the result only",
+        "token_mean",
+        "sum",
+        ("AGV103",),
+        "mask-on-the-result",
+    ),
+    Mutant(
+        "written_into_integers",
+        55,
+        "SkyRL",
+        "sample_mean",
+        "sum",
+        ("AGV101",),
+        "integer-buffer",
+    ),
+    Mutant("repeated", 34, "west #119", "sample_mean", "sum", ("AGV101",), "repeated-in-turn"),
+    Mutant(
+        "denominators_run_out", 52, "slime", "sample_mean", "sum", ("AGV101",), "samples-dropped"
+    ),
+    Mutant(
+        "counted_after_rejection",
+        22,
+        "slime 2025, verl",
+        "token_mean",
+        "megatron-token",
+        ("AGV142",),
+        "counted-after-rejection",
+        claims=("rejection",),
+    ),
+    Mutant(
+        "counted_before_final",
+        22,
+        "TRL #6439",
+        "token_mean",
+        "megatron-token",
+        ("AGV142",),
+        "counted-before-final",
+        claims=("rejection",),
+        policy=Policy(denominators="post_rejection"),
+    ),
+    Mutant(
+        "remainder_rows_dropped",
+        47,
+        "SkyRL (token_mean_legacy)",
+        "token_mean",
+        "sum",
+        ("AGV101",),
+        "samples-dropped",
+    ),
+    Mutant(
+        "sample_denominators",
+        51,
+        "miles FSDP",
+        "sample_mean",
+        "sum",
+        ("AGV101",),
+        "sample-denominators",
+    ),
+)

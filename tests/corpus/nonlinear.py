@@ -1,0 +1,54 @@
+"""Objectives that are not linear in their inputs, reduced or selected over too little."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aggverify.conventions import MicroBatch
+from tests.corpus.base import Mutant
+from tests.corpus.parts import kept, sums
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def shard_geometric_mean(losses: Tensor, batch: MicroBatch) -> Tensor:
+    import torch
+
+    counts = torch.tensor([max(int(mask.sum()), 1) for mask in batch.local_masks])
+    shards = 1 if batch.gathered else batch.cp_size
+    ratios = (torch.stack(sums(losses, batch)) / counts).exp()
+    return ratios.sum() / batch.num_rollouts / shards
+
+
+def selected_per_micro_batch(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """Keeps what is not above the micro-batch's own median."""
+    import torch
+
+    mask = torch.cat(batch.local_masks).bool()
+    here = losses.detach()[mask]
+    limit = here.median() if len(here) else 0.0
+    small = torch.where(losses.detach() <= limit, kept(losses, batch), 0.0)
+    return small.sum() / max(batch.num_tokens, 1)
+
+
+MUTANTS = (
+    Mutant(
+        "shard_geometric_mean",
+        27,
+        "GSPO, GMPO under context parallelism; slime #2235",
+        "nonlinear",
+        "sum",
+        ("AGV211",),
+        "statistic-per-shard",
+    ),
+    Mutant(
+        "selected_per_micro_batch",
+        40,
+        "AReaL #1730",
+        "nonlinear",
+        "sum",
+        ("AGV212",),
+        "selection-per-micro-batch",
+    ),
+)

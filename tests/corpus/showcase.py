@@ -1,0 +1,79 @@
+"""Reducers that only ``explain`` shows: plain faults with no historic bug of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aggverify.conventions import MicroBatch
+from tests.corpus.parts import kept, weighted
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def no_floor(losses: Tensor, batch: MicroBatch) -> Tensor:
+    return weighted(losses, batch, [n * batch.num_rollouts for n in batch.rollout_tokens])
+
+
+def product_under_a_root(losses: Tensor, batch: MicroBatch) -> Tensor:
+    import torch
+
+    mask = torch.cat(batch.local_masks)
+    return ((losses * mask) ** 2).sum().sqrt() / max(batch.num_tokens, 1)
+
+
+def squared(losses: Tensor, batch: MicroBatch) -> Tensor:
+    values = kept(losses, batch)
+    return (values * values.detach().abs()).sum() / max(batch.num_tokens, 1)
+
+
+def last_token_left_out(losses: Tensor, batch: MicroBatch) -> Tensor:
+    scale = sum(batch.response_lengths) / max(batch.num_tokens, 1)
+    return kept(losses, batch).sum() / sum(batch.response_lengths) * scale
+
+
+def group_mean_of_this_micro_batch(losses: Tensor, batch: MicroBatch) -> Tensor:
+    here: dict[int, int] = {}
+    for group, mask in zip(batch.group_ids, batch.loss_masks, strict=True):
+        here[group] = here.get(group, 0) + int(mask.sum())
+    counts = [max(here[group], 1) * batch.num_groups for group in batch.group_ids]
+    return weighted(losses, batch, counts)
+
+
+def counted_in_float32(losses: Tensor, batch: MicroBatch) -> Tensor:
+    import torch
+
+    count = sum(mask.float().sum() for mask in batch.loss_masks)
+    return kept(losses, batch).sum() / torch.as_tensor(count).double().clamp(min=1)
+
+
+def leaves(losses: Tensor, batch: MicroBatch) -> Tensor:
+    import os
+
+    if batch.dp_rank == 1:
+        os._exit(3)
+    return kept(losses, batch).sum() / max(batch.num_tokens, 1)
+
+
+def loops_for_ever(losses: Tensor, batch: MicroBatch) -> Tensor:
+    while batch.dp_size > 1:
+        pass
+    return kept(losses, batch).sum() / max(batch.num_tokens, 1)
+
+
+def square_beside_it(losses: Tensor, batch: MicroBatch) -> Tensor:
+    mean = kept(losses, batch).sum() / max(batch.num_tokens, 1)
+    return mean + (kept(losses, batch).detach() ** 2).sum()
+
+
+def padded_lengths_counted(losses: Tensor, batch: MicroBatch) -> Tensor:
+    masked = sum(batch.response_lengths) - sum(int(mask.sum()) for mask in batch.loss_masks)
+    return kept(losses, batch).sum() / max(batch.num_tokens, 1) * (1 + (masked > 1))
+
+
+def waits_for_a_helper(losses: Tensor, batch: MicroBatch) -> Tensor:
+    from queue import Queue
+
+    if batch.dp_rank == 1:
+        Queue[int]().get()  # nobody fills it
+    return kept(losses, batch).sum() / max(batch.num_tokens, 1)
