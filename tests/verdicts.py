@@ -13,7 +13,7 @@ from aggverify.engines import engine
 from aggverify.execution.subject import Subject
 from aggverify.report.document import document
 from aggverify.run.outcome.store import stored_case
-from aggverify.run.outcome.verdict import CheckSummary, Margin, Relevance, Report, Verdict
+from aggverify.run.outcome.verdict import CheckSummary, Margin, Relevance, ReportedFinding, Verdict
 from aggverify.run.outcome.weakness import Weakness
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
@@ -33,7 +33,9 @@ def subject(text: str = "", target: str = "r.py") -> Subject:
     )
 
 
-def report(about: Subject, text: str = "", code: str = "AGV201", number: int = 1) -> Report:
+def report(
+    about: Subject, text: str = "", code: str = "AGV201", number: int = 1
+) -> ReportedFinding:
     """A finding on 2 x ``number`` tokens: half the weight on the first, all of it on the others."""
     step = parse_step(f"1/{'11' * number}")
     case = Case(step, Layout((((0,),),), 2), (1.0,) * (2 * number))
@@ -45,7 +47,7 @@ def report(about: Subject, text: str = "", code: str = "AGV201", number: int = 1
     )  # fmt: skip
     told = Diagnosis(f"sum of {text}", "1/cp_size", BUG, f"root {number}")
     relevance = Relevance(("cp_size",), ("dtype",))
-    return Report(stored_case(about, finding), finding, told, True, relevance)
+    return ReportedFinding(stored_case(about, finding), finding, told, True, relevance)
 
 
 def verdict(text: str = "", reports: int = 1, executed: int = 7) -> Verdict:

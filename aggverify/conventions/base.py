@@ -125,7 +125,7 @@ class Convention(Protocol):
     def default_engine(self, mode: str | None) -> str:
         """The engine this convention's trainers use for the mode."""
 
-    def refusal(self, mode: str | None, engine: str, claimed: Set[str]) -> str | None:
+    def why_not(self, mode: str | None, engine: str, claimed: Set[str]) -> str | None:
         """Why the cell cannot be right, or None (parallel.md, "Which cells can be right").
 
         ``claimed``: features asked for explicitly; they may open a cell.

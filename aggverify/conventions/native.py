@@ -105,7 +105,7 @@ class Native:
     def default_engine(self, mode: str | None) -> str:
         return "sum"
 
-    def refusal(self, mode: str | None, engine: str, claimed: Set[str]) -> str | None:
+    def why_not(self, mode: str | None, engine: str, claimed: Set[str]) -> str | None:
         # The step's counts are all at hand, so every engine can be served.
         return None if engine in ENGINES else f"no engine {engine!r}"
 

@@ -76,8 +76,8 @@ class SkyrlAdvantages:
     def default_engine(self, mode: str | None) -> str:
         return "skyrl-fsdp"
 
-    def refusal(self, mode: str | None, engine: str, claimed: Set[str]) -> str | None:
-        return _refusal(mode, engine, ("skyrl-fsdp", "sum"))
+    def why_not(self, mode: str | None, engine: str, claimed: Set[str]) -> str | None:
+        return _why_not(mode, engine, ("skyrl-fsdp", "sum"))
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
         import torch
@@ -125,8 +125,8 @@ class SkyrlReduceLoss:
     def default_engine(self, mode: str | None) -> str:
         return "accumulated-mean"
 
-    def refusal(self, mode: str | None, engine: str, claimed: Set[str]) -> str | None:
-        return _refusal(mode, engine, ("accumulated-mean",))
+    def why_not(self, mode: str | None, engine: str, claimed: Set[str]) -> str | None:
+        return _why_not(mode, engine, ("accumulated-mean",))
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
         rows = Rows(site.case.step, site.case.layout)
@@ -146,7 +146,7 @@ def _reduction(site: Site) -> str:
     return _NAMES[site.mode]
 
 
-def _refusal(mode: str | None, engine: str, engines: tuple[str, ...]) -> str | None:
+def _why_not(mode: str | None, engine: str, engines: tuple[str, ...]) -> str | None:
     if engine not in engines:
         return f"SkyRL's worker averages as {' or '.join(engines)} does, not as {engine}"
     if mode is not None and mode not in _NAMES:

@@ -63,7 +63,7 @@ class SlimeHook:
     def default_engine(self, mode: str | None) -> str:
         return "megatron-token" if mode == "token_mean" else "megatron-sample"
 
-    def refusal(self, mode: str | None, engine: str, claimed: Set[str]) -> str | None:
+    def why_not(self, mode: str | None, engine: str, claimed: Set[str]) -> str | None:
         if engine not in _RIGHT:
             return f"slime and miles train on Megatron: engines {', '.join(_RIGHT)}"
         if mode is None or mode in _RIGHT[engine]:

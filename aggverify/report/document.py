@@ -10,7 +10,7 @@ from typing import Any
 from aggverify import __version__
 from aggverify.codes.registry import CODES, WARNINGS
 from aggverify.execution.subject import NONLINEAR
-from aggverify.run.outcome.verdict import Exit, Report, Verdict, exit_code
+from aggverify.run.outcome.verdict import Exit, ReportedFinding, Verdict, exit_code
 
 SCHEMA = 1
 MAX_WEIGHTS = 100_000
@@ -91,7 +91,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _finding(report: Report, first: Report) -> dict[str, Any]:
+def _finding(report: ReportedFinding, first: ReportedFinding) -> dict[str, Any]:
     f, d = report.finding, report.diagnosis
     return {
         "id": report.stored.id,

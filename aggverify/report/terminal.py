@@ -22,7 +22,7 @@ from aggverify.run.outcome.events import (
     Progress,
     SubjectChosen,
 )
-from aggverify.run.outcome.verdict import Report
+from aggverify.run.outcome.verdict import ReportedFinding
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class Terminal:
     """Progress on a live line (plain lines in CI), then the verdict."""
 
     console: Console
-    _reports: list[Report] = field(default_factory=list)
+    _reports: list[ReportedFinding] = field(default_factory=list)
     _subject: Subject | None = None
     _status: Status | None = None
     _started: float = field(default_factory=time.monotonic)

@@ -16,7 +16,7 @@ from aggverify.oracles import DEFAULT_POLICY, Policy, Sample, mode
 from aggverify.oracles.bounds import PRECISIONS
 from aggverify.oracles.policy import QUESTIONS
 from aggverify.report.escape import clean
-from aggverify.run.outcome.verdict import Margin, Relevance, Report, Verdict
+from aggverify.run.outcome.verdict import Margin, Relevance, ReportedFinding, Verdict
 from aggverify.run.replay import Replayed
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import token_owner
@@ -56,7 +56,7 @@ def _default_mark(subject: Subject) -> str:
     return f" [{subject.convention.name}'s default]" if subject.engine.name == default else ""
 
 
-def finding_block(reports: Sequence[Report], subject: Subject, number: int) -> list[str]:
+def finding_block(reports: Sequence[ReportedFinding], subject: Subject, number: int) -> list[str]:
     """One numbered root cause as a person reads it: its first case, and every check it breaks."""
     report, *others = reports
     finding, code = report.finding, CODES[report.finding.code]
@@ -80,7 +80,7 @@ def finding_block(reports: Sequence[Report], subject: Subject, number: int) -> l
     return lines
 
 
-def _command(report: Report, subject: Subject) -> str:
+def _command(report: ReportedFinding, subject: Subject) -> str:
     paths = subject.against if report.finding.code == "AGV521" else None
     stored = report.stored
     against = None if paths is None else paths.target

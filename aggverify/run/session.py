@@ -31,7 +31,7 @@ from aggverify.run.outcome.events import (
     SubjectChosen,
 )
 from aggverify.run.outcome.tally import Tally
-from aggverify.run.outcome.verdict import CheckSummary, Report, Verdict
+from aggverify.run.outcome.verdict import CheckSummary, ReportedFinding, Verdict
 from aggverify.run.planning.claims import completed, declaration, settings_note, subjects, terms
 from aggverify.run.planning.identify import identify, precision_of, telling_cases
 from aggverify.run.planning.refusing import settled
@@ -156,7 +156,7 @@ class _Run:
         identified = self._settle()
         self.emit(SubjectChosen(self.subject, len(CHECKS)))
         tally = Tally()
-        reports: list[Report] = []
+        reports: list[ReportedFinding] = []
         summaries: list[CheckSummary] = []
         ends = time.monotonic() + self.request.budget.seconds
         for n, check in enumerate(CHECKS):
@@ -198,7 +198,7 @@ class _Run:
         if self.request.engine is None:
             engines += [e for e in ENGINES.values() if e is not self.subject.engine]
         for tried in engines:
-            modes = [m for m in MODES if how.refusal(m, tried.name, self.subject.claimed) is None]
+            modes = [m for m in MODES if how.why_not(m, tried.name, self.subject.claimed) is None]
             claim = replace(self.subject, engine=tried)
             found = identify(claim, self.laboratory, modes) if modes else None
             if found is None:
@@ -216,10 +216,10 @@ class _Run:
         self,
         check: Check,
         done: list[CheckSummary],
-        reports: list[Report],
+        reports: list[ReportedFinding],
         tally: Tally,
         seconds: float,
-    ) -> tuple[CheckSummary, Report | None]:
+    ) -> tuple[CheckSummary, ReportedFinding | None]:
         failed = {c.name for c in done if c.failed}
         stuck = [r.finding.case.layout for r in reports if r.finding.code in COSTLY]
         space = _without(check.space(self.subject), stuck)
@@ -276,7 +276,9 @@ class _Run:
             return "not judged: other checks fail already"
         return None
 
-    def _report(self, checking: Checking, finding: Finding, earlier: Sequence[Report]) -> Report:
+    def _report(
+        self, checking: Checking, finding: Finding, earlier: Sequence[ReportedFinding]
+    ) -> ReportedFinding:
         confirmed = checking.confirm(finding)
         diagnosis = checking.explain(finding)
         stored = store.stored_case(self.subject, finding)
@@ -285,7 +287,7 @@ class _Run:
             # Weights that change with the losses: what is not linear shows here as well.
             told = [r.diagnosis for r in earlier if r.finding.code == "AGV131"]
             diagnosis = told[0] if told else not_linear(self.subject)
-        report = Report(stored, finding, diagnosis, confirmed, relevance)
+        report = ReportedFinding(stored, finding, diagnosis, confirmed, relevance)
         self.emit(Found(report))
         return report
 

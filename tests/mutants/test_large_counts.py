@@ -15,7 +15,7 @@ from aggverify.generation.space import Space
 from aggverify.report.text import finding_block
 from aggverify.run.outcome.store import stored_case
 from aggverify.run.outcome.tally import Tally
-from aggverify.run.outcome.verdict import Report
+from aggverify.run.outcome.verdict import ReportedFinding
 from aggverify.run.search.checking import Checking
 from aggverify.run.session import opened
 from aggverify.world import Pool
@@ -41,7 +41,7 @@ def test_a_float32_count_is_found_and_told_in_a_small_file() -> None:
     )
     stored = stored_case(subject, finding)
     assert len(json.dumps(stored.to_json())) < 1000
-    text = "\n".join(finding_block([Report(stored, finding, None, True)], subject, 1))
+    text = "\n".join(finding_block([ReportedFinding(stored, finding, None, True)], subject, 1))
     assert f"({BEYOND} tokens)" in text
     assert len(text) < 2000
 

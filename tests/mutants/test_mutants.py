@@ -44,7 +44,7 @@ def test_the_table_is_sound() -> None:
         assert mutant.engine in ENGINES
         assert set(mutant.codes) <= set(CODES)
         mode = None if mutant.mode == NONLINEAR else mutant.mode
-        refusal = convention(mutant.convention).refusal(mode, mutant.engine, frozenset())
+        refusal = convention(mutant.convention).why_not(mode, mutant.engine, frozenset())
         assert refusal is None
 
 

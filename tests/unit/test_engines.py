@@ -75,14 +75,14 @@ RIGHT_THROUGH_THE_HOOK = {
 @pytest.mark.parametrize("name", ENGINES)
 @pytest.mark.parametrize("mode", MODES)
 def test_hook_cells(name: str, mode: str) -> None:
-    refused = convention("slime").refusal(mode, name, frozenset())
+    refused = convention("slime").why_not(mode, name, frozenset())
     assert (refused is None) == ((name, mode) in RIGHT_THROUGH_THE_HOOK)
 
 
 @pytest.mark.parametrize("name", ENGINES)
 @pytest.mark.parametrize("mode", MODES)
 def test_the_native_signature_can_serve_every_cell(name: str, mode: str) -> None:
-    assert convention("native").refusal(mode, name, frozenset()) is None
+    assert convention("native").why_not(mode, name, frozenset()) is None
 
 
 @pytest.mark.parametrize("c", CONVENTIONS.values(), ids=lambda c: c.name)
@@ -92,4 +92,4 @@ def test_the_default_engine_is_never_refused(c: object) -> None:
     how: Convention = c  # type: ignore[assignment]
     offer = Offer("f", ("prompt_boundaries",))
     for mode in how.modes(offer):
-        assert how.refusal(mode, how.default_engine(mode), {"whole-groups"}) is None
+        assert how.why_not(mode, how.default_engine(mode), {"whole-groups"}) is None

@@ -14,7 +14,7 @@ from aggverify.engines import engine
 from aggverify.execution.subject import Subject
 from aggverify.report.text import finding_block
 from aggverify.run.outcome.store import stored_case
-from aggverify.run.outcome.verdict import Relevance, Report
+from aggverify.run.outcome.verdict import Relevance, ReportedFinding
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
@@ -35,7 +35,7 @@ FINDING = Finding(
 
 
 def block(diagnosis: Diagnosis | None) -> str:
-    report = Report(stored_case(SUBJECT, FINDING), FINDING, diagnosis, True, Relevance())
+    report = ReportedFinding(stored_case(SUBJECT, FINDING), FINDING, diagnosis, True, Relevance())
     return "\n".join(finding_block([report], SUBJECT, 1))
 
 

@@ -20,7 +20,7 @@ from aggverify.oracles.policy import READINGS
 from aggverify.report.formats import FORMATS
 from aggverify.run.planning.claims import completed
 from aggverify.run.planning.request import PROFILES, Request
-from aggverify.run.planning.settings import KEYS, checked, find, read
+from aggverify.run.planning.settings import KEYS, find, read, validated
 
 SCHEMA = json.loads((Path(aggverify.__file__).parent / "schema" / "settings.json").read_text())
 DESCRIPTION: dict[str, Any] = {"offers": [{"name": "reduce", "parameters": ["losses", "batch"]}]}
@@ -150,7 +150,7 @@ def test_schema_and_reader_agree(given_values: dict[str, Any]) -> None:
     if any(isinstance(v, float) and v.is_integer() for v in given_values.values()):
         return
     try:
-        checked("here", given_values, KEYS)
+        validated("here", given_values, KEYS)
     except InputError:
         assert not fits, given_values
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from aggverify.execution.subject import Subject
-from aggverify.run.outcome.verdict import Report, Verdict
+from aggverify.run.outcome.verdict import ReportedFinding, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class CheckFinished:
 class Found:
     """A confirmed, shrunk and diagnosed finding."""
 
-    report: Report
+    report: ReportedFinding
 
 
 @dataclass(frozen=True, slots=True)

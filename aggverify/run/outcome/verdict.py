@@ -34,7 +34,7 @@ class Relevance:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ReportedFinding:
     """A finding ready to be shown: confirmed or not, explained as far as possible."""
 
     stored: StoredCase
@@ -83,7 +83,7 @@ class Verdict:
     """Everything one verification established."""
 
     subject: Subject
-    reports: tuple[Report, ...]
+    reports: tuple[ReportedFinding, ...]
     checks: tuple[CheckSummary, ...]
     executed: int
     worlds: tuple[tuple[int, int], ...]
@@ -96,9 +96,9 @@ class Verdict:
     """Whether the mode was found out rather than declared."""
 
     @property
-    def causes(self) -> tuple[tuple[Report, ...], ...]:
+    def causes(self) -> tuple[tuple[ReportedFinding, ...], ...]:
         """Reports grouped by root cause; without a known one each stands alone."""
-        groups: dict[str, list[Report]] = {}
+        groups: dict[str, list[ReportedFinding]] = {}
         for report in self.reports:
             root = report.diagnosis.root if report.diagnosis else None
             root = root or next((r for r, of in groups.items() if _follows(report, of[0])), None)
@@ -113,7 +113,7 @@ class Verdict:
         return Exit.CONFORMS if self.executed else Exit.NO_JUDGEMENT
 
 
-def _follows(report: Report, other: Report) -> bool:
+def _follows(report: ReportedFinding, other: ReportedFinding) -> bool:
     """Whether a finding about split prompt groups only shows what a layout does to any step."""
     return (
         report.finding.code == SPLIT_GROUPS

@@ -21,7 +21,7 @@ from aggverify.run.planning.target import Choice, Target, choose
 
 def declaration(description: Mapping[str, Any]) -> dict[str, Any]:
     """The module's own ``AGGVERIFY = {...}``, checked; raises InputError."""
-    return settings.checked("AGGVERIFY", description.get("declared") or {}, settings.CLAIMS)
+    return settings.validated("AGGVERIFY", description.get("declared") or {}, settings.CLAIMS)
 
 
 def completed(request: Request, description: Mapping[str, Any]) -> Request:
@@ -151,7 +151,7 @@ def _subject(request: Request, target: Target, choice: Choice, name: str | None)
     engine_name = request.engine or how.default_engine(name)
     chosen = engine(engine_name)
     claimed = request.claims | ({"whole-groups"} if request.group_size else frozenset())
-    reason = how.refusal(name, engine_name, claimed)
+    reason = how.why_not(name, engine_name, claimed)
     if reason is None and name is not None and not _offered(name, choice):
         reason = f"{choice.function} offers {', '.join(how.modes(choice.offer))}"
     if reason is not None:

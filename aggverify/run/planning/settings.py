@@ -94,7 +94,7 @@ def texts(value: Any) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
-def checked(
+def validated(
     where: str, values: object, keys: Mapping[str, tuple[Callable[[object], bool], str]]
 ) -> dict[str, Any]:
     """The values if every key and value can be used; raises InputError naming ``where``."""
@@ -164,7 +164,7 @@ def read(path: Path, *, required: bool = True) -> Settings:
         if required:
             raise InputError(f"{path} has no [{SECTION}] section")
         return Settings()
-    values = checked(f"[{SECTION}] in {path}", section, KEYS)
+    values = validated(f"[{SECTION}] in {path}", section, KEYS)
     for key in ("oracle", "report_dir"):
         if key in values:  # relative to the file that says so, wherever the command is run
             values[key] = str(path.parent / values[key])
