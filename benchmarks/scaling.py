@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from aggverify.checks.comparison import worst_weight
-from aggverify.execution.laboratory import LIMITS, Laboratory
+from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.limits import LIMITS
 from aggverify.execution.subject import Subject
 from aggverify.generation.building import GRID
 from aggverify.oracles import Sample, Step

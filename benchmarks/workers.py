@@ -20,7 +20,8 @@ ROUNDS = 3
 
 def work(count: int, world: int) -> None:
     """Run so many cases and leave; told to start and telling when ready, by a line each."""
-    from aggverify.execution.laboratory import LIMITS, Laboratory
+    from aggverify.execution.laboratory import Laboratory
+    from aggverify.execution.limits import LIMITS
     from aggverify.run.planning.claims import subjects
     from aggverify.run.planning.request import Request
     from aggverify.run.planning.target import parse_target

@@ -12,21 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from aggverify.engines import Sizes
+from aggverify.execution import limits
 from aggverify.execution.patience import Patience, doubtful
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial, trial
 from aggverify.steps.case import Case
-from aggverify.world import Fault, Job, Options, Outcome, Reply, evidence
+from aggverify.world import Fault, Job, Outcome, Reply, evidence
 
 if TYPE_CHECKING:
     from aggverify.world import Template
 
 Weights = npt.NDArray[np.float64]
-CPU_SECONDS, CPU_SECONDS_AFTER = 2.0, 0.1
-"""A rank's processor time for a case before it counts as running away, and once one has: the rest
-are sought out to make it small, and the smallest is confirmed with the full time. Usual cases take
-a thousandth of a second."""
-LIMITS = Options(cpu_seconds=CPU_SECONDS, cpu_seconds_after=CPU_SECONDS_AFTER)
 Log = tuple[tuple[str, tuple[float, ...]], ...] | str | None
 """A micro-batch's log: keys in order with one number or two, or the text of its fault."""
 
@@ -164,7 +160,7 @@ class Laboratory:
     @contextmanager
     def patient(self) -> Iterator[None]:
         """Every case gets the full processor time, also once one has run away."""
-        self._cpu_seconds = CPU_SECONDS
+        self._cpu_seconds = limits.CPU_SECONDS
         try:
             yield
         finally:
@@ -185,17 +181,15 @@ BREACH = "aggverify.trainer.training.ContractBreach: "
 """How a fault begins that the trainer itself raised, about what the candidate returned."""
 
 
-LARGE = 100_000
-SECONDS_PER_TOKEN = 4e-6
-"""Processor time a rank may take for each token of a step larger than that."""
-
-
-def _job(subject: Subject, wanted: Trial, cpu_seconds: float | None) -> Job:
-    world, tokens = wanted.case.layout.world_size, wanted.case.step.num_response_tokens
-    if tokens <= LARGE:
-        return Job(world, _payload(subject, wanted), cpu_seconds, wanted.plain, wanted.fresh)
-    seconds = (cpu_seconds or CPU_SECONDS) + SECONDS_PER_TOKEN * tokens
-    return Job(world, _payload(subject, wanted), seconds, fresh=wanted.fresh)
+def _job(subject: Subject, wanted: Trial, asked: float | None) -> Job:
+    tokens = wanted.case.step.num_response_tokens
+    return Job(
+        wanted.case.layout.world_size,
+        _payload(subject, wanted),
+        limits.cpu_seconds(tokens, asked),
+        together=wanted.plain and tokens <= limits.LARGE_STEP,
+        fresh=wanted.fresh,
+    )
 
 
 def _payload(subject: Subject, wanted: Trial) -> dict[str, Any]:

@@ -11,18 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from aggverify.execution import limits
+
 if TYPE_CHECKING:
     from aggverify.execution.laboratory import Failure
 
-SECOND_LOOK, LOADING_SECONDS = 6.0, 60.0
-"""Processor time that the first case to run away is given before it is believed, if it is also the
-first its ranks run; the longer if they are importing or compiling, which may happen later too."""
-QUICK_START = 0.3
-"""Processor time of first cases that leaves no doubt about what runs away: usual ones take a tenth
-of that, on a busy machine."""
-MOST_WAITS, WAIT_SECONDS = 20, 0.1
-"""How often waiting for an import or a compiler is not believed to be for good, and for how much
-longer each time the machine is left to whoever is waited for."""
 _LOADING = ("<frozen importlib._bootstrap", "torch/_dynamo/", "torch/_inductor/", "/triton/")
 """In the stack of a rank that is importing or compiling."""
 
@@ -60,16 +53,16 @@ class Patience:
         """
         if failure.kind == "blocked":
             self._waits += 1
-            if self._waits > MOST_WAITS:
+            if self._waits > limits.MOST_WAITS:
                 return False
-            time.sleep(WAIT_SECONDS * self._waits)
+            time.sleep(limits.WAIT_SECONDS * self._waits)
             return True
         loading = _loading(failure)
-        seconds = LOADING_SECONDS if loading else SECOND_LOOK
+        seconds = limits.LOADING_SECONDS if loading else limits.SECOND_LOOK
         if self.seconds is not None or seconds in self._looked:
             return False
         self._looked.add(seconds)
-        starts_quickly = 0.0 < self._first_seconds < QUICK_START
+        starts_quickly = 0.0 < self._first_seconds < limits.QUICK_START
         maybe_slow = loading or (failure.first and not starts_quickly)
         if not maybe_slow or runs_away(seconds):
             return False

@@ -16,7 +16,8 @@ from aggverify.checks.formula import NAME as FORMULA
 from aggverify.diagnosis import not_linear
 from aggverify.engines import ENGINES, engine
 from aggverify.errors import CandidateError, InputError
-from aggverify.execution.laboratory import LIMITS, Laboratory
+from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.limits import LIMITS
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space, sizes
 from aggverify.oracles import MODES, OracleError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aggverify.execution import patience
+from aggverify.execution import limits
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.run.planning.claims import subjects
@@ -69,7 +69,7 @@ def _summed(losses, batch):
 
 @pytest.fixture(autouse=True)
 def _brief(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "SECOND_LOOK", 1.0)
+    monkeypatch.setattr(limits, "SECOND_LOOK", 1.0)
 
 
 @contextmanager

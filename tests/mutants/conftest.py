@@ -13,7 +13,8 @@ from aggverify.checks.formula import NAME as FORMULA
 from aggverify.conventions import Offer, convention
 from aggverify.diagnosis import Diagnosis
 from aggverify.engines import engine
-from aggverify.execution.laboratory import LIMITS, Laboratory
+from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.limits import LIMITS
 from aggverify.execution.subject import NONLINEAR, Subject
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.planning.identify import precision_of

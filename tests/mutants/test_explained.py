@@ -14,7 +14,8 @@ from aggverify.checks import check
 from aggverify.checks.counts import BEYOND
 from aggverify.codes.explanations import Example, entries, entry
 from aggverify.codes.registry import CODES, WARNINGS
-from aggverify.execution.laboratory import LIMITS, Laboratory
+from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.limits import LIMITS
 from aggverify.generation.space import Space
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.search.checking import Checking

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from aggverify.checks import check
-from aggverify.execution.laboratory import LIMITS, Laboratory
+from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.limits import LIMITS
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.planning.request import PROFILES
 from aggverify.run.search.checking import Checking

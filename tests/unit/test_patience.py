@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from aggverify.execution import patience
+from aggverify.execution import limits
 from aggverify.execution.laboratory import Failure
-from aggverify.execution.patience import (
-    LOADING_SECONDS,
-    MOST_WAITS,
-    SECOND_LOOK,
-    Patience,
-    doubtful,
-)
+from aggverify.execution.limits import LOADING_SECONDS, MOST_WAITS, SECOND_LOOK
+from aggverify.execution.patience import Patience, doubtful
 
 IMPORTING = 'rank 0:\n  File "<frozen importlib._bootstrap>", line 241 in _call_with_frames_removed'
 WAITS = Failure("blocked", 0, "waits", IMPORTING)
@@ -33,7 +28,7 @@ def test_what_is_doubtful() -> None:
 
 
 def test_waiting_for_an_import_is_not_believed_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "WAIT_SECONDS", 0)
+    monkeypatch.setattr(limits, "WAIT_SECONDS", 0)
     mine = Patience()
     said = [mine.again(WAITS, never) for _ in range(MOST_WAITS + 2)]
     assert said == [True] * MOST_WAITS + [False] * 2

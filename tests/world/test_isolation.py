@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from aggverify.checks import check
-from aggverify.execution.laboratory import LIMITS, Laboratory
+from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.limits import LIMITS
 from aggverify.report.document import document
 from aggverify.run import session
 from aggverify.run.planning.claims import subjects

@@ -12,6 +12,7 @@ from aggverify.checks import Check, Finding
 from aggverify.checks.base import COSTLY
 from aggverify.checks.refusal import refusal
 from aggverify.diagnosis import Diagnosis
+from aggverify.execution import limits
 from aggverify.execution.laboratory import Execution, Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import fits, grid, hard_cases
@@ -125,7 +126,7 @@ class Checking:
                 return self._reduced(shown or failed)
         # A failure is already certain: let the search have the time to make it small.
         if failed is not None:
-            deadline = max(deadline, time.monotonic() + 3.0)
+            deadline = max(deadline, time.monotonic() + limits.SEARCH_AT_LEAST)
         smallest = search(
             self.space, self.submit, max_examples=examples, seed=seed, deadline=deadline
         )

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, Phase, Verbosity, settings
 
 from aggverify.checks import Finding
 from aggverify.checks.base import COSTLY
+from aggverify.execution import limits
 from aggverify.generation.space import Space
 from aggverify.generation.strategies import related
 from aggverify.run.search.running import Judged, Pipeline, Submit
@@ -22,8 +23,6 @@ MAX_BATCH = 24
 """Cases on the ranks at a time, while the next ones are drawn."""
 LAYOUTS = 4
 """Layouts of each drawn step: drawing a step costs more than running it, another layout little."""
-SHRINK_SECONDS = 10.0
-"""Shrinking stops here at the latest; what is smallest by then is shown."""
 
 
 class _Enough(BaseException):
@@ -42,7 +41,7 @@ def search(
     """The shrunk finding of the first failing case, or None; a costly one as it was found.
 
     ``deadline`` is in ``time.monotonic`` seconds; a search that has found something may go on
-    shrinking for SHRINK_SECONDS beyond it.
+    shrinking for ``limits.SHRINK_SECONDS`` beyond it.
     """
     judged = _survey(space, submit, max_examples, seed, deadline)
     if not any(judged.values()):
@@ -89,7 +88,7 @@ def _shrink(
     smallest: Finding,
 ) -> Finding:
     """The same draws again (known ones cost nothing), until Hypothesis has made one small."""
-    ends = time.monotonic() + SHRINK_SECONDS
+    ends = time.monotonic() + limits.SHRINK_SECONDS
 
     def test(drawn: Sequence[Case]) -> None:
         nonlocal smallest

@@ -1,0 +1,44 @@
+"""Every time limit of a run, in one place: seconds of a rank's processor time, or of the clock."""
+
+from __future__ import annotations
+
+from aggverify.world import Options
+
+# -- one case -------------------------------------------------------------------------------
+
+CPU_SECONDS, CPU_SECONDS_AFTER = 2.0, 0.1
+"""A rank's processor time for a case before it counts as running away, and once one has: the rest
+are sought out to make it small, and the smallest is confirmed with the full time. Usual cases take
+a thousandth of a second."""
+LIMITS = Options(cpu_seconds=CPU_SECONDS, cpu_seconds_after=CPU_SECONDS_AFTER)
+LARGE_STEP = 100_000
+"""Response tokens from which a case has a dispatch, and its own processor time, to itself."""
+SECONDS_PER_TOKEN = 4e-6
+"""Processor time a rank may take for each token of a step larger than that."""
+
+
+def cpu_seconds(tokens: int, asked: float | None) -> float | None:
+    """The processor time of a case of so many tokens; None for the pool's usual."""
+    if tokens <= LARGE_STEP:
+        return asked
+    return (asked or CPU_SECONDS) + SECONDS_PER_TOKEN * tokens
+
+
+# -- a failure that may be no more than slowness (see patience.py) ----------------------------
+
+SECOND_LOOK, LOADING_SECONDS = 6.0, 60.0
+"""Processor time that the first case to run away is given before it is believed, if it is also the
+first its ranks run; the longer if they are importing or compiling, which may happen later too."""
+QUICK_START = 0.3
+"""Processor time of first cases that leaves no doubt about what runs away: usual ones take a tenth
+of that, on a busy machine."""
+MOST_WAITS, WAIT_SECONDS = 20, 0.1
+"""How often waiting for an import or a compiler is not believed to be for good, and for how much
+longer each time the machine is left to whoever is waited for."""
+
+# -- a search, by the clock --------------------------------------------------------------------
+
+SHRINK_SECONDS = 10.0
+"""Shrinking stops here at the latest; what is smallest by then is shown."""
+SEARCH_AT_LEAST = 3.0
+"""What a search gets that starts from a certain failure, to make it small, however late it is."""
