@@ -16,6 +16,8 @@ from typing import Any
 
 from pool import TOKENS, Case, spawn
 
+from aggverify.world import Place
+
 MASK = "110" * (TOKENS // 3)
 
 
@@ -65,7 +67,7 @@ def continuous_class() -> Any:
 
         def test_case(self) -> None:
             case = Case({})
-            case.start(self.rank, self.world_size)
+            case.start(Place(self.rank, self.world_size, "cpu"))
             case({"what": "case", "mask": MASK, "reductions": 2, "n": 1})
 
     Continuous.__module__, Continuous.__qualname__ = __name__, "Continuous"

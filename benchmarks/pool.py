@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from aggverify.world import Fault, Job, Pool, Replies, Template, TemplateFailure
+from aggverify.world import Fault, Job, Place, Pool, Replies, Template, TemplateFailure
 
 TOKENS = 30
 WORLDS = (1, 2, 4, 8)
@@ -55,8 +55,8 @@ class Case:
     def describe(self) -> dict[str, Any]:
         return {}
 
-    def start(self, rank: int, world_size: int) -> None:
-        self.rank, self.size = rank, world_size
+    def start(self, place: Place) -> None:
+        self.rank, self.size = place.rank, place.size
 
     def __call__(self, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         began = time.perf_counter()
@@ -273,7 +273,7 @@ def spawned(rank: int, world: int, store: str) -> None:
 
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
     case = Case({})
-    case.start(rank, world)
+    case.start(Place(rank, world, "cpu"))
     case({"what": "case", "mask": "110" * (TOKENS // 3), "reductions": 2, "n": 1})
     dist.destroy_process_group()
 

@@ -25,6 +25,7 @@ from aggverify.steps.case import Case
 from aggverify.trainer.contract import logged, refusals
 from aggverify.trainer.shards import Shard
 from aggverify.trainer.watching import Watch
+from aggverify.world import Place
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -84,9 +85,9 @@ class Trainer:
                 offers.append({"name": name} | _parameters(value))
         return {"offers": offers, "declared": _plain(getattr(self._module, "AGGVERIFY", None))}
 
-    def start(self, rank: int, world_size: int) -> None:
+    def start(self, place: Place) -> None:
         """Remember this rank's place in its world."""
-        self._rank, self._world = rank, world_size
+        self._rank, self._world = place.rank, place.size
 
     def __call__(self, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         """Run one case; rank 0 returns the reduced gradient, every rank its local losses.

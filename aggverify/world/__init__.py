@@ -5,6 +5,7 @@ imported torch once; every handler gets a *template* process forked from it, and
 are forked from that template.
 """
 
+from aggverify.world.backends import GLOO, NCCL, Backend, Place
 from aggverify.world.evidence import evidence
 from aggverify.world.faults import (
     Fault,
@@ -20,11 +21,15 @@ from aggverify.world.pool import Pool
 from aggverify.world.template import Pending, Template
 
 __all__ = [
+    "GLOO",
+    "NCCL",
+    "Backend",
     "Fault",
     "Job",
     "Options",
     "Outcome",
     "Pending",
+    "Place",
     "Pool",
     "PoolError",
     "Replies",

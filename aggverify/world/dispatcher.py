@@ -199,6 +199,7 @@ class Dispatcher:
                     "op": "world",
                     "world": self._born,
                     "size": size,
+                    "backend": self._options.backend.name,
                     "memory": self._options.memory,
                 },
                 [fd for fds in handed for fd in fds],

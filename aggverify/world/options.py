@@ -1,4 +1,4 @@
-"""The pool's limits, validated where they are given."""
+"""The pool's backend and limits, validated where they are given."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import math
 from dataclasses import dataclass, fields
 
 from aggverify.errors import InputError
+from aggverify.world.backends import GLOO, Backend
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Limits of ranks; seconds and bytes.
+    """Limits of ranks, in seconds and bytes, and their backend.
 
     ``cpu_seconds``: a rank's own processor time in one job before it counts as running away.
     ``cpu_seconds_after``: the same once a job has run away; less, where such jobs are sought out.
@@ -21,6 +22,7 @@ class Options:
     ``import_memory``: what the handler's construction may write to beyond what torch takes.
     ``import_seconds``: processor time of the handler's construction. ``import_patience``: how
     long it may sleep or wait.
+    ``backend``: what ranks are joined by.
     """
 
     cpu_seconds: float = 2.0
@@ -31,9 +33,12 @@ class Options:
     import_memory: int = 1 << 32
     import_seconds: float = 120.0
     import_patience: float = 10.0
+    backend: Backend = GLOO
 
     def __post_init__(self) -> None:
         for f in fields(self):
+            if f.name == "backend":
+                continue
             value = getattr(self, f.name)
             ok = isinstance(value, int | float) and not isinstance(value, bool)
             if not ok or not math.isfinite(value) or value <= 0:

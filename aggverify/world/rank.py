@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aggverify.world import linux
+from aggverify.world.backends import Backend, Place
 from aggverify.world.candidate_errors import told
 from aggverify.world.slate import Writer
 from aggverify.world.stacks import STACK_SIGNAL
@@ -30,11 +31,9 @@ Handler = Any
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a rank stands and what it was handed: open files by number."""
+class Handed:
+    """What a rank was handed: open files by number, and bytes of memory beyond its start."""
 
-    rank: int
-    size: int
     connection: int
     output: int
     slate: int
@@ -42,16 +41,16 @@ class Place:
     memory: int
 
 
-def live(place: Place, make_handler: Callable[[], Any]) -> None:
+def live(place: Place, backend: Backend, handed: Handed, make_handler: Callable[[], Any]) -> None:
     """Be a rank until the connection ends."""
-    connection, me = socket.socket(fileno=place.connection), os.getpid()
+    connection, me = socket.socket(fileno=handed.connection), os.getpid()
     try:
-        _settle(place)
+        _settle(place, handed)
         handler = make_handler()
         if os.getpid() != me:
             return  # forked by an import that each rank does for itself
-        _join(place)
-        handler.start(place.rank, place.size)
+        _join(place, backend, handed)
+        handler.start(place)
         guard = Guard()
     except BaseException as error:
         if os.getpid() == me:
@@ -61,15 +60,15 @@ def live(place: Place, make_handler: Callable[[], Any]) -> None:
     _Loop(connection, handler, guard).run()
 
 
-def _settle(place: Place) -> None:
+def _settle(place: Place, handed: Handed) -> None:
     """Own output, limits, scheduling, stack dumps and random numbers."""
     for fd in (1, 2):
-        os.dup2(place.output, fd)
+        os.dup2(handed.output, fd)
     # Written at once, so that what was printed is there when the rank is killed.
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     linux.run_as_batch()
-    dump_stacks_to(place.slate)
-    _limit_memory(place.memory)
+    dump_stacks_to(handed.slate)
+    _limit_memory(handed.memory)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for name, value in (("RANK", place.rank), ("WORLD_SIZE", place.size)):
         os.environ[name] = os.environ[f"LOCAL_{name}"] = str(value)
@@ -100,21 +99,21 @@ def _limit_memory(extra: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
 
 
-def _join(place: Place) -> None:
+def _join(place: Place, backend: Backend, handed: Handed) -> None:
     import torch.distributed as dist
     from torch._C._distributed_c10d import FileStore
 
     # A file in memory, reached by descriptor: no port, no path, nothing to clean up.
-    store = FileStore(f"/proc/self/fd/{place.store}", place.size)
+    store = FileStore(f"/proc/self/fd/{handed.store}", place.size)
     # A rank that waits is the parent's business: gloo's own timeout must not come first.
     dist.init_process_group(
-        "gloo",
+        backend.name,
         store=store,
         rank=place.rank,
         world_size=place.size,
         timeout=datetime.timedelta(days=1),
     )
-    TRACER.slate = Writer(place.slate)
+    TRACER.slate = Writer(handed.slate)
 
 
 class _Loop:

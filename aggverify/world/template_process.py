@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import gc
 import importlib
 import os
@@ -17,11 +18,12 @@ import resource
 import select
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 from aggverify.world import linux, rank, wire
+from aggverify.world.backends import Place, backend
 from aggverify.world.candidate_errors import told
 
 
@@ -146,19 +148,22 @@ class _Template:
         if header["op"] == "kill":
             self._kill(header["world"])
         else:
-            self._world(header["world"], header["size"], header["memory"], fds)
+            self._world(header, fds)
         return True
 
-    def _world(self, world: int, size: int, memory: int, fds: list[int]) -> None:
-        store = os.memfd_create("store")
+    def _world(self, request: dict[str, Any], fds: list[int]) -> None:
+        store, size = os.memfd_create("store"), request["size"]
+        joined_by = backend(request["backend"])
         for r in range(size):
-            connection, output, slate = fds[3 * r : 3 * r + 3]
-            place = rank.Place(r, size, connection, output, slate, store, memory)
-            self._fork(world, place, [fd for fd in fds if fd not in (connection, output, slate)])
+            mine = fds[3 * r : 3 * r + 3]
+            place = Place(r, size, joined_by.device_of(r))
+            handed = rank.Handed(mine[0], mine[1], mine[2], store, request["memory"])
+            live = functools.partial(rank.live, place, joined_by, handed, self._make_handler)
+            self._fork(request["world"], r, live, [fd for fd in fds if fd not in mine])
         for fd in (store, *fds):
             os.close(fd)
 
-    def _fork(self, world: int, place: rank.Place, others: list[int]) -> None:
+    def _fork(self, world: int, number: int, live: Callable[[], None], others: list[int]) -> None:
         me = os.getpid()
         pid = os.fork()
         if pid == 0:
@@ -168,13 +173,13 @@ class _Template:
                 # Held by a sibling, a dead rank's connection would not end.
                 for fd in (*others, self._connection.fileno(), *self._watched):
                     os.close(fd)
-                rank.live(place, self._make_handler)
+                live()
             finally:
                 os._exit(0)
         with contextlib.suppress(OSError):  # the child did it first, or is gone
             os.setpgid(pid, self._groups.get(world, pid))
         self._groups.setdefault(world, pid)
-        self._places[pid] = (world, place.rank)
+        self._places[pid] = (world, number)
         try:
             pidfd = os.pidfd_open(pid)
         except OSError as error:

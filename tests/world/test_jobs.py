@@ -36,6 +36,7 @@ def test_mixed_worlds_answer_in_the_order_of_the_jobs(echo: Template) -> None:
     for n, (size, outcome) in enumerate(zip(sizes, outcomes, strict=True)):
         expected = tuple(
             {"rank": r, "size": size, "sum": size * (size + 1) / 2, "job": {"n": n}}
+            | {"device": "cpu"}
             for r in range(size)
         )
         assert replies(outcome) == expected

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from aggverify.world.backends import Place
+
 Answer = tuple[dict[str, Any], bytes]
 
 
@@ -23,12 +25,13 @@ class Echo:
     def describe(self) -> dict[str, Any]:
         return {"setup": self.setup, "threads": threading.active_count()}
 
-    def start(self, rank: int, world_size: int) -> None:
-        self.rank = rank
+    def start(self, place: Place) -> None:
+        self.place, self.rank = place, place.rank
 
     def __call__(self, job: dict[str, Any]) -> Answer:
         total = reduced(float(self.rank + 1))
         data = {"rank": self.rank, "size": dist.get_world_size(), "sum": total, "job": job}
+        data["device"] = self.place.device
         return data, bytes([self.rank])
 
 

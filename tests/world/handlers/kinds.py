@@ -10,6 +10,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from aggverify.world.backends import Place
+
 from .base import ACTS, Answer, Echo, Play, reduced
 from .collectives import Skipper
 
@@ -17,9 +19,9 @@ from .collectives import Skipper
 class FailsInRanks(Echo):
     """Constructed well, but does not start on rank 1."""
 
-    def start(self, rank: int, world_size: int) -> None:
-        super().start(rank, world_size)
-        if rank == 1:
+    def start(self, place: Place) -> None:
+        super().start(place)
+        if place.rank == 1:
             raise ValueError("not on rank 1")
 
 

@@ -1,0 +1,56 @@
+"""What ranks are joined by and where their tensors are: data, with all that depends on it.
+
+Imports no torch: the parent chooses, and a process that forks ranks must not touch a device. What
+a rank does on its device is in ``devices``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from aggverify.errors import InputError
+
+DeviceKind = Literal["cpu", "cuda"]
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """A backend of torch.distributed with the kind of device its tensors are on.
+
+    ``sleeps_in_collectives``: a rank that waits for others sleeps, so that threads in /proc tell
+    what is blocked and processor time what runs away; otherwise only the limit on silence does.
+    ``ticking``: names of its threads that wake by themselves, however long nothing happens.
+    """
+
+    name: str
+    device: DeviceKind
+    sleeps_in_collectives: bool
+    ticking: frozenset[bytes] = frozenset()
+
+    def device_of(self, rank: int) -> str:
+        """The device of one rank, as ``torch.device`` reads it: one of its own if not the CPU."""
+        return "cpu" if self.device == "cpu" else f"{self.device}:{rank}"
+
+
+GLOO = Backend("gloo", "cpu", True, frozenset({b"gloo_tcp_loop"}))
+# A host thread that waits for a kernel spins, asleep it is not.
+NCCL = Backend("nccl", "cuda", False)
+BACKENDS: Mapping[str, Backend] = {backend.name: backend for backend in (GLOO, NCCL)}
+
+
+def backend(name: str) -> Backend:
+    """The backend of that name; raises InputError."""
+    if name not in BACKENDS:
+        raise InputError(f"no backend {name!r}; there are {', '.join(BACKENDS)}")
+    return BACKENDS[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a rank stands: its number, how many there are, the device of all its tensors."""
+
+    rank: int
+    size: int
+    device: str
