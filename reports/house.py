@@ -35,7 +35,7 @@ def imported(path: Path, rooms: set[str]) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         for name in names:
-            head, *rest = name.removeprefix("aggverify.").split(".")
+            head, *_ = name.removeprefix("aggverify.").split(".")
             if head in rooms and (name.startswith("aggverify.") or name.split(".")[0] == "oracles"):
                 yield head
 
