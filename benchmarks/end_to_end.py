@@ -26,9 +26,9 @@ from aggverify.run.outcome.tally import Tally
 from aggverify.run.planning.claims import subjects
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import parse_target
-from aggverify.run.search.checking import Checking
+from aggverify.run.search.check_run import CheckRun
 from aggverify.run.search.drawing import LAYOUTS
-from aggverify.run.search.running import Pipeline
+from aggverify.run.search.pipeline import Pipeline
 from aggverify.run.session import opened
 from aggverify.steps.case import Case
 from aggverify.world import Pool
@@ -46,10 +46,10 @@ def import_torch() -> float:
     return time.perf_counter() - start
 
 
-def drawn(checking: Checking, examples: int, seed: int) -> None:
+def drawn(check_run: CheckRun, examples: int, seed: int) -> None:
     """Draw, run and judge; the parent draws and judges while the ranks run."""
     batch: list[Case] = []
-    pipeline = Pipeline(checking.submit)
+    pipeline = Pipeline(check_run.submit)
 
     @settings(
         max_examples=examples,
@@ -59,7 +59,7 @@ def drawn(checking: Checking, examples: int, seed: int) -> None:
         suppress_health_check=list(HealthCheck),
     )
     @hypothesis.seed(seed)
-    @hypothesis.given(related(checking.space, LAYOUTS))
+    @hypothesis.given(related(check_run.space, LAYOUTS))
     def draw(cases: tuple[Case, ...]) -> None:
         batch.extend(cases)
         if len(batch) >= BATCH:
@@ -71,12 +71,12 @@ def drawn(checking: Checking, examples: int, seed: int) -> None:
     assert not any(pipeline.drain().values())
 
 
-def timed(checking: Checking, examples: int, seed: int) -> tuple[float, int, int]:
+def timed(check_run: CheckRun, examples: int, seed: int) -> tuple[float, int, int]:
     """Seconds, cases, and steps that ranks ran."""
-    cases, steps, begun = checking.cases, checking.laboratory.executed, time.perf_counter()
-    drawn(checking, examples, seed)
+    cases, steps, begun = check_run.cases, check_run.laboratory.executed, time.perf_counter()
+    drawn(check_run, examples, seed)
     seconds = time.perf_counter() - begun
-    return seconds, checking.cases - cases, checking.laboratory.executed - steps
+    return seconds, check_run.cases - cases, check_run.laboratory.executed - steps
 
 
 def main() -> None:
@@ -96,13 +96,13 @@ def main() -> None:
                 max_dp=world, max_cp=world, max_microbatches=3, min_world=world, max_world=world
             )
             combined = check("independent_of_the_combination")
-            checking = Checking(combined, subject, space, laboratory, Tally(), lambda: None)
-            checking.submit([next(iter(checking.stored_cases()))]).findings()
+            check_run = CheckRun(combined, subject, space, laboratory, Tally(), lambda: None)
+            check_run.submit([next(iter(check_run.stored_cases()))]).findings()
             if world == WORLDS[0]:
                 ready = time.perf_counter() - start
                 print(f"ready after {ready:.2f} s = {ready / torch_seconds:.2f} x import torch")
             seconds, count, steps = min(
-                (timed(checking, examples, n) for n in range(ROUNDS)), key=lambda t: t[0] / t[1]
+                (timed(check_run, examples, n) for n in range(ROUNDS)), key=lambda t: t[0] / t[1]
             )
             print(f"world {world}: {count / seconds:6.0f} cases/s, {steps / seconds:6.0f} steps/s")
             total_cases += count

@@ -19,7 +19,7 @@ from aggverify.run.outcome.tally import Tally
 from aggverify.run.planning.claims import subjects
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import parse_target
-from aggverify.run.search.checking import Checking
+from aggverify.run.search.check_run import CheckRun
 from aggverify.run.session import opened
 from aggverify.world import Pool
 
@@ -63,7 +63,7 @@ def shrunk(pool: Pool, path: Path) -> str:
         seen: Counter[str] = Counter()
         first: list[float] = []
 
-        class Counting(Checking):
+        class Counting(CheckRun):
             def _judged(self, *args: Any) -> Finding | None:
                 found = super()._judged(*args)
                 if found is not None and not first:
@@ -72,9 +72,9 @@ def shrunk(pool: Pool, path: Path) -> str:
                 seen["all"] += 1
                 return found
 
-        checking = Counting(combined, subject, space, Laboratory(template), Tally(), lambda: None)
+        check_run = Counting(combined, subject, space, Laboratory(template), Tally(), lambda: None)
         began = time.perf_counter()
-        found = checking.run(examples=200, seed=0, deadline=time.monotonic() + 5)
+        found = check_run.run(examples=200, seed=0, deadline=time.monotonic() + 5)
         taken = time.perf_counter() - began
         assert found is not None
         layout = found.case.layout

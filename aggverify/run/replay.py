@@ -19,7 +19,7 @@ from aggverify.run.outcome.tally import Tally
 from aggverify.run.planning.claims import terms
 from aggverify.run.planning.identify import precision_of
 from aggverify.run.planning.target import choose, parse_target
-from aggverify.run.search.checking import Checking
+from aggverify.run.search.check_run import CheckRun
 from aggverify.run.session import opened, other_path
 from aggverify.world import Pool
 
@@ -76,7 +76,7 @@ def replay(
             subject = other.beside(subject, stored.convention)
         if subject.has_oracle:
             subject = replace(subject, computes_in=precision_of(subject, laboratory))
-        checking = Checking(
+        check_run = CheckRun(
             check(stored.check), subject, Space(), laboratory, Tally(), lambda: None
         )
-        return Replayed(stored, subject, checking.judge(stored.case))
+        return Replayed(stored, subject, check_run.judge(stored.case))

@@ -38,7 +38,7 @@ from aggverify.run.planning.identify import identify, precision_of, telling_case
 from aggverify.run.planning.refusing import settled
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import Target, choose, parse_target
-from aggverify.run.search.checking import Checking
+from aggverify.run.search.check_run import CheckRun
 from aggverify.run.search.relevance import LOSS_VALUES
 from aggverify.steps.layouts import Layout
 from aggverify.world import Pool, Template, TemplateFailure
@@ -235,7 +235,7 @@ class _Run:
             space = replace(space, max_dp=1, max_cp=1, max_microbatches=1, min_units=1, min_world=1)
         subject = replace(self.subject, trust_formula=FORMULA not in failed)
         self.emit(CheckStarted(check.name, check.title))
-        checking = Checking(
+        check_run = CheckRun(
             check,
             subject,
             space,
@@ -245,26 +245,26 @@ class _Run:
         )
         unlimited = check.only is not None and self.request.max_time is None
         deadline = math.inf if unlimited else time.monotonic() + seconds
-        finding = checking.run(
+        finding = check_run.run(
             examples=min(self.request.budget.examples, check.max_examples or 10**9),
             seed=self.request.seed,
             deadline=deadline,
         )
-        passed = finding is None and checking.complete
+        passed = finding is None and check_run.complete
         if finding is None and check.only is None and time.monotonic() > deadline:
             tally.sights.cut_short.append(check.name)
-        report = self._report(checking, finding, reports) if finding else None
+        report = self._report(check_run, finding, reports) if finding else None
         summary = CheckSummary(
             check.name,
             check.title,
             check.tests,
-            checking.cases,
+            check_run.cases,
             report is not None,
-            None if checking.complete or report else "stopped by --max-time: not all of its cases",
-            check.establishes(subject, checking.cases) if passed and check.establishes else None,
-            checking.refused,
+            None if check_run.complete or report else "stopped by --max-time: not all of its cases",
+            check.establishes(subject, check_run.cases) if passed and check.establishes else None,
+            check_run.refused,
         )
-        self.emit(CheckFinished(check.name, checking.cases, report is not None))
+        self.emit(CheckFinished(check.name, check_run.cases, report is not None))
         return summary, report
 
     def _why_left_out(self, check: Check, space: Space | None, failed: set[str]) -> str | None:
@@ -278,12 +278,12 @@ class _Run:
         return None
 
     def _report(
-        self, checking: Checking, finding: Finding, earlier: Sequence[ReportedFinding]
+        self, check_run: CheckRun, finding: Finding, earlier: Sequence[ReportedFinding]
     ) -> ReportedFinding:
-        confirmed = checking.confirm(finding)
-        diagnosis = checking.explain(finding)
+        confirmed = check_run.confirm(finding)
+        diagnosis = check_run.explain(finding)
         stored = store.stored_case(self.subject, finding)
-        relevance = checking.relevance(finding)
+        relevance = check_run.relevance(finding)
         if diagnosis is None and LOSS_VALUES in relevance.matters:
             # Weights that change with the losses: what is not linear shows here as well.
             told = [r.diagnosis for r in earlier if r.finding.code == "AGV131"]

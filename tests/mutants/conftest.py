@@ -19,7 +19,7 @@ from aggverify.execution.subject import NONLINEAR, Subject
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.planning.identify import precision_of
 from aggverify.run.planning.refusing import settled
-from aggverify.run.search.checking import Checking
+from aggverify.run.search.check_run import CheckRun
 from aggverify.run.search.drawing import search
 from aggverify.run.session import opened
 from aggverify.world import Pool
@@ -83,14 +83,14 @@ def first_told(mutant: Mutant, laboratory: Laboratory) -> list[Told]:
         skipped = check.thorough or (subject.nonlinear and check.linear_only)
         if space is None or skipped:
             continue
-        checking = Checking(check, subject, space, laboratory, Tally(), lambda: None)
-        if checking.stored_cases():
-            finding = checking.stored_failure()
+        check_run = CheckRun(check, subject, space, laboratory, Tally(), lambda: None)
+        if check_run.stored_cases():
+            finding = check_run.stored_failure()
         else:
-            finding = checking.run(examples=EXAMPLES, seed=0, deadline=FOREVER)
+            finding = check_run.run(examples=EXAMPLES, seed=0, deadline=FOREVER)
         if finding is None:
             continue
-        told.append((finding, checking.explain(finding)))
+        told.append((finding, check_run.explain(finding)))
         if finding.code in mutant.codes:
             break
         if check.name == FORMULA:
@@ -107,10 +107,10 @@ def every_finding(entry: Correct, laboratory: Laboratory, examples: int) -> list
         skipped = check.thorough or (subject.nonlinear and check.linear_only)
         if space is None or skipped:
             continue
-        checking = Checking(check, subject, space, laboratory, Tally(), lambda: None)
+        check_run = CheckRun(check, subject, space, laboratory, Tally(), lambda: None)
         most = min(examples, check.max_examples or examples)
         found += [
-            checking.stored_failure(),
-            search(space, checking.submit, max_examples=most, seed=0, deadline=FOREVER),
+            check_run.stored_failure(),
+            search(space, check_run.submit, max_examples=most, seed=0, deadline=FOREVER),
         ]
     return [finding for finding in found if finding is not None]

@@ -11,7 +11,7 @@ from aggverify.checks.exhaustive import CHECK
 from aggverify.execution.laboratory import Laboratory
 from aggverify.generation.enumeration import Box, every_case
 from aggverify.run.outcome.tally import Tally
-from aggverify.run.search.checking import Checking
+from aggverify.run.search.check_run import CheckRun
 from aggverify.run.session import opened
 from aggverify.world import Pool
 from tests.corpus import CORRECT, MUTANTS, Correct, Mutant
@@ -27,11 +27,11 @@ def laboratory() -> Iterator[Laboratory]:
         yield Laboratory(template)
 
 
-def checking(entry: Mutant | Correct, laboratory: Laboratory) -> Checking:
+def check_run(entry: Mutant | Correct, laboratory: Laboratory) -> CheckRun:
     subject = subject_of(entry, laboratory)
     space = CHECK.space(subject)
     assert space is not None
-    return Checking(SMALL_CHECK, subject, space, laboratory, Tally(), lambda: None)
+    return CheckRun(SMALL_CHECK, subject, space, laboratory, Tally(), lambda: None)
 
 
 def named(entries: tuple[Mutant, ...] | tuple[Correct, ...], name: str) -> Mutant | Correct:
@@ -39,21 +39,21 @@ def named(entries: tuple[Mutant, ...] | tuple[Correct, ...], name: str) -> Mutan
 
 
 def test_a_right_reducer_holds_on_every_one(laboratory: Laboratory) -> None:
-    run = checking(CORRECT[0], laboratory)
+    run = check_run(CORRECT[0], laboratory)
     assert run.run(examples=0, seed=0, deadline=FOREVER) is None
     assert run.complete
     assert run.cases == sum(1 for _ in every_case(SMALL))
 
 
 def test_time_that_runs_out_is_told(laboratory: Laboratory) -> None:
-    run = checking(CORRECT[0], laboratory)
+    run = check_run(CORRECT[0], laboratory)
     assert run.run(examples=0, seed=0, deadline=0.0) is None
     assert not run.complete
 
 
 @pytest.mark.parametrize("function", ["shard_means", "phantom_tokens", "rank_means"])
 def test_a_mutant_is_found_on_its_smallest_step(function: str, laboratory: Laboratory) -> None:
-    finding = checking(named(MUTANTS, function), laboratory).run(
+    finding = check_run(named(MUTANTS, function), laboratory).run(
         examples=0, seed=0, deadline=FOREVER
     )
     assert finding is not None

@@ -18,7 +18,7 @@ from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.limits import LIMITS
 from aggverify.generation.space import Space
 from aggverify.run.outcome.tally import Tally
-from aggverify.run.search.checking import Checking
+from aggverify.run.search.check_run import CheckRun
 from aggverify.run.session import opened
 from aggverify.world import Pool
 from tests.explained import EXAMPLES, case_of, subject_of
@@ -54,7 +54,7 @@ def test_the_example_fails_with_this_code(
 ) -> None:
     subject = subject_of(example)
     judged = check(example.check)
-    found = Checking(judged, subject, Space(), laboratory, Tally(), lambda: None).judge(
+    found = CheckRun(judged, subject, Space(), laboratory, Tally(), lambda: None).judge(
         case_of(example)
     )
     assert found is not None, "nothing found"

@@ -16,7 +16,7 @@ from aggverify.report.text import finding_block
 from aggverify.run.outcome.store import stored_case
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.outcome.verdict import ReportedFinding
-from aggverify.run.search.checking import Checking
+from aggverify.run.search.check_run import CheckRun
 from aggverify.run.session import opened
 from aggverify.world import Pool
 from tests.conftest import EXAMPLES
@@ -27,8 +27,8 @@ def judged(file: Path) -> tuple[Subject, Finding | None]:
         subject = Subject(str(file), "reduce", convention("native"), engine("sum"), "token_mean")
         space = BEYOND_FLOAT32.space(subject) or Space()
         laboratory = Laboratory(template)
-        checking = Checking(BEYOND_FLOAT32, subject, space, laboratory, Tally(), lambda: None)
-        return subject, checking.stored_failure()
+        check_run = CheckRun(BEYOND_FLOAT32, subject, space, laboratory, Tally(), lambda: None)
+        return subject, check_run.stored_failure()
 
 
 def test_a_float32_count_is_found_and_told_in_a_small_file() -> None:

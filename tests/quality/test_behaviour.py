@@ -11,7 +11,7 @@ from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.limits import LIMITS
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.planning.request import PROFILES
-from aggverify.run.search.checking import Checking
+from aggverify.run.search.check_run import CheckRun
 from aggverify.run.session import opened
 from aggverify.steps.notation import parse_micro_batches
 from aggverify.world import Pool
@@ -58,12 +58,12 @@ def test_smallest_step(
     subject, wanted = subject_of(mutant, laboratory), check(name)
     space = wanted.space(subject)
     assert space is not None
-    checking = Checking(wanted, subject, space, laboratory, Tally(), lambda: None)
+    check_run = CheckRun(wanted, subject, space, laboratory, Tally(), lambda: None)
     examples = min(PROFILES["ci"].examples, wanted.max_examples or 10**9)
-    finding = checking.run(examples=examples, seed=seed, deadline=FOREVER)
+    finding = check_run.run(examples=examples, seed=seed, deadline=FOREVER)
     assert finding is not None
     case = finding.case
     found = (len(case.step.samples), case.step.num_response_tokens)
     assert (finding.code, found, case.layout.cp_size) == (code, size, cp)
     assert case.layout.micro_batches == parse_micro_batches(micro_batches)
-    assert checking.confirm(finding)
+    assert check_run.confirm(finding)

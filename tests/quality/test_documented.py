@@ -15,7 +15,7 @@ from aggverify.execution.limits import LIMITS
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.planning.refusing import settled
 from aggverify.run.planning.request import PROFILES
-from aggverify.run.search.checking import Checking
+from aggverify.run.search.check_run import CheckRun
 from aggverify.run.session import opened
 from aggverify.steps.case import Case
 from aggverify.steps.notation import format_step
@@ -51,21 +51,21 @@ def test_the_search_ends_there(
     subject = settled(subject_of(example), laboratory)
     space = wanted.space(subject)
     assert space is not None
-    checking = Checking(wanted, subject, space, laboratory, Tally(), lambda: None)
+    check_run = CheckRun(wanted, subject, space, laboratory, Tally(), lambda: None)
     # The default budget in examples; in seconds it would judge the machine.
     examples = min(PROFILES["ci"].examples, wanted.max_examples or 10**9)
-    finding = checking.run(examples=examples, seed=seed, deadline=FOREVER)
+    finding = check_run.run(examples=examples, seed=seed, deadline=FOREVER)
     assert finding is not None
     assert (finding.code, shape(finding.case)) == (code, shape(case_of(example)))
-    assert checking.confirm(finding)
+    assert check_run.confirm(finding)
 
 
 def test_the_enumeration_meets_it_first(laboratory: Laboratory) -> None:
     [example] = (e for _, e in EXAMPLES if e.check == exhaustive.NAME)
     subject = subject_of(example)
     space = exhaustive.space(subject)
-    checking = Checking(exhaustive.CHECK, subject, space, laboratory, Tally(), lambda: None)
-    finding = checking.run(examples=0, seed=0, deadline=FOREVER)
+    check_run = CheckRun(exhaustive.CHECK, subject, space, laboratory, Tally(), lambda: None)
+    finding = check_run.run(examples=0, seed=0, deadline=FOREVER)
     assert finding is not None
     assert shape(finding.case) == shape(case_of(example))
 

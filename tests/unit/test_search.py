@@ -10,7 +10,7 @@ from aggverify.checks import Finding
 from aggverify.execution.laboratory import Submitted
 from aggverify.generation.space import Space
 from aggverify.run.search.drawing import search
-from aggverify.run.search.running import Running
+from aggverify.run.search.pipeline import Running
 from aggverify.steps.case import Case
 
 FOREVER = float("inf")

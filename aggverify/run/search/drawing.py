@@ -14,7 +14,7 @@ from aggverify.checks.base import COSTLY
 from aggverify.execution import limits
 from aggverify.generation.space import Space
 from aggverify.generation.strategies import related
-from aggverify.run.search.running import Judged, Pipeline, Submit
+from aggverify.run.search.pipeline import Judged, Pipeline, Submit
 from aggverify.steps.case import Case
 
 MIN_EXAMPLES = 20

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from aggverify.checks import Finding
 from aggverify.execution.laboratory import Execution, Failure, Submitted
-from aggverify.run.search.running import Pipeline, Running
+from aggverify.run.search.pipeline import Pipeline, Running
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step

@@ -21,9 +21,9 @@ from aggverify.run.outcome.tally import Tally
 from aggverify.run.outcome.verdict import Relevance
 from aggverify.run.search.drawing import search, size_of
 from aggverify.run.search.explaining import explain
+from aggverify.run.search.pipeline import Judged, Pipeline, Running
 from aggverify.run.search.reducing import reduced
 from aggverify.run.search.relevance import relevance
-from aggverify.run.search.running import Judged, Pipeline, Running
 from aggverify.run.search.smallest import shown_smaller
 from aggverify.steps.case import Case
 
@@ -33,7 +33,7 @@ rare, and progress is seen in between."""
 
 
 @dataclass(slots=True)
-class Checking:
+class CheckRun:
     """Runs one check; ``progress`` is told after every few executed cases."""
 
     check: Check
