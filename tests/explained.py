@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aggverify.codes.explanations import Example, entries
+from aggverify.codes import Example
+from aggverify.codes.explanations import explanations
 from aggverify.conventions import convention
 from aggverify.engines import engine
 from aggverify.execution.subject import NONLINEAR, Subject
@@ -14,7 +15,7 @@ from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_micro_batches, parse_step
 
-EXAMPLES = [(code, example) for code, found in entries().items() for example in found.examples]
+EXAMPLES = [(code, example) for code, found in explanations().items() for example in found.examples]
 IDS = [f"{code}-{example.check}" for code, example in EXAMPLES]
 
 

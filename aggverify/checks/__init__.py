@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from aggverify import codes
 from aggverify.checks import (
     counts,
     empty,
@@ -21,12 +25,12 @@ from aggverify.checks import (
 )
 from aggverify.checks.arguments import LEFT_ALONE, REFUSES, SWITCH
 from aggverify.checks.base import Check, Finding
-from aggverify.checks.collectives import AGREEMENT, COLLECTIVES
+from aggverify.checks.collectives import AGREEMENT, ISSUE_ALIKE
 from aggverify.checks.layout import COMBINED, CONTEXT_PARALLEL, DATA_PARALLEL, MICRO_BATCHES
 from aggverify.checks.steadiness import REPEAT, STATE
-from aggverify.errors import unknown
+from aggverify.errors import InputError, unknown
 
-CHECKS: tuple[Check, ...] = (
+_ALL: list[Check] = [
     REPEAT,
     STATE,
     windows.CHECK,
@@ -47,16 +51,17 @@ CHECKS: tuple[Check, ...] = (
     counts.CHECK,
     terms.CHECK,
     paths.CHECK,
-    COLLECTIVES,
+    ISSUE_ALIKE,
     AGREEMENT,
     logs.CHECK,
     SWITCH,
     REFUSES,
     counts.BEYOND_FLOAT32,
     exhaustive.CHECK,
-)
+]
+CHECKS: Sequence[Check] = _ALL
 """In the order they run: what makes every other result worthless first, then a wrong formula
-before a layout dependence."""
+before a layout dependence. A view that shows what is registered later."""
 
 
 def check(name: str) -> Check:
@@ -67,4 +72,31 @@ def check(name: str) -> Check:
     raise unknown("check", name, [c.name for c in CHECKS])
 
 
-__all__ = ["CHECKS", "Check", "Finding", "check"]
+def register(*checks: Check) -> None:
+    """Add a person's own checks, with the codes they bring; they run before those that are last.
+
+    Raises InputError for a name that is in use, or a code that is not theirs to name.
+    """
+    for new in checks:
+        if new in CHECKS:
+            continue
+        if any(known.name == new.name for known in CHECKS):
+            raise InputError(f"check {new.name!r} is in use already")
+        codes.register(*new.codes)
+        place = next((n for n, known in enumerate(_ALL) if known.last > new.last), len(_ALL))
+        _ALL.insert(place, new)
+
+
+@contextmanager
+def registered(*checks: Check) -> Iterator[None]:
+    """Those checks and their codes for the length of a ``with``."""
+    before = tuple(CHECKS)
+    with codes.registered(*(code for new in checks for code in new.codes)):
+        try:
+            register(*checks)
+            yield
+        finally:
+            _ALL[:] = before
+
+
+__all__ = ["CHECKS", "Check", "Finding", "check", "register", "registered"]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from aggverify.checks.base import Check, Finding
-from aggverify.checks.formula import CHECK as FORMULA
-from aggverify.checks.layout import COMBINED
+from aggverify.checks.spaces import alone, small
 from aggverify.execution.laboratory import DIVISOR, Execution
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial
@@ -22,18 +20,9 @@ INPUTS = "leaves_its_arguments_alone"
 SWITCHED = "switching_the_mode_changes_the_weights"
 
 
-def _small(subject: Subject) -> Space:
+def _space(subject: Subject) -> Space:
     """Small layouts, fully masked samples and holes included."""
-    base = COMBINED.space(subject) or Space()
-    return replace(
-        base,
-        max_dp=min(base.max_dp, 2),
-        max_cp=min(base.max_cp, 2),
-        max_microbatches=min(base.max_microbatches, 2),
-        min_units=1,
-        empty_samples=True,
-        needs_hole=True,
-    )
+    return small(subject, empty_samples=True, needs_hole=True)
 
 
 def _watched(case: Case) -> tuple[Trial]:
@@ -54,7 +43,7 @@ LEFT_ALONE = Check(
     name=INPUTS,
     title="losses, masks and lists handed over are the same after the step",
     tests="",
-    space=_small,
+    space=_space,
     variants=_watched,
     judge=_judge_inputs,
     project=lambda case: case,
@@ -66,7 +55,7 @@ LEFT_ALONE = Check(
 def _told_modes(subject: Subject) -> Space | None:
     if not subject.convention.mode_is_argument or len(subject.offered) < 2:
         return None
-    return FORMULA.space(subject)
+    return alone(subject)
 
 
 def _judge_switched(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
@@ -107,7 +96,7 @@ BAD = "bad_arguments_raise"
 
 
 def _validating(subject: Subject) -> Space | None:
-    return FORMULA.space(subject) if "validates-arguments" in subject.features else None
+    return alone(subject) if "validates-arguments" in subject.features else None
 
 
 def _judge_bad(subject: Subject, executions: Sequence[Execution]) -> Finding | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from aggverify.codes import Code, code, code_of_failure
 from aggverify.execution.laboratory import BREACH, Execution
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial
@@ -34,8 +35,29 @@ class Finding:
     bound: Fraction | None = None
     detail: str = ""
 
+    @property
+    def traits(self) -> Code:
+        """What its code is: how the rest of the tool treats it."""
+        return code(self.code)
+
 
 Judge = Callable[[Subject, Sequence[Execution]], Finding | None]
+
+
+FORMULA = "formula"
+LAYOUT = "layout"
+COLLECTIVES = "collectives"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """An aspect that has to be right, and what is said of a check where it is not."""
+
+    aspect: str
+    otherwise: str
+
+
+RIGHT_FORMULA = Need(FORMULA, "the formula is wrong already")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,38 +83,30 @@ class Check:
     """Stored cases at most, for a check whose cases cost much."""
     only: Callable[[Subject], Iterable[Case]] | None = None
     """The cases it runs, all of them that lie in its space; nothing is drawn."""
+    telling: Callable[[Subject], Iterable[Case]] | None = None
+    """Cases observed beside its stored ones when a finding is diagnosed."""
     thorough: bool = False
     """Whether it costs so much that only ``--profile thorough`` runs it."""
     unclaimed: str = "not claimed"
     """Why there is nothing to check where the space is None."""
     last: bool = False
-    """Whether it is worth its cost only when nothing else was found."""
+    """Whether it is worth its cost only when nothing else failed; runs after all others."""
     establishes: Callable[[Subject, int], str] | None = None
     """What is proven when that many cases pass, for the verdict."""
-    requires_formula: bool = False
-    """Whether a candidate with a wrong formula is not judged at all."""
     linear_only: bool = False
     """Whether it says nothing about a non-linear objective."""
     may_refuse: bool = False
     """Whether a clear exception of the candidate's own is as good as the right result."""
     judges_scalar: bool = False
     """Whether ``judge`` also compares the reported loss."""
-    requires: tuple[str, ...] = ()
-    """Name prefixes of checks without which this one is judged on one rank only."""
-
-
-_FAILURE_CODES = {
-    "exception": "AGV401",
-    "blocked": "AGV402",
-    "died": "AGV403",
-    "diverged": "AGV404",
-    "disagree": "AGV405",
-    "runaway": "AGV406",
-}
-
-
-COSTLY = frozenset(_FAILURE_CODES[kind] for kind in ("blocked", "died", "diverged", "runaway"))
-"""Codes of findings each of which costs a world of ranks: tried one at a time, and not often."""
+    aspect: str = ""
+    """What is known to be wrong once it fails: one of those below, or a person's own."""
+    needs: tuple[Need, ...] = ()
+    """Aspects without which it says nothing new, the first that is wrong is told."""
+    alone_after: tuple[str, ...] = ()
+    """Aspects; where one of them is wrong it is judged on one rank only."""
+    codes: tuple[Code, ...] = ()
+    """Codes that it brings along, registered with it; those of the catalogue are known."""
 
 
 def failure_finding(check: str, subject: Subject, execution: Execution) -> Finding | None:
@@ -100,10 +114,10 @@ def failure_finding(check: str, subject: Subject, execution: Execution) -> Findi
     failure = execution.failure
     if failure is None:
         return None
-    code = _FAILURE_CODES[failure.kind]
-    message = failure.message
+    kind, message = failure.kind, failure.message
     if message.startswith(BREACH):
-        code, message = "AGV501", message.removeprefix(BREACH)
+        kind, message = "breach", message.removeprefix(BREACH)
     if failure.rank is not None and not message.startswith(f"rank {failure.rank} "):
         message = f"rank {failure.rank}: {message}"
+    code = code_of_failure(kind).code
     return Finding(code, check, message, execution.case, subject.mode, detail=failure.detail)

@@ -5,54 +5,42 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aggverify.checks.base import Check, Finding, failure_finding
-from aggverify.checks.layout import COMBINED
+from aggverify.checks.base import COLLECTIVES, Check, Finding, Need, failure_finding
 from aggverify.checks.logs import objective
+from aggverify.checks.spaces import cp_kinds, spread
 from aggverify.execution.laboratory import Execution, copies
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
 from aggverify.steps.case import Case
 
-NAME = "ranks_issue_the_same_collectives"
+SAME = "ranks_issue_the_same_collectives"
 COPIES = "copies_of_a_loss_agree"
-_CODES = ("AGV402", "AGV404", "AGV405")
+CODE = "AGV405"
+_KINDS = ("blocked", "diverged", "disagree")
+"""Of failures: what ranks do that do not act alike."""
 
 
 def space(subject: Subject) -> Space | None:
     """Several ranks, with prompts so long and masks so empty that some have no token."""
-    base = COMBINED.space(subject)
-    if base is None or max(base.max_dp, base.max_cp) == 1:
+    found = spread(subject, dp=4, cp=4, micro_batches=2, min_world=2, empty_samples=True)
+    if max(found.max_dp, found.max_cp) == 1:
         return None
-    return replace(
-        base,
-        max_dp=min(base.max_dp, 4),
-        max_cp=min(base.max_cp, 4),
-        max_microbatches=min(base.max_microbatches, 2),
-        min_world=2,
-        max_world=min(base.max_world, 4),
-        empty_samples=True,
-    )
+    return replace(found, max_world=min(4, subject.max_world))
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     """The trace of every rank, group by group, as the world compares it; and what they agree on."""
-    found = failure_finding(NAME, subject, executions[0])
-    return found if found is not None and found.code in _CODES else None
+    [ran] = executions
+    if ran.failure is None or ran.failure.kind not in _KINDS:
+        return None
+    return failure_finding(SAME, subject, ran)
 
 
 def _gathered(subject: Subject) -> Space | None:
     """Context-parallel ranks that all hold all losses of a micro-batch, and one value each."""
-    base = COMBINED.space(subject)
-    if base is None or base.max_cp == 1 or "gathered" not in base.cp_kinds:
+    if "gathered" not in cp_kinds(subject) or subject.max_world == 1:
         return None
-    return replace(
-        base,
-        max_dp=1,
-        max_cp=min(base.max_cp, 3),
-        max_microbatches=min(base.max_microbatches, 2),
-        cp_kinds=("gathered",),
-        min_world=2,
-    )
+    return spread(subject, dp=1, cp=3, micro_batches=2, cp_kinds=("gathered",), min_world=2)
 
 
 def _judge_copies(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
@@ -70,7 +58,7 @@ def _judge_copies(subject: Subject, executions: Sequence[Execution]) -> Finding 
         return None
     told = ", ".join("not finite" if v is None else repr(float(v)) for v in values)
     message = f"the context-parallel ranks all hold the same losses, and report {told}"
-    return Finding("AGV405", COPIES, message, ran.case, subject.mode)
+    return Finding(CODE, COPIES, message, ran.case, subject.mode)
 
 
 def _with_copies(case: Case) -> Case:
@@ -78,8 +66,8 @@ def _with_copies(case: Case) -> Case:
     return case.with_layout(replace(case.layout, cp_kind="gathered"))
 
 
-COLLECTIVES = Check(
-    name=NAME,
+ISSUE_ALIKE = Check(
+    name=SAME,
     title="every rank of a group issues the same collectives in the same order",
     tests="",
     space=space,
@@ -87,6 +75,7 @@ COLLECTIVES = Check(
     judge=judge,
     project=lambda case: case,
     max_examples=40,
+    needs=(Need(COLLECTIVES, "they issue different ones already"),),
 )
 AGREEMENT = Check(
     name=COPIES,

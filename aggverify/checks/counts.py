@@ -7,11 +7,12 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
-from aggverify.checks.base import Check, Finding, failure_finding
-from aggverify.checks.comparison import Mismatch, lowest_precision, worst_weight
-from aggverify.checks.formula import CHECK as FORMULA
+from aggverify.checks.base import RIGHT_FORMULA, Check, Finding, failure_finding
+from aggverify.checks.comparison import lowest_precision, worst_weight
+from aggverify.checks.spaces import alone
 from aggverify.execution.laboratory import Execution
 from aggverify.execution.subject import Subject
+from aggverify.generation.catalogue import plain_losses
 from aggverify.generation.space import Space
 from aggverify.oracles import Sample, Step
 from aggverify.oracles.bounds import PRECISIONS
@@ -19,6 +20,7 @@ from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 
 NAME = "counts_are_exact"
+CODE = "AGV301"
 LARGE = "counts_are_exact_beyond_float32"
 BEYOND = 2**24 + 1
 """Tokens that float32 cannot count: with float64 losses that is 6e-8 of every weight."""
@@ -26,16 +28,10 @@ LENGTHS = (257, 2049, 4097)
 """One more than bfloat16 counts to one by one, than float16 does, and a bfloat16 spacing of 32."""
 
 
-def space(subject: Subject) -> Space | None:
+def space(subject: Subject) -> Space:
     """Long responses on one rank; losses in every dtype."""
-    base = FORMULA.space(subject)
-    assert base is not None
-    return replace(
-        base,
-        lengths=LENGTHS,
-        max_extra_samples=2,
-        dtypes=("float32", "float64", "bfloat16", "float16"),
-    )
+    dtypes = ("float32", "float64", "bfloat16", "float16")
+    return alone(subject, lengths=LENGTHS, max_extra_samples=2, dtypes=dtypes)
 
 
 def _judge(name: str, subject: Subject, executions: Sequence[Execution]) -> Finding | None:
@@ -54,30 +50,8 @@ def _judge(name: str, subject: Subject, executions: Sequence[Execution]) -> Find
     observed = tuple(weights.tolist())
     assert found.token is not None
     message = _explained(case, expected[found.token], observed[found.token], precision)
-    return _finding(name, subject, case, message, expected, observed, found)
-
-
-def _finding(
-    name: str,
-    subject: Subject,
-    case: Case,
-    message: str,
-    expected: tuple[Fraction, ...],
-    observed: tuple[float, ...],
-    found: Mismatch,
-) -> Finding:
-    return Finding(
-        "AGV301",
-        name,
-        message,
-        case,
-        subject.mode,
-        expected,
-        observed,
-        token=found.token,
-        error=found.error,
-        bound=found.bound,
-    )
+    finding = Finding(CODE, name, message, case, subject.mode, expected, observed)
+    return replace(finding, token=found.token, error=found.error, bound=found.bound)
 
 
 def _explained(case: Case, expected: Fraction, observed: float, precision: str) -> str:
@@ -112,6 +86,14 @@ def _miscounted(count: int) -> Iterator[tuple[str, int]]:
         yield f"a sequential {name} accumulator stalls", min(count, 1 << p)
 
 
+def _telling(subject: Subject) -> tuple[Case, ...]:
+    """Which lengths are counted rightly tells one 16-bit format from the other."""
+    if subject.group_size or subject.oracle is not None:
+        return ()
+    steps = [Step((Sample(1, b"\1" * length, 0, 0),)) for length in LENGTHS]
+    return tuple(Case(step, Layout.trivial(1), plain_losses(step)) for step in steps)
+
+
 CHECK = Check(
     name=NAME,
     title="long responses are counted exactly, whatever the losses' dtype",
@@ -120,7 +102,8 @@ CHECK = Check(
     variants=lambda case: (case.trivial,),
     judge=partial(_judge, NAME),
     project=lambda case: case.trivial,
-    requires_formula=True,
+    needs=(RIGHT_FORMULA,),
+    telling=_telling,
     max_examples=24,
     linear_only=True,
 )
@@ -143,5 +126,5 @@ BEYOND_FLOAT32 = Check(
     only=_beyond_float32,
     thorough=True,
     linear_only=True,
-    requires_formula=True,
+    needs=(RIGHT_FORMULA,),
 )

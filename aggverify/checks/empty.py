@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from aggverify.checks.base import Check, Finding, failure_finding
-from aggverify.checks.formula import judge_formula
-from aggverify.checks.layout import COMBINED, judge_layout
+from aggverify.checks.base import LAYOUT, Check, Finding
+from aggverify.checks.judging import is_finite, judge_formula, judge_spread
+from aggverify.checks.spaces import spread
 from aggverify.execution.laboratory import Execution
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
@@ -17,37 +15,28 @@ from aggverify.oracles import Step
 from aggverify.steps.case import Case
 
 NAME = "empty_units_weigh_nothing"
+CODES = ("AGV112", "AGV111")
+"""Wrong, and not finite."""
 
 
 def space(subject: Subject) -> Space:
-    """The combined space, with one unit blanked out."""
-    base = COMBINED.space(subject) or Space()
-    return replace(
-        base,
-        max_dp=min(base.max_dp, 4),
-        max_cp=min(base.max_cp, 2),
-        max_microbatches=min(base.max_microbatches, 2),
-        min_units=1,
-        empty_samples=True,
-        blank_a_unit=True,
+    """All layouts, with one unit blanked out."""
+    return spread(
+        subject, dp=4, cp=2, micro_batches=2, min_units=1, empty_samples=True, blank_a_unit=True
     )
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     """Finite, zero where masked, and the policy's weights elsewhere, trivial layout first."""
-    *control, spread = executions
+    *control, laid_out = executions
     for trivial in control:
-        found = judge_formula(NAME, ("AGV112", "AGV111"), subject, trivial)
+        found = judge_formula(NAME, CODES, subject, trivial)
         if found is not None:
             return found
-    if spread.case.layout.is_trivial:
-        return judge_formula(NAME, ("AGV112", "AGV111"), subject, spread)
-    failed = failure_finding(NAME, subject, spread)
-    if failed is not None or spread.weights is None:
-        return failed
-    if not np.isfinite(spread.weights).all():
-        return judge_formula(NAME, ("AGV112", "AGV111"), subject, spread)
-    return judge_layout(NAME, "AGV112", subject, control, spread)
+    not_finite = laid_out.weights is not None and not is_finite(laid_out)
+    if laid_out.case.layout.is_trivial or not_finite:
+        return judge_formula(NAME, CODES, subject, laid_out)
+    return judge_spread(NAME, CODES[0], subject, executions)
 
 
 def variants(case: Case) -> tuple[Case, ...]:
@@ -71,5 +60,5 @@ CHECK = Check(
     judge=judge,
     project=project,
     control_first=True,
-    requires=("independent",),
+    alone_after=(LAYOUT,),
 )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from aggverify.checks import empty
-from aggverify.checks.base import Check, Finding, failure_finding
-from aggverify.checks.formula import judge_formula
-from aggverify.checks.layout import COMBINED, judge_layout
+from aggverify.checks import empty, formula
+from aggverify.checks.base import Check, Finding
+from aggverify.checks.judging import judge_formula, judge_spread
+from aggverify.checks.spaces import cp_kinds, spread
 from aggverify.execution.laboratory import Execution
 from aggverify.execution.subject import Subject
 from aggverify.generation.enumeration import Box, every_case
@@ -16,22 +16,21 @@ from aggverify.generation.space import Space
 from aggverify.steps.case import Case
 
 NAME = "holds_on_every_small_step"
+CODE = "AGV204"
 
 
 def boxes(subject: Subject) -> tuple[Box, ...]:
     """What is enumerated for these claims."""
-    kinds = (COMBINED.space(subject) or Space()).cp_kinds
-    sliced = "context-parallel" in subject.features
+    kinds = cp_kinds(subject)
     ranks = min(4, subject.max_world)
-    plain = Box(samples=3, tokens=3, ranks=ranks, cp_kinds=("zigzag",) if sliced else ())
-    wide = replace(plain, tokens=2, cp_kinds=kinds if sliced else (), fan_out=True)
+    plain = Box(samples=3, tokens=3, ranks=ranks, cp_kinds=kinds[:1])
+    wide = replace(plain, tokens=2, cp_kinds=kinds, fan_out=True)
     return (plain, wide) if "fan-out" in subject.features or len(kinds) > 1 else (plain,)
 
 
 def space(subject: Subject) -> Space:
     """All layouts the subject can be given, fully masked units included."""
-    base = COMBINED.space(subject) or Space(fan_out="fan-out" in subject.features)
-    return replace(base, min_units=1, empty_samples=True)
+    return spread(subject, min_units=1, empty_samples=True)
 
 
 def every(subject: Subject) -> Iterator[Case]:
@@ -47,21 +46,18 @@ def every(subject: Subject) -> Iterator[Case]:
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     """As the check that this step belongs to: masked units, the formula, or the layout."""
-    *control, spread = executions
-    if any(not s.num_unmasked for s in spread.case.step.samples):
+    *_, laid_out = executions
+    if any(not s.num_unmasked for s in laid_out.case.step.samples):
         found = empty.judge(subject, executions)
         return None if found is None else replace(found, check=NAME)
     for execution in executions:
         if execution.case.layout.is_trivial:
-            found = judge_formula(NAME, ("AGV101", "AGV103"), subject, execution)
+            found = judge_formula(NAME, formula.CODES, subject, execution)
             if found is not None:
                 return found
-    if spread.case.layout.is_trivial:
+    if laid_out.case.layout.is_trivial:
         return None
-    failed = failure_finding(NAME, subject, spread)
-    if failed is not None or spread.weights is None:
-        return failed
-    return judge_layout(NAME, "AGV204", subject, control, spread)
+    return judge_spread(NAME, CODE, subject, executions)
 
 
 def established(subject: Subject, cases: int) -> str:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-import numpy as np
-
-from aggverify.checks.base import Check, Finding, failure_finding
-from aggverify.checks.layout import COMBINED, judge_layout
+from aggverify.checks.base import Check, Finding
+from aggverify.checks.judging import judge_spread
 from aggverify.checks.refusal import refusal
+from aggverify.checks.spaces import spread
 from aggverify.execution.laboratory import Execution
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
@@ -20,30 +18,17 @@ CODE = "AGV206"
 
 def space(subject: Subject) -> Space | None:
     """Unequal prompt groups, one of them in more than one micro-batch or rank."""
-    base = COMBINED.space(subject)
-    if base is None or subject.group_size or "straddling-groups" not in subject.features:
+    if subject.group_size or "straddling-groups" not in subject.features:
         return None
-    return replace(
-        base,
-        max_dp=min(base.max_dp, 4),
-        max_cp=min(base.max_cp, 1 if subject.nonlinear else 2),
-        max_microbatches=min(base.max_microbatches, 2),
-        split_groups=True,
-        whole_groups=False,
-    )
+    cp = 1 if subject.nonlinear else 2
+    return spread(subject, dp=4, cp=cp, micro_batches=2, split_groups=True, whole_groups=False)
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     """Equal to the whole group, or loud: a silently different number is a failure."""
-    *control, spread = executions
-    if any(e.weights is None or not np.isfinite(e.weights).all() for e in control):
+    if refusal(executions[-1]) is not None:
         return None
-    if refusal(spread) is not None:
-        return None
-    failed = failure_finding(NAME, subject, spread)
-    if failed is not None or spread.weights is None:
-        return failed
-    return judge_layout(NAME, CODE, subject, control, spread)
+    return judge_spread(NAME, CODE, subject, executions)
 
 
 CHECK = Check(

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-import numpy as np
-
 from aggverify.checks.base import Check, Finding, failure_finding
 from aggverify.checks.comparison import lowest_precision, worst_weight
-from aggverify.checks.formula import CHECK as FORMULA
+from aggverify.checks.judging import is_finite
+from aggverify.checks.spaces import alone
 from aggverify.execution.laboratory import Execution
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
@@ -27,7 +26,7 @@ SCALES = (1024.0, 2.0**-10)
 
 def space(subject: Subject) -> Space | None:
     """One rank; only where a mode is claimed, since every mode is linear."""
-    return FORMULA.space(subject) if subject.mode_name is not None else None
+    return alone(subject) if subject.mode_name is not None else None
 
 
 def variants(case: Case) -> tuple[Case, ...]:
@@ -45,7 +44,7 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
         if failed is not None:
             return failed
     first, other, *scaled, zero = executions
-    if any(e.weights is None or not np.isfinite(e.weights).all() for e in executions):
+    if not all(map(is_finite, executions)):
         return None
     if zero.value is not None and zero.value != 0:
         message = f"{float(zero.value):.3g} is added to the loss: f(0) is not 0"

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
 from aggverify.checks.base import Check, Finding
 from aggverify.checks.comparison import lowest_precision
-from aggverify.checks.layout import COMBINED
+from aggverify.checks.judging import is_finite
+from aggverify.checks.spaces import spread
 from aggverify.execution.laboratory import Execution, copies
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
@@ -44,7 +45,7 @@ def objective(
     ``kept_in``: the precision in which the other value is kept, if that is lower than the path's.
     """
     weights, case = execution.weights, execution.case
-    if weights is None or not np.isfinite(weights).all():
+    if weights is None or not is_finite(execution):
         return None
     terms = [
         Fraction(w) * Fraction(x) for w, x in zip(weights.tolist(), case.losses, strict=True) if w
@@ -62,16 +63,9 @@ def space(subject: Subject) -> Space | None:
     """Small layouts, fully masked samples included; only where there are logs."""
     if not subject.returns_logs:
         return None
-    base = COMBINED.space(subject) or Space()
-    return replace(
-        base,
-        max_dp=min(base.max_dp, 3),
-        max_cp=min(base.max_cp, 3),
-        max_microbatches=min(base.max_microbatches, 2),
-        max_world=min(base.max_world, 4),
-        min_units=1,
-        empty_samples=True,
-    )
+    world = min(4, subject.max_world)
+    sizes = {"dp": 3, "cp": 3, "micro_batches": 2, "min_units": 1, "max_world": world}
+    return spread(subject, **sizes, empty_samples=True)
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:

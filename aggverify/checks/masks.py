@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
-from aggverify.checks.base import Check, Finding, failure_finding
-from aggverify.checks.layout import COMBINED, judge_layout
-from aggverify.execution.laboratory import Execution
+from aggverify.checks.base import LAYOUT, RIGHT_FORMULA, Check
+from aggverify.checks.judging import judge_spread
+from aggverify.checks.spaces import small
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
 from aggverify.oracles import Sample, Step
@@ -21,24 +21,7 @@ def space(subject: Subject) -> Space | None:
     """Small layouts with masked tokens; rejected ones too where that is claimed."""
     if not subject.has_oracle:
         return None
-    base = COMBINED.space(subject) or Space()
-    return replace(
-        base,
-        max_dp=min(base.max_dp, 2),
-        max_cp=min(base.max_cp, 2),
-        max_microbatches=min(base.max_microbatches, 2),
-        min_units=1,
-        needs_hole=True,
-        rejects="rejection" in subject.features,
-    )
-
-
-def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """The oracle's weights, whose denominators follow the declared policy."""
-    failed = failure_finding(NAME, subject, executions[0])
-    if failed is not None or executions[0].weights is None:
-        return failed
-    return judge_layout(NAME, CODE, subject, [], executions[0])
+    return small(subject, needs_hole=True, rejects="rejection" in subject.features)
 
 
 def with_holes(case: Case) -> Case:
@@ -63,10 +46,10 @@ CHECK = Check(
     tests="T8",
     space=space,
     variants=lambda case: (case,),
-    judge=judge,
+    judge=partial(judge_spread, NAME, CODE),
     project=with_holes,
-    requires_formula=True,
-    requires=("independent",),
+    needs=(RIGHT_FORMULA,),
+    alone_after=(LAYOUT,),
     unclaimed="judged by an oracle only: what is masked may still be content",
     max_examples=30,
     max_stored=20,

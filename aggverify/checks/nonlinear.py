@@ -12,6 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from aggverify.checks.base import Finding
+from aggverify.codes import CODES
 from aggverify.execution.laboratory import Execution, Weights
 from aggverify.execution.subject import Subject
 from aggverify.steps.case import Case
@@ -20,11 +21,10 @@ BOUND = Fraction(1, 1 << 30)
 """Relative to the largest entry of the gradient, or to |value| + sum |gradient * input|. Roundings
 reach it only where the function's condition number times the number of operations on one token's
 path passes 2^23; an exponential of a mean stays below 2^12 on the inputs used here."""
-_OWN_CODE = {"AGV201": "AGV211"}
-_SPLITS = ("AGV202", "AGV203", "AGV204", "AGV206")
+SELECTION = "AGV212"
 
 
-def _is_selection(code: str, case: Case, alone: Weights, spread: Weights) -> bool:
+def _is_selection(case: Case, alone: Weights, spread: Weights, *, splits: bool) -> bool:
     """Whether other unmasked tokens take part than on one rank (T18).
 
     Shards cut wrongly lose tokens; only a comparison among fewer of them lets others in.
@@ -33,7 +33,7 @@ def _is_selection(code: str, case: Case, alone: Weights, spread: Weights) -> boo
     kept = flat.astype(bool)
     lost = kept & (alone != 0) & (spread == 0)
     let_in = kept & (alone == 0) & (spread != 0)
-    return bool(let_in.any() or (code in _SPLITS and lost.any()))
+    return bool(let_in.any() or (splits and lost.any()))
 
 
 def judge_two(
@@ -41,13 +41,13 @@ def judge_two(
 ) -> Finding | None:
     """The gradient, then the value, of the step on one rank and as laid out."""
     assert alone.weights is not None and spread.weights is not None
-    code = _OWN_CODE.get(code, code)
+    known = CODES[CODES[code].if_nonlinear or code]
     scale = Fraction(float(np.abs(alone.weights).max(initial=0.0)))
     off = np.abs(spread.weights - alone.weights)
     wrong = ~(off <= float(BOUND * scale)) | ((alone.weights == 0) & (spread.weights != 0))
     expected = tuple(Fraction(w) for w in alone.weights.tolist())
     found = Finding(
-        code,
+        known.code,
         name,
         "",
         spread.case,
@@ -58,8 +58,8 @@ def judge_two(
         bound=BOUND * scale,
     )
     if wrong.any():
-        if _is_selection(code, spread.case, alone.weights, spread.weights):
-            found = replace(found, code="AGV212")
+        if _is_selection(spread.case, alone.weights, spread.weights, splits=known.splits):
+            found = replace(found, code=SELECTION)
         token = int(np.argmax(np.where(wrong, off, -1.0)))
         error = abs(Fraction(float(spread.weights[token])) - expected[token])
         return _with(found, f"the gradient at token {token} changes", token, error, BOUND * scale)

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from aggverify.checks.base import Check, Finding, failure_finding
-from aggverify.checks.layout import COMBINED, judge_layout
+from aggverify.checks.base import LAYOUT, Check, Finding
+from aggverify.checks.judging import is_finite, judge_spread
+from aggverify.checks.spaces import small
 from aggverify.execution.laboratory import Execution
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
@@ -26,27 +27,17 @@ def space(subject: Subject) -> Space | None:
     """
     if not subject.has_oracle:
         return None
-    base = COMBINED.space(subject) or Space()
-    return replace(
-        base,
-        max_dp=min(base.max_dp, 2),
-        max_cp=min(base.max_cp, 2),
-        max_microbatches=min(base.max_microbatches, 2),
-        min_units=1,
-        padded=True,
-        dummies="dummy-samples" in subject.features and not subject.group_size,
-    )
+    dummies = "dummy-samples" in subject.features and not subject.group_size
+    return small(subject, padded=True, dummies=dummies)
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     """The oracle's weights, or those of the same step without padding."""
     *control, wide = executions
-    if any(e.weights is None or not np.isfinite(e.weights).all() for e in control):
-        return None  # wrong without padding: another check's to tell
-    failed = failure_finding(NAME, subject, wide)
-    if failed is not None or wide.weights is None:
-        return failed
-    found = judge_layout(NAME, CODE, subject, [_widened(e, wide.case) for e in control], wide)
+    if not all(map(is_finite, control)):
+        return None  # wrong without padding: another check's to say
+    widened = [_widened(e, wide.case) for e in control]
+    found = judge_spread(NAME, CODE, subject, [*widened, wide])
     if found is None or found.reference == "the oracle":
         return found
     return replace(found, reference="the same step without padding")
@@ -70,7 +61,7 @@ CHECK = Check(
     judge=judge,
     project=fully_padded,
     control_first=True,
-    requires=("independent",),
+    alone_after=(LAYOUT,),
     unclaimed="judged by an oracle only: what is masked may still be content",
     max_examples=30,
     max_stored=20,

@@ -10,8 +10,8 @@ import numpy as np
 
 from aggverify.checks.base import Check, Finding, failure_finding
 from aggverify.checks.comparison import lowest_precision, worst_weight
-from aggverify.checks.layout import COMBINED
 from aggverify.checks.nonlinear import judge_two
+from aggverify.checks.spaces import spread
 from aggverify.execution.laboratory import Execution
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial
@@ -26,8 +26,7 @@ def space(subject: Subject) -> Space | None:
     """What both paths can be given, fully masked units included."""
     if subject.against is None:
         return None
-    base = COMBINED.space(subject) or Space()
-    return replace(base, min_units=1, empty_samples=True)
+    return spread(subject, min_units=1, empty_samples=True)
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:

@@ -7,10 +7,7 @@ loss, judge it as sharply as a weight.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
-
-import numpy as np
 
 from aggverify.checks.base import Check, Finding
 from aggverify.checks.comparison import (
@@ -18,25 +15,14 @@ from aggverify.checks.comparison import (
     scalar_mismatch,
     worst_weight,
 )
-from aggverify.checks.layout import COMBINED
+from aggverify.checks.judging import is_finite
+from aggverify.checks.spaces import small
 from aggverify.execution.laboratory import Execution, Weights
 from aggverify.execution.subject import Subject
-from aggverify.generation.space import Space
 from aggverify.steps.case import Case
 
 NAME = "reported_loss_is_the_scalar"
-
-
-def space(subject: Subject) -> Space:
-    """Small layouts; nothing fully masked."""
-    base = COMBINED.space(subject) or Space(dtypes=("float64", "float32"))
-    return replace(
-        base,
-        max_dp=min(base.max_dp, 2),
-        max_cp=min(base.max_cp, 2),
-        max_microbatches=min(base.max_microbatches, 2),
-        min_units=1,
-    )
+CODE = "AGV102"
 
 
 def probe(case: Case) -> Case:
@@ -66,18 +52,18 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
 
 def _judged(subject: Subject, execution: Execution) -> Finding | None:
     case, weights = execution.case, execution.weights
-    if weights is None or not np.isfinite(weights).all():
-        return None  # another check's to tell
+    if weights is None or not is_finite(execution):
+        return None  # another check's to say
     if execution.value is None:
         message = "the weights are finite, the reported loss is not"
-        return Finding("AGV102", NAME, message, case, subject.mode)
+        return Finding(CODE, NAME, message, case, subject.mode)
     right, reference = _weights(subject, case, weights)
     found = scalar_mismatch(subject, case, execution.value, right)
     if found is None:
         return None
     message = f"the reported loss is {float(execution.value)!r}, sum w*l is {float(found.exact)!r}"
     return Finding(
-        "AGV102",
+        CODE,
         NAME,
         message,
         case,
@@ -101,7 +87,7 @@ CHECK = Check(
     name=NAME,
     title="the reported loss is sum w*l, with all losses and with one alone",
     tests="T12",
-    space=space,
+    space=small,
     variants=lambda case: (case, probe(case)),
     judge=judge,
     project=lambda case: case,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from aggverify.checks.base import Check, Finding
-from aggverify.checks.layout import COMBINED
+from aggverify.checks.spaces import small
 from aggverify.execution.laboratory import Execution
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial
@@ -21,19 +21,8 @@ REPEATS = "repeats_bit_for_bit"
 REMEMBERS = "keeps_nothing_between_steps"
 
 
-def _space(max_size: int) -> Callable[[Subject], Space]:
-    def space(subject: Subject) -> Space:
-        base = COMBINED.space(subject) or Space()
-        return replace(
-            base,
-            max_dp=min(base.max_dp, max_size),
-            max_cp=min(base.max_cp, max_size),
-            max_microbatches=min(base.max_microbatches, 2),
-            max_world=min(base.max_world, max_size),
-            min_units=1,
-        )
-
-    return space
+def _space(subject: Subject) -> Space:
+    return small(subject, max_world=min(_RANKS, subject.max_world))
 
 
 def _repeated(case: Case) -> tuple[Trial, ...]:
@@ -128,7 +117,7 @@ REPEAT = Check(
     name=REPEATS,
     title="the same step twice gives the same bits",
     tests="",
-    space=_space(_RANKS),
+    space=_space,
     variants=_repeated,
     judge=_judge_repeated,
     project=_folded,
@@ -139,7 +128,7 @@ STATE = Check(
     name=REMEMBERS,
     title="a step gives what it gives in ranks that have run nothing before",
     tests="",
-    space=_space(_RANKS),
+    space=_space,
     variants=_remembered,
     judge=_judge_remembered,
     project=_folded,

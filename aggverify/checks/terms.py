@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from aggverify.checks.base import Check, Finding, failure_finding
-from aggverify.checks.layout import COMBINED, judge_layout
+from aggverify.checks.judging import is_finite, judge_spread
+from aggverify.checks.spaces import spread
 from aggverify.execution.laboratory import Execution
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial
@@ -21,15 +20,7 @@ CODE = "AGV207"
 
 def space(subject: Subject) -> Space | None:
     """Every layout, fully masked units included; only where the reducer takes terms."""
-    if not subject.terms:
-        return None
-    base = COMBINED.space(subject) or Space()
-    return replace(
-        base,
-        max_dp=min(base.max_dp, 4),
-        max_microbatches=min(base.max_microbatches, 2),
-        empty_samples=True,
-    )
+    return spread(subject, dp=4, micro_batches=2, empty_samples=True) if subject.terms else None
 
 
 def variants(case: Case) -> tuple[Trial, ...]:
@@ -40,17 +31,14 @@ def variants(case: Case) -> tuple[Trial, ...]:
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     """No oracle: a term has a coefficient, and may have a mode, of its own."""
-    alone, spread = executions
-    if alone.weights is None or not np.isfinite(alone.weights).all():
+    alone, laid_out = executions
+    if not is_finite(alone):
         return failure_finding(NAME, subject, alone)
-    failed = failure_finding(NAME, subject, spread)
-    if failed is not None or spread.weights is None:
-        return failed
     bare = replace(subject, trust_formula=False)
-    found = judge_layout(NAME, CODE, bare, [alone], spread)
-    if found is None:
-        return None
-    picked = variants(spread.case)[0].term
+    found = judge_spread(NAME, CODE, bare, executions)
+    if found is None or found.observed is None:
+        return found
+    picked = variants(laid_out.case)[0].term
     assert picked is not None
     name = subject.terms[picked % len(subject.terms)]
     return replace(found, message=f"the weights of {name}, with everything else 0")

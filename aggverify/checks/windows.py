@@ -12,7 +12,8 @@ from fractions import Fraction
 import numpy as np
 
 from aggverify.checks.base import Check, Finding, failure_finding
-from aggverify.checks.layout import COMBINED
+from aggverify.checks.judging import is_finite
+from aggverify.checks.spaces import spread
 from aggverify.execution.laboratory import Execution
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial
@@ -27,12 +28,9 @@ CODE = "AGV208"
 
 def space(subject: Subject) -> Space | None:
     """Up to three micro-batches on up to two ranks, after a window with one more."""
-    base = COMBINED.space(subject)
-    if base is None or subject.group_size:
+    if subject.group_size:
         return None
-    return replace(
-        base, max_dp=min(base.max_dp, 2), max_cp=1, max_microbatches=3, min_units=1, fan_out=False
-    )
+    return spread(subject, dp=2, cp=1, min_units=1, fan_out=False)
 
 
 def full_window(case: Case) -> Case:
@@ -57,10 +55,10 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     """To the last bit what the window has in ranks that have seen no other; whether that is right
     is for other checks to say."""
     alone, after = executions
-    if alone.weights is None or not np.isfinite(alone.weights).all():
+    if not is_finite(alone):
         return None
     failed = failure_finding(NAME, subject, after)
-    if failed is not None or after.weights is None:
+    if failed is not None or after.weights is None or alone.weights is None:
         return failed
     wrong = after.weights != alone.weights
     if not wrong.any():

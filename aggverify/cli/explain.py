@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from aggverify.codes.explanations import Entry, Example
+    from aggverify.codes import Code, Example
 
 WIDTH = 96
 LONG = 40
@@ -23,23 +23,29 @@ def explain(codes: tuple[str, ...]) -> None:
 
     Without a code, every code in one line.
     """
-    from aggverify.codes.explanations import entries, entry
+    from aggverify.codes import CODES, code
 
     if not codes:
-        for found in entries().values():
+        for found in CODES.values():
             click.echo(f"{click.style(found.code, bold=True)}  {found.title}")
         click.echo("\naggverify explain CODE tells more")
         return
-    for n, found in enumerate([entry(code) for code in codes]):
+    for n, found in enumerate([code(name) for name in codes]):
         if n:
             click.echo("\n")
         for line in _told(found):
             click.echo(line)
 
 
-def _told(entry: Entry) -> Iterator[str]:
-    yield click.style(f"{entry.code}  {entry.title}", bold=True)
+def _told(code: Code) -> Iterator[str]:
+    from aggverify.codes.explanations import explanation
+
+    yield click.style(f"{code.code}  {code.title}", bold=True)
     yield ""
+    entry = explanation(code)
+    if entry is None:
+        yield "    No explanation came with it."
+        return
     yield from _paragraph(entry.meaning)
     for example in entry.examples:
         yield from ("", _heading(f"Smallest example: {example.check}"))

@@ -1,79 +1,54 @@
-"""Every finding code: by meaning, never renumbered. Data, read by reports and ``explain``."""
+"""The codes there are: the tool's own, and those that a person adds."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+
+from aggverify.codes.base import Code
+from aggverify.codes.catalogue import CATALOGUE
+from aggverify.errors import InputError, unknown
+
+_known: dict[str, Code] = {known.code: known for known in CATALOGUE}
+CODES: Mapping[str, Code] = MappingProxyType(_known)
+"""Every code by its name, in order; a view that shows what is registered later."""
+OWN = re.compile(r"AGV9\d\d")
+"""The names a person's own codes have: the tool itself never uses them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
-    """A stable code with its one-line title and how bad it is."""
+def code(name: str) -> Code:
+    """The code of that name, written in any case; raises InputError with the nearest one."""
+    found = _known.get(name.strip().upper())
+    if found is None:
+        raise unknown("code", name.strip().upper(), _known)
+    return found
 
-    code: str
-    title: str
-    severity: str
+
+def code_of_failure(kind: str) -> Code:
+    """The code that names a step that was not finished in this way."""
+    return next(known for known in _known.values() if known.failure == kind)
 
 
-CODES: dict[str, Code] = {
-    c.code: c
-    for c in (
-        Code("AGV101", "Weights are not the mode's", "high"),
-        Code("AGV102", "Reported loss is not the scalar whose gradient is taken", "medium"),
-        Code("AGV103", "Weights are not finite", "high"),
-        Code("AGV111", "Not finite when something is fully masked", "high"),
-        Code("AGV112", "Wrong weights when something is fully masked", "high"),
-        Code("AGV121", "Values behind the mask reach the loss", "high"),
-        Code("AGV122", "Values behind the mask reach the gradient", "high"),
-        Code("AGV131", "Weights depend on the losses: the reducer is not linear", "high"),
-        Code("AGV132", "A constant is added to the loss", "medium"),
-        Code("AGV133", "Scaled losses do not scale the loss", "high"),
-        Code("AGV141", "Padding changes the weights", "high"),
-        Code("AGV142", "Masked or rejected tokens change the weights of others", "high"),
-        Code("AGV201", "Result depends on context-parallel size", "high"),
-        Code("AGV202", "Result depends on the split into micro-batches", "high"),
-        Code("AGV203", "Result depends on data-parallel size", "high"),
-        Code("AGV204", "Result depends on the combination of parallel sizes", "high"),
-        Code(
-            "AGV205", "Result depends on the order of samples, ids, micro-batches or ranks", "high"
-        ),
-        Code("AGV206", "A split prompt group changes the weights without a word", "high"),
-        Code("AGV207", "An auxiliary term depends on the layout", "high"),
-        Code("AGV208", "A partial accumulation window changes the weights", "high"),
-        Code("AGV211", "A non-linear objective depends on context-parallel size", "high"),
-        Code("AGV212", "Selection by value depends on the split", "high"),
-        Code("AGV301", "Counts or accumulates in too low a precision", "high"),
-        Code("AGV401", "Raises an exception", "high"),
-        Code("AGV402", "Ranks wait for each other forever", "high"),
-        Code("AGV403", "A rank died", "high"),
-        Code("AGV404", "Ranks issue different collectives", "high"),
-        Code("AGV405", "Ranks disagree on the result", "high"),
-        Code("AGV406", "A rank never comes back", "high"),
-        Code("AGV407", "The same step twice gives different results", "high"),
-        Code("AGV408", "Result depends on the steps before", "high"),
-        Code("AGV501", "Returns something no trainer can use", "high"),
-        Code("AGV502", "Changes its arguments in place", "medium"),
-        Code("AGV503", "Switching the mode changes nothing", "high"),
-        Code("AGV504", "Accepts arguments that cannot be right", "medium"),
-        Code("AGV511", "Logged loss is not the scalar whose gradient is taken", "medium"),
-        Code("AGV512", "Logs of ranks or micro-batches cannot be merged", "medium"),
-        Code("AGV521", "Two paths give different weights on the same step", "high"),
-    )
-}
+def register(*codes: Code) -> None:
+    """Add a person's own codes; raises InputError for one out of range or in use."""
+    for new in codes:
+        if not OWN.fullmatch(new.code):
+            raise InputError(f"code {new.code!r}: your own are called AGV900 to AGV999")
+        if _known.get(new.code, new) != new:
+            raise InputError(f"code {new.code} is in use already: {_known[new.code].title!r}")
+        _known[new.code] = new
 
-WARNINGS: dict[str, Code] = {
-    c.code: c
-    for c in (
-        Code("AGVW01", "Masks were never ragged", "warning"),
-        Code("AGVW02", "No prompt group was ever split", "warning"),
-        Code("AGVW03", "Nothing was ever fully masked", "warning"),
-        Code("AGVW04", "NCCL was not used", "warning"),
-        Code("AGVW05", "More ranks than cores", "warning"),
-        Code("AGVW06", "Not everything is claimed", "warning"),
-        Code("AGVW07", "Another mode would have passed as well", "warning"),
-        Code("AGVW08", "The time ran out", "warning"),
-        Code("AGVW09", "No parallel layout was run", "warning"),
-        Code("AGVW10", "No mode to compare with", "warning"),
-        Code("AGVW11", "Leaves global state changed", "warning"),
-    )
-}
-"""Tested, but weakly: counted apart from findings, never a reason for another exit code."""
+
+@contextmanager
+def registered(*codes: Code) -> Iterator[None]:
+    """Those codes for the length of a ``with``."""
+    before = set(_known)
+    register(*codes)
+    try:
+        yield
+    finally:
+        for new in codes:
+            if new.code not in before:
+                del _known[new.code]

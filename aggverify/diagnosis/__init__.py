@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 
 from aggverify.checks import Finding
+from aggverify.codes import Diagnosed, Symptom
 from aggverify.diagnosis.bugs import Bug, Trace, known_bug, known_bugs
 from aggverify.diagnosis.distorted import distorted_count
 from aggverify.diagnosis.factors import Factor, common_factor
@@ -48,7 +49,7 @@ def diagnose(
 
     ``tiers``: sets of observations, the first over all layouts, later ones over fewer.
     """
-    if finding.code == "AGV102":
+    if finding.traits.diagnosed is Diagnosed.VALUE:
         return _value_diagnosis(subject, finding, tiers)
     for tier in tiers:
         found = _explained(subject, finding, tier)
@@ -70,7 +71,7 @@ def _explained(
     """One trace out of everything recognised, and its bug."""
     if not observations:
         return None
-    trace = Trace(finding.code, subject.mode, subject.engine.name)
+    trace = _trace(subject, finding)
     mark = find_mark(observations)
     if mark is not None:
         return _diagnosis(replace(trace, marks=frozenset([mark.name])), mark.sentence)
@@ -144,7 +145,7 @@ def _diagnosis(trace: Trace, sentence: str) -> Diagnosis:
 def _value_diagnosis(
     subject: Subject, finding: Finding, tiers: Sequence[Sequence[Observation]]
 ) -> Diagnosis | None:
-    trace = Trace(finding.code, subject.mode, subject.engine.name)
+    trace = _trace(subject, finding)
     # A constant is added once per rank and micro-batch: first look where there is only one.
     alone = [o for o in tiers[0] if o.case.layout.is_trivial]
     for tier in (alone, *reversed(tiers)):
@@ -164,40 +165,39 @@ def diagnose_behind_the_mask(
     Told apart by two masked losses whose sum overflows: a product with the mask stays finite.
     """
     mark = "no-overflow" if overflow_is_finite else "overflowing-sum"
-    bug = known_bug(Trace(finding.code, subject.mode, subject.engine.name, marks=frozenset([mark])))
-    return Diagnosis(bug.sentence, None, bug, bug.sentence) if bug else None
-
-
-def diagnose_nonlinear(subject: Subject, finding: Finding) -> Diagnosis | None:
-    """What a non-linear objective or an auxiliary term did not reduce, told by its code."""
-    marks = frozenset(["auxiliary" if finding.code == "AGV207" else "non-linear"])
-    bug = known_bug(Trace(finding.code, None, subject.engine.name, marks=marks))
+    bug = known_bug(_trace(subject, finding, marks=frozenset([mark])))
     return Diagnosis(bug.sentence, None, bug, bug.sentence) if bug else None
 
 
 def diagnose_failure(subject: Subject, finding: Finding, marks: frozenset[str]) -> Diagnosis | None:
     """A step that is not finished, recognised by its message, its stacks and where it happens."""
     text = f"{finding.message}\n{finding.detail}"
-    bug = known_bug(Trace(finding.code, subject.mode, subject.engine.name, marks=marks, text=text))
+    bug = known_bug(_trace(subject, finding, marks=marks, text=text))
     return Diagnosis(bug.sentence, None, bug, bug.sentence) if bug else None
 
 
-def diagnose_told(subject: Subject, finding: Finding) -> Diagnosis | None:
-    """A finding that its own message explains.
-
-    The root of an added constant is that message: the formula check may have met it as well.
-    """
-    bug = known_bug(Trace(finding.code, subject.mode, subject.engine.name, text=finding.message))
+def diagnose_symptom(subject: Subject, finding: Finding) -> Diagnosis | None:
+    """A finding that its own code and message explain."""
+    bug = known_bug(_trace(subject, finding, text=finding.message))
     if bug is None:
         return None
-    root = finding.message if finding.code == "AGV132" else bug.sentence
+    # The formula check may have met the same constant, and has the same words for it.
+    root = finding.message if bug.in_numbers else bug.sentence
     return Diagnosis(root, None, bug, root)
 
 
 def not_linear(subject: Subject) -> Diagnosis | None:
     """Weights that change with the loss values."""
-    bug = known_bug(Trace("AGV131", subject.mode, subject.engine.name))
+    bug = known_bug(Trace(Symptom.NOT_LINEAR, subject.mode, subject.engine.name))
     return Diagnosis(bug.sentence, None, bug, bug.sentence) if bug else None
+
+
+def _trace(
+    subject: Subject, finding: Finding, *, marks: frozenset[str] = frozenset(), text: str = ""
+) -> Trace:
+    """What is known of a finding before anything is observed."""
+    symptom = finding.traits.symptom
+    return Trace(symptom, subject.mode, subject.engine.name, marks=marks, text=text)
 
 
 def ratio(expected: Fraction, observed: float) -> Fraction | None:
@@ -218,8 +218,7 @@ __all__ = [
     "diagnose",
     "diagnose_behind_the_mask",
     "diagnose_failure",
-    "diagnose_nonlinear",
-    "diagnose_told",
+    "diagnose_symptom",
     "not_linear",
     "ratio",
     "telling_case",

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from aggverify import __version__
-from aggverify.codes.registry import CODES, WARNINGS
+from aggverify.codes import CODES
 from aggverify.execution.subject import NONLINEAR
 from aggverify.run.outcome.verdict import Exit, ReportedFinding, Verdict, exit_code
 
@@ -84,7 +84,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
             for m in verdict.margins
         ],
         "warnings": [
-            {"code": w.code, "title": WARNINGS[w.code].title, "detail": w.detail}
+            {"code": w.code, "title": CODES[w.code].title, "detail": w.detail}
             for w in verdict.weaknesses
         ],
         "findings": [_finding(r, causes[0]) for causes in verdict.causes for r in causes],

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from aggverify.codes import CODES
 from aggverify.diagnosis import ratio
 from aggverify.report import escape, text
 from aggverify.steps.case import Case
@@ -16,17 +17,6 @@ Data = Mapping[str, Any]
 MAX_LINE = 240
 """Characters shown of one line from the candidate."""
 _SEVERAL_LINES = frozenset({"message", "detail", "error"})
-_STOPS = {
-    "AGV401": "makes training steps raise",
-    "AGV402": "makes training hang",
-    "AGV403": "kills a rank",
-    "AGV404": "makes training hang or mixes up results",
-    "AGV406": "makes training hang",
-    "AGV102": "leaves training alone, but what it reports is not the objective",
-    "AGV511": "leaves training alone, but what it logs is not the objective",
-    "AGV512": "leaves training alone, but its logs cannot be merged",
-}
-"""What a finding without weights does to a training run."""
 
 
 def cleaned(data: Any, key: str = "") -> Any:
@@ -77,9 +67,10 @@ def headline(document: Data) -> str:
 
 def consequence(finding: Data, mode: str) -> str:
     """A sentence without its subject, as in "makes every gradient 1/2 of what it must be"."""
-    if finding["code"] in _STOPS:
+    known = CODES.get(finding["code"])
+    if known is not None and known.consequence:
         on = f" (depends on {', '.join(finding['matters'])})" if finding["matters"] else ""
-        return _STOPS[finding["code"]] + on
+        return known.consequence + on
     wrong = _wrong(finding, mode)
     title = finding["title"][:1].lower() + finding["title"][1:]
     return f"{wrong}: {title}" if wrong else f"breaks {mode}: {title}"
@@ -122,12 +113,12 @@ class Weights:
 
 def replay(finding: Data, verdict: Data) -> str:
     """The command that runs the case again, safe to paste into a shell."""
-    stored = finding["case"]
+    stored, known = finding["case"], CODES.get(finding["code"])
     return text.replay_command(
         finding["id"],
         stored["target"],
         oracle=stored.get("oracle"),
-        against=verdict["against"] if finding["code"] == "AGV521" else None,
+        against=verdict["against"] if known is not None and known.compares_paths else None,
     )
 
 

@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 
 from aggverify.checks import Finding
-from aggverify.codes.registry import CODES, WARNINGS
+from aggverify.codes import CODES
 from aggverify.diagnosis import Diagnosis, ratio
 from aggverify.execution.subject import NONLINEAR, Subject
 from aggverify.oracles import DEFAULT_POLICY, Policy, Sample, mode
@@ -81,7 +81,7 @@ def finding_block(reports: Sequence[ReportedFinding], subject: Subject, number: 
 
 
 def _command(report: ReportedFinding, subject: Subject) -> str:
-    paths = subject.against if report.finding.code == "AGV521" else None
+    paths = subject.against if report.finding.traits.compares_paths else None
     stored = report.stored
     against = None if paths is None else paths.target
     return clean(replay_command(stored.id, stored.target, oracle=stored.oracle, against=against))
@@ -261,9 +261,7 @@ def inventory(verdict: Verdict) -> list[str]:
         lines += _margin(m)
     if verdict.subject.nonlinear:
         lines.append(FIXED_BOUND)
-    lines += [
-        f"warning     {w.code} {WARNINGS[w.code].title}: {w.detail}" for w in verdict.weaknesses
-    ]
+    lines += [f"warning     {w.code} {CODES[w.code].title}: {w.detail}" for w in verdict.weaknesses]
     subject = verdict.subject
     if subject.computes_in != "float64":
         lines.append(

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from aggverify.checks import CHECKS, Check, Finding
-from aggverify.checks.base import COSTLY
-from aggverify.checks.collectives import NAME as COLLECTIVES
-from aggverify.checks.formula import NAME as FORMULA
+from aggverify.checks.base import FORMULA
+from aggverify.codes import Code
 from aggverify.diagnosis import not_linear
 from aggverify.engines import ENGINES, engine
 from aggverify.errors import CandidateError, InputError
@@ -44,8 +43,6 @@ from aggverify.steps.layouts import Layout
 from aggverify.world import Pool, Template, TemplateFailure
 
 HANDLER = "aggverify.trainer.training:Trainer"
-_HOPELESS = ("AGV401", "AGV402", "AGV403", "AGV406", "AGV501")
-_UNSTEADY = ("AGV208", "AGV407", "AGV408")
 
 
 def verify(request: Request, emit: Callable[[Event], None]) -> tuple[Verdict, ...]:
@@ -222,18 +219,19 @@ class _Run:
         seconds: float,
     ) -> tuple[CheckSummary, ReportedFinding | None]:
         failed = {c.name for c in done if c.failed}
-        stuck = [r.finding.case.layout for r in reports if r.finding.code in COSTLY]
+        stuck = [r.finding.case.layout for r in reports if r.finding.traits.costs_a_world]
         space = _without(check.space(self.subject), stuck)
-        codes = {r.finding.code for r in reports}
+        codes = [r.finding.traits for r in reports]
+        wrong = {c.aspect for c in CHECKS if c.name in failed}.union(*(c.spoils for c in codes))
         skipped = self._why_left_out(check, space, failed) or _why_skipped(
-            check, space, failed, codes
+            check, space, wrong, codes
         )
         if skipped is not None or space is None:
             self.emit(CheckFinished(check.name, 0, False, skipped))
             return CheckSummary(check.name, check.title, check.tests, 0, False, skipped), None
-        if any(name.startswith(prefix) for name in failed for prefix in check.requires):
+        if wrong.intersection(check.alone_after):
             space = replace(space, max_dp=1, max_cp=1, max_microbatches=1, min_units=1, min_world=1)
-        subject = replace(self.subject, trust_formula=FORMULA not in failed)
+        subject = replace(self.subject, trust_formula=FORMULA not in wrong)
         self.emit(CheckStarted(check.name, check.title))
         check_run = CheckRun(
             check,
@@ -253,7 +251,7 @@ class _Run:
         passed = finding is None and check_run.complete
         if finding is None and check.only is None and time.monotonic() > deadline:
             tally.sights.cut_short.append(check.name)
-        report = self._report(check_run, finding, reports) if finding else None
+        report = self._report(check_run, finding) if finding else None
         summary = CheckSummary(
             check.name,
             check.title,
@@ -277,17 +275,14 @@ class _Run:
             return "not judged: other checks fail already"
         return None
 
-    def _report(
-        self, check_run: CheckRun, finding: Finding, earlier: Sequence[ReportedFinding]
-    ) -> ReportedFinding:
+    def _report(self, check_run: CheckRun, finding: Finding) -> ReportedFinding:
         confirmed = check_run.confirm(finding)
         diagnosis = check_run.explain(finding)
         stored = store.stored_case(self.subject, finding)
         relevance = check_run.relevance(finding)
         if diagnosis is None and LOSS_VALUES in relevance.matters:
             # Weights that change with the losses: what is not linear shows here as well.
-            told = [r.diagnosis for r in earlier if r.finding.code == "AGV131"]
-            diagnosis = told[0] if told else not_linear(self.subject)
+            diagnosis = not_linear(self.subject)
         report = ReportedFinding(stored, finding, diagnosis, confirmed, relevance)
         self.emit(Found(report))
         return report
@@ -303,24 +298,19 @@ def _without(space: Space | None, stuck: Sequence[Layout]) -> Space | None:
 
 
 def _why_skipped(
-    check: Check, space: Space | None, failed: set[str], codes: set[str]
+    check: Check, space: Space | None, wrong: Collection[str], codes: Sequence[Code]
 ) -> str | None:
-    if codes & set(_HOPELESS):
+    if any(code.ends_the_run for code in codes):
         return "not judged: the reducer does not get through a step"
-    if codes & set(_UNSTEADY):
+    if any(code.unsteady for code in codes):
         return "not judged: results depend on more than the step"
     if space is None:
         return check.unclaimed
-    if not sizes(space) and codes & COSTLY:
+    if not sizes(space) and any(code.costs_a_world for code in codes):
         return "not judged: ranks wait for each other in vain already"
     if not sizes(space):
         return f"no such layout on {space.max_world} rank{'s' * (space.max_world > 1)}"
-    if check.name == COLLECTIVES and "AGV404" in codes:
-        return "not judged: they issue different ones already"
-    if check.requires_formula and FORMULA in failed:
-        return "not judged: the formula is wrong already"
-    if check.name == "independent_of_the_combination" and any(
-        name.startswith("independent") for name in failed
-    ):
-        return "not judged: a single dimension already fails"
+    unmet = [need.otherwise for need in check.needs if need.aspect in wrong]
+    if unmet:
+        return f"not judged: {unmet[0]}"
     return None

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from aggverify.checks import CHECKS, Finding
-from aggverify.checks.formula import NAME as FORMULA
+from aggverify.checks.base import FORMULA
 from aggverify.conventions import Offer, convention
 from aggverify.diagnosis import Diagnosis
 from aggverify.engines import engine
@@ -93,7 +93,7 @@ def first_told(mutant: Mutant, laboratory: Laboratory) -> list[Told]:
         told.append((finding, check_run.explain(finding)))
         if finding.code in mutant.codes:
             break
-        if check.name == FORMULA:
+        if check.aspect == FORMULA:
             subject = replace(subject, trust_formula=False)
     return told
 

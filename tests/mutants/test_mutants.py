@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aggverify.codes.registry import CODES
+from aggverify.codes import CODES
 from aggverify.conventions import convention
 from aggverify.diagnosis.bugs import BUGS
 from aggverify.engines import ENGINES

@@ -9,7 +9,7 @@ import pytest
 
 from aggverify.checks import CHECKS, check, exhaustive
 from aggverify.checks.counts import BEYOND_FLOAT32
-from aggverify.codes.explanations import Example
+from aggverify.codes import Example
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.limits import LIMITS
 from aggverify.run.outcome.tally import Tally

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from aggverify.codes.registry import WARNINGS
+from aggverify.codes import CODES, Effect
 from aggverify.conventions import convention
 from aggverify.engines import engine
 from aggverify.execution.subject import Subject
@@ -76,4 +76,4 @@ def test_the_clock_and_the_missing_mode() -> None:
     assert "counts_are_exact" in found["AGVW08"]
     assert "AGVW10" in found
     assert "AGVW10" not in {w.code for w in sights.weaknesses(SUBJECT)}
-    assert set(found) <= set(WARNINGS)
+    assert set(found) <= {name for name in CODES if CODES[name].effect is Effect.WARNING}

@@ -49,7 +49,7 @@ def _parts(factor: Factor) -> Iterator[Factor]:
 
 
 def _alone(trace: Trace, factor: Factor) -> Trace:
-    return Trace(trace.code, trace.mode, trace.engine, factor=factor)
+    return Trace(trace.symptom, trace.mode, trace.engine, factor=factor)
 
 
 __all__ = ["BUGS", "Bug", "Trace", "known_bug", "known_bugs"]

@@ -15,7 +15,8 @@ from aggverify.diagnosis.terms import Term
 class Trace:
     """Everything that was recognised in the observations of one finding."""
 
-    code: str
+    symptom: str
+    """Of the finding's code (``codes.Symptom``)."""
     mode: str | None
     engine: str
     form: ClosedForm | None = None
@@ -95,7 +96,7 @@ class Bug:
     sentence: str
     seen: str
     fix: str
-    codes: tuple[str, ...] = ()
+    symptom: str = ""
     modes: tuple[str, ...] = ()
     engines: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
@@ -107,11 +108,13 @@ class Bug:
     shape: Shape | None = None
     text: str | None = field(default=None)
     """A regular expression in the message or traceback."""
+    in_numbers: bool = False
+    """Whether the finding's message says in numbers what ``sentence`` says in words."""
 
     def explains(self, trace: Trace) -> bool:
         """Whether the trace is this bug's."""
         return (
-            (not self.codes or trace.code in self.codes)
+            (not self.symptom or self.symptom == trace.symptom)
             and (not self.modes or trace.mode in self.modes)
             and (not self.engines or trace.engine in self.engines)
             and set(self.marks) <= trace.marks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aggverify.codes import Symptom
 from aggverify.diagnosis.bugs.base import Bug
 
 BUGS: tuple[Bug, ...] = (
@@ -38,7 +39,7 @@ BUGS: tuple[Bug, ...] = (
         "values behind the mask are multiplied by 0, and 0 * NaN is NaN",
         "SkyRL #1635",
         "select with torch.where(mask.bool(), x, 0) before any arithmetic",
-        codes=("AGV121", "AGV122"),
+        symptom=Symptom.MASKED_VALUES,
         marks=("no-overflow",),
     ),
     Bug(
@@ -88,7 +89,7 @@ BUGS: tuple[Bug, ...] = (
         "torch.max(n, 1) takes the maximum along axis 1; it is no floor",
         "slime 82d3f94a3",
         "n.clamp(min=1), or torch.clamp_min(n, 1)",
-        codes=("AGV401",),
+        symptom=Symptom.EXCEPTION,
         text=r"(?s)Dimension out of range.*torch\.max\(",
     ),
     Bug(
@@ -96,7 +97,7 @@ BUGS: tuple[Bug, ...] = (
         "some ranks enter a collective that others skip",
         "a rank without tokens skips the all-reduce",
         "let every rank of the group issue every collective, with a zero if it has nothing to add",
-        codes=("AGV402", "AGV404"),
+        symptom=Symptom.BLOCKED,
         marks=("not-all-inside",),
     ),
     Bug(
@@ -104,7 +105,7 @@ BUGS: tuple[Bug, ...] = (
         "a loss that is cut off from its inputs: backward fails or changes nothing",
         "what slime's and miles' keep-alive terms were added for",
         "return kept.sum() * 0 of the masked losses when there is nothing to add; never detach",
-        codes=("AGV501",),
+        symptom=Symptom.UNUSABLE,
         text="cut off|does not depend",
     ),
 )

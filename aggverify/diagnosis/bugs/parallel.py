@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aggverify.codes import Symptom
 from aggverify.diagnosis.bugs.base import Bug, Count, Shape
 from aggverify.diagnosis.terms import TOKENS
 
@@ -72,24 +73,21 @@ BUGS: tuple[Bug, ...] = (
         "a sequence's statistic is taken of each context-parallel shard, not of the whole sequence",
         "GSPO, GMPO under context parallelism; slime #2235",
         "all-reduce the sum over the context-parallel group (differentiably) before exp",
-        codes=("AGV211",),
-        marks=("non-linear",),
+        symptom=Symptom.STATISTIC_PER_SHARD,
     ),
     Bug(
         "selection-per-micro-batch",
         "tokens are selected by comparison within one micro-batch or rank, not within the step",
         "AReaL #1730",
         "select once for the step before it is split, or all-reduce the threshold",
-        codes=("AGV212",),
-        marks=("non-linear",),
+        symptom=Symptom.SELECTION,
     ),
     Bug(
         "auxiliary-local-count",
         "an auxiliary term is divided by a count of what is at hand, not by the step's",
         "NeMo-RL #3791: 32 times too large",
         "give every additive term the normaliser of the objective",
-        codes=("AGV207",),
-        marks=("auxiliary",),
+        symptom=Symptom.AUXILIARY_TERM,
     ),
     Bug(
         "statistics-over-dp-only",
@@ -232,7 +230,7 @@ BUGS: tuple[Bug, ...] = (
         "the mask is cut into other pieces than the losses of this CP rank",
         "slime e8d3f58f3, miles #1328",
         "chunk ceil(total / 2C) per sample, ownership by the logit before the token",
-        codes=("AGV401",),
+        symptom=Symptom.EXCEPTION,
         marks=("only-under-context-parallel",),
         text=r"split_with_sizes|[Ss]ize of tensor|sizes? of|shape|length|same number",
     ),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from aggverify.checks import Finding
-from aggverify.checks.groups import CODE as SPLIT_GROUPS
+from aggverify.codes import Effect
 from aggverify.diagnosis import Diagnosis
 from aggverify.execution.subject import Subject
 from aggverify.run.outcome.store import StoredCase
@@ -42,6 +42,11 @@ class ReportedFinding:
     diagnosis: Diagnosis | None
     confirmed: bool
     relevance: Relevance = field(default_factory=Relevance)
+
+    @property
+    def fails(self) -> bool:
+        """Whether it is a reason not to take the reducer."""
+        return self.finding.traits.effect is Effect.FAILS
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,18 +112,17 @@ class Verdict:
 
     @property
     def exit(self) -> Exit:
-        """Conforms only when something was tested and nothing found."""
-        if self.reports:
+        """Conforms only when something was tested and nothing failed; a hazard is no failure."""
+        if any(report.fails for report in self.reports):
             return Exit.FINDINGS
         return Exit.CONFORMS if self.executed else Exit.NO_JUDGEMENT
 
 
 def _follows(report: ReportedFinding, other: ReportedFinding) -> bool:
-    """Whether a finding about split prompt groups only shows what a layout does to any step."""
-    return (
-        report.finding.code == SPLIT_GROUPS
-        and "prompt groups" in report.relevance.irrelevant
-        and bool(set(report.relevance.matters) & set(other.relevance.matters))
+    """Whether a finding only shows what the other does to any step: what it is about itself, such
+    as split prompt groups, does not matter."""
+    return report.finding.traits.field in report.relevance.irrelevant and bool(
+        set(report.relevance.matters) & set(other.relevance.matters)
     )
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from aggverify.checks import Check, Finding
-from aggverify.checks.base import COSTLY
 from aggverify.checks.refusal import refusal
 from aggverify.diagnosis import Diagnosis
 from aggverify.execution import limits
@@ -122,7 +121,7 @@ class CheckRun:
         failed = self.stored_failure()
         if failed is not None:
             shown = self._shown_smaller(failed)
-            if shown is not None or failed.code in COSTLY:
+            if shown is not None or failed.traits.costs_a_world:
                 return self._reduced(shown or failed)
         # A failure is already certain: let the search have the time to make it small.
         if failed is not None:
@@ -166,7 +165,8 @@ class CheckRun:
 
     def explain(self, finding: Finding) -> Diagnosis | None:
         """What the candidate computes instead, from observations made for that purpose."""
-        return explain(self.subject, finding, self.laboratory, self.stored_cases())
+        more = self.check.telling(self.subject) if self.check.telling is not None else ()
+        return explain(self.subject, finding, self.laboratory, [*self.stored_cases(), *more])
 
 
 def _first(judged: Judged) -> Finding | None:

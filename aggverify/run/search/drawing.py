@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 
 import hypothesis
 from hypothesis import HealthCheck, Phase, Verbosity, settings
 
 from aggverify.checks import Finding
-from aggverify.checks.base import COSTLY
 from aggverify.execution import limits
 from aggverify.generation.space import Space
 from aggverify.generation.strategies import related
@@ -29,10 +29,14 @@ class _Enough(BaseException):
     """Leaves the search at once; not an Exception, so that Hypothesis does not study it."""
 
 
+class _Failing(Exception):
+    """A case that fails."""
+
+
 @lru_cache(maxsize=32)
-def _failure_type(code: str) -> type[Exception]:
+def _failure_type(code: str) -> type[_Failing]:
     """One exception type per code, so that shrinking never drifts from one fault to another."""
-    return type(code, (Exception,), {})
+    return type(code, (_Failing,), {})
 
 
 def search(
@@ -47,7 +51,7 @@ def search(
     if not any(judged.values()):
         return None
     smallest = min(filter(None, judged.values()), key=lambda f: size_of(f.case))
-    if smallest.code in COSTLY:
+    if smallest.traits.costs_a_world:
         return smallest  # Hypothesis tries too much for what each of these costs
     return _shrink(space, submit, max_examples, seed, judged, smallest)
 
@@ -124,13 +128,9 @@ def _run(
         suppress_health_check=list(HealthCheck),
         print_blob=False,
     )
-    try:
+    # Anything else is no finding, but a fault of ours.
+    with suppress(_Enough, _Failing):
         hypothesis.seed(seed)(configured(hypothesis.given(related(space, LAYOUTS))(test)))()
-    except _Enough:
-        pass
-    except Exception as error:
-        if not type(error).__name__.startswith("AGV"):
-            raise  # not a finding: a fault of ours
 
 
 def size_of(case: Case) -> tuple[int, int, int, int, int]:

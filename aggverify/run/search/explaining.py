@@ -8,32 +8,24 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from aggverify.checks import Finding
-from aggverify.checks.counts import LENGTHS
-from aggverify.checks.layout import COMBINED
+from aggverify.checks.spaces import spread
+from aggverify.codes import Diagnosed
 from aggverify.diagnosis import (
     Diagnosis,
     Observation,
     diagnose,
     diagnose_behind_the_mask,
     diagnose_failure,
-    diagnose_nonlinear,
-    diagnose_told,
+    diagnose_symptom,
     telling_case,
 )
 from aggverify.execution.laboratory import Execution, Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import fits, grid, hard_cases, more_cases, plain_losses
-from aggverify.generation.space import Space
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
 
-_BEHIND = ("AGV121", "AGV122")
-_TOLD = (
-    *("AGV131", "AGV132", "AGV133", "AGV208", "AGV407", "AGV408"),
-    *("AGV502", "AGV503", "AGV504", "AGV511", "AGV512"),
-)
-"""What the check itself has seen says everything; no further observation is needed."""
 _LARGE = 100_000
 _ROUNDS = 3
 """Cases run to tell remaining forms apart, one round after the other."""
@@ -42,18 +34,17 @@ _ROUNDS = 3
 def explain(
     subject: Subject, finding: Finding, laboratory: Laboratory, own: Sequence[Case]
 ) -> Diagnosis | None:
-    """Diagnose a finding; ``own`` are the stored cases of the check that made it."""
+    """Diagnose a finding; ``own`` are the cases of the check that made it."""
     if finding.case.step.num_response_tokens > _LARGE:
         return None  # forms are fitted to small steps; the finding's message says what it can
     subject = replace(subject, trust_formula=True)
     shown = finding.observed is not None
-    if finding.code in ("AGV207", "AGV212") or (subject.nonlinear and shown):
-        return diagnose_nonlinear(subject, finding)
-    if finding.code in _BEHIND:
+    how = finding.traits.diagnosed
+    if how is Diagnosed.SYMPTOM or (subject.nonlinear and shown):
+        return diagnose_symptom(subject, finding)
+    if how is Diagnosed.BEHIND_THE_MASK:
         return _behind_the_mask(subject, finding, laboratory, own)
-    if finding.code in _TOLD:
-        return diagnose_told(subject, finding)
-    if finding.observed is None and finding.code != "AGV102":
+    if not shown and how is not Diagnosed.VALUE:
         return _failure(subject, finding, laboratory)
     return _weights(subject, finding, laboratory, own)
 
@@ -61,16 +52,11 @@ def explain(
 def _weights(
     subject: Subject, finding: Finding, laboratory: Laboratory, own: Sequence[Case]
 ) -> Diagnosis | None:
-    space = COMBINED.space(subject) or Space(fan_out="fan-out" in subject.features)
-    space = replace(space, min_units=1)
+    space = spread(subject, min_units=1)
     stored = (*hard_cases(), *grid(subject.max_world, space.cp_kinds))
-    spread = [case for case in stored if fits(case, space)]
+    fitting = [case for case in stored if fits(case, space)]
     mine = [finding.case, *own]
-    if finding.code == "AGV301" and not subject.group_size and subject.oracle is None:
-        # Which lengths are counted rightly tells one 16-bit format from the other.
-        steps = [parse_step(f"1/{'1' * length}") for length in LENGTHS]
-        mine += [Case(step, Layout.trivial(1), plain_losses(step)) for step in steps]
-    found = _observe(subject, laboratory, [unit_case(), *mine, *spread])
+    found = _observe(subject, laboratory, [unit_case(), *mine, *fitting])
     others = [case for case in more_cases(subject.max_world, space.cp_kinds) if fits(case, space)]
     for _ in range(_ROUNDS):
         case = telling_case(list(found.values()), others)

@@ -10,7 +10,6 @@ from dataclasses import replace
 from itertools import chain, islice
 
 from aggverify.checks import Finding
-from aggverify.checks.base import COSTLY
 from aggverify.oracles import Sample, Step
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
@@ -27,7 +26,7 @@ Judge = Callable[[list[Case]], Sequence[Finding | None]]
 def reduced(finding: Finding, judge: Judge, allowed: Callable[[Case], bool]) -> Finding:
     """The finding on the smallest case that leaving out, and losses of 0, reach with its code."""
     tried = {finding.case}
-    costly = finding.code in COSTLY
+    costly = finding.traits.costs_a_world
     while len(tried) <= MOST:
         less = chain(smaller(finding.case), () if costly else plainer(finding.case))
         candidates = (c for c in less if c not in tried and allowed(c))

@@ -17,11 +17,7 @@ from aggverify.run.outcome.verdict import Relevance
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import CpKind, Layout
 
-_COSTLY = ("AGV402", "AGV403", "AGV404", "AGV406")
-"""Every repetition would take a world down."""
 LOSS_VALUES = "loss values"
-_LINEARITY = ("AGV131", "AGV132", "AGV133")
-"""Their check varies the loss values itself."""
 _ROUNDINGS = 1e-3
 _LONG = 10_000
 """Tokens of a step that is not run a dozen times more."""
@@ -31,13 +27,13 @@ def relevance(
     finding: Finding, space: Space, judge: Callable[[Sequence[Case]], Sequence[Finding | None]]
 ) -> Relevance:
     """Judge the case with each field varied in turn; ``judge`` runs them all in one go."""
-    if finding.code in _COSTLY or finding.case.step.num_response_tokens > _LONG:
+    if finding.traits.costs_a_world or finding.case.step.num_response_tokens > _LONG:
         return Relevance()
     wide = replace(
         space, min_units=1, min_world=1, split_groups=False, blank_a_unit=False, needs_hole=False
     )
     tried = [(name, case) for name, case in variations(finding.case, space) if fits(case, wide)]
-    if finding.code in _LINEARITY:
+    if finding.traits.varies_losses:
         tried = [(name, case) for name, case in tried if name != LOSS_VALUES]
     found = judge([case for _, case in tried])
     same: dict[str, bool] = {}

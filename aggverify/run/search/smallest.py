@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import lru_cache
 
 from aggverify.checks import Finding
-from aggverify.checks.base import COSTLY
 from aggverify.generation.catalogue import fits
 from aggverify.generation.enumeration import Box, every_case
 from aggverify.generation.space import Space
@@ -36,7 +35,7 @@ def shown_smaller(finding: Finding, judge: Judge, space: Space) -> Finding | Non
 
     The plain ones come first: they are few, and one that shows it leaves less to try.
     """
-    costly = finding.code in COSTLY
+    costly = finding.traits.costs_a_world
     best: Finding | None = None
     for cases in (plain_cases(space), smallest_cases(space)):
         size = size_of((best or finding).case)

@@ -1,0 +1,62 @@
+"""The spaces that checks start from, and narrow: all layouts a subject can be given, or none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from aggverify.execution.subject import Subject
+from aggverify.generation.space import Space
+from aggverify.steps.layouts import CpKind
+
+_DTYPES = ("float64", "float32")
+
+
+def cp_kinds(subject: Subject) -> tuple[CpKind, ...]:
+    """The context-parallel layouts this subject can be given; empty when it sees none."""
+    if "context-parallel" not in subject.features:
+        return ()
+    optional: tuple[CpKind, ...] = ("contiguous", "gathered")
+    return ("zigzag", *(kind for kind in optional if kind in subject.features))
+
+
+def spread(
+    subject: Subject, *, dp: int = 8, cp: int = 4, micro_batches: int = 3, **narrowed: Any
+) -> Space:
+    """Every layout the subject can be given up to these sizes, nothing fully masked.
+
+    ``narrowed``: fields of ``Space``. Without ``min_units`` the trivial layout is left out.
+    """
+    kinds = cp_kinds(subject)
+    space = Space(
+        max_dp=min(dp, subject.max_world),
+        max_cp=min(cp, subject.max_world) if kinds else 1,
+        max_microbatches=micro_batches,
+        max_world=subject.max_world,
+        cp_kinds=kinds or ("zigzag",),
+        min_units=2,
+        fan_out="fan-out" in subject.features,
+        empty_samples=False,
+        group_size=subject.group_size,
+        whole_groups=subject.refuses_split_groups,
+        uniform="ragged-micro-batches" not in subject.features,
+        dtypes=("float64",) if subject.nonlinear else _DTYPES,
+    )
+    return replace(space, **narrowed)
+
+
+def small(subject: Subject, **narrowed: Any) -> Space:
+    """Up to two of each size, the trivial layout included: what depends on no layout."""
+    return spread(subject, dp=2, cp=2, micro_batches=2, **{"min_units": 1, **narrowed})
+
+
+def alone(subject: Subject, **narrowed: Any) -> Space:
+    """One rank, one micro-batch, nothing fully masked."""
+    space = Space(
+        fan_out="fan-out" in subject.features,
+        empty_samples=False,
+        max_extra_samples=5,
+        group_size=subject.group_size,
+        dtypes=_DTYPES,
+    )
+    return replace(space, **narrowed)

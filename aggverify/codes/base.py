@@ -1,0 +1,147 @@
+"""What a code is: its traits, by which everything else treats it, and its explanation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import Literal
+
+Severity = Literal["high", "medium", "warning"]
+
+
+class Effect(Enum):
+    """What a finding does to the verdict; ``run.outcome.verdict`` makes an exit code of it."""
+
+    FAILS = "fails"
+    HAZARD = "hazard"
+    """Right only where something holds that nobody has claimed: shown in full, no failure."""
+    WARNING = "warning"
+    """Tested, but weakly: counted apart from findings."""
+
+
+class Diagnosed(Enum):
+    """From what a finding is diagnosed; without weights, from how the step failed."""
+
+    WEIGHTS = "weights observed over all layouts"
+    VALUE = "reported losses observed over all layouts"
+    BEHIND_THE_MASK = "weights at masked tokens, and an overflow behind the mask"
+    SYMPTOM = "the finding alone: its check has seen everything there is to see"
+
+
+class Symptom(StrEnum):
+    """What known mistakes have in common with a code, where weights do not tell them."""
+
+    NONE = ""
+    MASKED_VALUES = "masked values"
+    NOT_LINEAR = "not linear"
+    CONSTANT_ADDED = "constant added"
+    AUXILIARY_TERM = "auxiliary term"
+    PARTIAL_WINDOW = "partial window"
+    STATISTIC_PER_SHARD = "statistic per shard"
+    SELECTION = "selection"
+    EXCEPTION = "exception"
+    BLOCKED = "blocked"
+    RANKS_DISAGREE = "ranks disagree"
+    NOT_REPEATABLE = "not repeatable"
+    STATE_KEPT = "state kept"
+    UNUSABLE = "unusable"
+    ARGUMENTS_CHANGED = "arguments changed"
+    MODE_IGNORED = "mode ignored"
+    MISUSE_ACCEPTED = "misuse accepted"
+    LOGGED_LOSS = "logged loss"
+    LOGS_DIFFER = "logs differ"
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A stable code by its meaning, never renumbered."""
+
+    code: str
+    title: str
+    severity: Severity = "high"
+    effect: Effect = Effect.FAILS
+    consequence: str = ""
+    """What it does to a training run, where that is not said in weights: "makes training hang"."""
+    symptom: str = Symptom.NONE
+    """By which a known mistake is recognised."""
+    diagnosed: Diagnosed = Diagnosed.WEIGHTS
+    failure: str = ""
+    """The kind of failure that it names (``execution.laboratory.Failure.kind``)."""
+    ends_the_run: bool = False
+    """Whether no other check can be judged: there is no result."""
+    unsteady: bool = False
+    """Whether no other check can be judged: the result is not the step's alone."""
+    costs_a_world: bool = False
+    """Whether showing it takes a world of ranks down: tried one at a time, and not often."""
+    spoils: tuple[str, ...] = ()
+    """Aspects (``checks.base``) of which no other check says anything new."""
+    varies_losses: bool = False
+    """Whether its check varies the loss values itself, so that they are not varied again."""
+    compares_paths: bool = False
+    """Whether it is about two targets, and both are needed to see it again."""
+    splits: bool = False
+    """Whether it is about samples dealt to several places: a comparison among fewer of them then
+    also loses tokens."""
+    if_nonlinear: str = ""
+    """The code that says the same of a non-linear objective, where that is another one."""
+    field: str = ""
+    """The field of a case it is about: where that does not matter, the finding only shows what
+    another one with the same fields shows."""
+    explanation: Explanation | None = None
+    """A person's own; those of the catalogue stand in the TOML files beside this module."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """The smallest step on which a mutant fails with the code, in the notation of steps.
+
+    ``expected`` and ``actual`` are the weight of ``token``; where no weight is read, ``says`` is a
+    regular expression that the finding's message matches.
+    """
+
+    mutant: str
+    """``module.function`` in the corpus of mutants, which the tests keep."""
+    reducer: str
+    """Its text (a test holds it to the corpus)."""
+    check: str
+    mode: str
+    step: str = ""
+    ones: int = 0
+    """Instead of ``step``: one sample of so many unmasked tokens."""
+    micro_batches: str = "0"
+    cp: int = 1
+    cp_kind: str = "zigzag"
+    dtype: str = "float64"
+    losses: tuple[float, ...] = ()
+    groups: tuple[int, ...] = ()
+    rollouts: tuple[int, ...] = ()
+    convention: str = "native"
+    engine: str = "sum"
+    claims: tuple[str, ...] = ()
+    divisor: float | None = None
+    terms: tuple[str, ...] = ()
+    """Names of the per-token inputs beside the losses."""
+    against: str | None = None
+    """Another mutant, for a check of two paths, and its text."""
+    against_reducer: str = ""
+    token: int = 0
+    expected: str | None = None
+    actual: str | None = None
+    says: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What ``aggverify explain`` says about a code; warnings have no example."""
+
+    meaning: str
+    fix: str
+    bugs: tuple[str, ...] = ()
+    example: Example | None = None
+    more: tuple[Example, ...] = ()
+    """The smallest examples of other checks that find this code."""
+
+    @property
+    def examples(self) -> tuple[Example, ...]:
+        """All of them; none for a warning."""
+        return (self.example, *self.more) if self.example else ()

@@ -1,0 +1,99 @@
+"""What every check is: its space, and what its failing makes worthless for others."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aggverify.checks import CHECKS, Check, check, register, registered
+from aggverify.codes import CODES, Code
+from aggverify.conventions import convention
+from aggverify.engines import engine
+from aggverify.errors import InputError
+from aggverify.execution.subject import Subject
+from aggverify.generation.space import Space
+
+EXPECTED = json.loads(Path(__file__).with_name("spaces.json").read_text(encoding="utf-8"))
+"""``spaces``: fields that are not the default's; ``checks``: which of them each subject has."""
+ALL = frozenset(
+    {"fan-out", "context-parallel", "straddling-groups", "ragged-micro-batches", "rejection"}
+    | {"poison", "dummy-samples", "contiguous", "gathered", "validates-arguments"}
+)
+OFFERED = ("token_mean", "sample_mean")
+
+
+def subject(how: str, under: str, mode: str, **more: Any) -> Subject:
+    return Subject("r.py", "reduce", convention(how), engine(under), mode, **more)
+
+
+PLAIN = subject("native", "sum", "token_mean")
+SKYRL = subject("skyrl", "skyrl-fsdp", "token_mean")
+SUBJECTS = (
+    PLAIN,
+    replace(PLAIN, claimed=ALL, returns_logs=False),
+    replace(PLAIN, max_world=1),
+    replace(PLAIN, max_world=2, claimed=frozenset({"gathered"})),
+    replace(PLAIN, mode=None),
+    replace(PLAIN, trust_formula=False),
+    replace(PLAIN, mode=None, nonlinear=True, claimed=ALL),
+    replace(PLAIN, group_size=4),
+    replace(PLAIN, refuses_split_groups=True, terms=("kl", "entropy")),
+    replace(PLAIN, against=SKYRL),
+    replace(SKYRL, mode="sequence_sum", claimed=ALL),
+    replace(SKYRL, mode="sample_mean", max_world=4),
+    subject("slime", "megatron-sample", "prompt_mean"),
+    subject("slime", "megatron-token", "token_mean", claimed=ALL, offered=OFFERED),
+    subject(
+        "skyrl-reduce-loss",
+        "skyrl-fsdp",
+        "token_mean",
+        offered=OFFERED,
+        claimed=frozenset({"validates-arguments"}),
+    ),
+)
+
+
+@pytest.mark.parametrize("about", CHECKS, ids=lambda c: c.name)
+def test_a_check_draws_from_the_space_it_always_had(about: Check) -> None:
+    wanted = [None if n is None else EXPECTED["spaces"][n] for n in EXPECTED["checks"][about.name]]
+    assert [_told(about.space(s)) for s in SUBJECTS] == wanted
+
+
+def _told(space: Space | None) -> dict[str, Any] | None:
+    if space is None:
+        return None
+    values = {f.name: getattr(space, f.name) for f in fields(Space)}
+    usual = Space()
+    told = {name: value for name, value in values.items() if value != getattr(usual, name)}
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in told.items()}
+
+
+def test_every_aspect_that_is_asked_for_can_turn_out_wrong() -> None:
+    wrong = {c.aspect for c in CHECKS}.union(*(code.spoils for code in CODES.values()))
+    needed = {need.aspect for c in CHECKS for need in c.needs}
+    assert needed | {aspect for c in CHECKS for aspect in c.alone_after} <= wrong - {""}
+
+
+def test_what_is_last_stays_last() -> None:
+    mine = replace(CHECKS[0], name="mine", codes=(Code("AGV901", "Mine"),))
+    with registered(mine):
+        assert [c.last for c in CHECKS] == sorted(c.last for c in CHECKS)
+        assert check("mine") is mine
+        assert "AGV901" in CODES
+        register(mine)
+        assert sum(c.name == "mine" for c in CHECKS) == 1
+    assert mine not in CHECKS
+    assert "AGV901" not in CODES
+
+
+def test_a_name_in_use_is_refused_and_leaves_nothing_behind() -> None:
+    before = tuple(CHECKS)
+    mine = replace(CHECKS[0], title="another", codes=(Code("AGV901", "Mine"),))
+    with pytest.raises(InputError, match="'repeats_bit_for_bit' is in use"), registered(mine):
+        pass
+    assert tuple(CHECKS) == before
+    assert "AGV901" not in CODES

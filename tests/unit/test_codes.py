@@ -1,0 +1,90 @@
+"""Codes are data: what treats a finding asks for traits, and a person's own code has them too."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import aggverify
+from aggverify.codes import CODES, Code, Effect, Explanation, code_of_failure, registered
+from aggverify.codes.explanations import explanation
+from aggverify.diagnosis.bugs import BUGS
+from aggverify.errors import InputError
+from aggverify.run.outcome.verdict import Exit, exit_code
+from tests.verdicts import report, subject, verdict
+
+HAZARD = Code("AGV901", "Right only for finite values", effect=Effect.HAZARD)
+
+
+def test_no_module_outside_the_registry_treats_a_code_by_its_name() -> None:
+    """A check or a warning may state the code it produces, nothing else may state one."""
+    root = Path(aggverify.__file__).parent
+    treated = re.compile(r'(in|==|!=) *[({\[]?"AGV|frozenset\(.*"AGV|codes *= *\(')
+    for file in root.rglob("*.py"):
+        inside = file.relative_to(root)
+        if inside.parts[0] == "codes":
+            continue
+        text = file.read_text(encoding="utf-8")
+        assert not treated.search(text), inside
+        if inside.parts[0] != "checks" and inside.name != "weakness.py":
+            assert '"AGV' not in text, inside
+
+
+@pytest.mark.parametrize("known", CODES.values(), ids=CODES)
+def test_what_ends_a_run_or_costs_a_world_is_high(known: Code) -> None:
+    if known.ends_the_run or known.costs_a_world or known.unsteady:
+        assert known.severity == "high"
+        assert known.effect is Effect.FAILS
+
+
+@pytest.mark.parametrize(
+    "kind", ["exception", "blocked", "died", "diverged", "disagree", "runaway", "breach"]
+)
+def test_every_failure_has_one_code(kind: str) -> None:
+    assert [c for c in CODES.values() if c.failure == kind] == [code_of_failure(kind)]
+
+
+def test_every_symptom_of_a_known_bug_is_a_codes() -> None:
+    assert {bug.symptom for bug in BUGS} <= {c.symptom for c in CODES.values()}
+
+
+def test_a_hazard_is_no_failure_and_a_failure_beside_it_is() -> None:
+    with registered(HAZARD):
+        hazard, failure = (
+            replace(verdict(), reports=(report(subject(), code=code),))
+            for code in ("AGV901", "AGV101")
+        )
+        assert hazard.exit is Exit.CONFORMS
+        assert failure.exit is Exit.FINDINGS
+        assert exit_code([hazard, failure]) is Exit.FINDINGS
+        assert exit_code([hazard, hazard]) is Exit.CONFORMS
+
+
+def test_an_own_code_is_there_as_long_as_it_is_registered() -> None:
+    mine = Code("AGV902", "Mine", explanation=Explanation("What it means.", "What mends it."))
+    with registered(mine):
+        assert CODES["AGV902"] is mine
+        assert explanation(mine) == mine.explanation
+        with registered(mine):
+            pass
+        assert "AGV902" in CODES
+    assert "AGV902" not in CODES
+
+
+@pytest.mark.parametrize("name", ["AGV101", "AGV600", "agv901", "MINE", "AGV9001"])
+def test_other_names_are_refused(name: str) -> None:
+    with pytest.raises(InputError, match="AGV900 to AGV999"), registered(Code(name, "Mine")):
+        pass
+
+
+def test_two_meanings_of_one_code_are_refused() -> None:
+    with (
+        registered(HAZARD),
+        pytest.raises(InputError, match="AGV901 is in use already: 'Right only"),
+        registered(Code("AGV901", "Another")),
+    ):
+        pass
+    assert "AGV901" not in CODES
