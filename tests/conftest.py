@@ -1,20 +1,29 @@
-"""What every test may use: the command line as a person runs it."""
+"""What every test may use: ranks forked from one process, and the command line."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import io
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-# Tests never depend on how fast the machine is.
-settings.register_profile("untimed", deadline=None)
+from aggverify.cli import main
+from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.limits import LIMITS
+from aggverify.run.session import opened
+from aggverify.world import Launcher, Pool, Template
+
+# Tests never depend on how fast the machine is, nor on what earlier ones have left on the disk.
+settings.register_profile("untimed", deadline=None, database=None)
 settings.load_profile("untimed")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -26,6 +35,39 @@ EXAMPLES = ROOT / "examples"
 
 SEEDS = range(int(os.environ.get("AGGVERIFY_SEEDS", "1")))
 """Seeds of the searches whose smallest case is pinned; ``tox -e quality`` takes twenty."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def launcher() -> Iterator[Launcher]:
+    """The one process that imports torch for a test process; every Pool made there uses it."""
+    launcher = Launcher()
+    with pytest.MonkeyPatch.context() as patch:
+        made = functools.partialmethod(Pool.__init__, launcher=launcher)
+        patch.setattr(Pool, "__init__", made)
+        yield launcher
+    launcher.close()
+
+
+@pytest.fixture(scope="session")
+def shared_pool(launcher: Launcher) -> Iterator[Pool]:
+    """Ranks under the limits that ``aggverify check`` sets."""
+    with Pool(LIMITS) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="session")
+def corpus(shared_pool: Pool) -> Iterator[Template]:
+    """Ranks that have imported every reducer of the corpus."""
+    with opened(shared_pool, {"module": "tests.corpus.all_shown"}) as template:
+        yield template
+
+
+@pytest.fixture
+def laboratory(corpus: Template) -> Laboratory:
+    """The corpus under test, and the corpus beside it for what compares two paths."""
+    made = Laboratory(corpus, Laboratory(corpus))
+    made.begin()
+    return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +86,36 @@ Cli = Callable[..., Ran]
 
 
 @pytest.fixture
-def cli(tmp_path: Path) -> Cli:
-    """Run ``aggverify ARGUMENTS`` in an empty directory and wait for it."""
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Run ``aggverify ARGUMENTS`` in an empty directory, within this process."""
+
+    def run(*arguments: str | Path, env: dict[str, str] | None = None) -> Ran:
+        out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", newline="") for _ in range(2))
+        with (
+            monkeypatch.context() as patch,
+            contextlib.chdir(tmp_path),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            pytest.raises(SystemExit) as left,
+        ):
+            for name, value in {"COLUMNS": "100", **(env or {})}.items():
+                patch.setenv(name, value)
+            patch.setattr(sys, "argv", ["aggverify", *map(str, arguments)])
+            main()
+        assert isinstance(left.value.code, int)
+        return Ran(left.value.code, _written(out), _written(err))
+
+    return run
+
+
+def _written(stream: io.TextIOWrapper) -> str:
+    stream.seek(0)
+    return stream.read()
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Cli:
+    """Run ``python -m aggverify ARGUMENTS`` in an empty directory, as a person does."""
 
     def run(*arguments: str | Path, env: dict[str, str] | None = None) -> Ran:
         done = subprocess.run(
@@ -54,7 +124,6 @@ def cli(tmp_path: Path) -> Cli:
             env=os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "100"} | (env or {}),
             capture_output=True,
             text=True,
-            timeout=300,
             stdin=subprocess.DEVNULL,
         )
         return Ran(done.returncode, done.stdout, done.stderr)

@@ -17,7 +17,7 @@ from aggverify.world.faults import (
     TemplateFailure,
 )
 from aggverify.world.options import Options
-from aggverify.world.pool import Pool
+from aggverify.world.pool import Launcher, Pool
 from aggverify.world.template import Pending, Template
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "Backend",
     "Fault",
     "Job",
+    "Launcher",
     "Options",
     "Outcome",
     "Pending",

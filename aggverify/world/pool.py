@@ -18,17 +18,21 @@ from aggverify.world.template import Template
 class Pool:
     """Ranks for hire; a context manager that leaves no process behind.
 
-    Returns at once, torch is imported meanwhile. Raises PoolError where ranks cannot run. Not
-    safe for use by several threads at a time.
+    Returns at once, torch is imported meanwhile. ``launcher`` may be shared by pools with
+    different options: each then ends its own templates only. Raises PoolError where ranks cannot
+    run. Not safe for use by several threads at a time.
     """
 
-    def __init__(self, options: Options | None = None) -> None:
+    def __init__(self, options: Options | None = None, *, launcher: Launcher | None = None) -> None:
         if (reason := linux.unsupported()) is not None:
             raise PoolError(reason)
         self._options = options or Options()
-        self._launcher = _Launcher()
+        self._launcher = launcher or Launcher()
+        # Held until closed, since what they hold open is not closed by being forgotten.
+        self._templates: list[Template] = []
+        own = None if launcher else self._launcher
         # A pool that nobody closed must not outlive its owner, nor the interpreter.
-        self._finalizer = weakref.finalize(self, self._launcher.close)
+        self._finalizer = weakref.finalize(self, _end, self._templates, own)
 
     def __enter__(self) -> Self:
         return self
@@ -62,7 +66,7 @@ class Pool:
         template = Template(
             opened, options, lambda: launcher.current().open(request, options), launcher.kill
         )
-        launcher.templates = [*(t for t in launcher.templates if not t.closed), template]
+        self._templates[:] = [*(t for t in self._templates if not t.closed), template]
         return template
 
     def close(self) -> None:
@@ -70,12 +74,10 @@ class Pool:
         self._finalizer()
 
 
-class _Launcher:
-    """The current zygote, replaced should it die, and the templates to be closed with it."""
+class Launcher:
+    """The current zygote, replaced should it die."""
 
     def __init__(self) -> None:
-        # Held until closed, since what they hold open is not closed by being forgotten.
-        self.templates: list[Template] = []
         self._zygote = Zygote()
         self._closed = False
 
@@ -96,6 +98,11 @@ class _Launcher:
     def close(self) -> None:
         """End every process."""
         self._closed = True
-        for template in self.templates:
-            template.close()
         self._zygote.close()
+
+
+def _end(templates: list[Template], own: Launcher | None) -> None:
+    for template in templates:
+        template.close()
+    if own is not None:
+        own.close()

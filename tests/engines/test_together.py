@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from aggverify.execution.laboratory import Laboratory
@@ -17,12 +15,6 @@ from aggverify.world import Pool
 from tests.conftest import EXAMPLES
 
 
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Pool]:
-    with Pool() as pool:
-        yield pool
-
-
 @pytest.mark.parametrize(
     ("path", "mode", "engine"),
     [
@@ -31,12 +23,12 @@ def pool() -> Iterator[Pool]:
         ("broken/cp_shard_sample_mean.py", "sample_mean", "megatron-sample"),
     ],
 )  # fmt: skip
-def test_together_as_alone(pool: Pool, path: str, mode: str, engine: str) -> None:
+def test_together_as_alone(shared_pool: Pool, path: str, mode: str, engine: str) -> None:
     target = parse_target(str(EXAMPLES / path))
     cases = [*hard_cases(), *grid(4, ("zigzag", "contiguous", "gathered"))]
     if path.startswith("broken"):
         cases = [c for c in cases if c.layout.cp_kind == "zigzag"]
-    with opened(pool, target.setup()) as template:
+    with opened(shared_pool, target.setup()) as template:
         request = Request(str(EXAMPLES / path), modes=(mode,), engine=engine)
         subject = subjects(request, target, template.description)[0]
         laboratory = Laboratory(template)

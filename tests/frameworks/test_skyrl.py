@@ -39,15 +39,15 @@ def _fetch(version: str, folder: Path) -> None:
         wheel.extractall(folder / version)
 
 
-def check(cli: Cli, wheels: Path, version: str, mode: str, *more: str) -> tuple[int, str]:
+def check(shell: Cli, wheels: Path, version: str, mode: str, *more: str) -> tuple[int, str]:
     options = ["--mode", mode, *(["--divisor", "16"] if mode == "constant" else []), *more]
-    ran = cli("check", CANDIDATE, *options, env={"AGGVERIFY_SKYRL": str(wheels / version)})
+    ran = shell("check", CANDIDATE, *options, env={"AGGVERIFY_SKYRL": str(wheels / version)})
     assert ran.code in (0, 1), ran
     return ran.code, ran.out
 
 
-def test_the_old_token_mean_is_found_and_named(cli: Cli, wheels: Path) -> None:
-    code, out = check(cli, wheels, "0.1.0", "token_mean")
+def test_the_old_token_mean_is_found_and_named(shell: Cli, wheels: Path) -> None:
+    code, out = check(shell, wheels, "0.1.0", "token_mean")
     assert code == 1, out
     assert "AGV202 Result depends on the split into micro-batches" in out
     assert "the mean over micro-batches of each one's own token mean" in out
@@ -55,8 +55,8 @@ def test_the_old_token_mean_is_found_and_named(cli: Cli, wheels: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["sample_mean", "constant"])
-def test_the_old_reducer_is_right_in_its_other_modes(cli: Cli, wheels: Path, mode: str) -> None:
-    code, out = check(cli, wheels, "0.1.0", mode)
+def test_the_old_reducer_is_right_in_its_other_modes(shell: Cli, wheels: Path, mode: str) -> None:
+    code, out = check(shell, wheels, "0.1.0", mode)
     assert code == 0, out
 
 
@@ -69,21 +69,21 @@ def test_the_old_reducer_is_right_in_its_other_modes(cli: Cli, wheels: Path, mod
         ("0.3.0", "prompt_mean"),
     ],
 )
-def test_the_fixed_version_conforms(cli: Cli, wheels: Path, version: str, mode: str) -> None:
-    code, out = check(cli, wheels, version, mode)
+def test_the_fixed_version_conforms(shell: Cli, wheels: Path, version: str, mode: str) -> None:
+    code, out = check(shell, wheels, version, mode)
     assert code == 0, out
     assert f"conforms: {mode}" in out
 
 
-def test_masked_nan_is_found_when_asked_for(cli: Cli, wheels: Path) -> None:
-    code, out = check(cli, wheels, "0.3.0", "token_mean", "--claim", "poison")
+def test_masked_nan_is_found_when_asked_for(shell: Cli, wheels: Path) -> None:
+    code, out = check(shell, wheels, "0.3.0", "token_mean", "--claim", "poison")
     assert code == 1, out
     assert "AGV121 Values behind the mask reach the loss" in out
     assert "SkyRL #1635" in out
 
 
-def test_a_mode_a_version_does_not_have_is_refused(cli: Cli, wheels: Path) -> None:
-    ran = cli(
+def test_a_mode_a_version_does_not_have_is_refused(shell: Cli, wheels: Path) -> None:
+    ran = shell(
         *("check", CANDIDATE, "--mode", "prompt_mean"),
         env={"AGGVERIFY_SKYRL": str(wheels / "0.2.0")},
     )

@@ -1,12 +1,9 @@
-"""One pool for a module, with every reducer of the corpus loaded; a check's reduced budget."""
+"""Corpus entries as they are verified; a check's reduced budget."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
 from dataclasses import replace
-
-import pytest
 
 from aggverify.checks import CHECKS, Finding
 from aggverify.checks.base import FORMULA
@@ -14,27 +11,17 @@ from aggverify.conventions import Offer, convention
 from aggverify.diagnosis import Diagnosis
 from aggverify.engines import engine
 from aggverify.execution.laboratory import Laboratory
-from aggverify.execution.limits import LIMITS
 from aggverify.execution.subject import NONLINEAR, Subject
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.planning.identify import precision_of
 from aggverify.run.planning.refusing import settled
 from aggverify.run.search.check_run import CheckRun
 from aggverify.run.search.drawing import search
-from aggverify.run.session import opened
-from aggverify.world import Pool
 from tests.corpus import Correct, Mutant, everything
 
 Told = tuple[Finding, Diagnosis | None]
 FOREVER = float("inf")
 EXAMPLES = 4
-
-
-@pytest.fixture(scope="module")
-def laboratory() -> Iterator[Laboratory]:
-    """Ranks that have imported the whole corpus."""
-    with Pool(LIMITS) as pool, opened(pool, {"module": "tests.corpus.everything"}) as template:
-        yield Laboratory(template)
 
 
 def subject_of(entry: Mutant | Correct, laboratory: Laboratory) -> Subject:

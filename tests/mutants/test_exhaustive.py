@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -12,19 +11,11 @@ from aggverify.execution.laboratory import Laboratory
 from aggverify.generation.enumeration import Box, every_case
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.search.check_run import CheckRun
-from aggverify.run.session import opened
-from aggverify.world import Pool
 from tests.corpus import CORRECT, MUTANTS, Correct, Mutant
 from tests.mutants.conftest import FOREVER, subject_of
 
 SMALL = Box(samples=2, tokens=2, ranks=2)
 SMALL_CHECK = replace(CHECK, only=lambda subject: every_case(SMALL))
-
-
-@pytest.fixture(scope="module")
-def laboratory() -> Iterator[Laboratory]:
-    with Pool() as pool, opened(pool, {"module": "tests.corpus.everything"}) as template:
-        yield Laboratory(template)
 
 
 def check_run(entry: Mutant | Correct, laboratory: Laboratory) -> CheckRun:

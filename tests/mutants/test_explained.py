@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
 from fractions import Fraction
 from importlib import import_module
 
@@ -15,22 +14,13 @@ from aggverify.checks.counts import BEYOND
 from aggverify.codes import CODES, Effect, Example
 from aggverify.codes.explanations import explanations
 from aggverify.execution.laboratory import Laboratory
-from aggverify.execution.limits import LIMITS
 from aggverify.generation.space import Space
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.search.check_run import CheckRun
-from aggverify.run.session import opened
-from aggverify.world import Pool
 from tests.explained import EXAMPLES, case_of, subject_of
 
 # Those of 2^24 tokens take seconds: test_large_counts runs one.
 QUICK = [(code, example) for code, example in EXAMPLES if example.ones < BEYOND]
-
-
-@pytest.fixture(scope="module")
-def laboratory() -> Iterator[Laboratory]:
-    with Pool(LIMITS) as pool, opened(pool, {"module": "tests.corpus.all_shown"}) as template:
-        yield Laboratory(template, Laboratory(template))
 
 
 def test_every_code_is_explained_and_nothing_else() -> None:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from aggverify.checks import check
 from aggverify.execution.laboratory import Laboratory
-from aggverify.execution.limits import LIMITS
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.planning.request import PROFILES
 from aggverify.run.search.check_run import CheckRun
-from aggverify.run.session import opened
 from aggverify.steps.notation import parse_micro_batches
-from aggverify.world import Pool
 from tests.conftest import SEEDS
 from tests.corpus import MUTANTS
 from tests.mutants.conftest import FOREVER, subject_of
@@ -30,12 +25,6 @@ SMALLEST = [
     ("logs_say_the_objective", "keys_in_another_order", "AGV512", (2, 2), "0 | 1", 1),
     ("bad_arguments_raise", "zip_without_strict", "AGV504", ONE_TOKEN, "0", 1),
 ]
-
-
-@pytest.fixture(scope="module")
-def laboratory() -> Iterator[Laboratory]:
-    with Pool(LIMITS) as pool, opened(pool, {"module": "tests.corpus.everything"}) as template:
-        yield Laboratory(template)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

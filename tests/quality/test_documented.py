@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
@@ -11,24 +10,15 @@ from aggverify.checks import CHECKS, check, exhaustive
 from aggverify.checks.counts import BEYOND_FLOAT32
 from aggverify.codes import Example
 from aggverify.execution.laboratory import Laboratory
-from aggverify.execution.limits import LIMITS
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.planning.refusing import settled
 from aggverify.run.planning.request import PROFILES
 from aggverify.run.search.check_run import CheckRun
-from aggverify.run.session import opened
 from aggverify.steps.case import Case
 from aggverify.steps.notation import format_step
-from aggverify.world import Pool
 from tests.conftest import SEEDS
 from tests.explained import EXAMPLES, IDS, case_of, subject_of
 from tests.mutants.conftest import FOREVER
-
-
-@pytest.fixture(scope="module")
-def laboratory() -> Iterator[Laboratory]:
-    with Pool(LIMITS) as pool, opened(pool, {"module": "tests.corpus.all_shown"}) as template:
-        yield Laboratory(template, Laboratory(template))
 
 
 def test_every_check_has_a_documented_smallest_case() -> None:
