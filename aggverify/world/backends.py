@@ -22,21 +22,30 @@ class Backend:
     ``sleeps_in_collectives``: a rank that waits for others sleeps, so that threads in /proc tell
     what is blocked and processor time what runs away; otherwise only the limit on silence does.
     ``ticking``: names of its threads that wake by themselves, however long nothing happens.
+    ``environment``: variables of the processes ranks come from.
     """
 
     name: str
     device: DeviceKind
     sleeps_in_collectives: bool
     ticking: frozenset[bytes] = frozenset()
+    environment: tuple[tuple[str, str], ...] = ()
 
     def device_of(self, rank: int) -> str:
         """The device of one rank, as ``torch.device`` reads it: one of its own if not the CPU."""
         return "cpu" if self.device == "cpu" else f"{self.device}:{rank}"
 
 
-GLOO = Backend("gloo", "cpu", True, frozenset({b"gloo_tcp_loop"}))
-# A host thread that waits for a kernel spins, asleep it is not.
-NCCL = Backend("nccl", "cuda", False)
+GLOO = Backend("gloo", "cpu", True, frozenset({b"gloo_tcp_loop"}), (("GLOO_SOCKET_IFNAME", "lo"),))
+# A host thread that waits for the device spins. The second variable has torch.cuda.is_available(),
+# which many modules call when imported, ask without initialising the driver in a process that
+# forks.
+NCCL = Backend(
+    "nccl",
+    "cuda",
+    False,
+    environment=(("NCCL_SOCKET_IFNAME", "lo"), ("PYTORCH_NVML_BASED_CUDA_CHECK", "1")),
+)
 BACKENDS: Mapping[str, Backend] = {backend.name: backend for backend in (GLOO, NCCL)}
 
 

@@ -77,9 +77,10 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class TemplateFailure:
-    """The handler could not be constructed: an exception, or the process died or hung at import."""
+    """The handler could not be constructed: an exception, the process died or hung at
+    import, or the import initialised CUDA."""
 
-    kind: Literal["exception", "died", "blocked", "runaway"]
+    kind: Literal["exception", "died", "blocked", "runaway", "cuda"]
     message: str
     traceback: str = ""
     output: str = ""

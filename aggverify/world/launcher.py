@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from aggverify.world import linux, slate, stacks, wire
+from aggverify.world.backends import BACKENDS, Backend
 from aggverify.world.exits import exit_text
 from aggverify.world.faults import PoolError, TemplateFailure
 from aggverify.world.link import Output, output_pipe
@@ -29,16 +30,19 @@ _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
-    "GLOO_SOCKET_IFNAME": "lo",
     # Remarks of the backend would pass for the candidate's output.
     "TORCH_CPP_LOG_LEVEL": "FATAL",
-}
+} | {name: value for backend in BACKENDS.values() for name, value in backend.environment}
 _MARK = "AGGVERIFY_POOL"
 _CODE = (
     "import sys; sys.path.insert(0, {root!r}); "
     "from aggverify.world.zygote import main; main({fd}, {parent})"
 )
 _OUTPUT_KEPT = 8_000
+_CUDA = (
+    "the import initialises CUDA, which ranks forked after it could not use: make the first CUDA "
+    "call inside a function"
+)
 
 
 @dataclass(slots=True)
@@ -84,6 +88,7 @@ class Zygote:
         self._ready = False
         self._closed = False
         self._exits: dict[int, int] = {}
+        self._usable: set[str] = set()
         with contextlib.suppress(OSError):  # already dead: told by the first request
             wire.send(ours, {"sys_path": [entry or str(Path.cwd()) for entry in sys.path]})
 
@@ -94,6 +99,7 @@ class Zygote:
 
     def open(self, request: dict[str, Any], options: Options) -> Opened | TemplateFailure:
         """Fork a template and wait until its handler is constructed."""
+        self.require(options.backend)
         opened, threads = self._attempt({**request, "late": False}, options)
         if isinstance(opened, TemplateFailure) or threads == 1:
             return opened
@@ -105,6 +111,21 @@ class Zygote:
         if isinstance(late, Opened):
             late.description = opened.description
         return late
+
+    def require(self, backend: Backend) -> None:
+        """Raise PoolError, with the reason, where ranks cannot be joined by this backend."""
+        if backend.name in self._usable:
+            return
+        self._wait_until_ready()
+        try:
+            self._send({"op": "backend", "name": backend.name}, [])
+            answer = self._until(lambda message: message if "unusable" in message else None)
+        except BaseException:
+            self.close()  # as after any request whose answer is still to come
+            raise
+        if answer["unusable"] is not None:
+            raise PoolError(answer["unusable"])
+        self._usable.add(backend.name)
 
     def kill(self, pid: int) -> None:
         """End a template and everything below it."""
@@ -196,6 +217,8 @@ class Zygote:
             error = header["error"]
             text = f"{error['type']}: {error['message']}".removesuffix(": ")
             return TemplateFailure("exception", text, error["traceback"], opened.output.drain())
+        if header["cuda"]:
+            return TemplateFailure("cuda", _CUDA, output=opened.output.drain())
         return header
 
     def _exit_status(self, pid: int) -> int:

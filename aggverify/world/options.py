@@ -36,9 +36,9 @@ class Options:
     backend: Backend = GLOO
 
     def __post_init__(self) -> None:
-        for f in fields(self):
-            if f.name == "backend":
-                continue
+        if not isinstance(self.backend, Backend):
+            raise InputError(f"backend must be a Backend, not {self.backend!r}")
+        for f in fields(self)[:-1]:
             value = getattr(self, f.name)
             ok = isinstance(value, int | float) and not isinstance(value, bool)
             if not ok or not math.isfinite(value) or value <= 0:

@@ -18,6 +18,7 @@ from typing import Any
 from aggverify.world import linux
 from aggverify.world.backends import Backend, Place
 from aggverify.world.candidate_errors import told
+from aggverify.world.devices import DEVICES, Device
 from aggverify.world.slate import Writer
 from aggverify.world.stacks import STACK_SIGNAL
 from aggverify.world.state import Guard
@@ -45,13 +46,14 @@ def live(place: Place, backend: Backend, handed: Handed, make_handler: Callable[
     """Be a rank until the connection ends."""
     connection, me = socket.socket(fileno=handed.connection), os.getpid()
     try:
-        _settle(place, handed)
+        device = DEVICES[backend.device]
+        _settle(place, device, handed)
         handler = make_handler()
         if os.getpid() != me:
             return  # forked by an import that each rank does for itself
-        _join(place, backend, handed)
+        _join(place, backend, handed, device.joining(place))
         handler.start(place)
-        guard = Guard()
+        guard = Guard(device.aspects())
     except BaseException as error:
         if os.getpid() == me:
             connection.sendall(encode({"error": told(error)}))
@@ -60,7 +62,7 @@ def live(place: Place, backend: Backend, handed: Handed, make_handler: Callable[
     _Loop(connection, handler, guard).run()
 
 
-def _settle(place: Place, handed: Handed) -> None:
+def _settle(place: Place, device: Device, handed: Handed) -> None:
     """Own output, limits, scheduling, stack dumps and random numbers."""
     for fd in (1, 2):
         os.dup2(handed.output, fd)
@@ -68,11 +70,12 @@ def _settle(place: Place, handed: Handed) -> None:
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     linux.run_as_batch()
     dump_stacks_to(handed.slate)
-    _limit_memory(handed.memory)
+    device.settle(place, handed.memory)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for name, value in (("RANK", place.rank), ("WORLD_SIZE", place.size)):
         os.environ[name] = os.environ[f"LOCAL_{name}"] = str(value)
     seed_generators()
+    device.seed()
 
 
 def seed_generators() -> None:
@@ -82,7 +85,8 @@ def seed_generators() -> None:
         numpy.random.seed(0)
     import torch
 
-    torch.manual_seed(0)
+    # The processor's alone: torch.manual_seed would reach for the devices as well.
+    torch.default_generator.manual_seed(0)
 
 
 def dump_stacks_to(slate: int) -> None:
@@ -91,27 +95,20 @@ def dump_stacks_to(slate: int) -> None:
     faulthandler.register(STACK_SIGNAL, slate, all_threads=True)
 
 
-def _limit_memory(extra: int) -> None:
-    with open("/proc/self/statm", "rb") as file:  # noqa: PTH123
-        now = int(file.read().split()[0]) * resource.getpagesize()
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = now + extra if hard == resource.RLIM_INFINITY else min(now + extra, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
-
-
-def _join(place: Place, backend: Backend, handed: Handed) -> None:
+def _join(place: Place, backend: Backend, handed: Handed, more: dict[str, Any]) -> None:
     import torch.distributed as dist
     from torch._C._distributed_c10d import FileStore
 
     # A file in memory, reached by descriptor: no port, no path, nothing to clean up.
     store = FileStore(f"/proc/self/fd/{handed.store}", place.size)
-    # A rank that waits is the parent's business: gloo's own timeout must not come first.
+    # A rank that waits is the parent's business: the backend's own timeout must not come first.
     dist.init_process_group(
         backend.name,
         store=store,
         rank=place.rank,
         world_size=place.size,
         timeout=datetime.timedelta(days=1),
+        **more,
     )
     TRACER.slate = Writer(handed.slate)
 

@@ -19,7 +19,7 @@ import warnings
 
 # The plain one: signal.getsignal makes enumerations, and this runs a dozen times per job.
 from _signal import getsignal as plain_getsignal  # type: ignore[import-not-found]
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 _SIGNALS = tuple(
@@ -36,14 +36,16 @@ _SMALLEST_NORMAL = sys.float_info.min
 PROCESS_GROUP = "default process group"
 
 Look = Callable[[], Any]
-Undo = Callable[[Any], None]
+Undo = Callable[[Any], object]
+Aspect = tuple[str, Look, Undo | None]
+"""A kind of state: its name, how to look at it, how to undo a change if that is possible."""
 
 
 class Guard:
     """The state of this rank as it should be between jobs."""
 
-    def __init__(self) -> None:
-        self._aspects = _aspects()
+    def __init__(self, more: Sequence[Aspect] = ()) -> None:
+        self._aspects = [*_aspects(), *more]
         self._looks = [look for _, look, _ in self._aspects]
         self._expected = [look() for look in self._looks]
 
@@ -77,12 +79,11 @@ def _same(look: Look, expected: Any) -> bool:
         return False
 
 
-def _aspects() -> list[tuple[str, Look, Undo | None]]:
-    """(name, how to look, how to undo) of every kind of state watched."""
+def _aspects() -> list[Aspect]:
     return [*_torch_aspects(), *_numpy_aspects(), *_python_aspects(), *_process_aspects()]
 
 
-def _torch_aspects() -> list[tuple[str, Look, Undo | None]]:
+def _torch_aspects() -> list[Aspect]:
     import torch
     import torch.distributed as dist
 
@@ -108,8 +109,8 @@ def _torch_aspects() -> list[tuple[str, Look, Undo | None]]:
         ),
         (
             "torch random state",
-            lambda: generator.get_state().numpy().tobytes(),
-            lambda raw: _set_generator(generator, raw),
+            lambda: random_bytes(generator.get_state()),
+            lambda raw: generator.set_state(random_state(raw)),
         ),
         (PROCESS_GROUP, lambda: dist.group.WORLD is world, None),
     ]
@@ -140,13 +141,20 @@ def _set_autocast(on: bool) -> None:
     torch.set_autocast_enabled("cpu", on)
 
 
-def _set_generator(generator: Any, raw: bytes) -> None:
+def random_bytes(state: Any) -> bytes:
+    """The state of one of torch's generators, to be compared."""
+    raw: bytes = state.numpy().tobytes()
+    return raw
+
+
+def random_state(raw: bytes) -> Any:
+    """The tensor a generator takes, from its bytes."""
     import torch
 
-    generator.set_state(torch.frombuffer(bytearray(raw), dtype=torch.uint8))
+    return torch.frombuffer(bytearray(raw), dtype=torch.uint8)
 
 
-def _numpy_aspects() -> list[tuple[str, Look, Undo | None]]:
+def _numpy_aspects() -> list[Aspect]:
     try:
         import numpy as np
     except ImportError:
@@ -166,11 +174,11 @@ def _numpy_aspects() -> list[tuple[str, Look, Undo | None]]:
 
     return [
         ("numpy random state", look, undo),
-        ("numpy error handling", np.geterr, lambda expected: np.seterr(**expected) and None),
+        ("numpy error handling", np.geterr, lambda expected: np.seterr(**expected)),
     ]
 
 
-def _python_aspects() -> list[tuple[str, Look, Undo | None]]:
+def _python_aspects() -> list[Aspect]:
     out, err, inp = sys.stdout, sys.stderr, sys.stdin
 
     def streams() -> Any:
@@ -187,7 +195,7 @@ def _python_aspects() -> list[tuple[str, Look, Undo | None]]:
         ("recursion limit", sys.getrecursionlimit, sys.setrecursionlimit),
         ("sys.path", lambda: tuple(sys.path), _set_path),
         ("sys.modules lost", _lost_modules(), None),
-        ("excepthook", lambda: sys.excepthook, _setter(sys, "excepthook")),
+        ("excepthook", lambda: sys.excepthook, setter(sys, "excepthook")),
         ("trace function", sys.gettrace, sys.settrace),
         ("profile function", sys.getprofile, sys.setprofile),
         ("garbage collection", gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
@@ -196,7 +204,7 @@ def _python_aspects() -> list[tuple[str, Look, Undo | None]]:
     ]
 
 
-def _random_aspect() -> tuple[str, Look, Undo | None]:
+def _random_aspect() -> Aspect:
     whole = random.getstate()
     return "random state", _raw_random() or random.getstate, lambda _: random.setstate(whole)
 
@@ -232,7 +240,8 @@ def _set_path(expected: Any) -> None:
     sys.path[:] = expected
 
 
-def _setter(owner: Any, name: str) -> Undo:
+def setter(owner: Any, name: str) -> Undo:
+    """Sets an attribute to what was expected."""
     return lambda expected: setattr(owner, name, expected)
 
 
@@ -250,7 +259,7 @@ def _lost_modules() -> Look:
     return look
 
 
-def _process_aspects() -> list[tuple[str, Look, Undo | None]]:
+def _process_aspects() -> list[Aspect]:
     saved = [os.dup(fd) for fd in range(3)]
 
     def files() -> Any:
@@ -279,7 +288,7 @@ def _process_aspects() -> list[tuple[str, Look, Undo | None]]:
         # Only root may be nicer than before: undone by another rank in its place.
         ("priority", _priority, _set_priority),
         ("processors", lambda: os.sched_getaffinity(0), lambda cpus: os.sched_setaffinity(0, cpus)),
-        ("timer", _timer_runs, lambda _: signal.setitimer(signal.ITIMER_REAL, 0) and None),
+        ("timer", _timer_runs, lambda _: signal.setitimer(signal.ITIMER_REAL, 0)),
         # Flushing subnormals to zero is a mode of the processor that torch can set, not get.
         ("subnormal numbers", lambda: _SMALLEST_NORMAL / 2 > 0.0, _keep_subnormals),
     ]

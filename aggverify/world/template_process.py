@@ -13,16 +13,14 @@ import functools
 import gc
 import importlib
 import os
-import re
 import resource
 import select
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NoReturn
 
-from aggverify.world import linux, rank, wire
+from aggverify.world import devices, forking, linux, rank, wire
 from aggverify.world.backends import Place, backend
 from aggverify.world.candidate_errors import told
 
@@ -49,7 +47,7 @@ def serve(fds: list[int], request: dict[str, Any], parent: int) -> NoReturn:
 def _prepared(connection: socket.socket, request: dict[str, Any]) -> tuple[Any] | None:
     """The handler, or None in its place when each rank shall import for itself."""
     if request["late"]:
-        wire.send(connection, {"description": {}, "threads": 1})
+        wire.send(connection, {"description": {}, "threads": 1, "cuda": False})
         return (None,)
     me, streams = os.getpid(), _Streams()
     try:
@@ -57,7 +55,11 @@ def _prepared(connection: socket.socket, request: dict[str, Any]) -> tuple[Any] 
             handler = construct(request)
         streams.restore()
         rank.seed_generators()
-        ready = {"description": handler.describe(), "threads": linux.thread_count()}
+        ready = {
+            "description": handler.describe(),
+            "threads": linux.thread_count(),
+            "cuda": forking.cuda_runs(),
+        }
         if os.getpid() != me:
             return None  # a process forked by the import, that came back here instead of ending
         wire.send(connection, ready)
@@ -76,14 +78,11 @@ def _bounded(extra: int) -> Iterator[None]:
 
     Not address space, which libraries reserve by the gigabyte.
     """
-    status = Path("/proc/self/status").read_text()
-    now = int(re.findall(r"VmData:\s*(\d+) kB", status)[0]) * 1024
-    usual, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    wanted = now + extra if hard == resource.RLIM_INFINITY else min(now + extra, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (wanted, hard))
+    usual = resource.getrlimit(resource.RLIMIT_DATA)
+    devices.limit(resource.RLIMIT_DATA, devices.written_to() + extra)
     yield
     # Ranks have a limit of their own. After an exception nothing is left to be run here.
-    resource.setrlimit(resource.RLIMIT_DATA, (usual, hard))
+    resource.setrlimit(resource.RLIMIT_DATA, usual)
 
 
 class _Streams:
@@ -165,7 +164,7 @@ class _Template:
 
     def _fork(self, world: int, number: int, live: Callable[[], None], others: list[int]) -> None:
         me = os.getpid()
-        pid = os.fork()
+        pid = forking.fork()
         if pid == 0:
             try:
                 linux.die_with_parent(me)

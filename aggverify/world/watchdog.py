@@ -4,7 +4,8 @@ A world is blocked when every thread of every unfinished rank, and of the proces
 sleeps and has not been switched to between looks: three looks in a row 5 ms apart, more of them
 on a machine with more to do than it has processors. A thread that waits for a processor is
 runnable, not asleep, so load by itself does not look like being blocked; but what the kernel does
-between two ranks may have to wait as well, and nothing shows that.
+between two ranks may have to wait as well, and nothing shows that. All this holds for a backend
+whose ranks sleep while they wait in a collective.
 
 Ranks that poll (sleep a moment, look, sleep) do get switched to. They count as blocked when over a
 tenth of a second all their threads together were runnable for less than a fifth of the time.
@@ -18,14 +19,12 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from aggverify.world import linux
 
-# Wakes every 10 ms by itself: being switched to means nothing, wanting to run does.
-_TICKING = b"gloo_tcp_loop"
 _QUIET_LOOKS = 3
 _MOST_QUIET_LOOKS = 30
 _POLL_SECONDS = 0.1
@@ -71,10 +70,14 @@ class Look:
         return [(thread.number, thread.switched) for thread in self.threads]
 
 
-def look(pids: Iterable[int]) -> Look:
-    """Read the threads of these processes and of all their descendants."""
+def look(pids: Iterable[int], ticking: Set[bytes] = frozenset()) -> Look:
+    """Read the threads of these processes and of all their descendants.
+
+    ``ticking``: names of threads that wake by themselves: being switched to means nothing there,
+    wanting to run does.
+    """
     roots = {member: pid for pid in pids for member in _family(pid)}
-    threads = [thread for process in roots for thread in _threads(process)]
+    threads = [thread for process in roots for thread in _threads(process, ticking)]
     cpu = {process: stat.cpu for process in roots if (stat := _stat(f"/proc/{process}"))}
     return Look(tuple(sorted(threads, key=lambda thread: thread.number)), cpu, roots)
 
@@ -112,7 +115,7 @@ def _stat(folder: str) -> _Stat | None:
     return _Stat(stat[opened + 1 : closed], fields[0], (int(fields[11]) + int(fields[12])) / _TICKS)
 
 
-def _threads(pid: int) -> list[Thread]:
+def _threads(pid: int, ticking: Set[bytes]) -> list[Thread]:
     found: list[Thread] = []
     try:
         tasks = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
@@ -124,7 +127,7 @@ def _threads(pid: int) -> list[Thread]:
             folder = f"/proc/{pid}/task/{task}"
             if (stat := _stat(folder)) is not None:
                 switched, runnable = _scheduled(folder)
-                if stat.name == _TICKING:
+                if stat.name in ticking:
                     switched = 0
                 found.append(Thread(int(task), stat.state, switched, runnable))
     return found
@@ -196,9 +199,10 @@ def _same_threads(one: Look, other: Look) -> bool:
 
 @dataclass(slots=True)
 class Watchdog:
-    """Watches one world; ``progress`` resets it."""
+    """Watches one world; ``progress`` resets it. ``ticking``: see :func:`look`."""
 
     patience: float
+    ticking: Set[bytes] = frozenset()
     since: float = 0.0
     next_look: float = 0.0
     _quiet: int = 0
@@ -231,7 +235,7 @@ class Watchdog:
         """Take a look, which must be due; True when the world can be said to be blocked."""
         seen = glance(pids)
         if not seen.running:
-            seen = look(pids)
+            seen = look(pids, self.ticking)
         last, self._last = self._last, seen
         self._note(seen)
         if not seen.threads:  # /proc tells nothing, or all have just ended

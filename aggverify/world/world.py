@@ -83,7 +83,7 @@ class World:
     _death_scene: verdict.Scene | None = None
 
     def __post_init__(self) -> None:
-        self.watchdog = Watchdog(self.options.patience)
+        self.watchdog = Watchdog(self.options.patience, self.options.backend.ticking)
         self.watchdog.progress(self.born)
 
     @property
@@ -207,6 +207,11 @@ class World:
         return scene.died(min(alike))
 
     def _look(self, unanswered: Sequence[Link], now: float) -> Fault | None:
+        if now - self.watchdog.since > self.options.silence:
+            return self._scene().blocked()
+        if not self.options.backend.sleeps_in_collectives:
+            self.watchdog.next_look = self.watchdog.since + self.options.silence
+            return None
         pids = {link.pid: link.rank for link in unanswered if link.pid is not None}
         if self.watchdog.blocked(pids, now):
             if self._collateral():
@@ -218,8 +223,6 @@ class World:
             # Of several that run away side by side the lowest, whoever came first past the post.
             away = [pids[pid] for pid, seconds in used.items() if seconds > limit / 2]
             return self._scene().runaway(min(away), limit)
-        if now - self.watchdog.since > self.options.silence:
-            return self._scene().blocked()
         return None
 
     def _scene(self) -> verdict.Scene:

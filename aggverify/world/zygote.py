@@ -15,7 +15,9 @@ import sys
 import traceback
 from typing import Any
 
-from aggverify.world import linux, trace, wire
+from aggverify.world import forking, linux, trace, wire
+from aggverify.world.backends import backend
+from aggverify.world.devices import unusable
 from aggverify.world.template_process import serve
 
 # How often to look for templates that ended and for processes they left behind.
@@ -52,8 +54,8 @@ def _preload() -> None:
     import torch
     import torch.distributed
 
-    if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
-        raise ImportError(f"torch {torch.__version__} was built without the gloo backend")
+    if not torch.distributed.is_available():
+        raise ImportError(f"torch {torch.__version__} was built without torch.distributed")
     torch.set_num_threads(1)
     trace.install()
     gc.collect()
@@ -88,13 +90,16 @@ class _Zygote:
                 request, fds = message
                 if request["op"] == "fork":
                     self._fork(request, fds)
+                elif request["op"] == "backend":
+                    reason = unusable(backend(request["name"]))
+                    wire.send(self._connection, {"backend": request["name"], "unusable": reason})
                 elif request["pid"] in self._templates:
                     linux.kill(request["pid"])
             self._reap()
 
     def _fork(self, request: dict[str, Any], fds: list[int]) -> None:
         me = os.getpid()
-        pid = os.fork()
+        pid = forking.fork()
         if pid == 0:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             self._connection.close()

@@ -1,0 +1,93 @@
+"""A backend and its device are data; no process that forks ranks touches CUDA."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import aggverify.world
+from aggverify.errors import InputError
+from aggverify.world import GLOO, NCCL, Options, Pool, PoolError, TemplateFailure
+from aggverify.world.backends import backend
+from tests.world.conftest import HERE, ROOT
+
+STAND_IN = """
+import sys, types
+torch = types.ModuleType("torch")
+torch.__version__ = "9.9"
+torch.distributed = dist = types.ModuleType("torch.distributed")
+dist.is_available = lambda: True
+dist.is_backend_available = lambda name: name in {backends!r}
+torch.cuda = types.SimpleNamespace(device_count=lambda: {devices}, is_initialized=lambda: {runs})
+sys.modules |= {{"torch": torch, "torch.distributed": dist}}
+"""
+
+
+def said(code: str, *, backends: tuple[str, ...] = (), devices: int = 0, runs: bool = False) -> str:
+    """What a program prints that has a stand-in for torch."""
+    whole = STAND_IN.format(backends=backends, devices=devices, runs=runs) + code
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", whole],
+        check=True, cwd=ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+    return done.stdout.strip()
+
+
+def unusable(name: str, **built: object) -> str:
+    code = "from aggverify.world import backends, devices\n"
+    return said(f"{code}print(devices.unusable(backends.backend({name!r})))", **built)  # type: ignore[arg-type]
+
+
+def test_every_rank_has_a_device() -> None:
+    assert [GLOO.device_of(rank) for rank in (0, 3)] == ["cpu", "cpu"]
+    assert [NCCL.device_of(rank) for rank in (0, 3)] == ["cuda:0", "cuda:3"]
+
+
+def test_a_backend_that_is_none_is_refused() -> None:
+    with pytest.raises(InputError, match="no backend 'mpi'; there are gloo, nccl"):
+        backend("mpi")
+    with pytest.raises(InputError, match="backend must be a Backend, not 'nccl'"):
+        Options(backend="nccl")  # type: ignore[arg-type]
+
+
+def test_why_a_backend_is_unusable() -> None:
+    assert unusable("gloo", backends=("gloo",)) == "None"
+    assert unusable("gloo") == "torch 9.9 was built without the gloo backend"
+    assert unusable("nccl", backends=("gloo",)) == "torch 9.9 was built without the nccl backend"
+    found = unusable("nccl", backends=("nccl",))
+    assert found == "the nccl backend needs a CUDA device, and torch finds none here"
+    assert unusable("nccl", backends=("nccl",), devices=2) == "None"
+
+
+@pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="there may be a CUDA device")
+def test_a_pool_that_cannot_be_had_says_why() -> None:
+    reason = "without the nccl backend|needs a CUDA device"
+    with Pool(Options(backend=NCCL)) as pool, pytest.raises(PoolError, match=reason):
+        pool.template("handlers:Echo", {}, paths=[HERE])
+
+
+def test_a_process_in_which_cuda_runs_does_not_fork() -> None:
+    code = """
+from aggverify.world import forking
+try:
+    forking.fork()
+except RuntimeError as error:
+    print(error)
+"""
+    assert said(code, runs=True) == "CUDA was initialised in a process that forks ranks"
+
+
+def test_there_is_no_other_way_to_fork() -> None:
+    folder = Path(aggverify.world.__file__).parent
+    forks = [path.name for path in folder.glob("*.py") if "os.fork(" in path.read_text()]
+    assert forks == ["forking.py"]
+
+
+def test_an_import_that_initialises_cuda_is_told(pool: Pool) -> None:
+    made = pool.template("handlers:FailsToStart", {"act": "initialise_cuda"}, paths=[HERE])
+    assert isinstance(made, TemplateFailure)
+    assert made.kind == "cuda"
+    assert made.message.startswith("the import initialises CUDA, which ranks forked after it")
