@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
 
 from aggverify.checks import Finding
 from aggverify.conventions import convention
@@ -11,6 +10,7 @@ from aggverify.diagnosis import Diagnosis
 from aggverify.diagnosis.bugs import BUGS
 from aggverify.engines import engine
 from aggverify.execution.subject import Subject
+from aggverify.report import model
 from aggverify.report.document import document
 from aggverify.run.outcome.store import stored_case
 from aggverify.run.outcome.verdict import CheckSummary, Margin, Relevance, ReportedFinding, Verdict
@@ -34,7 +34,7 @@ def subject(text: str = "", target: str = "r.py") -> Subject:
 
 
 def report(
-    about: Subject, text: str = "", code: str = "AGV201", number: int = 1
+    about: Subject, text: str = "", code: str = "AGV201", number: int = 1, check: str = CP
 ) -> ReportedFinding:
     """A finding on 2 x ``number`` tokens: half the weight on the first, all of it on the others."""
     step = parse_step(f"1/{'11' * number}")
@@ -42,7 +42,7 @@ def report(
     right = (Fraction(1, 2 * number),) * (2 * number)
     observed = (float(right[0]) / 2, *map(float, right[1:]))
     finding = Finding(
-        code, CP, f"it says {text}", case, about.mode, right, observed, f"the oracle{text}", 0,
+        code, check, f"it says {text}", case, about.mode, right, observed, f"the oracle{text}", 0,
         Fraction(1, 4), Fraction(1, 1 << 50), f"Traceback\n  {text}\n{text}",
     )  # fmt: skip
     told = Diagnosis(f"sum of {text}", "1/cp_size", BUG, f"root {number}")
@@ -50,7 +50,7 @@ def report(
     return ReportedFinding(stored_case(about, finding), finding, told, True, relevance)
 
 
-def verdict(text: str = "", reports: int = 1, executed: int = 7) -> Verdict:
+def verdict(text: str = "", reports: int = 1, executed: int = 7, code: str = "AGV201") -> Verdict:
     """One check of every state, and ``reports`` findings."""
     about = subject(text)
     checks = (
@@ -59,12 +59,12 @@ def verdict(text: str = "", reports: int = 1, executed: int = 7) -> Verdict:
         CheckSummary(LINEAR, "", "", 0, False, skipped=f"not claimed {text}"),
         CheckSummary(SPLIT, "", "T9", executed, False, refused=f"2 times: {text}"),
     )
-    found = tuple(report(about, text, number=n + 1) for n in range(reports))
+    found = tuple(report(about, text, code, number=n + 1) for n in range(reports))
     margin = Margin("float64", 0.1, 2e-15, 3e-15, float("inf"), 0, 0)
     weak = (Weakness("AGVW11", f"environment {text}"),)
     return Verdict(about, found, checks, executed, ((1, executed),), (margin,), 0, weak)
 
 
-def written(*verdicts: Verdict) -> dict[str, Any]:
+def written(*verdicts: Verdict) -> model.Document:
     """Their document."""
     return document(verdicts)

@@ -30,7 +30,7 @@ import click
 @click.option("--max-examples", type=int, help="Drawn cases per check.")
 @click.option("--max-time", type=float, help="Seconds for the search.")
 @click.option("--seed", type=int, help="Seed of the search.  [default: 0]")
-@click.option("--report", help="Also write: json, junit, md, html (comma-separated).")
+@click.option("--report", help="Also write: json, junit, md, html, text (comma-separated).")
 @click.option(
     "--github",
     is_flag=True,

@@ -27,9 +27,12 @@ def replay(
     CASE is its id or a path to its JSON file; TARGET is the reducer it was found on by default.
     Prints FIXED (exit 0), FAILED (exit 1) or ERROR (exit 2).
     """
+    from aggverify.codes import CODES
     from aggverify.errors import AggverifyError
     from aggverify.oracles import OracleError
     from aggverify.report import escape, text
+    from aggverify.report.document import judged
+    from aggverify.report.model import harmless
     from aggverify.run.outcome import store
     from aggverify.run.outcome.verdict import Exit
     from aggverify.run.replay import replay as run
@@ -39,6 +42,9 @@ def replay(
     except (AggverifyError, OracleError) as error:
         click.echo(escape.indented(f"ERROR   case {case}: {error}"), err=True)
         return int(Exit.NO_JUDGEMENT)
-    for line in text.replay_lines(result):
-        click.echo(escape.line(line))
-    return int(Exit.CONFORMS if result.finding is None else Exit.FINDINGS)
+    before = result.stored.code
+    before += f" {CODES[before].title}" if before in CODES else ""
+    found = None if result.finding is None else harmless(judged(result.finding, result.subject))
+    for line in text.replay_lines(result.stored.id, escape.line(before), found):
+        click.echo(line)
+    return int(Exit.CONFORMS if found is None else Exit.FINDINGS)

@@ -12,7 +12,7 @@ import click
 from aggverify.files import append
 from aggverify.report import formats
 from aggverify.report.formats import FORMATS, Format
-from aggverify.report.reading import Data
+from aggverify.report.model import Document
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +28,14 @@ class Delivery:
         """Checks the formats' names; raises InputError."""
         return Delivery(directory, formats.chosen(names), github)
 
-    def deliver(self, document: Data, target: str) -> None:
+    def deliver(self, document: Document, target: str) -> None:
         """Write every format and say where; with ``github`` annotate and add to the summary."""
         for name, path in formats.write(document, self.formats, self.directory).items():
             click.echo(f"{FORMATS[name].what}: {path}")
         if self.github:
             self._tell_github(document, target)
 
-    def _tell_github(self, document: Data, target: str) -> None:
+    def _tell_github(self, document: Document, target: str) -> None:
         from aggverify.report.github import commands
 
         workspace = Path(os.environ.get("GITHUB_WORKSPACE") or ".")

@@ -1,133 +1,199 @@
-"""The verdict document: JSON, schema-versioned, floats in hex, weights as fractions, no clock."""
+"""Verdicts as a document: the one place where a run's own objects become what reports read."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby, islice
+from pathlib import Path
 
 from aggverify import __version__
+from aggverify.checks import Finding
+from aggverify.checks.comparison import lowest_precision
+from aggverify.checks.paths import NAME as PATHS
 from aggverify.codes import CODES
-from aggverify.execution.subject import NONLINEAR
-from aggverify.run.outcome.verdict import Exit, ReportedFinding, Verdict, exit_code
+from aggverify.execution.subject import NONLINEAR, Subject
+from aggverify.oracles import DEFAULT_POLICY, Sample, mode
+from aggverify.oracles.policy import QUESTIONS
+from aggverify.report import model
+from aggverify.run.outcome.store import StoredCase, stored_case
+from aggverify.run.outcome.verdict import CheckSummary, Exit, ReportedFinding, Verdict, exit_code
+from aggverify.run.outcome.verdict import Margin as Sharpness
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import token_owner
 
-SCHEMA = 1
 MAX_WEIGHTS = 100_000
+"""Of a step with more tokens no weights are written: its case says it all."""
+MAX_RUNS = 1000
+"""Of one sample's mask."""
+_PACKAGE = Path(__file__).parents[1]
+_MASKS: Mapping[tuple[int, int], model.Mask] = {
+    (1, 1): "unmasked",
+    (0, 0): "masked",
+    (0, 1): "rejected",
+}
+"""By a token's bit in the mask, and in the one before rejection."""
 
 
-def document(verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """Plain data; two runs with the same plan on the same code give the same document, but for
-    ``detail``: tracebacks and stacks."""
-    return {
-        "schema": SCHEMA,
-        "aggverify": __version__,
-        "exit": int(exit_code(verdicts)),
-        "verdicts": [_verdict(v) for v in verdicts],
-    }
+def document(verdicts: Sequence[Verdict]) -> model.Document:
+    """All verdicts of one command."""
+    return model.Document(
+        model.SCHEMA, __version__, int(exit_code(verdicts)), None, tuple(map(written, verdicts))
+    )
 
 
-def failed(error: str) -> dict[str, Any]:
+def failed(error: str) -> model.Document:
     """The document of a command that could not judge, and why."""
-    head = {"schema": SCHEMA, "aggverify": __version__, "exit": int(Exit.NO_JUDGEMENT)}
-    return {**head, "error": error, "verdicts": []}
+    return model.Document(model.SCHEMA, __version__, int(Exit.NO_JUDGEMENT), error, ())
 
 
-def render(document: Mapping[str, Any]) -> str:
-    """The document as JSON."""
-    return json.dumps(document, indent=1) + "\n"
-
-
-def _verdict(verdict: Verdict) -> dict[str, Any]:
+def written(verdict: Verdict) -> model.Verdict:
+    """One verdict."""
     s = verdict.subject
-    return {
-        "target": s.target,
-        "function": s.function,
-        "convention": s.convention.name,
-        "engine": s.engine.name,
-        "against": s.against.target if s.against else None,
-        "mode": NONLINEAR if s.nonlinear else s.mode,
-        "oracle": s.oracle.name if s.oracle else None,
-        "identified": verdict.identified,
-        "divisor": None if s.divisor is None else float(s.divisor).hex(),
-        "computes_in": s.computes_in,
-        "policy": s.policy.describe(),
-        "claimed": sorted(s.claimed),
-        "not_claimed": sorted(set(s.convention.not_claimed) - s.claimed),
-        "seed": verdict.seed,
-        "checks": [
-            {
-                "name": c.name,
-                "tests": c.tests,
-                "cases": c.cases,
-                "failed": c.failed,
-                "skipped": c.skipped,
-                "refused": c.refused,
-                "established": c.established,
-            }
-            for c in verdict.checks
-        ],
-        "executed": verdict.executed,
-        "worlds": {str(w): n for w, n in verdict.worlds},
-        "margins": [
-            {
-                "dtype": m.dtype,
-                "worst_error_over_bound": m.worst.hex(),
-                "smallest_caught": m.smallest_caught.hex(),
-                "reported_loss": {
-                    "smallest_caught_alone": m.sparse_caught.hex(),
-                    "smallest_caught_dense": m.dense_caught.hex(),
-                    "dense_steps": m.dense_steps,
-                    "vacuous_steps": m.vacuous_steps,
-                },
-            }
-            for m in verdict.margins
-        ],
-        "warnings": [
-            {"code": w.code, "title": CODES[w.code].title, "detail": w.detail}
-            for w in verdict.weaknesses
-        ],
-        "findings": [_finding(r, causes[0]) for causes in verdict.causes for r in causes],
-    }
+    default = s.convention.default_engine(s.mode)
+    absent = {f: why for f, why in sorted(s.convention.not_claimed.items()) if f not in s.claimed}
+    return model.Verdict(
+        target=s.target,
+        function=s.function,
+        against=s.against.target if s.against else None,
+        convention=s.convention.name,
+        convention_title=s.convention.title,
+        engine=s.engine.name,
+        engine_title=s.engine.title,
+        engine_is_default=s.engine.name == default,
+        mode=NONLINEAR if s.nonlinear else s.mode,
+        oracle=s.oracle.name if s.oracle else None,
+        identified=verdict.identified,
+        linear=not s.nonlinear,
+        divisor=None if s.divisor is None else float(s.divisor),
+        computes_in=s.computes_in,
+        policy=tuple(_policy(s)),
+        claimed=tuple(sorted(s.claimed)),
+        not_claimed=absent,
+        seed=verdict.seed,
+        notes=s.notes,
+        checks=tuple(map(_check, verdict.checks)),
+        executed=verdict.executed,
+        worlds={str(w): n for w, n in verdict.worlds},
+        margins=tuple(map(_margin, verdict.margins)),
+        warnings=tuple(
+            model.Warned(w.code, CODES[w.code].title, w.detail) for w in verdict.weaknesses
+        ),
+        findings=tuple(reported(r, causes[0], s) for causes in verdict.causes for r in causes),
+    )
 
 
-def _finding(report: ReportedFinding, first: ReportedFinding) -> dict[str, Any]:
-    f, d = report.finding, report.diagnosis
-    return {
-        "id": report.stored.id,
-        "code": f.code,
-        "title": CODES[f.code].title,
-        "severity": CODES[f.code].severity,
-        "check": f.check,
-        "confirmed": report.confirmed,
-        "same_cause_as": None if report is first else first.stored.id,
-        "message": f.message,
-        "detail": f.detail or None,
-        "case": report.stored.to_json(),
-        "reference": f.reference,
-        "expected": _listed(str, f.expected),
-        "observed": _listed(float.hex, f.observed),
-        "token": f.token,
-        "error": _exact(f.error),
-        "bound": _exact(f.bound),
-        "matters": list(report.relevance.matters),
-        "does_not_matter": list(report.relevance.irrelevant),
-        "factor": d.factor if d else None,
-        "diagnosis": d.sentence if d else None,
-        # In full: names are shared by shapes of one bug, and a stored document outlives this list.
-        "bugs": [
-            {"name": bug.name, "sentence": bug.sentence, "seen": bug.seen, "fix": bug.fix}
-            for bug in ((d.bug, *d.also) if d and d.bug else ())
-        ],
-    }
+def _policy(subject: Subject) -> Iterator[model.Reading]:
+    """The questions that the mode leaves open; all of them where no mode is known."""
+    asked = mode(subject.mode).asks if subject.mode and not subject.oracle else ()
+    for question, words in QUESTIONS.items():
+        reading = getattr(subject.policy, question)
+        if question in asked and reading is not None:
+            declared = reading != getattr(DEFAULT_POLICY, question)
+            yield model.Reading(question, str(reading), declared, words)
 
 
-def _listed(text: Callable[[Any], str], weights: Sequence[Any] | None) -> list[str] | None:
-    """One text per token; None for a step too large to be read, whose case says it all."""
-    if weights is None or len(weights) > MAX_WEIGHTS:
-        return None
-    return [text(w) for w in weights]
+def _check(c: CheckSummary) -> model.Check:
+    return model.Check(
+        c.name, c.title, c.tests, c.cases, c.failed, c.skipped, c.refused, c.established
+    )
 
 
-def _exact(value: Fraction | None) -> str | None:
-    return None if value is None else float(value).hex()
+def _margin(m: Sharpness) -> model.Margin:
+    loss = model.ReportedLoss(m.sparse_caught, m.dense_caught, m.dense_steps, m.vacuous_steps)
+    return model.Margin(m.dtype, m.worst, m.smallest_caught, loss)
+
+
+def reported(report: ReportedFinding, first: ReportedFinding, subject: Subject) -> model.Finding:
+    """A confirmed and explained finding; ``first``: the one of the same cause that is shown."""
+    f, d, code = report.finding, report.diagnosis, CODES[report.finding.code]
+    bugs = (d.bug, *d.also) if d and d.bug else ()
+    weights = f.expected is None or len(f.expected) <= MAX_WEIGHTS
+    return model.Finding(
+        id=report.stored.id,
+        code=code.code,
+        title=code.title,
+        severity=code.severity,
+        consequence=code.consequence or None,
+        check=f.check,
+        confirmed=report.confirmed,
+        same_cause_as=None if report is first else first.stored.id,
+        message=f.message,
+        detail=own_frames(f.detail) or None,
+        case=report.stored.to_json(),
+        replay=tuple(_command(report.stored, subject)),
+        step=drawn(f.case),
+        reference=f.reference,
+        expected=f.expected if weights else None,
+        observed=f.observed if weights else None,
+        token=f.token,
+        error=None if f.error is None else float(f.error),
+        bound=None if f.bound is None else float(f.bound),
+        precision=lowest_precision(subject, f.case),
+        roundings=None if subject.nonlinear else subject.roundings,
+        matters=report.relevance.matters,
+        does_not_matter=report.relevance.irrelevant,
+        factor=d.factor if d else None,
+        diagnosis=d.sentence if d else None,
+        bugs=tuple(model.Bug(bug.name, bug.sentence, bug.seen, bug.fix) for bug in bugs),
+    )
+
+
+def judged(finding: Finding, subject: Subject) -> model.Finding:
+    """A finding that was seen again and not looked into."""
+    report = ReportedFinding(stored_case(subject, finding), finding, None, True)
+    return reported(report, report, subject)
+
+
+def _command(stored: StoredCase, subject: Subject) -> Iterator[str]:
+    yield from ("aggverify", "replay", stored.id, stored.target)
+    if stored.oracle is not None:
+        yield from ("--oracle", stored.oracle)
+    if stored.check == PATHS and subject.against is not None:
+        yield from ("--against", subject.against.target)
+
+
+def own_frames(detail: str) -> str:
+    """Stacks or a traceback without the frames of this package and of the interpreter's start."""
+    ours = tuple(f'File "{where}' for where in (f"{_PACKAGE}/", "<frozen "))
+    lines = detail.rstrip().split("\n")
+    return "\n".join(line for line in lines if not line.lstrip().startswith(ours))
+
+
+def drawn(case: Case) -> model.Step:
+    """The case's step and layout."""
+    step, layout = case.step, case.layout
+    cell = {i: (d, k) for d, k, members in layout.cells() for i in members}
+    owner = token_owner(step, layout) if layout.cp_size > 1 else None
+    samples = []
+    for i, (sample, start) in enumerate(zip(step.samples, step.offsets, strict=True)):
+        owners = owner[start : start + sample.response_length] if owner else None
+        d, k = cell[i]
+        samples.append(
+            model.Sample(
+                prompt_length=sample.prompt_length,
+                response_length=sample.response_length,
+                rollout=sample.rollout,
+                prompt_group=sample.group,
+                dp_rank=d,
+                micro_batch=k,
+                runs=tuple(islice(_runs(sample, owners), MAX_RUNS)),
+            )
+        )
+    return model.Step(
+        prompts=step.num_groups,
+        rollouts=step.num_rollouts,
+        dp_size=layout.dp_size,
+        cp_size=layout.cp_size,
+        cp_kind=layout.cp_kind,
+        micro_batches=layout.num_microbatches,
+        dtype=case.dtype,
+        samples=tuple(samples),
+    )
+
+
+def _runs(sample: Sample, owners: Sequence[tuple[int, int, int]] | None) -> Iterator[model.Run]:
+    """Neighbours with the same bits on the same context-parallel rank."""
+    before = sample.original_mask or sample.loss_mask
+    ranks = [c for _, c, _ in owners] if owners else bytes(len(before))
+    for (bit, counted, rank), run in groupby(zip(sample.loss_mask, before, ranks, strict=True)):
+        yield model.Run(_MASKS[bit, counted], rank, sum(1 for _ in run))

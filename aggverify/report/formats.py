@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from aggverify.errors import unknown
 from aggverify.files import write_inside
+from aggverify.report.model import Document
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,32 +20,34 @@ class Format:
     file: str
     module: str
 
-    def render(self, document: Mapping[str, Any]) -> str:
+    def render(self, document: Document) -> str:
         """The text of the file; its module, and what that needs, is imported only now."""
         text: str = import_module(f"aggverify.report.{self.module}").render(document)
         return text
 
 
 FORMATS: Mapping[str, Format] = {
-    "json": Format("verdict document", "verdict.json", "document"),
+    "json": Format("verdict document", "verdict.json", "model"),
     "junit": Format("JUnit XML", "junit.xml", "junit"),
     "md": Format("Markdown", "summary.md", "markdown"),
     "html": Format("HTML", "report.html", "page"),
+    "text": Format("text", "report.txt", "text"),
 }
 
 
+def one(name: str) -> Format:
+    """The format of that name; raises InputError with the nearest one."""
+    if name not in FORMATS:
+        raise unknown("report format", name, FORMATS)
+    return FORMATS[name]
+
+
 def chosen(names: Iterable[str]) -> dict[str, Format]:
-    """Formats by name, each once; raises InputError with the nearest name."""
-    stripped = [name.strip() for name in names]
-    for name in stripped:
-        if name and name not in FORMATS:
-            raise unknown("report format", name, FORMATS)
-    return {name: FORMATS[name] for name in stripped if name}
+    """Formats by name, each once; raises InputError."""
+    return {name: one(name) for name in map(str.strip, names) if name}
 
 
-def write(
-    document: Mapping[str, Any], formats: Mapping[str, Format], directory: Path
-) -> dict[str, Path]:
+def write(document: Document, formats: Mapping[str, Format], directory: Path) -> dict[str, Path]:
     """Write ``DIRECTORY/FILE`` for each format; the paths by name."""
     return {
         name: write_inside(directory, each.file, each.render(document))

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aggverify.report import escape, reading
+from aggverify.report.drawing import counted
+from aggverify.report.model import Document, Finding, Verdict, harmless
 from aggverify.report.places import place
-from aggverify.report.reading import Data
 
 MAX_ANNOTATIONS = 10
 """GitHub shows no more of one step."""
@@ -15,41 +16,40 @@ _DATA = (("%", "%25"), ("\r", "%0D"), ("\n", "%0A"))
 _PROPERTY = (*_DATA, (":", "%3A"), (",", "%2C"))
 
 
-def commands(document: Data, workspace: Path, target: str = "") -> list[str]:
+def commands(document: Document, workspace: Path, target: str = "") -> list[str]:
     """One ``::error`` a cause, the worst first; each a single line of output.
 
-    Files are told relative to ``workspace``, the root of the checkout. ``target``: what an error
+    Files are named relative to ``workspace``, the root of the checkout. ``target``: what an error
     that has no verdict is about.
     """
-    safe = reading.cleaned(document)
-    if document.get("error"):
+    safe = harmless(document)
+    if safe.error:
         where = _where(target, "", workspace)
-        return [_command({**where, "title": reading.headline(safe)}, safe["error"])]
-    if not any(v["findings"] for v in document["verdicts"]):
-        return [] if document["exit"] == 0 else [_command({}, reading.headline(safe))]
-    # The files are found by their real names: those of the document as it is.
-    verdicts = {id(s): v for s, v in zip(safe["verdicts"], document["verdicts"], strict=True)}
+        return [_command({**where, "title": reading.headline(safe)}, safe.error)]
     every = reading.every_cause(safe)
+    if not every:
+        return [] if document.exit == 0 else [_command({}, reading.headline(safe))]
+    # The files are found by their real names: those of the document as it is.
+    real = {id(s): v for s, v in zip(safe.verdicts, document.verdicts, strict=True)}
     room = MAX_ANNOTATIONS - (len(every) > MAX_ANNOTATIONS)
     lines = []
-    for verdict, cause in every[:room]:
-        real = verdicts[id(verdict)]
-        where = _where(real["target"], real["function"], workspace)
-        title = f"{cause[0]['code']} {cause[0]['title']}"
-        lines.append(_command({**where, "title": title}, _message(verdict, cause)))
+    for verdict, (first, *_) in every[:room]:
+        named = real[id(verdict)]
+        where = _where(named.target, named.function, workspace)
+        title = f"{first.code} {first.title}"
+        lines.append(_command({**where, "title": title}, _message(verdict, first)))
     if len(every) > room:
-        more = reading.counted(len(every) - room, "more finding")
+        more = counted(len(every) - room, "more finding")
         lines.append(_command({}, f"{more}: see the report"))
     return lines
 
 
-def _message(verdict: Data, cause: Sequence[Data]) -> str:
-    first, mode = cause[0], reading.mode_of(verdict)
-    lines = [f"Merging this {reading.consequence(first, mode)}."]
-    said = first["message"].partition("\n")[0]
-    lines += [reading.shortened(said)] if said else []
-    lines += [f"{label}: {what}" for label, what in reading.explanation(first)]
-    return "\n".join([*lines, f"Reproduce: {reading.replay(first, verdict)}"])
+def _message(verdict: Verdict, finding: Finding) -> str:
+    lines = [f"Merging this {reading.consequence(finding, verdict)}."]
+    first = finding.message.partition("\n")[0]
+    lines += [reading.shortened(first)] if first else []
+    lines += [f"{label}: {what}" for label, what in reading.explanation(finding)]
+    return "\n".join([*lines, f"Reproduce: {reading.replay(finding)}"])
 
 
 def _where(target: str, function: str, workspace: Path) -> dict[str, str]:
@@ -62,8 +62,8 @@ def _where(target: str, function: str, workspace: Path) -> dict[str, str]:
 
 
 def _command(properties: dict[str, str], message: str) -> str:
-    told = ",".join(f"{name}={_escaped(value, _PROPERTY)}" for name, value in properties.items())
-    return f"::error {told}".rstrip() + f"::{_escaped(message, _DATA)}"
+    listed = ",".join(f"{name}={_escaped(value, _PROPERTY)}" for name, value in properties.items())
+    return f"::error {listed}".rstrip() + f"::{_escaped(message, _DATA)}"
 
 
 def _escaped(text: str, pairs: Sequence[tuple[str, str]]) -> str:

@@ -5,28 +5,28 @@ from __future__ import annotations
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from aggverify.report import reading
-from aggverify.report.reading import Data
+from aggverify.report.model import Check, Document, Finding, Verdict, harmless
 
 
-def render(document: Data) -> str:
+def render(document: Document) -> str:
     """The XML of a verdict document: failure, error or skipped as a CI service counts them."""
-    document = reading.cleaned(document)  # control characters would be no XML at all
+    document = harmless(document)  # control characters would be no XML at all
     root = JUnitXml("aggverify")
-    if document.get("error"):
-        root.add_testsuite(_unjudged(document["error"]))
-    for verdict in document["verdicts"]:
+    if document.error:
+        root.add_testsuite(_unjudged(document.error))
+    for verdict in document.verdicts:
         root.add_testsuite(_suite(verdict))
     root.update_statistics()
     return str(root.tostring().decode())
 
 
-def _suite(verdict: Data) -> TestSuite:
-    mode = reading.mode_of(verdict)
-    suite = TestSuite(f"{verdict['target']} · {verdict['function']} · {mode}")
+def _suite(verdict: Verdict) -> TestSuite:
+    mode = verdict.mode_name
+    suite = TestSuite(f"{verdict.target} · {verdict.function} · {mode}")
     for name in ("convention", "engine", "seed", "executed"):
-        suite.add_property(name, str(verdict[name]))
-    cases = [_case(verdict, check, mode) for check in verdict["checks"]]
-    if not verdict["executed"]:
+        suite.add_property(name, str(getattr(verdict, name)))
+    cases = [_case(verdict, check, mode) for check in verdict.checks]
+    if not verdict.executed:
         nothing = TestCase("something_was_tested", "aggverify")
         nothing.result = [Error("no case was executed: there is no verdict", "untested")]
         cases.append(nothing)
@@ -34,32 +34,32 @@ def _suite(verdict: Data) -> TestSuite:
     return suite
 
 
-def _case(verdict: Data, check: Data, mode: str) -> TestCase:
-    case = TestCase(f"{check['name']}[{mode}]", f"aggverify.{verdict['function']}")
+def _case(verdict: Verdict, check: Check, mode: str) -> TestCase:
+    case = TestCase(f"{check.name}[{mode}]", f"aggverify.{verdict.function}")
     case.result = list(filter(None, [_result(verdict, check)]))
     return case
 
 
-def _result(verdict: Data, check: Data) -> Error | Failure | Skipped | None:
-    state = reading.state(check)
+def _result(verdict: Verdict, check: Check) -> Error | Failure | Skipped | None:
+    state = check.state
     if state == "skipped":
-        return Skipped(check["skipped"])
+        return Skipped(check.skipped)
     if state == "error":
         return Error("no case was executed", "untested")
     if state == "ok":
         return None
-    found = [f for f in verdict["findings"] if f["check"] == check["name"]]
-    titles = "; ".join(f"{f['code']} {f['title']}" for f in found)
-    failure = Failure(titles or "failed", " ".join(dict.fromkeys(f["code"] for f in found)))
+    found = [f for f in verdict.findings if f.check == check.name]
+    titles = "; ".join(f"{f.code} {f.title}" for f in found)
+    failure = Failure(titles or "failed", " ".join(dict.fromkeys(f.code for f in found)))
     failure.text = "\n\n".join(_told(verdict, finding) for finding in found)
     return failure
 
 
-def _told(verdict: Data, finding: Data) -> str:
-    lines = [f"Case {finding['id']}: {finding['code']} {finding['title']}", *reading.facts(finding)]
+def _told(verdict: Verdict, finding: Finding) -> str:
+    lines = [f"Case {finding.id}: {finding.code} {finding.title}", *reading.facts(finding)]
     lines += [f"{label}: {what}" for label, what in reading.explanation(finding)]
-    lines += [*reading.trace(finding), f"Reproduce: {reading.replay(finding, verdict)}"]
-    return "\n".join([*lines, f"Explain: aggverify explain {finding['code']}"])
+    lines += [*reading.trace(finding), f"Reproduce: {reading.replay(finding)}"]
+    return "\n".join([*lines, f"Explain: aggverify explain {finding.code}"])
 
 
 def _unjudged(message: str) -> TestSuite:

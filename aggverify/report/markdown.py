@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 
 from aggverify.report import reading
-from aggverify.report.reading import Data, counted
+from aggverify.report.drawing import counted
+from aggverify.report.model import Document, Finding, Verdict, harmless
 
 MARKER = "<!-- aggverify -->"
 """The first line: by it a later run finds the comment to replace."""
@@ -22,20 +23,20 @@ _SPECIAL = re.compile(
 _SIGNS = {"failed": "❌", "ok": "✅", "skipped": "➖", "error": "⚠️"}
 
 
-def render(document: Data) -> str:
+def render(document: Document) -> str:
     """The report; findings that do not fit are left out whole, and counted."""
-    document = reading.cleaned(document)
+    document = harmless(document)
     found = [_finding(verdict, cause) for verdict, cause in reading.every_cause(document)]
-    head = [MARKER, f"### {'✅' if document['exit'] == 0 else '❌'} {_headline(document)}"]
-    if document.get("error"):
-        head.append(_block([reading.shortened(line) for line in document["error"].split("\n")]))
-    if document["verdicts"]:
-        head.append("\n".join(_table(document["verdicts"])))
-    inventory = [_inventory(verdict) for verdict in document["verdicts"]]
+    head = [MARKER, f"### {'✅' if document.exit == 0 else '❌'} {_headline(document)}"]
+    if document.error:
+        head.append(_block([reading.shortened(line) for line in document.error.split("\n")]))
+    if document.verdicts:
+        head.append("\n".join(_table(document.verdicts)))
+    inventory = [_inventory(verdict) for verdict in document.verdicts]
     return _fitted(head, found, inventory)
 
 
-def _headline(document: Data) -> str:
+def _headline(document: Document) -> str:
     return _plain(reading.shortened(reading.headline(document)))
 
 
@@ -56,56 +57,50 @@ def _fitted(head: Sequence[str], found: Sequence[str], inventory: Sequence[str])
     return shown
 
 
-def _table(verdicts: Sequence[Data]) -> list[str]:
+def _table(verdicts: Sequence[Verdict]) -> list[str]:
     rows = [
         "| reducer | mode | engine | findings | checks | warnings |",
         "|---|---|---|---|---|---|",
     ]
     for v in verdicts:
-        states = [reading.state(c) for c in v["checks"]]
+        states = [c.state for c in v.checks]
         checks = ", ".join(f"{states.count(s)} {s}" for s in _SIGNS if s in states)
-        reducer = code(f"{v['target']}:{v['function']}")
-        mode, engine = code(reading.mode_of(v)), code(v["engine"])
-        numbers = f"{len(reading.causes(v))} | {checks} | {len(v['warnings'])}"
+        reducer = code(f"{v.target}:{v.function}")
+        mode, engine = code(v.mode_name), code(v.engine)
+        numbers = f"{len(v.causes)} | {checks} | {len(v.warnings)}"
         rows.append(f"| {reducer} | {mode} | {engine} | {numbers} |")
     return rows
 
 
-def _finding(verdict: Data, cause: Sequence[Data]) -> str:
+def _finding(verdict: Verdict, cause: Sequence[Finding]) -> str:
     first, *others = cause
-    codes = " ".join(dict.fromkeys(f["code"] for f in cause))
-    mode = code(reading.mode_of(verdict))
+    codes = " ".join(dict.fromkeys(f.code for f in cause))
+    mode = code(verdict.mode_name)
     parts = [
-        f"<details>\n<summary>❌ {first['code']} {_plain(first['title'])} · {mode}</summary>",
-        f"Merging this {_plain(reading.consequence(first, reading.mode_of(verdict)))}.",
+        f"<details>\n<summary>❌ {first.code} {_plain(first.title)} · {mode}</summary>",
+        f"Merging this {_plain(reading.consequence(first, verdict))}.",
         _block([*reading.facts(first), *reading.trace(first)]),
     ]
-    told = [f"- **{label}**: {_plain(what)}" for label, what in reading.explanation(first)]
-    told += [f"- **Also** {f['code']} {_plain(f['title'])}, case {code(f['id'])}" for f in others]
-    parts += ["\n".join(told)] if told else []
-    parts.append(_block([reading.replay(first, verdict), f"aggverify explain {codes}"], "sh"))
+    points = [f"- **{label}**: {_plain(what)}" for label, what in reading.explanation(first)]
+    points += [f"- **Also** {f.code} {_plain(f.title)}, case {code(f.id)}" for f in others]
+    parts += ["\n".join(points)] if points else []
+    parts.append(_block([reading.replay(first), f"aggverify explain {codes}"], "sh"))
     return "\n\n".join([*parts, "</details>"])
 
 
-def _inventory(verdict: Data) -> str:
-    """Every check with its cases, and the warnings; collapsed."""
-    mode, executed = code(reading.mode_of(verdict)), verdict["executed"]
-    lines = [
-        f"<details>\n<summary>{counted(len(verdict['checks']), 'check')} on "
-        f"{counted(executed, 'step')} · {mode}</summary>\n",
-        "| check | cases | |",
-        "|---|---|---|",
-    ]
-    for check in verdict["checks"]:
-        state = reading.state(check)
-        words = f": {_plain(check['skipped'])}" if check["skipped"] else ""
-        words += f": {code(check['refused'])}" if check["refused"] else ""
-        row = f"{code(check['name'])} | {check['cases'] or ''} | {_SIGNS[state]} {state}{words}"
-        lines.append(f"| {row} |")
-    warnings = [
-        f"- {w['code']} {_plain(w['title'])}: {_plain(w['detail'])}" for w in verdict["warnings"]
-    ]
-    return "\n".join([*lines, "", *warnings, "", "</details>"])
+def _inventory(verdict: Verdict) -> str:
+    """Every check with its cases, and what there is to say beside them; collapsed."""
+    what = f"{counted(len(verdict.checks), 'check')} on {counted(verdict.executed, 'step')}"
+    lines = [f"<details>\n<summary>{what} · {code(verdict.mode_name)}</summary>\n"]
+    lines += ["| check | cases | |", "|---|---|---|"]
+    for check in verdict.checks:
+        words = f": {_plain(check.skipped)}" if check.skipped else ""
+        words += f": {code(check.refused)}" if check.refused else ""
+        state = f"{_SIGNS[check.state]} {check.state}{words}"
+        lines.append(f"| {code(check.name)} | {check.cases or ''} | {state} |")
+    pairs = [*reading.header(verdict), *reading.inventory(verdict)]
+    listed = [f"- **{label}** {_plain(text)}" for label, text in pairs]
+    return "\n".join([*lines, "", *listed, "", "</details>"])
 
 
 def code(text: str) -> str:

@@ -7,15 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from itertools import groupby, islice
+from itertools import chain, groupby, islice, repeat
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
-from aggverify.diagnosis import ratio
-from aggverify.report import reading, text
-from aggverify.report.reading import Data, Weights
-from aggverify.steps.layouts import token_owner
+from aggverify.report import reading
+from aggverify.report.drawing import fraction, number, ratio
+from aggverify.report.model import Check, Document, Finding, Sample, Verdict, harmless
 
 MAX_CELLS = 400
 """Cells of one heat map; equal neighbours share one, so shrunk cases never come near."""
@@ -37,20 +36,17 @@ class Cell:
     worst: bool
 
 
-def render(document: Data) -> str:
+def render(document: Document) -> str:
     """The page; every text goes through the template's escaping."""
-    safe = reading.cleaned(document)
-    found = [_finding(verdict, cause) for verdict, cause in reading.every_cause(safe)]
-    names = dict.fromkeys(c["name"] for v in safe["verdicts"] for c in v["checks"])
+    safe = harmless(document)
+    names = dict.fromkeys(c.name for v in safe.verdicts for c in v.checks)
     return _template().render(
         document=safe,
-        error=safe.get("error"),
         headline=reading.headline(safe),
-        findings=found,
-        modes=[reading.mode_of(v) for v in safe["verdicts"]],
-        matrix=[(name, [_of(v, name) for v in safe["verdicts"]]) for name in names],
-        divisors=[v["divisor"] and f"{float.fromhex(v['divisor']):g}" for v in safe["verdicts"]],
-        margins=[[_margin(m) for m in v["margins"]] for v in safe["verdicts"]],
+        header=reading.header,
+        inventory=reading.inventory,
+        findings=[_finding(verdict, cause) for verdict, cause in reading.every_cause(safe)],
+        matrix=[(name, [_of(v, name) for v in safe.verdicts]) for name in names],
     )
 
 
@@ -62,74 +58,63 @@ def _template() -> Template:
     ).get_template("page.html")
 
 
-def _of(verdict: Data, name: str) -> dict[str, Any] | None:
-    """A check of the verdict with its state."""
-    found = next((c for c in verdict["checks"] if c["name"] == name), None)
-    return {**found, "state": reading.state(found)} if found else None
+def _of(verdict: Verdict, name: str) -> Check | None:
+    return next((c for c in verdict.checks if c.name == name), None)
 
 
-def _finding(verdict: Data, cause: Sequence[Data]) -> dict[str, Any]:
+def _finding(verdict: Verdict, cause: Sequence[Finding]) -> dict[str, Any]:
     first, *others = cause
-    mode = reading.mode_of(verdict)
-    weights = Weights.of(first)
     return {
         "first": first,
         "others": others,
-        "mode": mode,
-        "consequence": reading.consequence(first, mode),
+        "mode": verdict.mode_name,
+        "consequence": reading.consequence(first, verdict),
         "facts": "\n".join(reading.facts(first)),
         "explanation": reading.explanation(first),
         "trace": "\n".join(reading.trace(first)),
-        "replay": reading.replay(first, verdict),
-        "codes": " ".join(dict.fromkeys(f["code"] for f in cause)),
-        "heat": heat_map(weights, first["token"]) if weights else [],
+        "replay": reading.replay(first),
+        "codes": " ".join(dict.fromkeys(f.code for f in cause)),
+        "heat": heat_map(first),
     }
 
 
-def heat_map(weights: Weights, worst: int | None = None) -> list[tuple[str, list[Cell]]]:
-    """One labelled row of cells a sample, MAX_CELLS in all; what is left out is told."""
-    case = weights.case
-    owners = token_owner(case.step, case.layout)
+def heat_map(finding: Finding) -> list[tuple[str, list[Cell]]]:
+    """One labelled row of cells a sample, MAX_CELLS in all; what is left out is said."""
+    weights = finding.weights
+    if weights is None:
+        return []
     rows: list[tuple[str, list[Cell]]] = []
-    room = MAX_CELLS
-    for i, sample in enumerate(case.step.samples):
-        start = case.step.offsets[i]
-        tokens = range(start, start + sample.response_length)
-        cells = list(islice(_cells(weights, owners, tokens, sample.loss_mask, worst), room + 1))
-        rows.append((f"sample {i}, prompt group {sample.group}", cells[:room]))
-        if len(cells) > room:
+    room, start = MAX_CELLS, 0
+    for i, sample in enumerate(finding.step.samples):
+        owned = weights[start : start + sample.response_length]
+        worst = None if finding.token is None else finding.token - start
+        cells = list(islice(_cells(sample, owned, worst), room + 1))
+        rows.append((f"sample {i}, prompt group {sample.prompt_group}", cells[:room]))
+        if len(cells) > room or sum(run.tokens for run in sample.runs) < len(owned):
             return [*rows, ("the rest is in the case, not shown here", [])]
-        room -= len(cells)
+        room, start = room - len(cells), start + len(owned)
     return rows
 
 
 def _cells(
-    weights: Weights,
-    owners: Sequence[tuple[int, int, int]],
-    tokens: range,
-    mask: bytes,
-    worst: int | None,
+    sample: Sample, weights: Sequence[tuple[Fraction, float]], worst: int | None
 ) -> Iterator[Cell]:
-    def key(token: int) -> tuple[object, ...]:
-        expected, actual = weights.pairs[token]
-        # By its text: one NaN is like the other here.
-        return expected, repr(actual), owners[token], mask[token - tokens.start], token == worst
-
-    for _, group in groupby(tokens, key):
-        run = list(group)
-        expected, actual = weights.pairs[run[0]]
-        d, c, k = owners[run[0]]
-        first, last = run[0] - tokens.start, run[-1] - tokens.start
+    runs = chain.from_iterable(repeat(run, run.tokens) for run in sample.runs)
+    # Neighbours by text, where one NaN is like the other, and the worst token by itself.
+    rows = enumerate(zip(runs, weights, strict=False))
+    for _, group in groupby(rows, key=lambda row: (repr(row[1]), row[0] == worst)):
+        (first, (run, (expected, actual))), *more = group
+        last = first + len(more)
         times, shade = _shade(expected, actual)
         yield Cell(
-            f"{first}" if len(run) == 1 else f"{first}–{last}",
-            f"dp{d} cp{c} mb{k}",
-            not mask[first],
-            text.fraction(expected),
-            text.number(actual),
-            times,
-            shade,
-            run[0] == worst,
+            tokens=f"{first}–{last}" if more else f"{first}",
+            rank=f"dp{sample.dp_rank} cp{run.cp_rank} mb{sample.micro_batch}",
+            masked=run.mask != "unmasked",
+            expected=fraction(expected),
+            actual=number(actual),
+            times=times,
+            shade=shade,
+            worst=first == worst,
         )
 
 
@@ -142,17 +127,8 @@ def _shade(expected: Fraction, actual: float) -> tuple[str, str]:
         return ("", "none") if actual == 0 else ("must be 0", "broken")
     if abs(factor - 1) < Fraction(1, 10**9):
         return "", "same"
-    told = f"× {text.fraction(factor)}"
+    times = f"× {fraction(factor)}"
     if factor <= 0:
-        return told, "broken"
+        return times, "broken"
     distance = math.log2(float(factor)) * 2
-    return told, f"{'high' if distance > 0 else 'low'}{min(STEPS, math.ceil(abs(distance)))}"
-
-
-def _margin(margin: Data) -> tuple[str, str, str]:
-    """dtype, worst error over bound, smallest factor that is caught."""
-    worst, caught = (
-        float.fromhex(margin[key]) for key in ("worst_error_over_bound", "smallest_caught")
-    )
-    told = "none: the bound is vacuous" if math.isinf(caught) else f"{caught:.1g}"
-    return margin["dtype"], f"{worst:.2f}", told
+    return times, f"{'high' if distance > 0 else 'low'}{min(STEPS, math.ceil(abs(distance)))}"

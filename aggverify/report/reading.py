@@ -1,188 +1,226 @@
-"""A verdict document read for people: causes, headline, facts of a finding; nothing is escaped."""
+"""What a verdict document says, in words: one place for every format. Nothing is escaped here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any
+import math
+import shlex
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
-from aggverify.codes import CODES
-from aggverify.diagnosis import ratio
-from aggverify.report import escape, text
-from aggverify.steps.case import Case
-
-Data = Mapping[str, Any]
+from aggverify.report.drawing import (
+    MAX_ROWS,
+    counted,
+    drawing,
+    fraction,
+    number,
+    ratio,
+    token_name,
+)
+from aggverify.report.model import Document, Finding, Margin, Verdict
 
 MAX_LINE = 240
 """Characters shown of one line from the candidate."""
-_SEVERAL_LINES = frozenset({"message", "detail", "error"})
+MAX_DETAIL = 40
+"""Lines of a traceback or of the ranks' stacks."""
+_FIXED_BOUND = (
+    "float64: a fixed bound of 2^-30 of the gradient's largest entry, chosen and not proven "
+    "(docs/bounds.md); every change beyond 2^-29 is caught"
+)
 
 
-def cleaned(data: Any, key: str = "") -> Any:
-    """The document with every text harmless (``report.escape``) and, where one is due, one line."""
-    if isinstance(data, str):
-        return escape.clean(data) if key in _SEVERAL_LINES else escape.line(data)
-    if isinstance(data, Mapping):
-        return {k: cleaned(v, k) for k, v in data.items()}
-    return [cleaned(v, key) for v in data] if isinstance(data, list) else data
-
-
-def mode_of(verdict: Data) -> str:
-    """The mode, the person's own oracle, or that there is none."""
-    return str(verdict["oracle"] or verdict["mode"] or "no known mode")
-
-
-def causes(verdict: Data) -> list[list[Data]]:
-    """Findings grouped by root cause, as the document has them."""
-    groups: dict[str, list[Data]] = {}
-    for finding in verdict["findings"]:
-        groups.setdefault(finding["same_cause_as"] or finding["id"], []).append(finding)
-    return list(groups.values())
-
-
-def every_cause(document: Data) -> list[tuple[Data, list[Data]]]:
+def every_cause(document: Document) -> list[tuple[Verdict, list[Finding]]]:
     """Verdict and findings of every cause, those that are high first."""
-    every = [(verdict, found) for verdict in document["verdicts"] for found in causes(verdict)]
-    return sorted(every, key=lambda pair: pair[1][0]["severity"] != "high")
+    every = [(verdict, found) for verdict in document.verdicts for found in verdict.causes]
+    return sorted(every, key=lambda pair: pair[1][0].severity != "high")
 
 
-def headline(document: Data) -> str:
+def headline(document: Document) -> str:
     """The consequence in words: what happens to a training run that takes this reducer."""
     every = every_cause(document)
-    if document.get("error"):
+    if document.error:
         return "Could not judge"
     if every:
         verdict, (first, *_) = every[0]
         more = f" ({counted(len(every) - 1, 'more finding')})" if len(every) > 1 else ""
-        return f"Merging this {consequence(first, mode_of(verdict))}{more}"
-    untested = [v for v in document["verdicts"] if not v["executed"]]
-    if untested or not document["verdicts"]:
+        return f"Merging this {consequence(first, verdict)}{more}"
+    if not document.verdicts or any(not v.executed for v in document.verdicts):
         return "Nothing was tested"
-    modes = ", ".join(mode_of(v) for v in document["verdicts"])
-    passed = sum(state(c) == "ok" for v in document["verdicts"] for c in v["checks"])
-    warnings = sum(len(v["warnings"]) for v in document["verdicts"])
+    modes = ", ".join(v.mode_name for v in document.verdicts)
+    passed = sum(c.state == "ok" for v in document.verdicts for c in v.checks)
+    warnings = sum(len(v.warnings) for v in document.verdicts)
     return f"Conforms: {modes}, {counted(passed, 'check')} passed, {counted(warnings, 'warning')}"
 
 
-def consequence(finding: Data, mode: str) -> str:
+def summary(verdict: Verdict) -> str:
+    """One verdict in one line."""
+    ran = [c for c in verdict.checks if c.cases]
+    if verdict.findings:
+        failed = counted(sum(c.failed for c in ran), "check")
+        return f"{counted(len(verdict.causes), 'finding')} ({failed} of {len(ran)} failed)"
+    if not verdict.executed:
+        return "nothing was tested"
+    what = verdict.oracle or verdict.mode or "the same step scalar in every layout (no known mode)"
+    what += "" if verdict.linear else " (one value and gradient in every layout)"
+    warnings = counted(len(verdict.warnings), "warning")
+    return f"conforms: {what}, {counted(len(ran), 'check')} passed, 0 findings, {warnings}"
+
+
+def consequence(finding: Finding, verdict: Verdict) -> str:
     """A sentence without its subject, as in "makes every gradient 1/2 of what it must be"."""
-    known = CODES.get(finding["code"])
-    if known is not None and known.consequence:
-        on = f" (depends on {', '.join(finding['matters'])})" if finding["matters"] else ""
-        return known.consequence + on
-    wrong = _wrong(finding, mode)
-    title = finding["title"][:1].lower() + finding["title"][1:]
-    return f"{wrong}: {title}" if wrong else f"breaks {mode}: {title}"
+    if finding.consequence is not None:
+        on = f" (depends on {', '.join(finding.matters)})" if finding.matters else ""
+        return finding.consequence + on
+    wrong = _wrong(finding, verdict.mode_name) or f"breaks {verdict.mode_name}"
+    return f"{wrong}: {finding.title[:1].lower()}{finding.title[1:]}"
 
 
-def _wrong(finding: Data, mode: str) -> str | None:
-    weights = Weights.of(finding)
-    if weights is None or finding["token"] is None:
+def _wrong(finding: Finding, mode: str) -> str | None:
+    if finding.worst is None:
         return None
-    right = mode if finding["reference"] == "the oracle" else finding["reference"]
-    if finding["factor"]:
-        return f"makes gradients {finding['factor']} times those of {right}"
-    expected, actual = weights.pairs[finding["token"]]
-    if actual != actual or actual in (float("inf"), -float("inf")):
+    expected, actual = finding.worst
+    right = mode if finding.reference == "the oracle" else finding.reference
+    if finding.factor:
+        return f"makes gradients {finding.factor} times those of {right}"
+    if not math.isfinite(actual):
         return "makes gradients NaN or infinite"
     if not actual:
         return "takes tokens out of the gradient"
     factor = ratio(expected, actual)
     if factor is None:
         return "gives a gradient to tokens that must have none"
-    return f"makes some gradients {text.fraction(factor)} times those of {right}"
+    return f"makes some gradients {fraction(factor)} times those of {right}"
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """Expected and actual weight of every response token of a finding's case."""
-
-    case: Case
-    pairs: tuple[tuple[Fraction, float], ...]
-
-    @staticmethod
-    def of(finding: Data) -> Weights | None:
-        """None where no weights were read, or too many to be written down."""
-        expected, actual = finding["expected"], finding["observed"]
-        if expected is None or actual is None:
-            return None
-        pairs = zip(map(Fraction, expected), map(float.fromhex, actual), strict=True)
-        return Weights(Case.from_json(finding["case"]["case"]), tuple(pairs))
-
-
-def replay(finding: Data, verdict: Data) -> str:
+def replay(finding: Finding) -> str:
     """The command that runs the case again, safe to paste into a shell."""
-    stored, known = finding["case"], CODES.get(finding["code"])
-    return text.replay_command(
-        finding["id"],
-        stored["target"],
-        oracle=stored.get("oracle"),
-        against=verdict["against"] if known is not None and known.compares_paths else None,
-    )
+    return shlex.join(finding.replay)
 
 
-def facts(finding: Data) -> list[str]:
+def facts(finding: Finding) -> list[str]:
     """What was seen on which step, one fact a line."""
-    lines = [*(finding["message"] or "").split("\n"), *_worst(finding)]
-    if finding["error"] is not None and finding["bound"] is not None:
-        error, bound = (float.fromhex(finding[key]) for key in ("error", "bound"))
-        lines.append(f"error {error:.3g}, bound {bound:.2g}")
-    lines += text.drawing(Case.from_json(finding["case"]["case"]))
-    lines += _listed("matters", finding["matters"])
-    lines += _listed("does not matter", finding["does_not_matter"])
-    if not finding["confirmed"]:
+    lines = [*finding.message.split("\n"), *_worst(finding)]
+    if finding.error is not None and finding.bound is not None:
+        n = finding.roundings
+        kind = "fixed" if n is None else counted(n, "rounding")
+        lines.append(
+            f"error {finding.error:.3g}, bound {finding.bound:.2g} ({finding.precision}, {kind})"
+        )
+    lines += _unexplained(finding)
+    lines += drawing(finding.step)
+    lines += _listed("matters", finding.matters)
+    lines += _listed("does not matter", finding.does_not_matter)
+    if not finding.confirmed:
         lines.append("seen once, not again in fresh ranks: the reducer keeps state or guesses")
     return [shortened(line) for line in lines if line]
 
 
-def _worst(finding: Data) -> Iterator[str]:
-    weights, token = Weights.of(finding), finding["token"]
-    if weights is None or token is None:
+def _worst(finding: Finding) -> Iterator[str]:
+    if finding.worst is None or finding.token is None:
         return
-    expected, actual = weights.pairs[token]
-    yield f"weight of {text.token_name(weights.case, token)}"
-    yield f"  expected  {text.fraction(expected)}    ({finding['reference']})"
-    factor = ratio(expected, actual) if abs(actual) < float("inf") else None
-    told = f"    = expected x {text.fraction(factor)}" if factor is not None else ""
-    yield f"  actual    {text.number(actual)}{told}"
+    expected, actual = finding.worst
+    yield f"weight of {token_name(finding.step, finding.token)}"
+    yield f"  expected  {fraction(expected)}    ({finding.reference})"
+    factor = ratio(expected, actual)
+    times = f"    = expected x {fraction(factor)}" if factor is not None else ""
+    yield f"  actual    {number(actual)}{times}"
 
 
 def _listed(what: str, names: Sequence[str]) -> list[str]:
     return [f"{what}: {', '.join(names)}"] if names else []
 
 
-def explanation(finding: Data) -> list[tuple[str, str]]:
+def explanation(finding: Finding) -> list[tuple[str, str]]:
     """What is computed instead, where that was seen before, and the usual fix; labelled."""
-    lines = [("Factor", finding["factor"])] if finding["factor"] else []
-    bugs = finding["bugs"]
-    lines += [("You compute", f"{bug['sentence']} ({bug['seen']})") for bug in bugs]
-    if finding["diagnosis"] and finding["diagnosis"] not in [bug["sentence"] for bug in bugs]:
-        lines.append(("In detail" if bugs else "You compute", finding["diagnosis"]))
-    return lines + [("Usual fix", fix) for fix in dict.fromkeys(bug["fix"] for bug in bugs)]
+    lines = [("Factor", finding.factor)] if finding.factor else []
+    bugs = finding.bugs
+    lines += [("You compute", f"{bug.sentence} ({bug.seen})") for bug in bugs]
+    sentence = finding.diagnosis
+    if sentence and not bugs:
+        lines.append(("You compute", f"{sentence} (no historic bug is known to be this)"))
+    elif sentence and sentence not in [bug.sentence for bug in bugs]:
+        lines.append(("In detail", sentence))
+    elif not sentence and finding.worst is not None:
+        nothing = "no known factor, formula or historic bug gives these weights"
+        lines.append(("Not recognised", nothing))
+    return lines + [("Usual fix", fix) for fix in dict.fromkeys(bug.fix for bug in bugs)]
 
 
-def trace(finding: Data) -> list[str]:
-    """The traceback or the ranks' stacks, without frames of this package."""
-    detail = finding.get("detail") or ""
-    lines = text.own_frames(detail)[: text.MAX_DETAIL] if detail else []
-    return [shortened(line) for line in lines]
+def _unexplained(finding: Finding) -> Iterator[str]:
+    """Every weight there is to see, where nothing explains them."""
+    weights = finding.weights
+    if finding.diagnosis or finding.token is None or weights is None or len(weights) < 2:
+        return
+    rows = [list(run) for _, run in groupby(enumerate(weights), key=lambda row: repr(row[1]))]
+    yield "all weights"
+    for run in rows[:MAX_ROWS]:
+        token, (expected, actual) = run[0]
+        more = f" and {len(run) - 1} more" if len(run) > 1 else ""
+        pair = f"expected {fraction(expected)}, actual {number(actual)}"
+        yield f"  {token_name(finding.step, token)}{more}: {pair}"
+    if len(rows) > MAX_ROWS:
+        yield f"  … and {counted(sum(map(len, rows[MAX_ROWS:])), 'more token')}"
 
 
-def state(check: Data) -> str:
-    """``failed``, ``ok``, ``skipped``, or ``error`` where nothing was judged and no word why."""
-    if check["failed"]:
-        return "failed"
-    if check["skipped"]:
-        return "skipped"
-    return "ok" if check["cases"] else "error"
+def trace(finding: Finding) -> list[str]:
+    """The traceback or the ranks' stacks."""
+    lines = (finding.detail or "").rstrip().split("\n")[:MAX_DETAIL]
+    return [shortened(line) for line in lines] if finding.detail else []
+
+
+def header(verdict: Verdict) -> list[tuple[str, str]]:
+    """Who was verified, and how; labelled."""
+    mode = verdict.oracle or verdict.mode or "none recognised: invariance only"
+    if not verdict.linear:
+        mode += ": no oracle, the same value and gradient in every layout"
+    mode += f" (divisor {verdict.divisor:g})" if verdict.divisor is not None else ""
+    default = f" [{verdict.convention}'s default]" if verdict.engine_is_default else ""
+    return [
+        ("reducer", f"{verdict.target} · {verdict.function}"),
+        ("convention", f"{verdict.convention} ({verdict.convention_title})"),
+        ("engine", f"{verdict.engine}{default} ({verdict.engine_title})"),
+        ("mode", mode + "  [identified]" * verdict.identified),
+        *([("against", verdict.against)] if verdict.against else []),
+    ]
+
+
+def inventory(verdict: Verdict) -> list[tuple[str, str]]:
+    """What was done beside the checks' own lines, how sharply, and what was left out; labelled."""
+    worlds = ", ".join(f"{n} on {w}" for w, n in verdict.worlds.items() if n)
+    steps = f"{counted(verdict.executed, 'step')} ({worlds} ranks), seed {verdict.seed}"
+    lines = [("established", c.established) for c in verdict.checks if c.established]
+    lines.append(("executed", steps))
+    lines += [("margin", text) for m in verdict.margins for text in margin(m)]
+    if not verdict.linear:
+        lines.append(("margin", _FIXED_BOUND))
+    lines += [("warning", f"{w.code} {w.title}: {w.detail}") for w in verdict.warnings]
+    if verdict.computes_in != "float64":
+        computes = f"the reducer computes in {verdict.computes_in} whatever its input"
+        lines.append(("note", computes))
+    lines += [("note", note) for note in verdict.notes]
+    for p in verdict.policy:
+        how = "declared" if p.declared else "default"
+        lines.append(("policy", f"{p.question} = {p.reading}  [{how}]  {p.asks}"))
+    for feature, reason in verdict.not_claimed.items():
+        lines.append(("not claimed", f"{feature}: {reason}  (--claim {feature})"))
+    return lines
+
+
+def margin(m: Margin) -> Iterator[str]:
+    """How close right results came to their bound, and what would have been caught."""
+    caught = f"every factor further from 1 than {m.smallest_caught:.1g} is caught"
+    if math.isinf(m.smallest_caught):
+        caught = "the bound is vacuous: no factor is caught"
+    yield f"{m.dtype}: weights within {m.worst_error_over_bound:.2f} of their bound; {caught}"
+    loss = m.reported_loss
+    if loss.dense_steps:
+        vacuous = f", vacuous on {loss.vacuous_steps}" if loss.vacuous_steps else ""
+        yield (
+            f"{m.dtype}, reported loss: beyond {loss.smallest_caught_alone:.1g} with one loss "
+            f"alone, {loss.smallest_caught_dense:.1g} at best on "
+            f"{counted(loss.dense_steps, 'dense step')}{vacuous}"
+        )
 
 
 def shortened(line: str) -> str:
     """A line no longer than a person reads."""
     return line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}…"
-
-
-def counted(n: int, noun: str) -> str:
-    """``1 check``, ``2 checks``."""
-    return f"{n} {noun}{'' if n == 1 else 's'}"

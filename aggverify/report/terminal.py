@@ -11,18 +11,16 @@ from rich.rule import Rule
 from rich.status import Status
 from rich.text import Text
 
-from aggverify.execution.subject import NONLINEAR, Subject
-from aggverify.report import escape, text
+from aggverify.report import escape, reading, text
+from aggverify.report.document import written
+from aggverify.report.model import harmless
 from aggverify.run.outcome.events import (
     CheckFinished,
     CheckStarted,
     Event,
     Finished,
-    Found,
     Progress,
-    SubjectChosen,
 )
-from aggverify.run.outcome.verdict import ReportedFinding
 
 
 @dataclass(slots=True)
@@ -30,26 +28,18 @@ class Terminal:
     """Progress on a live line (plain lines in CI), then the verdict."""
 
     console: Console
-    _reports: list[ReportedFinding] = field(default_factory=list)
-    _subject: Subject | None = None
     _status: Status | None = None
     _started: float = field(default_factory=time.monotonic)
-    _check: str = ""
 
     def __call__(self, event: Event) -> None:
         """Handle one event."""
         match event:
-            case SubjectChosen():
-                self._reports, self._subject = [], event.subject
             case CheckStarted():
-                self._check = event.name
                 self._show(event.name)
             case Progress():
                 self._show(f"{event.check} · {event.executed} steps · {event.findings} findings")
             case CheckFinished():
                 self._plain(event)
-            case Found():
-                self._reports.append(event.report)
             case Finished():
                 self._finish(event)
 
@@ -78,27 +68,12 @@ class Terminal:
 
     def _finish(self, event: Finished) -> None:
         self.close()
-        verdict = event.verdict
-        subject = verdict.subject
-        mode = subject.mode_name or (NONLINEAR if subject.nonlinear else "no known mode")
-        title = escape.line(f"{subject.target} · {mode}")
-        self.console.print(Rule(Text(title), style="bold"))
-        for line in text.header(subject, identified=verdict.identified):
-            self._line(line)
-        for n, reports in enumerate(verdict.causes, 1):
-            self._line("")
-            for line in text.finding_block(reports, subject, n):
-                self._line(line, style="bold red" if line.startswith("- AGV") else None)
-        self._line("")
-        for line in text.inventory(verdict):
-            self._line(line)
-        good = not verdict.reports and verdict.executed
-        self.console.print(
-            Rule(
-                Text(escape.line(text.headline(verdict))),
-                style="bold green" if good else "bold red",
-            )
-        )
+        verdict = harmless(written(event.verdict))
+        self.console.print(Rule(Text(text.title(verdict).strip()), style="bold"))
+        for line in text.body(verdict):
+            self._line(line, style="bold red" if line.startswith("- AGV") else None)
+        style = "bold green" if verdict.executed and not verdict.findings else "bold red"
+        self.console.print(Rule(Text(reading.summary(verdict)), style=style))
 
     def _line(self, line: str, style: str | None = None) -> None:
         line = escape.line(line)

@@ -12,10 +12,10 @@ from aggverify.engines import engine
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
-from aggverify.report.text import finding_block
+from aggverify.report.document import judged as shown
+from aggverify.report.drawing import drawing
 from aggverify.run.outcome.store import stored_case
 from aggverify.run.outcome.tally import Tally
-from aggverify.run.outcome.verdict import ReportedFinding
 from aggverify.run.search.check_run import CheckRun
 from aggverify.run.session import opened
 from aggverify.world import Pool
@@ -41,9 +41,11 @@ def test_a_float32_count_is_found_and_told_in_a_small_file() -> None:
     )
     stored = stored_case(subject, finding)
     assert len(json.dumps(stored.to_json())) < 1000
-    text = "\n".join(finding_block([ReportedFinding(stored, finding, None, True)], subject, 1))
+    step = shown(finding, subject).step
+    text = "\n".join(drawing(step))
     assert f"({BEYOND} tokens)" in text
     assert len(text) < 2000
+    assert [run.tokens for run in step.samples[0].runs] == [BEYOND]
 
 
 def test_an_integer_count_passes() -> None:

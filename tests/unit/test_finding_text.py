@@ -12,9 +12,11 @@ from aggverify.diagnosis import Diagnosis
 from aggverify.diagnosis.bugs import BUGS
 from aggverify.engines import engine
 from aggverify.execution.subject import Subject
-from aggverify.report.text import finding_block
+from aggverify.report import text
+from aggverify.report.document import document, judged
+from aggverify.report.model import harmless
 from aggverify.run.outcome.store import stored_case
-from aggverify.run.outcome.verdict import Relevance, ReportedFinding
+from aggverify.run.outcome.verdict import Relevance, ReportedFinding, Verdict
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
@@ -36,27 +38,43 @@ FINDING = Finding(
 
 def block(diagnosis: Diagnosis | None) -> str:
     report = ReportedFinding(stored_case(SUBJECT, FINDING), FINDING, diagnosis, True, Relevance())
-    return "\n".join(finding_block([report], SUBJECT, 1))
+    return text.render(document([Verdict(SUBJECT, (report,), (), 7, ((1, 7),), (), 0)]))
 
 
 def test_what_nothing_explains_is_said_with_every_weight() -> None:
-    text = block(None)
-    assert "not recognised: no known factor, formula or historic bug gives these weights" in text
-    assert "sample 0, response token 0 and 1 more: expected 1/3, actual 1/4" in text
-    assert "sample 1, response token 0: expected 1/3, actual 3/4" in text
+    told = block(None)
+    assert "not recognised: no known factor, formula or historic bug gives these weights" in told
+    assert "sample 0, response token 0 and 1 more: expected 1/3, actual 1/4" in told
+    assert "sample 1, response token 0: expected 1/3, actual 3/4" in told
 
 
 def test_a_formula_without_a_history_says_so() -> None:
-    text = block(Diagnosis("sum of l / 7"))
-    assert "you compute: sum of l / 7   (no historic bug is known to be this)" in text
-    assert "not recognised" not in text
+    told = block(Diagnosis("sum of l / 7"))
+    assert "you compute: sum of l / 7 (no historic bug is known to be this)" in told
+    assert "not recognised" not in told
 
 
 @pytest.mark.parametrize("others", [0, 1, 2])
-def test_every_bug_is_told_with_its_fix(others: int) -> None:
+def test_every_bug_is_shown_with_its_fix(others: int) -> None:
     first, *rest = BUGS[: others + 1]
-    text = block(Diagnosis("in detail", None, first, None, tuple(rest)))
-    assert text.count("        and: ") == others
+    told = block(Diagnosis("in detail", None, first, None, tuple(rest)))
+    assert told.count("you compute: ") == others + 1
     assert all(
-        bug.sentence in text and f"usual fix: {bug.fix}" in text for bug in BUGS[: others + 1]
+        bug.sentence in told and f"usual fix: {bug.fix}" in told for bug in BUGS[: others + 1]
     )
+
+
+def test_a_replay_says_what_is_left_of_the_finding() -> None:
+    shown = harmless(judged(FINDING, SUBJECT))
+    same, other, fixed = (
+        list(text.replay_lines("abc123", f"{code} A title", found))
+        for code, found in (("AGV101", shown), ("AGV201", shown), ("AGV101", None))
+    )
+    assert same[0] == "FAILED  case abc123: AGV101 Weights are not the mode's"
+    assert other[0] == f"{same[0]} (was AGV201 A title)"
+    assert same[1:4] == [
+        "    weight of sample 1, response token 0",
+        "      expected  1/3    (the oracle)",
+        "      actual    3/4    = expected x 9/4",
+    ]
+    assert fixed == ["FIXED   case abc123: AGV101 A title"]

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from aggverify.checks.paths import NAME as PATHS
 from aggverify.errors import InputError
 from aggverify.report import formats, github, markdown, page, reading
-from aggverify.report.document import failed
+from aggverify.report.document import failed, reported
 from aggverify.report.formats import FORMATS
+from aggverify.report.model import Document
 from aggverify.report.places import Place, place
 from tests import verdicts
 
 RED, GREEN = verdicts.written(verdicts.verdict()), verdicts.written(verdicts.verdict(reports=0))
 NOTHING = verdicts.written(verdicts.verdict(reports=0, executed=0))
+VERDICT = RED.verdicts[0]
+FINDING = VERDICT.findings[0]
 ERROR = failed("no such file: r.py\nsee there")
 
 
@@ -36,7 +42,7 @@ def test_junit_tells_failed_skipped_and_error_apart() -> None:
 
 
 @pytest.mark.parametrize("document", [NOTHING, ERROR], ids=["nothing", "error"])
-def test_no_judgement_is_an_error_everywhere(document: dict[str, object]) -> None:
+def test_no_judgement_is_an_error_everywhere(document: Document) -> None:
     root = ElementTree.fromstring(FORMATS["junit"].render(document))
     assert int(root.get("errors", 0)) > 0 == int(root.get("failures", 0))
     assert "### ❌" in markdown.render(document)
@@ -60,17 +66,14 @@ def test_the_headline_states_the_consequence() -> None:
     )
     two = verdicts.written(verdicts.verdict(reports=2))
     assert reading.headline(two).endswith(" (1 more finding)")
-    finding = RED["verdicts"][0]["findings"][0] | {"factor": None}
-    assert reading.consequence(finding, "token_mean").startswith("makes some gradients 1/2 times")
-    finding |= {"code": "AGV402"}
-    assert reading.consequence(finding, "token_mean") == (
-        "makes training hang (depends on cp_size)"
-    )
+    finding = replace(FINDING, factor=None)
+    assert reading.consequence(finding, VERDICT).startswith("makes some gradients 1/2 times")
+    hangs = verdicts.written(verdicts.verdict(code="AGV402")).verdicts[0].findings[0]
+    assert reading.consequence(hangs, VERDICT) == "makes training hang (depends on cp_size)"
 
 
 def test_the_bug_that_was_recognised_is_told() -> None:
-    (finding,) = RED["verdicts"][0]["findings"]
-    assert reading.explanation(finding) == [
+    assert reading.explanation(FINDING) == [
         ("Factor", "1/cp_size"),
         ("You compute", f"{verdicts.BUG.sentence} ({verdicts.BUG.seen})"),
         ("In detail", "sum of "),
@@ -79,17 +82,19 @@ def test_the_bug_that_was_recognised_is_told() -> None:
 
 
 def test_the_replay_command_can_be_pasted() -> None:
-    hostile = verdicts.written(verdicts.verdict("; rm -r x"))["verdicts"][0]
-    (finding,) = hostile["findings"]
-    assert reading.replay(finding, hostile).endswith(" 'r.py; rm -r x'")
-    paths = reading.replay(finding | {"code": "AGV521"}, hostile | {"against": "old one.py"})
-    assert paths.endswith(" --against 'old one.py'")
-    own = finding | {"case": finding["case"] | {"oracle": "my mode.py"}}
-    assert reading.replay(own, hostile).endswith(" --oracle 'my mode.py'")
+    (finding,) = verdicts.written(verdicts.verdict("; rm -r x")).verdicts[0].findings
+    assert reading.replay(finding).endswith(" 'r.py; rm -r x'")
+    about = replace(verdicts.subject(), against=verdicts.subject(target="old one.py"))
+    told = verdicts.report(about, code="AGV521", check=PATHS)
+    paths = reported(told, told, about)
+    assert reading.replay(paths).endswith(" --against 'old one.py'")
+    told = replace(told, stored=replace(told.stored, check=verdicts.CP, oracle="my mode.py"))
+    own = reported(told, told, about)
+    assert reading.replay(own).endswith(" r.py --oracle 'my mode.py'")
 
 
 def test_markdown_leaves_whole_findings_out_and_counts_them() -> None:
-    many = verdicts.written(verdicts.verdict("y" * 3000, reports=50))
+    many = verdicts.written(verdicts.verdict("y" * 2500, reports=50))
     text = markdown.render(many)
     shown = text.count("<summary>❌")
     assert 10 < shown < 50
@@ -100,9 +105,7 @@ def test_markdown_leaves_whole_findings_out_and_counts_them() -> None:
 
 
 def test_the_heat_map_shows_every_token_in_its_shade() -> None:
-    weights = reading.Weights.of(RED["verdicts"][0]["findings"][0])
-    assert weights is not None
-    ((label, cells),) = page.heat_map(weights, worst=0)
+    ((label, cells),) = page.heat_map(FINDING)
     assert label == "sample 0, prompt group 0"
     shown = [(c.tokens, c.expected, c.actual, c.times, c.shade, c.worst) for c in cells]
     assert shown == [
@@ -112,16 +115,14 @@ def test_the_heat_map_shows_every_token_in_its_shade() -> None:
 
 
 def test_a_heat_map_is_cut_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    weights = reading.Weights.of(RED["verdicts"][0]["findings"][0])
-    assert weights is not None
     monkeypatch.setattr(page, "MAX_CELLS", 1)
-    (_, cells), (told, none) = page.heat_map(weights)
+    (_, cells), (told, none) = page.heat_map(FINDING)
     assert (len(cells), told, none) == (1, "the rest is in the case, not shown here", [])
 
 
 def test_every_mode_has_its_column_suite_and_row() -> None:
-    both = verdicts.written(verdicts.verdict(), verdicts.verdict(reports=0))
-    both["verdicts"][1]["mode"] = "sample_mean"
+    other = replace(GREEN.verdicts[0], mode="sample_mean")
+    both = replace(RED, verdicts=(VERDICT, other))
     assert "<th>check</th><th>token_mean</th><th>sample_mean</th>" in page.render(both)
     suites = ElementTree.fromstring(FORMATS["junit"].render(both))
     names = ["r.py · reduce · token_mean", "r.py · reduce · sample_mean"]
@@ -139,11 +140,8 @@ def test_every_mode_has_its_column_suite_and_row() -> None:
     ],
 )  # fmt: skip
 def test_shades(expected: str, actual: float, shade: str) -> None:
-    finding = RED["verdicts"][0]["findings"][0]
-    finding = finding | {"expected": [expected] * 2, "observed": [float(actual).hex()] * 2}
-    weights = reading.Weights.of(finding)
-    assert weights is not None
-    ((_, cells),) = page.heat_map(weights)
+    finding = replace(FINDING, expected=(Fraction(expected),) * 2, observed=(actual,) * 2)
+    ((_, cells),) = page.heat_map(finding)
     assert cells[0].shade == shade
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -109,9 +110,10 @@ def test_a_workflow_command_is_one_line_with_our_properties(
     name = "r\u202e,line=1::x%0A\n.py"
     Path(name).write_text("reduce = None\n")
     document = verdicts.written(verdicts.verdict(HOSTILE))
-    document["verdicts"][0] |= {"target": name, "function": "reduce"}
-    for finding in document["verdicts"][0]["findings"]:
-        finding["title"] = HOSTILE
+    (verdict,) = document.verdicts
+    titled = tuple(replace(finding, title=HOSTILE) for finding in verdict.findings)
+    verdict = replace(verdict, target=name, function="reduce", findings=titled)
+    document = replace(document, verdicts=(verdict,))
     lines = github.commands(document, tmp_path)
     lines += github.commands(failed(HOSTILE), tmp_path, target=name)
     assert len(lines) == 2

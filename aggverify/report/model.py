@@ -1,0 +1,315 @@
+"""The verdict document: what every writer starts from, whether it was just made or stored.
+
+Two runs with the same plan on the same code give the same document, but for ``detail``: tracebacks
+and stacks. ``python -m aggverify.report.model`` prints its JSON schema.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from aggverify.errors import InputError
+from aggverify.files import read_json
+from aggverify.report import codec
+from aggverify.report.codec import Json, Text
+
+SCHEMA: Literal[2] = 2
+MAX_BYTES = 1 << 28
+"""Of a stored document: every mode of a large step, each with 100,000 weights in full."""
+
+
+Mask = Literal["unmasked", "masked", "rejected"]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Neighbouring response tokens on one context-parallel rank with the same mask."""
+
+    mask: Mask
+    cp_rank: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One sample and where it was. Of a very long and ragged one only the first runs are told."""
+
+    prompt_length: int
+    response_length: int
+    rollout: int
+    prompt_group: int
+    dp_rank: int
+    micro_batch: int
+    runs: tuple[Run, ...]
+
+    def __post_init__(self) -> None:
+        if any(run.tokens < 1 for run in self.runs):
+            raise InputError("a run needs at least one token")
+        if sum(run.tokens for run in self.runs) > self.response_length:
+            raise InputError(
+                f"runs hold more tokens than the {self.response_length} of the response"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The step of a case and its layout, as far as they are drawn; ``case`` has all of it."""
+
+    prompts: int
+    rollouts: int
+    dp_size: int
+    cp_size: int
+    cp_kind: str
+    micro_batches: int
+    dtype: str
+    samples: tuple[Sample, ...]
+
+    def place(self, token: int) -> tuple[int, int]:
+        """Sample, and index in its response, of a flat index of response tokens."""
+        for i, sample in enumerate(self.samples):
+            if token < sample.response_length:
+                return i, token
+            token -= sample.response_length
+        raise IndexError("no such token")
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """A historic bug that computes the same, where it was seen and how it was mended."""
+
+    name: str
+    sentence: str
+    seen: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One way in which the reducer is wrong, on its smallest case.
+
+    ``expected`` and ``observed`` are the weights of all response tokens, ``token`` the flat index
+    of the worst one; ``error`` is its absolute error and ``bound`` what would have been allowed.
+    """
+
+    id: str
+    code: str
+    title: str
+    severity: str
+    consequence: str | None
+    """What it does to a training run, where that is not told by weights."""
+    check: str
+    confirmed: bool
+    same_cause_as: str | None
+    message: Text
+    detail: Text | None
+    case: Json
+    replay: tuple[str, ...]
+    """The command that runs the case again, word by word."""
+    step: Step
+    reference: str
+    expected: tuple[Fraction, ...] | None
+    observed: tuple[float, ...] | None
+    token: int | None
+    error: float | None
+    bound: float | None
+    precision: str
+    """The lowest precision on the path, which the bound is for."""
+    roundings: int | None
+    """On one token's path; None where the bound is fixed instead of proven."""
+    matters: tuple[str, ...]
+    does_not_matter: tuple[str, ...]
+    factor: str | None
+    diagnosis: str | None
+    bugs: tuple[Bug, ...]
+    """In full: names are shared by shapes of one bug, and a stored document outlives their list."""
+
+    def __post_init__(self) -> None:
+        tokens = sum(sample.response_length for sample in self.step.samples)
+        for name in ("expected", "observed"):
+            weights = getattr(self, name)
+            if weights is not None and len(weights) != tokens:
+                raise InputError(f"{len(weights)} {name} weights for {tokens} response tokens")
+        if self.token is not None and not 0 <= self.token < tokens:
+            raise InputError(f"token {self.token} of {tokens}")
+
+    @property
+    def weights(self) -> tuple[tuple[Fraction, float], ...] | None:
+        """Expected and actual weight of every token; None where none were read, or too many."""
+        if self.expected is None or self.observed is None:
+            return None
+        return tuple(zip(self.expected, self.observed, strict=True))
+
+    @property
+    def worst(self) -> tuple[Fraction, float] | None:
+        """Expected and actual weight of the worst token."""
+        weights, token = self.weights, self.token
+        return None if weights is None or token is None else weights[token]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What one check did."""
+
+    name: str
+    title: str
+    tests: str
+    cases: int
+    failed: bool
+    skipped: str | None
+    refused: str | None
+    """How often, and with what words, the reducer refused a case where it may."""
+    established: str | None
+    """What is proven by its passing."""
+
+    @property
+    def state(self) -> Literal["failed", "ok", "skipped", "error"]:
+        """``error`` where nothing was judged and no word why."""
+        if self.failed:
+            return "failed"
+        if self.skipped:
+            return "skipped"
+        return "ok" if self.cases else "error"
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedLoss:
+    """Which factor on the reported loss is caught: with one loss alone, and on dense steps."""
+
+    smallest_caught_alone: float
+    smallest_caught_dense: float
+    dense_steps: int
+    vacuous_steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Margin:
+    """How close right weights came to their bound in one precision, and what would be caught."""
+
+    dtype: str
+    worst_error_over_bound: float
+    smallest_caught: float
+    reported_loss: ReportedLoss
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """What the run could not have seen; never a reason for another exit code."""
+
+    code: str
+    title: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One question of the policy that the mode asks, and the reading it was judged with."""
+
+    question: str
+    reading: str
+    declared: bool
+    asks: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome for one subject.
+
+    ``mode`` is None where none was declared or found out, and ``oracle`` the person's own mode.
+    """
+
+    target: str
+    function: str
+    against: str | None
+    convention: str
+    convention_title: str
+    engine: str
+    engine_title: str
+    engine_is_default: bool
+    mode: str | None
+    oracle: str | None
+    identified: bool
+    linear: bool
+    divisor: float | None
+    computes_in: str
+    policy: tuple[Reading, ...]
+    claimed: tuple[str, ...]
+    not_claimed: Mapping[str, str]
+    """With the reason."""
+    seed: int
+    notes: tuple[str, ...]
+    checks: tuple[Check, ...]
+    executed: int
+    worlds: Mapping[str, int]
+    """Steps by number of ranks."""
+    margins: tuple[Margin, ...]
+    warnings: tuple[Warned, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def mode_name(self) -> str:
+        """The mode, the person's own oracle, or that there is none."""
+        return self.oracle or self.mode or "no known mode"
+
+    @property
+    def causes(self) -> list[list[Finding]]:
+        """Findings grouped by root cause."""
+        groups: dict[str, list[Finding]] = {}
+        for finding in self.findings:
+            groups.setdefault(finding.same_cause_as or finding.id, []).append(finding)
+        return list(groups.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """All verdicts of one command, or why there is none."""
+
+    schema: Literal[2]
+    aggverify: str
+    exit: int
+    error: Text | None
+    verdicts: tuple[Verdict, ...]
+
+
+D = TypeVar("D", Document, Verdict, Finding)
+
+
+def harmless(part: D) -> D:
+    """The same with every text escaped and, where one is due, on one line."""
+    return codec.read(type(part), codec.plain(part), "the document", harmless=True)
+
+
+def render(document: Document) -> str:
+    """The document as JSON."""
+    return json.dumps(codec.plain(document), indent=1) + "\n"
+
+
+def from_json(data: object) -> Document:
+    """The document that plain data is; raises InputError saying what is wrong, and where."""
+    given = data.get("schema") if isinstance(data, dict) else None
+    if type(given) is int and given != SCHEMA:
+        raise InputError(f"the schema of the verdict document must be {SCHEMA}, got {given}")
+    return codec.read(Document, data, "the verdict document")
+
+
+def load(path: Path) -> Document:
+    """The document in a file; raises InputError."""
+    try:
+        return from_json(read_json(path, "a verdict document", MAX_BYTES))
+    except FileNotFoundError:
+        raise InputError(f"no such file: {path}") from None
+
+
+def schema() -> str:
+    """``schema/verdict.json``: the tests hold that file to this."""
+    case = {Json: {"type": "object"}}
+    named = {"title": "aggverify verdict document", **codec.schema(Document, case)}
+    return json.dumps(named, indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    print(schema(), end="")
