@@ -51,9 +51,7 @@ class Sample:
         if any(run.tokens < 1 for run in self.runs):
             raise InputError("a run needs at least one token")
         if sum(run.tokens for run in self.runs) > self.response_length:
-            raise InputError(
-                f"runs hold more tokens than the {self.response_length} of the response"
-            )
+            raise InputError(f"its runs hold more than its {self.response_length} response tokens")
 
 
 @dataclass(frozen=True, slots=True)
