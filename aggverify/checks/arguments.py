@@ -15,6 +15,7 @@ from aggverify.generation.space import Space
 from aggverify.oracles.coincidence import tells_apart
 from aggverify.steps.case import Case
 
+CHANGED, IGNORED, ACCEPTED = "AGV502", "AGV503", "AGV504"
 INPUTS = "leaves_its_arguments_alone"
 """Name of the check for changes in place."""
 SWITCHED = "switching_the_mode_changes_the_weights"
@@ -36,23 +37,21 @@ def _judge_inputs(subject: Subject, executions: Sequence[Execution]) -> Finding 
     if not watched.changed:
         return None
     message = "\n".join(watched.changed[:4])
-    return Finding("AGV502", INPUTS, message, watched.case, subject.mode)
+    return Finding(CHANGED, INPUTS, message, watched.case, subject.mode)
 
 
 LEFT_ALONE = Check(
     name=INPUTS,
     title="losses, masks and lists handed over are the same after the step",
-    tests="",
     space=_space,
     variants=_watched,
     judge=_judge_inputs,
-    project=lambda case: case,
     max_examples=20,
     max_stored=20,
 )
 
 
-def _told_modes(subject: Subject) -> Space | None:
+def _switchable(subject: Subject) -> Space | None:
     if not subject.convention.mode_is_argument or len(subject.offered) < 2:
         return None
     return alone(subject)
@@ -63,15 +62,15 @@ def _judge_switched(subject: Subject, executions: Sequence[Execution]) -> Findin
     if mine.weights is None or subject.mode is None:
         return None
     for other, mode in zip(others, SWITCHES, strict=True):
-        told = (subject.mode, mode)
+        both = (subject.mode, mode)
         if other.weights is None or mode not in subject.offered or mode == subject.mode:
             continue
         divisor = DIVISOR if subject.divisor is None else subject.divisor
-        if not tells_apart(mine.case.step, told, divisor=divisor, policy=subject.policy):
+        if not tells_apart(mine.case.step, both, divisor=divisor, policy=subject.policy):
             continue
         if np.array_equal(mine.weights, other.weights):
             message = f"{subject.mode} and {mode} give the same weights, bit for bit"
-            return Finding("AGV503", SWITCHED, message, mine.case, subject.mode)
+            return Finding(IGNORED, SWITCHED, message, mine.case, subject.mode)
     return None
 
 
@@ -82,7 +81,7 @@ SWITCH = Check(
     name=SWITCHED,
     title="every two modes on offer give different weights where they should",
     tests="T16",
-    space=_told_modes,
+    space=_switchable,
     variants=lambda case: (case, *(Trial(case, mode=mode) for mode in SWITCHES)),
     judge=_judge_switched,
     project=lambda case: case.trivial,
@@ -109,7 +108,7 @@ def _judge_bad(subject: Subject, executions: Sequence[Execution]) -> Finding | N
     if not accepted:
         return None
     message = "accepted: " + "; ".join(sentences[name] for name in accepted)
-    return Finding("AGV504", BAD, message, good.case, subject.mode)
+    return Finding(ACCEPTED, BAD, message, good.case, subject.mode)
 
 
 REFUSES = Check(

@@ -60,19 +60,20 @@ class Need:
 RIGHT_FORMULA = Need(FORMULA, "the formula is wrong already")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """A named property. Its two functions are pure; the ranks' work lies between them."""
 
     name: str
     title: str
-    tests: str
+    tests: str = ""
     """The minimal test of historic-bugs.md it carries out, for example ``T1``."""
     space: Callable[[Subject], Space | None]
     """What to generate; None when the subject's claims leave nothing to check."""
-    variants: Callable[[Case], tuple[Case | Trial, ...]]
+    variants: Callable[[Case], tuple[Case | Trial, ...]] = lambda case: (case,)
+    """What to run; ``judge`` gets the executions in this order."""
     judge: Judge
-    project: Callable[[Case], Case]
+    project: Callable[[Case], Case] = lambda case: case
     """A stored case brought into this check's space, for example to one rank."""
     control_first: bool = False
     """Whether the first variant is a control: needed only without an oracle, or to attribute a
@@ -102,7 +103,7 @@ class Check:
     aspect: str = ""
     """What is known to be wrong once it fails: one of those below, or a person's own."""
     needs: tuple[Need, ...] = ()
-    """Aspects without which it says nothing new, the first that is wrong is told."""
+    """Aspects without which it says nothing new, the first that is wrong is named."""
     alone_after: tuple[str, ...] = ()
     """Aspects; where one of them is wrong it is judged on one rank only."""
     codes: tuple[Code, ...] = ()

@@ -56,8 +56,8 @@ def _judge_copies(subject: Subject, executions: Sequence[Execution]) -> Finding 
     right = [v is not None and wanted.is_met(v) for v in values]
     if all(right) or not any(right):
         return None
-    told = ", ".join("not finite" if v is None else repr(float(v)) for v in values)
-    message = f"the context-parallel ranks all hold the same losses, and report {told}"
+    reported = ", ".join("not finite" if v is None else repr(float(v)) for v in values)
+    message = f"the context-parallel ranks all hold the same losses, and report {reported}"
     return Finding(CODE, COPIES, message, ran.case, subject.mode)
 
 
@@ -69,20 +69,15 @@ def _with_copies(case: Case) -> Case:
 ISSUE_ALIKE = Check(
     name=SAME,
     title="every rank of a group issues the same collectives in the same order",
-    tests="",
     space=space,
-    variants=lambda case: (case,),
     judge=judge,
-    project=lambda case: case,
     max_examples=40,
     needs=(Need(COLLECTIVES, "they issue different ones already"),),
 )
 AGREEMENT = Check(
     name=COPIES,
     title="ranks that hold copies of the same losses report the same value",
-    tests="",
     space=_gathered,
-    variants=lambda case: (case,),
     judge=_judge_copies,
     project=_with_copies,
     max_examples=20,

@@ -120,7 +120,6 @@ BEYOND_FLOAT32 = Check(
     title="2^24 + 1 tokens are counted exactly beside float64 losses",
     tests="T11",
     space=lambda subject: Space(lengths=(BEYOND,)),
-    variants=lambda case: (case,),
     judge=partial(_judge, LARGE),
     project=lambda case: case.trivial,
     only=_beyond_float32,

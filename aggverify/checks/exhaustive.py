@@ -72,11 +72,9 @@ def established(subject: Subject, cases: int) -> str:
 CHECK = Check(
     name=NAME,
     title="every small step on every small layout",
-    tests="",
     space=space,
     variants=empty.variants,
     judge=judge,
-    project=lambda case: case,
     only=every,
     thorough=True,
     last=True,

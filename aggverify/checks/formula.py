@@ -25,7 +25,6 @@ CHECK = Check(
     title="the weights agree with the oracle's on one rank",
     tests="T15",
     space=alone,
-    variants=lambda case: (case,),
     judge=judge,
     project=lambda case: case.trivial,
     aspect=FORMULA,

@@ -38,7 +38,6 @@ CHECK = Check(
     space=space,
     variants=lambda case: (case.trivial, case),
     judge=judge,
-    project=lambda case: case,
     control_first=True,
     may_refuse=True,
     max_examples=30,

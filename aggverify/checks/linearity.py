@@ -20,6 +20,7 @@ from aggverify.oracles.bounds import PRECISIONS, scalar_bound
 from aggverify.steps.case import Case
 
 NAME = "linear_in_the_losses"
+NOT_LINEAR, CONSTANT, NOT_SCALED = "AGV131", "AGV132", "AGV133"
 SCALES = (1024.0, 2.0**-10)
 """Powers of two: scaling by them rounds nothing. Far from 1, so that thresholds are crossed."""
 
@@ -48,7 +49,7 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
         return None
     if zero.value is not None and zero.value != 0:
         message = f"{float(zero.value):.3g} is added to the loss: f(0) is not 0"
-        return Finding("AGV132", NAME, message, first.case, subject.mode)
+        return Finding(CONSTANT, NAME, message, first.case, subject.mode)
     for execution in (other, *scaled, zero):
         found = _weights_differ(subject, first, execution)
         if found is not None:
@@ -74,7 +75,7 @@ def _weights_differ(subject: Subject, first: Execution, other: Execution) -> Fin
         f"{first.case.losses[t]!r}, and {float(other.weights[t])!r} when it is "
         f"{other.case.losses[t]!r}"
     )
-    return Finding("AGV131", NAME, message, first.case, subject.mode)
+    return Finding(NOT_LINEAR, NAME, message, first.case, subject.mode)
 
 
 def _not_scaled(
@@ -96,13 +97,12 @@ def _not_scaled(
         f"losses times {scale:g} make the loss {float(scaled.value)!r}, not {scale:g} times "
         f"{float(one.value)!r}"
     )
-    return Finding("AGV133", NAME, message, one.case, subject.mode)
+    return Finding(NOT_SCALED, NAME, message, one.case, subject.mode)
 
 
 CHECK = Check(
     name=NAME,
     title="weights do not depend on the losses, f(0) = 0 and f(c*x) = c*f(x)",
-    tests="",
     space=space,
     variants=variants,
     judge=judge,

@@ -19,6 +19,7 @@ from aggverify.oracles.bounds import PRECISIONS, scalar_bound
 from aggverify.steps.case import Case
 
 NAME = "logs_say_the_objective"
+OTHER_LOSS, UNMERGEABLE = "AGV511", "AGV512"
 OBJECTIVE = "loss"
 """The key of a log that must be the step scalar."""
 
@@ -75,7 +76,7 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
         return None
     fault = _malformed(ran)
     if fault is not None:
-        return Finding("AGV512", NAME, fault, ran.case, subject.mode)
+        return Finding(UNMERGEABLE, NAME, fault, ran.case, subject.mode)
     # What is only looked at is usually kept in float32, whatever the losses are.
     wanted = objective(subject, ran, kept_in="float32")
     if wanted is None or not _has_objective(ran):
@@ -86,7 +87,7 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     pair = isinstance(log := ran.logs[0][0], tuple) and len(dict(log)[OBJECTIVE]) > 1
     what = f"log[{OBJECTIVE!r}]{', merged as a sum over a count,' if pair else ''}"
     message = f"{what} is {_shown(value)}, {_compared(value, wanted, ran.case)}"
-    return Finding("AGV511", NAME, message, ran.case, subject.mode, bound=wanted.bound)
+    return Finding(OTHER_LOSS, NAME, message, ran.case, subject.mode, bound=wanted.bound)
 
 
 def _malformed(ran: Execution) -> str | None:
@@ -139,9 +140,9 @@ def _shown(value: Fraction | None) -> str:
 
 
 def _compared(value: Fraction | None, wanted: Objective, case: Case) -> str:
-    told = f"the scalar whose gradient is taken {float(wanted.exact)!r}"
+    words = f"the scalar whose gradient is taken {float(wanted.exact)!r}"
     if value is None or not wanted.exact or not value:
-        return told
+        return words
     ratio = (value / wanted.exact).limit_denominator(1000)
     layout = case.layout
     for name, size in (
@@ -150,8 +151,8 @@ def _compared(value: Fraction | None, wanted: Objective, case: Case) -> str:
         ("num_microbatches", layout.num_microbatches),
     ):
         if size > 1 and ratio in (size, Fraction(1, size)):
-            return f"{told}: {name if ratio == size else f'1/{name}'} times it"
-    return told
+            return f"{words}: {name if ratio == size else f'1/{name}'} times it"
+    return words
 
 
 CHECK = Check(
@@ -159,9 +160,7 @@ CHECK = Check(
     title="logs have one shape everywhere, and their loss is the objective",
     tests="T12",
     space=space,
-    variants=lambda case: (case,),
     judge=judge,
-    project=lambda case: case,
     max_examples=40,
     unclaimed="returns no log",
     linear_only=True,

@@ -45,7 +45,6 @@ CHECK = Check(
     title="tokens that are masked or rejected weigh nothing and count as the policy says",
     tests="T8",
     space=space,
-    variants=lambda case: (case,),
     judge=partial(judge_spread, NAME, CODE),
     project=with_holes,
     needs=(RIGHT_FORMULA,),

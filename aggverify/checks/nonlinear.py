@@ -69,7 +69,7 @@ def judge_two(
 def _value(
     found: Finding, alone: Execution, spread: Execution, expected: Sequence[Fraction]
 ) -> Finding | None:
-    """``alone.value`` None says that another check has told already."""
+    """``alone.value`` None says that it is another check's to find."""
     if alone.value is None:
         return None
     if spread.value is None:

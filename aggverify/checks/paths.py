@@ -81,6 +81,5 @@ CHECK = Check(
     space=space,
     variants=lambda case: (case, Trial(case, against=True)),
     judge=judge,
-    project=lambda case: case,
     unclaimed="no --against TARGET",
 )

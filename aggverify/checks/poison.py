@@ -79,5 +79,4 @@ CHECK = Check(
     space=space,
     variants=lambda case: (case, poisoned(case)),
     judge=judge,
-    project=lambda case: case,
 )

@@ -90,7 +90,6 @@ CHECK = Check(
     space=small,
     variants=lambda case: (case, probe(case)),
     judge=judge,
-    project=lambda case: case,
     max_examples=60,
     judges_scalar=True,
     linear_only=True,

@@ -19,6 +19,7 @@ from aggverify.steps.layouts import Layout
 
 REPEATS = "repeats_bit_for_bit"
 REMEMBERS = "keeps_nothing_between_steps"
+VARIES, DEPENDS = "AGV407", "AGV408"
 
 
 def _space(subject: Subject) -> Space:
@@ -73,17 +74,17 @@ def _judge_repeated(subject: Subject, executions: Sequence[Execution]) -> Findin
     if how is None:
         return None
     message = f"the same step run again by the same ranks: {how}"
-    return Finding("AGV407", REPEATS, message, first.case, subject.mode)
+    return Finding(VARIES, REPEATS, message, first.case, subject.mode)
 
 
 def _judge_remembered(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     fresh, *later = executions
-    told = ("after other steps", "when the very first steps were others")
-    for words, execution in zip(told, later, strict=True):
+    when = ("after other steps", "when the very first steps were others")
+    for words, execution in zip(when, later, strict=True):
         how = _difference(fresh, execution)
         if how is not None:
             message = f"the same step {words}: {how}"
-            return Finding("AGV408", REMEMBERS, message, fresh.case, subject.mode)
+            return Finding(DEPENDS, REMEMBERS, message, fresh.case, subject.mode)
     return None
 
 
@@ -116,7 +117,6 @@ _RANKS = 2
 REPEAT = Check(
     name=REPEATS,
     title="the same step twice gives the same bits",
-    tests="",
     space=_space,
     variants=_repeated,
     judge=_judge_repeated,
@@ -127,7 +127,6 @@ REPEAT = Check(
 STATE = Check(
     name=REMEMBERS,
     title="a step gives what it gives in ranks that have run nothing before",
-    tests="",
     space=_space,
     variants=_remembered,
     judge=_judge_remembered,

@@ -51,7 +51,6 @@ CHECK = Check(
     space=space,
     variants=variants,
     judge=judge,
-    project=lambda case: case,
     unclaimed="the reducer takes no per-token inputs beside the losses",
     max_examples=40,
 )

@@ -58,7 +58,7 @@ class Site:
     terms: int = 0
     """Auxiliary per-token inputs that the candidate takes beside the losses."""
     term: int | None = None
-    """The one that has values (counted round and round); None for the losses."""
+    """The one that has values, modulo their number; None for the losses."""
 
     def counted(self, sample: int) -> int:
         """Tokens of a sample in the step's denominators."""

@@ -29,7 +29,7 @@ class Trial:
         return not (self.before or self.fresh or self.watch or self.misuse)
 
     term: int | None = None
-    """Which auxiliary term alone is looked at, counted round and round; None for the losses."""
+    """Which auxiliary term alone is looked at, modulo their number; None for the losses."""
     against: bool = False
     """On the subject's other path."""
 
