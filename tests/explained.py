@@ -7,8 +7,8 @@ from dataclasses import replace
 from aggverify.codes import Example
 from aggverify.codes.explanations import explanations
 from aggverify.conventions import convention
-from aggverify.engines import engine
-from aggverify.execution.subject import NONLINEAR, Subject
+from aggverify.execution.claim import Claim
+from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import plain_losses
 from aggverify.oracles import Step
 from aggverify.steps.case import Case
@@ -34,20 +34,21 @@ def case_of(example: Example) -> Case:
 def subject_of(example: Example) -> Subject:
     """The example's mutant under its convention, engine and mode."""
     function = example.mutant.partition(".")[2]
-    how, nonlinear = convention(example.convention), example.mode == NONLINEAR
-    subject = Subject(
-        target=function,
-        function=function,
-        convention=how,
-        engine=engine(example.engine),
-        mode=None if nonlinear else example.mode,
-        nonlinear=nonlinear,
-        divisor=example.divisor,
-        claimed=frozenset(example.claims),
-        terms=example.terms,
-        offered=("token_mean", "sample_mean") if how.mode_is_argument else (),
+    how = convention(example.convention)
+    subject = Subject.of(
+        Claim(
+            target=function,
+            function=function,
+            convention=example.convention,
+            engine=example.engine,
+            mode=example.mode,
+            divisor=example.divisor,
+            claimed=frozenset(example.claims),
+            terms=example.terms,
+            offered=("token_mean", "sample_mean") if how.mode_is_argument else (),
+        )
     )
     if example.against is None:
         return subject
     other = example.against.partition(".")[2]
-    return replace(subject, against=replace(subject, target=other, function=other))
+    return subject.beside(subject.claiming(target=other, function=other))

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from aggverify.cli.oracle import read_step
 from aggverify.errors import AggverifyError
-from aggverify.oracles import OracleError, Sample, Step
+from aggverify.execution.budget import Budget
+from aggverify.execution.claim import Claim
+from aggverify.oracles import OracleError, Policy, Sample, Step
 from aggverify.run.outcome import store
 from aggverify.run.outcome.store import StoredCase
 from aggverify.run.planning import settings
@@ -41,11 +43,26 @@ def document() -> dict[str, Any]:
     """A stored case with every field in use."""
     samples = (Sample(1, b"\1\0", 0, 0, b"\1\1"), Sample(2, b"\1" * 300, 1, 0))
     case = Case(Step(samples), Layout((((0,), (1,)),)), (1.0, float("nan"), *(0.5,) * 300))
-    names = ("reduce", "weights_are_the_modes", "AGV101", "native", "sum", "token_mean")
-    function, check, code, convention, engine, mode = names
-    return StoredCase(
-        case, "r.py", function, check, code, convention, engine, mode, 2.0, {}, "own.py"
-    ).to_json()
+    old = Claim("old.py", "reduce", "native", "mean", "token_mean", budget=Budget(max_time=2.5))
+    claim = Claim(
+        "r.py",
+        "reduce",
+        "native",
+        "sum",
+        "token_mean",
+        divisor=2.0,
+        oracle="own.py",
+        terms=("kl",),
+        offered=("token_mean", "sample_mean"),
+        policy=Policy(denominators="post_rejection", group_size=2),
+        claimed=frozenset({"poison", "whole-groups"}),
+        group_size=4,
+        max_world=2,
+        against=old,
+        seed=3,
+        budget=Budget("quick", max_examples=7),
+    )
+    return StoredCase(case, claim, "weights_are_the_modes", "AGV101", trust_formula=False).to_json()
 
 
 def places(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 
 from aggverify.checks import Finding
-from aggverify.conventions import convention
 from aggverify.diagnosis import Diagnosis
 from aggverify.diagnosis.bugs import BUGS
-from aggverify.engines import engine
+from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Subject
 from aggverify.report import model
 from aggverify.report.document import document
@@ -28,9 +27,7 @@ BUG = [bug for bug in BUGS if bug.name == "mean-over-cells"][-1]
 
 def subject(text: str = "", target: str = "r.py") -> Subject:
     """A token mean of the native convention."""
-    return Subject(
-        target + text, f"reduce{text}", convention("native"), engine("sum"), "token_mean"
-    )
+    return Subject.of(Claim(target + text, f"reduce{text}", "native", "sum", "token_mean"))
 
 
 def report(

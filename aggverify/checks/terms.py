@@ -34,7 +34,7 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     alone, laid_out = executions
     if not is_finite(alone):
         return failure_finding(NAME, subject, alone)
-    bare = replace(subject, trust_formula=False)
+    bare = subject.knowing(trust_formula=False)
     found = judge_spread(NAME, CODE, bare, executions)
     if found is None or found.observed is None:
         return found

@@ -29,6 +29,7 @@ def replay(
     """
     from aggverify.codes import CODES
     from aggverify.errors import AggverifyError
+    from aggverify.execution.limits import LIMITS
     from aggverify.oracles import OracleError
     from aggverify.report import escape, text
     from aggverify.report.document import judged
@@ -36,9 +37,12 @@ def replay(
     from aggverify.run.outcome import store
     from aggverify.run.outcome.verdict import Exit
     from aggverify.run.replay import replay as run
+    from aggverify.world import Pool
 
     try:
-        result = run(store.read(case, report_dir), target, oracle, against)
+        stored = store.read(case, report_dir)
+        with Pool(LIMITS) as pool:
+            result = run(stored, target, oracle, against, pool=pool)
     except (AggverifyError, OracleError) as error:
         click.echo(escape.indented(f"ERROR   case {case}: {error}"), err=True)
         return int(Exit.NO_JUDGEMENT)

@@ -1,59 +1,148 @@
-"""What is being verified: one candidate under one convention, engine and mode, with its claims."""
+"""What is under test: a claim resolved to convention, engine and oracle, and what was found out."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
 from aggverify import oracles
-from aggverify.conventions import FEATURES, Convention
-from aggverify.engines import Engine
-from aggverify.oracles import DEFAULT_POLICY, Policy, Step
-from aggverify.oracles.custom import CustomOracle
+from aggverify.conventions import FEATURES, Convention, convention
+from aggverify.engines import Engine, engine
+from aggverify.execution.claim import NONLINEAR, Claim
+from aggverify.oracles import Policy, Step
+from aggverify.oracles.custom import CustomOracle, load
 
 CANDIDATE_ROUNDINGS = 8
 """Roundings allowed on one token's path inside the candidate: count conversion, reciprocal,
 division by a second count, up to three scale factors, the accumulation of a partial weight and one
 spare; see docs/bounds.md. Independent of the number of tokens."""
 
-NONLINEAR = "nonlinear"
-"""What a person writes for a mode when the objective is not linear in its inputs."""
+
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """What a run has found out about a subject, and nobody said."""
+
+    identified: bool = False
+    """Whether the claim's mode (and its divisor and engine) was recognised rather than claimed."""
+    computes_in: str = "float64"
+    trust_formula: bool = True
+    """False once the formula is known to be wrong: from then on only invariance is judged."""
+    refuses_split_groups: bool = False
+    """Whether it says no to a prompt group that is not whole in a micro-batch, which is right."""
+    returns_logs: bool = True
+    """False once a step was seen without."""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The claim under test. ``mode`` is None while the candidate implements no known mode."""
+    """One candidate under its claim. ``mode`` is None while it implements no known mode."""
 
-    target: str
-    function: str
+    claim: Claim
     convention: Convention
     engine: Engine
-    mode: str | None
-    divisor: float | None = None
-    policy: Policy = DEFAULT_POLICY
-    claimed: frozenset[str] = frozenset()
-    computes_in: str = "float64"
     oracle: CustomOracle | None = None
     """The person's own mode, instead of a built-in one."""
-    trust_formula: bool = True
-    """False once the formula is known to be wrong: from then on only invariance is judged."""
-    terms: tuple[str, ...] = ()
-    """Per-token inputs beside the losses that the reducer takes, each an additive term."""
     against: Subject | None = None
     """Another path that must agree with this one on every step."""
-    nonlinear: bool = False
-    """A non-linear objective: its value and gradient must be the same in every layout."""
-    max_world: int = 8
-    group_size: int | None = None
-    """G, when the candidate is promised whole prompt groups of G rollouts in every micro-batch."""
-    refuses_split_groups: bool = False
-    """Whether it says no to a prompt group that is not whole in a micro-batch, which is right."""
-    offered: tuple[str, ...] = ()
-    """All modes claimed for a candidate that is told the mode: they must differ."""
-    returns_logs: bool = True
-    """False once a step was seen without."""
-    notes: tuple[str, ...] = field(default=())
+    found: Discovered = Discovered()
+
+    @staticmethod
+    def of(claim: Claim) -> Subject:
+        """The claim resolved; raises InputError for unknown names, OracleError for a bad oracle."""
+        return Subject(
+            claim,
+            convention(claim.convention),
+            engine(claim.engine),
+            None if claim.oracle is None else load(claim.oracle),
+            None if claim.against is None else Subject.of(claim.against),
+        )
+
+    def claiming(self, **changes: Any) -> Subject:
+        """The same subject under a claim changed in fields other than the oracle and the path it
+        is compared with."""
+        claim = replace(self.claim, **changes)
+        how, what = convention(claim.convention), engine(claim.engine)
+        return replace(self, claim=claim, convention=how, engine=what)
+
+    def beside(self, other: Subject) -> Subject:
+        """The same subject with another path to agree with."""
+        return replace(self, claim=replace(self.claim, against=other.claim), against=other)
+
+    def knowing(self, **changes: Any) -> Subject:
+        """The same subject with more found out."""
+        return replace(self, found=replace(self.found, **changes))
+
+    def noting(self, *notes: str) -> Subject:
+        """The same subject with more to say about it in its verdict."""
+        return self.knowing(notes=(*self.found.notes, *notes))
+
+    @property
+    def target(self) -> str:
+        return self.claim.target
+
+    @property
+    def function(self) -> str:
+        return self.claim.function
+
+    @property
+    def nonlinear(self) -> bool:
+        """A non-linear objective: its value and gradient must be the same in every layout."""
+        return self.claim.mode == NONLINEAR
+
+    @property
+    def mode(self) -> str | None:
+        return None if self.nonlinear else self.claim.mode
+
+    @property
+    def divisor(self) -> float | None:
+        return self.claim.divisor
+
+    @property
+    def policy(self) -> Policy:
+        return self.claim.policy
+
+    @property
+    def claimed(self) -> frozenset[str]:
+        return self.claim.claimed
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        return self.claim.terms
+
+    @property
+    def offered(self) -> tuple[str, ...]:
+        return self.claim.offered
+
+    @property
+    def group_size(self) -> int | None:
+        return self.claim.group_size
+
+    @property
+    def max_world(self) -> int:
+        return self.claim.max_world
+
+    @property
+    def computes_in(self) -> str:
+        return self.found.computes_in
+
+    @property
+    def trust_formula(self) -> bool:
+        return self.found.trust_formula
+
+    @property
+    def refuses_split_groups(self) -> bool:
+        return self.found.refuses_split_groups
+
+    @property
+    def returns_logs(self) -> bool:
+        return self.found.returns_logs
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self.found.notes
 
     @property
     def features(self) -> frozenset[str]:

@@ -11,7 +11,8 @@ from aggverify.checks import Finding
 from aggverify.checks.comparison import lowest_precision
 from aggverify.checks.paths import NAME as PATHS
 from aggverify.codes import CODES
-from aggverify.execution.subject import NONLINEAR, Subject
+from aggverify.execution.claim import NONLINEAR
+from aggverify.execution.subject import Subject
 from aggverify.oracles import DEFAULT_POLICY, Sample, mode
 from aggverify.oracles.policy import QUESTIONS
 from aggverify.report import model
@@ -52,6 +53,7 @@ def written(verdict: Verdict) -> model.Verdict:
     default = s.convention.default_engine(s.mode)
     absent = {f: why for f, why in sorted(s.convention.not_claimed.items()) if f not in s.claimed}
     return model.Verdict(
+        claim=s.claim.to_json(),
         target=s.target,
         function=s.function,
         against=s.against.target if s.against else None,
@@ -145,9 +147,9 @@ def judged(finding: Finding, subject: Subject) -> model.Finding:
 
 
 def _command(stored: StoredCase, subject: Subject) -> Iterator[str]:
-    yield from ("aggverify", "replay", stored.id, stored.target)
-    if stored.oracle is not None:
-        yield from ("--oracle", stored.oracle)
+    yield from ("aggverify", "replay", stored.id, stored.claim.target)
+    if stored.claim.oracle is not None:
+        yield from ("--oracle", stored.claim.oracle)
     if stored.check == PATHS and subject.against is not None:
         yield from ("--against", subject.against.target)
 

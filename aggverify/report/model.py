@@ -220,6 +220,8 @@ class Verdict:
     ``mode`` is None where none was declared or found out, and ``oracle`` the person's own mode.
     """
 
+    claim: Json
+    """All that says what was run, as ``Claim`` reads it."""
     target: str
     function: str
     against: str | None

@@ -13,13 +13,12 @@ from aggverify.checks import CHECKS, Check, Finding
 from aggverify.checks.base import FORMULA
 from aggverify.codes import Code
 from aggverify.diagnosis import not_linear
-from aggverify.engines import ENGINES, engine
 from aggverify.errors import CandidateError, InputError
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.limits import LIMITS
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space, sizes
-from aggverify.oracles import MODES, OracleError
+from aggverify.oracles import OracleError
 from aggverify.run.outcome import store
 from aggverify.run.outcome.events import (
     CheckFinished,
@@ -33,8 +32,7 @@ from aggverify.run.outcome.events import (
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.outcome.verdict import CheckSummary, ReportedFinding, Verdict
 from aggverify.run.planning.claims import completed, declaration, settings_note, subjects, terms
-from aggverify.run.planning.identify import identify, precision_of, telling_cases
-from aggverify.run.planning.refusing import settled
+from aggverify.run.planning.discovery import discovered, identified
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import Target, choose, parse_target
 from aggverify.run.search.check_run import CheckRun
@@ -67,7 +65,7 @@ def _verified(
         laboratory = Laboratory(template, None if other is None else other.laboratory)
         verdicts = []
         chosen = tuple(
-            replace(s, notes=(*s.notes, *settings_note(request)))
+            s.noting(*settings_note(request))
             for s in subjects(request, target, template.description)
         )
         if other is not None:
@@ -94,23 +92,22 @@ class OtherPath:
     description: Mapping[str, Any]
     laboratory: Laboratory
 
-    def beside(self, subject: Subject, convention: str) -> Subject:
-        """The subject with this path to agree with: same mode; its own engine if it declares one or
-        is called otherwise."""
-        choice = choose(self.target, self.description, convention)
-        declared = declaration(self.description).get("engine")
-        chosen = subject.engine
-        if declared is not None or choice.convention.name != subject.convention.name:
-            chosen = engine(declared or choice.convention.default_engine(subject.mode))
-        other = replace(
-            subject,
-            target=self.target.text,
-            function=choice.function,
-            terms=terms(choice),
-            convention=choice.convention,
-            engine=chosen,
+    def beside(self, subject: Subject, how: str, what: str | None = None) -> Subject:
+        """The subject with this path to agree with, called as ``how``: same mode; the engine
+        ``what``, or its own if it declares one or is called otherwise."""
+        choice = choose(self.target, self.description, how)
+        what = what or declaration(self.description).get("engine")
+        if what is None and choice.convention.name != subject.convention.name:
+            what = choice.convention.default_engine(subject.mode)
+        return subject.beside(
+            subject.claiming(
+                target=self.target.text,
+                function=choice.function,
+                terms=terms(choice),
+                convention=choice.convention.name,
+                engine=what or subject.claim.engine,
+            )
         )
-        return replace(subject, against=other)
 
 
 @contextmanager
@@ -151,7 +148,9 @@ class _Run:
         """Identify if need be, run every check, sum up."""
         executed, worlds = self.laboratory.executed, dict(self.laboratory.worlds)
         self.laboratory.begin()
-        identified = self._settle()
+        any_engine = self.request.engine is None
+        self.subject = identified(self.subject, self.laboratory, any_engine=any_engine)
+        self.subject = discovered(self.subject, self.laboratory)
         self.emit(SubjectChosen(self.subject, len(CHECKS)))
         tally = Tally()
         reports: list[ReportedFinding] = []
@@ -173,42 +172,7 @@ class _Run:
             margins=tally.margins(self.subject),
             seed=self.request.seed,
             weaknesses=tally.sights.weaknesses(self.subject),
-            identified=identified,
         )
-
-    def _settle(self) -> bool:
-        """Find out the mode if none was said, and the precision the candidate computes in."""
-        named = self.subject.has_oracle or self.subject.nonlinear
-        identified = not named and self._identify()
-        self.subject = settled(self.subject, self.laboratory)
-        first = self.laboratory.run(self.subject, telling_cases()[:1])[0]
-        self.subject = replace(self.subject, returns_logs=bool(first.logs))
-        if self.subject.has_oracle:
-            precision = precision_of(self.subject, self.laboratory)
-            self.subject = replace(self.subject, computes_in=precision)
-        return identified
-
-    def _identify(self) -> bool:
-        """Try the convention's default engine first, then every other it may run under."""
-        how = self.subject.convention
-        chosen: Subject | None = None
-        engines = [self.subject.engine]
-        if self.request.engine is None:
-            engines += [e for e in ENGINES.values() if e is not self.subject.engine]
-        for tried in engines:
-            modes = [m for m in MODES if how.why_not(m, tried.name, self.subject.claimed) is None]
-            claim = replace(self.subject, engine=tried)
-            found = identify(claim, self.laboratory, modes) if modes else None
-            if found is None:
-                continue
-            if chosen is None:
-                chosen = replace(claim, mode=found[0], divisor=found[1])
-            elif tried.name == how.default_engine(found[0]):
-                # The same code can be right in two places of a framework, as two modes.
-                note = f"with --engine {tried.name} it implements {found[0]}"
-                chosen = replace(chosen, notes=(*chosen.notes, note))
-        self.subject = chosen or self.subject
-        return chosen is not None
 
     def _check(
         self,
@@ -231,7 +195,7 @@ class _Run:
             return CheckSummary(check.name, check.title, check.tests, 0, False, skipped), None
         if wrong.intersection(check.alone_after):
             space = replace(space, max_dp=1, max_cp=1, max_microbatches=1, min_units=1, min_world=1)
-        subject = replace(self.subject, trust_formula=FORMULA not in wrong)
+        subject = self.subject.knowing(trust_formula=FORMULA not in wrong)
         self.emit(CheckStarted(check.name, check.title))
         check_run = CheckRun(
             check,
@@ -278,7 +242,7 @@ class _Run:
     def _report(self, check_run: CheckRun, finding: Finding) -> ReportedFinding:
         confirmed = check_run.confirm(finding)
         diagnosis = check_run.explain(finding)
-        stored = store.stored_case(self.subject, finding)
+        stored = store.stored_case(check_run.subject, finding)
         relevance = check_run.relevance(finding)
         if diagnosis is None and LOSS_VALUES in relevance.matters:
             # Weights that change with the losses: what is not linear shows here as well.

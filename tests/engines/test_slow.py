@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -110,7 +109,7 @@ def test_what_one_reducer_does_is_not_held_against_the_next(tmp_path: Path, othe
     with under_test(tmp_path, "busy(3600)") as (laboratory, subject):
         first = laboratory.run(subject, CASES)
         laboratory.begin()
-        then = laboratory.run(replace(subject, function=other), CASES * 2)
+        then = laboratory.run(subject.claiming(function=other), CASES * 2)
     assert [e.failure and e.failure.kind for e in first] == ["runaway"] * len(CASES)
     assert [e.failure for e in then] == [None] * len(then)
 

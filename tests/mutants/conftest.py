@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import replace
 
 from aggverify.checks import CHECKS, Finding
 from aggverify.checks.base import FORMULA
 from aggverify.conventions import Offer, convention
 from aggverify.diagnosis import Diagnosis
-from aggverify.engines import engine
+from aggverify.execution.claim import Claim
 from aggverify.execution.laboratory import Laboratory
-from aggverify.execution.subject import NONLINEAR, Subject
+from aggverify.execution.subject import Subject
 from aggverify.run.outcome.tally import Tally
-from aggverify.run.planning.identify import precision_of
-from aggverify.run.planning.refusing import settled
+from aggverify.run.planning.discovery import discovered
 from aggverify.run.search.check_run import CheckRun
 from aggverify.run.search.drawing import search
 from tests.corpus import Correct, Mutant, everything
@@ -26,24 +24,22 @@ EXAMPLES = 4
 
 def subject_of(entry: Mutant | Correct, laboratory: Laboratory) -> Subject:
     """The corpus entry as ``aggverify check`` would verify it."""
-    subject = Subject(
-        target=entry.function,
-        function=entry.function,
-        convention=convention(entry.convention),
-        engine=engine(entry.engine),
-        mode=None if entry.mode == NONLINEAR else entry.mode,
-        nonlinear=entry.mode == NONLINEAR,
-        divisor=entry.divisor,
-        claimed=frozenset(entry.claims),
-        terms=_terms(entry),
-        policy=entry.policy,
-        offered=_offered(entry),
+    subject = Subject.of(
+        Claim(
+            target=entry.function,
+            function=entry.function,
+            convention=entry.convention,
+            engine=entry.engine,
+            mode=entry.mode,
+            divisor=entry.divisor,
+            claimed=frozenset(entry.claims),
+            terms=_terms(entry),
+            policy=entry.policy,
+            offered=_offered(entry),
+        )
     )
     laboratory.begin()
-    subject = settled(subject, laboratory)
-    if not subject.has_oracle:
-        return subject
-    return replace(subject, computes_in=precision_of(subject, laboratory))
+    return discovered(subject, laboratory)
 
 
 def _terms(entry: Mutant | Correct) -> tuple[str, ...]:
@@ -81,7 +77,7 @@ def first_told(mutant: Mutant, laboratory: Laboratory) -> list[Told]:
         if finding.code in mutant.codes:
             break
         if check.aspect == FORMULA:
-            subject = replace(subject, trust_formula=False)
+            subject = subject.knowing(trust_formula=False)
     return told
 
 

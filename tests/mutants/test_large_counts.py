@@ -7,8 +7,7 @@ from pathlib import Path
 
 from aggverify.checks.base import Finding
 from aggverify.checks.counts import BEYOND, BEYOND_FLOAT32
-from aggverify.conventions import convention
-from aggverify.engines import engine
+from aggverify.execution.claim import Claim
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
@@ -24,7 +23,7 @@ from tests.conftest import EXAMPLES
 
 def judged(file: Path) -> tuple[Subject, Finding | None]:
     with Pool() as pool, opened(pool, {"path": str(file)}) as template:
-        subject = Subject(str(file), "reduce", convention("native"), engine("sum"), "token_mean")
+        subject = Subject.of(Claim(str(file), "reduce", "native", "sum", "token_mean"))
         space = BEYOND_FLOAT32.space(subject) or Space()
         laboratory = Laboratory(template)
         check_run = CheckRun(BEYOND_FLOAT32, subject, space, laboratory, Tally(), lambda: None)

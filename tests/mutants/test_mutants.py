@@ -8,8 +8,8 @@ from aggverify.codes import CODES
 from aggverify.conventions import convention
 from aggverify.diagnosis.bugs import BUGS
 from aggverify.engines import ENGINES
+from aggverify.execution.claim import NONLINEAR
 from aggverify.execution.laboratory import Laboratory
-from aggverify.execution.subject import NONLINEAR
 from aggverify.oracles import MODES
 from tests.corpus import CORRECT, FAMILIES, MUTANTS, Correct, Mutant
 from tests.mutants.conftest import every_finding, first_told

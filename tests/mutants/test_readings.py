@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aggverify.conventions import convention
-from aggverify.engines import engine
+from aggverify.execution.claim import Claim
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.oracles import MODES, Policy
@@ -38,15 +37,17 @@ def laboratory() -> Iterator[Laboratory]:
 
 
 def verdict(laboratory: Laboratory, function: str, mode: str, policy: Policy) -> Verdict:
-    subject = Subject(
-        str(FILE),
-        function,
-        convention("native"),
-        engine("sum"),
-        mode,
-        divisor=16.0 if MODES[mode].needs_divisor else None,
-        policy=policy,
-        max_world=2,
+    subject = Subject.of(
+        Claim(
+            str(FILE),
+            function,
+            "native",
+            "sum",
+            mode,
+            divisor=16.0 if MODES[mode].needs_divisor else None,
+            policy=policy,
+            max_world=2,
+        )
     )
     request = Request(str(FILE), profile="quick", max_examples=5)
     return examine(request, subject, laboratory, lambda event: None)

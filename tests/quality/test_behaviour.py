@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from aggverify.checks import check
+from aggverify.execution.budget import PROFILES
 from aggverify.execution.laboratory import Laboratory
 from aggverify.run.outcome.tally import Tally
-from aggverify.run.planning.request import PROFILES
 from aggverify.run.search.check_run import CheckRun
 from aggverify.steps.notation import parse_micro_batches
 from tests.conftest import SEEDS

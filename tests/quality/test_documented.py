@@ -9,10 +9,10 @@ import pytest
 from aggverify.checks import CHECKS, check, exhaustive
 from aggverify.checks.counts import BEYOND_FLOAT32
 from aggverify.codes import Example
+from aggverify.execution.budget import PROFILES
 from aggverify.execution.laboratory import Laboratory
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.planning.refusing import settled
-from aggverify.run.planning.request import PROFILES
 from aggverify.run.search.check_run import CheckRun
 from aggverify.steps.case import Case
 from aggverify.steps.notation import format_step

@@ -11,9 +11,8 @@ import pytest
 
 from aggverify.checks import CHECKS, Check, check, register, registered
 from aggverify.codes import CODES, Code
-from aggverify.conventions import convention
-from aggverify.engines import engine
 from aggverify.errors import InputError
+from aggverify.execution.claim import NONLINEAR, Claim
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
 
@@ -27,24 +26,24 @@ OFFERED = ("token_mean", "sample_mean")
 
 
 def subject(how: str, under: str, mode: str, **more: Any) -> Subject:
-    return Subject("r.py", "reduce", convention(how), engine(under), mode, **more)
+    return Subject.of(Claim("r.py", "reduce", how, under, mode, **more))
 
 
 PLAIN = subject("native", "sum", "token_mean")
 SKYRL = subject("skyrl", "skyrl-fsdp", "token_mean")
 SUBJECTS = (
     PLAIN,
-    replace(PLAIN, claimed=ALL, returns_logs=False),
-    replace(PLAIN, max_world=1),
-    replace(PLAIN, max_world=2, claimed=frozenset({"gathered"})),
-    replace(PLAIN, mode=None),
-    replace(PLAIN, trust_formula=False),
-    replace(PLAIN, mode=None, nonlinear=True, claimed=ALL),
-    replace(PLAIN, group_size=4),
-    replace(PLAIN, refuses_split_groups=True, terms=("kl", "entropy")),
-    replace(PLAIN, against=SKYRL),
-    replace(SKYRL, mode="sequence_sum", claimed=ALL),
-    replace(SKYRL, mode="sample_mean", max_world=4),
+    PLAIN.claiming(claimed=ALL).knowing(returns_logs=False),
+    PLAIN.claiming(max_world=1),
+    PLAIN.claiming(max_world=2, claimed=frozenset({"gathered"})),
+    PLAIN.claiming(mode=None),
+    PLAIN.knowing(trust_formula=False),
+    PLAIN.claiming(mode=NONLINEAR, claimed=ALL),
+    PLAIN.claiming(group_size=4),
+    PLAIN.claiming(terms=("kl", "entropy")).knowing(refuses_split_groups=True),
+    PLAIN.beside(SKYRL),
+    SKYRL.claiming(mode="sequence_sum", claimed=ALL),
+    SKYRL.claiming(mode="sample_mean", max_world=4),
     subject("slime", "megatron-sample", "prompt_mean"),
     subject("slime", "megatron-token", "token_mean", claimed=ALL, offered=OFFERED),
     subject(

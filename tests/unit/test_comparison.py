@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from fractions import Fraction
 
 import numpy as np
@@ -11,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggverify.checks.comparison import margin, scalar_mismatch, worst_weight
-from aggverify.conventions import convention
-from aggverify.engines import engine
+from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Subject
 from aggverify.oracles.bounds import PRECISIONS, scalar_bound, weight_bound
 from aggverify.steps.case import Case
@@ -24,7 +22,7 @@ K = 13
 
 
 def subject(mode: str = "token_mean") -> Subject:
-    return Subject("f.py", "reduce", convention("native"), engine("sum"), mode)
+    return Subject.of(Claim("f.py", "reduce", "native", "sum", mode))
 
 
 @given(n=counts, sign=st.sampled_from([-1, 1]))
@@ -125,7 +123,7 @@ def test_the_reported_scalar_is_compared_too() -> None:
     off = scalar_mismatch(subject(), case, right + Fraction(1, 10**8), weights)
     assert off is not None
     assert off.error > off.bound
-    low = dataclasses.replace(subject(), computes_in="float32")
+    low = subject().knowing(computes_in="float32")
     assert scalar_mismatch(low, case, right + Fraction(1, 10**8), weights) is None
 
 

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from math import isqrt
 
 import numpy as np
 import pytest
 
-from aggverify.conventions import convention
 from aggverify.diagnosis import Observation
 from aggverify.diagnosis.bugs import Trace, known_bugs
 from aggverify.diagnosis.distorted import distorted_count
 from aggverify.diagnosis.factors import Factor, named_ratio, product_of_sizes
-from aggverify.engines import engine
+from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import plain_losses
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_micro_batches, parse_step
 
-SUBJECT = Subject("r.py", "reduce", convention("native"), engine("sum"), "sample_mean")
+SUBJECT = Subject.of(Claim("r.py", "reduce", "native", "sum", "sample_mean"))
 STEPS = ("1/1", "1/11; 1/1", "1/111 1/1011; 1/11111", "1/1111; 1/1; 1/1111111")
 
 
@@ -78,11 +76,11 @@ def test_the_names_of_the_step_are_used_for_numbers() -> None:
     mid = Case(parse_step("1/1 1/1 1/1"), Layout.trivial(3), (1.0,) * 3)
     cases = [Observation(c, np.ones(1), None) for c in (case, small, mid)]
     ratios = [c.case.step.num_rollouts / (2 * c.case.step.num_groups) for c in cases]
-    found = named_ratio(replace(SUBJECT, mode="prompt_mean"), cases, ratios)
+    found = named_ratio(SUBJECT.claiming(mode="prompt_mean"), cases, ratios)
     assert found is not None
     assert found.name == "N/(2*P)"
     assert found.sentence.endswith("that is N/(P*G) with G = 2")
-    constant = replace(SUBJECT, mode="constant", divisor=16.0)
+    constant = SUBJECT.claiming(mode="constant", divisor=16.0)
     longest = [16 / max(s.response_length for s in c.case.step.samples) for c in cases]
     assert (used := named_ratio(constant, cases, longest)) is not None
     assert used.name == "L/max_len"

@@ -11,15 +11,14 @@ import numpy as np
 import pytest
 
 from aggverify.checks.exhaustive import CHECK, boxes, established, every
-from aggverify.conventions import convention
-from aggverify.engines import engine
+from aggverify.execution.claim import Claim
 from aggverify.execution.laboratory import Execution
 from aggverify.execution.subject import Subject
 from aggverify.generation.enumeration import Box, every_case
 from aggverify.oracles import Sample, Step
 from aggverify.steps.case import Case
 
-SUBJECT = Subject("f.py", "reduce", convention("native"), engine("sum"), "token_mean")
+SUBJECT = Subject.of(Claim("f.py", "reduce", "native", "sum", "token_mean"))
 
 
 def key(masks: list[bytes], groups: list[int], rollouts: list[int], cells: object) -> object:
@@ -96,7 +95,7 @@ def test_boxes_follow_the_claims_and_are_not_repeated() -> None:
         ("zigzag", "contiguous", "gathered"),
         True,
     )
-    hook = Subject("f.py", "reduce", convention("slime"), engine("megatron-sample"), "sample_mean")
+    hook = Subject.of(Claim("f.py", "reduce", "slime", "megatron-sample", "sample_mean"))
     assert boxes(hook) == (Box(3, 3, 4),)
     text = established(SUBJECT, 12345)
     assert text.startswith(

@@ -7,10 +7,9 @@ from fractions import Fraction
 import pytest
 
 from aggverify.checks import Finding
-from aggverify.conventions import convention
 from aggverify.diagnosis import Diagnosis
 from aggverify.diagnosis.bugs import BUGS
-from aggverify.engines import engine
+from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Subject
 from aggverify.report import text
 from aggverify.report.document import document, judged
@@ -21,7 +20,7 @@ from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
 
-SUBJECT = Subject("r.py", "reduce", convention("native"), engine("sum"), "token_mean")
+SUBJECT = Subject.of(Claim("r.py", "reduce", "native", "sum", "token_mean"))
 CASE = Case(parse_step("1/11; 1/1"), Layout.trivial(2), (1.0, 2.0, 3.0))
 FINDING = Finding(
     "AGV101",

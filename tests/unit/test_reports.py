@@ -88,7 +88,8 @@ def test_the_replay_command_can_be_pasted() -> None:
     told = verdicts.report(about, code="AGV521", check=PATHS)
     paths = reported(told, told, about)
     assert reading.replay(paths).endswith(" --against 'old one.py'")
-    told = replace(told, stored=replace(told.stored, check=verdicts.CP, oracle="my mode.py"))
+    claim = replace(told.stored.claim, oracle="my mode.py")
+    told = replace(told, stored=replace(told.stored, claim=claim, check=verdicts.CP))
     own = reported(told, told, about)
     assert reading.replay(own).endswith(" r.py --oracle 'my mode.py'")
 

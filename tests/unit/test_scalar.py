@@ -11,8 +11,7 @@ from hypothesis import given
 
 from aggverify.checks.comparison import scalar_mismatch
 from aggverify.checks.scalar import CHECK, probe
-from aggverify.conventions import convention
-from aggverify.engines import engine
+from aggverify.execution.claim import Claim
 from aggverify.execution.laboratory import Execution
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
@@ -23,7 +22,7 @@ from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
 
-SUBJECT = Subject("f.py", "reduce", convention("native"), engine("sum"), "token_mean")
+SUBJECT = Subject.of(Claim("f.py", "reduce", "native", "sum", "token_mean"))
 MILLION = 1_000_000
 
 
@@ -111,9 +110,7 @@ def test_the_tally_says_what_could_have_been_caught() -> None:
 def test_a_vacuous_weight_bound_is_infinite() -> None:
     step = Step((Sample(1, b"\1" * 3, 0, 0),))
     # 1 / 2^26 is below float16's subnormal numbers: any weight would do.
-    tiny = Subject(
-        "f.py", "reduce", convention("native"), engine("sum"), "constant", divisor=2.0**26
-    )
+    tiny = Subject.of(Claim("f.py", "reduce", "native", "sum", "constant", divisor=2.0**26))
     tally = Tally()
     tally.add(tiny, [Execution(trivial(step, (1.0,) * 3, "float16"), np.zeros(3), Fraction(0))])
     (margin,) = tally.margins(tiny)

@@ -15,11 +15,12 @@ import aggverify
 from aggverify.conventions import ALIASES, CONVENTIONS, FEATURES
 from aggverify.engines import ENGINES
 from aggverify.errors import InputError
+from aggverify.execution.budget import PROFILES
 from aggverify.oracles import MODES
 from aggverify.oracles.policy import READINGS
 from aggverify.report.formats import FORMATS
 from aggverify.run.planning.claims import completed
-from aggverify.run.planning.request import PROFILES, Request
+from aggverify.run.planning.request import Request
 from aggverify.run.planning.settings import KEYS, find, read, validated
 
 SCHEMA = json.loads((Path(aggverify.__file__).parent / "schema" / "settings.json").read_text())

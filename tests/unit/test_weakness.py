@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from aggverify.codes import CODES, Effect
-from aggverify.conventions import convention
-from aggverify.engines import engine
+from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import plain_losses
 from aggverify.run.outcome.weakness import Sights
@@ -16,7 +13,7 @@ from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_micro_batches, parse_step
 
-SUBJECT = Subject("r.py", "reduce", convention("native"), engine("sum"), "token_mean")
+SUBJECT = Subject.of(Claim("r.py", "reduce", "native", "sum", "token_mean"))
 HEALTHY = (("1/1 1/111; 1/11111", "0 | 1,2"), ("1/0; 1/1", "0,1"))
 
 
@@ -35,7 +32,7 @@ def test_nothing_run_says_nothing() -> None:
 
 
 def test_a_healthy_run_admits_only_what_it_lacks() -> None:
-    claimed = replace(SUBJECT, claimed=frozenset(SUBJECT.convention.not_claimed))
+    claimed = SUBJECT.claiming(claimed=frozenset(SUBJECT.convention.not_claimed))
     assert told(*HEALTHY, subject=claimed) - {"AGVW05"} == {"AGVW04"}
 
 
@@ -62,14 +59,14 @@ def test_more_ranks_than_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_not_claimed_is_named() -> None:
-    hook = replace(SUBJECT, convention=convention("slime"))
+    hook = SUBJECT.claiming(convention="slime")
     assert "AGVW06" in told(*HEALTHY, subject=hook)
 
 
 def test_the_clock_and_the_missing_mode() -> None:
     sights = Sights()
     step = parse_step("1/1")
-    unknown = replace(SUBJECT, mode=None)
+    unknown = SUBJECT.claiming(mode=None)
     sights.add(unknown, [Case(step, Layout.trivial(1), plain_losses(step))])
     sights.cut_short.append("counts_are_exact")
     found = {w.code: w.detail for w in sights.weaknesses(unknown)}

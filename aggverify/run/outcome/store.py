@@ -11,54 +11,50 @@ from pathlib import Path
 from typing import Any
 
 from aggverify.checks import Finding, check
-from aggverify.conventions import convention
-from aggverify.engines import engine
 from aggverify.errors import InputError
-from aggverify.execution.subject import NONLINEAR, Subject
+from aggverify.execution.claim import Claim
+from aggverify.execution.subject import Subject
 from aggverify.files import read_json, write_inside
-from aggverify.oracles import DEFAULT_POLICY, OracleError, Policy
 from aggverify.steps.case import Case
 
+SCHEMA = 2
 MAX_BYTES = 1 << 20
-"""A stored case is at most 2 KB when shrunk; anything near this is not one of ours."""
-_TEXT = ("target", "function", "check", "code", "convention", "engine")
+"""A stored case is at most 3 KB when shrunk; anything near this is not one of ours."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredCase:
-    """A case, the check it breaks, and how the candidate is called."""
+    """A case, the check it breaks, and the claim it breaks it under."""
 
     case: Case
-    target: str
-    function: str
+    claim: Claim
     check: str
     code: str
-    convention: str
-    engine: str
-    mode: str | None
-    divisor: float | None
-    policy: Mapping[str, str]
-    """Readings other than the default."""
-    oracle: str | None = None
-    """The file of the person's own mode, only told; what is run is said on the command line."""
+    trust_formula: bool = True
+    """False where the formula was known to be wrong, so that only invariance was judged."""
 
     @property
     def id(self) -> str:
         """Six letters and digits: a hash of what is run, not of whose reducer it is."""
-        document = self.to_json()
-        del document["target"], document["function"], document["code"]
-        text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+        said = {
+            key: value for key, value in self.claim.to_json().items() if key not in _NOT_WHAT_IS_RUN
+        }
+        plain = Claim("", "", "", "").to_json()
+        said = {k: v for k, v in said.items() if k in _ALWAYS or v != plain[k]}
+        said |= {"case": self.case.to_json(), "check": self.check}
+        if not self.trust_formula:
+            said["trust_formula"] = False
+        text = json.dumps(said, sort_keys=True, separators=(",", ":"))
         return b32encode(hashlib.sha256(text.encode()).digest()).decode()[:6].lower()
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
         return {
+            "schema": SCHEMA,
+            **values,
             "case": self.case.to_json(),
-            **{name: getattr(self, name) for name in _TEXT},
-            "mode": self.mode,
-            "divisor": self.divisor,
-            "policy": dict(self.policy),
-            **({} if self.oracle is None else {"oracle": self.oracle}),
+            "claim": self.claim.to_json(),
         }
 
     @staticmethod
@@ -66,64 +62,41 @@ class StoredCase:
         """Rebuild a stored case, every name checked; raises InputError."""
         if not isinstance(data, Mapping):
             raise InputError(f"a stored case is a JSON object, got {type(data).__name__}")
-        missing = {*_TEXT, "case", "mode", "divisor", "policy"} - set(data)
+        if data.get("schema") != SCHEMA:
+            raise InputError(
+                f"a stored case's schema must be {SCHEMA}, got {data.get('schema')!r:.200}"
+            )
+        missing = {f.name for f in fields(StoredCase)} - set(data)
         if missing:
             raise InputError(f"the stored case lacks {', '.join(sorted(missing))}")
-        for name in _TEXT:
+        for name in ("check", "code"):
             if not isinstance(data[name], str):
                 raise InputError(f"{name} must be text, got {data[name]!r:.200}")
+        if not isinstance(data["trust_formula"], bool):
+            raise InputError(f"trust_formula must be a bool, got {data['trust_formula']!r:.200}")
         check(data["check"])
-        convention(data["convention"])
-        engine(data["engine"])
-        divisor = data["divisor"]
-        if divisor is not None and (
-            isinstance(divisor, bool) or not isinstance(divisor, int | float)
-        ):
-            raise InputError(f"divisor must be a number or null, got {divisor!r:.200}")
-        if data["mode"] is not None and not isinstance(data["mode"], str):
-            raise InputError(f"mode must be text or null, got {data['mode']!r:.200}")
-        oracle = data.get("oracle")
-        if oracle is not None and not isinstance(oracle, str):
-            raise InputError(f"oracle must be text, got {oracle!r:.200}")
         return StoredCase(
-            policy=_readings(data["policy"]),
-            oracle=oracle,
-            case=Case.from_json(data["case"]),
-            mode=data["mode"],
-            divisor=divisor,
-            **{name: data[name] for name in _TEXT},
+            Case.from_json(data["case"]),
+            Claim.from_json(data["claim"]),
+            data["check"],
+            data["code"],
+            data["trust_formula"],
         )
+
+
+_ALWAYS = frozenset({"convention", "engine", "mode", "divisor", "policy"})
+"""What is part of an id also where it is nothing."""
+_NOT_WHAT_IS_RUN = frozenset(
+    {"schema", "target", "function", "terms", "against", "max_world", "seed", "budget"}
+)
+"""Of a claim: whose reducers they are, and how the case was searched for."""
 
 
 def stored_case(subject: Subject, finding: Finding) -> StoredCase:
     """What is stored of a finding."""
     return StoredCase(
-        case=finding.case,
-        target=subject.target,
-        function=subject.function,
-        check=finding.check,
-        code=finding.code,
-        convention=subject.convention.name,
-        engine=subject.engine.name,
-        mode=NONLINEAR if subject.nonlinear else subject.mode,
-        divisor=subject.divisor,
-        oracle=None if subject.oracle is None else subject.oracle.path,
-        policy={
-            f.name: getattr(subject.policy, f.name)
-            for f in fields(Policy)
-            if getattr(subject.policy, f.name) != getattr(DEFAULT_POLICY, f.name)
-        },
+        finding.case, subject.claim, finding.check, finding.code, subject.trust_formula
     )
-
-
-def _readings(data: object) -> dict[str, str]:
-    if not isinstance(data, Mapping):
-        raise InputError(f"policy must be an object, got {data!r:.200}")
-    try:
-        Policy(**data)
-    except (OracleError, TypeError) as error:
-        raise InputError(f"policy cannot be used: {error}") from None
-    return dict(data)
 
 
 def write(stored: StoredCase, directory: Path) -> Path:

@@ -97,8 +97,11 @@ class Verdict:
     seed: int
     weaknesses: tuple[Weakness, ...] = ()
     """What the run could not have seen; never a reason for another exit code."""
-    identified: bool = False
-    """Whether the mode was found out rather than declared."""
+
+    @property
+    def identified(self) -> bool:
+        """Whether the mode was found out rather than declared."""
+        return self.subject.found.identified
 
     @property
     def causes(self) -> tuple[tuple[ReportedFinding, ...], ...]:

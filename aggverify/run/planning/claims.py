@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
 from aggverify import oracles
-from aggverify.conventions import FEATURES, convention
+from aggverify.conventions import FEATURES
 from aggverify.engines import engine
 from aggverify.errors import InputError, NotClaimable, unknown
-from aggverify.execution.subject import NONLINEAR, Subject
+from aggverify.execution.claim import NONLINEAR, Claim
+from aggverify.execution.subject import Subject
 from aggverify.oracles import MODES, OracleError, Policy, Step, mode
-from aggverify.oracles.custom import load as load_oracle
 from aggverify.run.planning import settings
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.settings import texts
@@ -71,48 +71,25 @@ def subjects(
         raise InputError(
             f"--divisor {request.divisor!r} belongs to --mode constant, but the mode is {given}"
         )
-    found = []
     if request.oracle is not None:
-        return (_own_mode(request, target, choice),)
-    for name in modes:
-        if name == NONLINEAR:
-            found.append(_nonlinear(request, target, choice))
-            continue
-        subject = _subject(request, target, choice, name)
-        if name == "constant" and not request.modes and subject.divisor is None:
-            # A mode nobody asked for by name: checked with the divisor of the worked examples.
-            subject = replace(subject, divisor=float(_DEFAULT_DIVISOR))
-        told = modes if choice.convention.mode_is_argument else ()
-        found.append(replace(subject, offered=tuple(m for m in told if m is not None)))
-    return tuple(found)
+        _check_own_mode(request, choice)
+        modes = (None,)
+    try:
+        return tuple(Subject.of(_claim(request, target, choice, modes, name)) for name in modes)
+    except OracleError as error:
+        raise InputError(str(error)) from None
 
 
-_DEFAULT_DIVISOR = 16
+_DEFAULT_DIVISOR = 16.0
+"""Of the worked examples: for a mode that nobody asked for by name."""
 
 
 def _divided(name: str | None) -> bool:
-    """Whether a mode takes ``--divisor``; an unknown one is told later."""
+    """Whether a mode takes ``--divisor``; what is no mode at all is refused later."""
     try:
         return name is not None and mode(name).needs_divisor
     except OracleError:
         return False
-
-
-def _own_mode(request: Request, target: Target, choice: Choice) -> Subject:
-    """The subject of ``--oracle FILE``."""
-    if request.modes:
-        raise InputError(f"--oracle takes the place of --mode, got --mode {request.modes[0]!r} too")
-    if choice.convention.mode_is_argument:
-        raise InputError(
-            f"{choice.function} is told its mode ({choice.convention.name} convention), so it "
-            f"cannot implement {request.oracle!r}"
-        )
-    assert request.oracle is not None
-    try:
-        own = load_oracle(request.oracle)
-    except OracleError as error:
-        raise InputError(str(error)) from None
-    return replace(_subject(request, target, choice, None), oracle=own)
 
 
 def _default_modes(choice: Choice) -> tuple[str | None, ...]:
@@ -121,37 +98,77 @@ def _default_modes(choice: Choice) -> tuple[str | None, ...]:
     return (None,)
 
 
-def _nonlinear(request: Request, target: Target, choice: Choice) -> Subject:
-    """The subject of ``--mode nonlinear``: no oracle, the same value and gradient everywhere."""
+def _check_own_mode(request: Request, choice: Choice) -> None:
+    """Whether ``--oracle FILE`` can stand in the place of a mode."""
+    if request.modes:
+        raise InputError(f"--oracle takes the place of --mode, got --mode {request.modes[0]!r} too")
     if choice.convention.mode_is_argument:
         raise InputError(
-            f"{choice.function} is told its mode ({choice.convention.name} convention), and all of "
-            f"those are linear: --mode {NONLINEAR} cannot be claimed for it"
+            f"{choice.function} is told its mode ({choice.convention.name} convention), so it "
+            f"cannot implement {request.oracle!r}"
         )
-    return replace(_subject(request, target, choice, None), nonlinear=True)
 
 
-def _subject(request: Request, target: Target, choice: Choice, name: str | None) -> Subject:
+def _claim(
+    request: Request, target: Target, choice: Choice, modes: Sequence[str | None], name: str | None
+) -> Claim:
     how = choice.convention
+    engine_name = request.engine or how.default_engine(None if name == NONLINEAR else name)
+    features = request.claims | ({"whole-groups"} if request.group_size else frozenset())
+    _check_mode(request, choice, name)
+    for feature in request.claims:
+        if feature not in FEATURES:
+            raise unknown("claim", feature, FEATURES)
+    engine(engine_name)
+    _check_cell(choice, None if name == NONLINEAR else name, engine_name, features)
+    divisor = request.divisor if _divided(name) else None
+    if name == "constant" and not request.modes and divisor is None:
+        divisor = _DEFAULT_DIVISOR
+    return Claim(
+        target=target.text,
+        function=choice.function,
+        convention=how.name,
+        engine=engine_name,
+        mode=name,
+        divisor=divisor,
+        oracle=request.oracle,
+        terms=terms(choice),
+        offered=tuple(m for m in modes if m is not None) if how.mode_is_argument else (),
+        policy=_policy(request.policy),
+        claimed=features,
+        group_size=request.group_size,
+        max_world=request.max_world,
+        seed=request.seed,
+        budget=request.budget,
+    )
+
+
+def _check_mode(request: Request, choice: Choice, name: str | None) -> None:
+    """Whether that is a mode, with the divisor it needs, and one that a reducer can have."""
     if name == "token_mean_legacy":
         raise NotClaimable(
             "not claimable: token_mean_legacy averages over ranks and micro-batches, so it depends "
             "on the layout and has no step scalar; check --mode token_mean to see what it changes"
         )
-    if name is not None:
-        try:
-            mode(name)
-        except OracleError as error:
-            raise InputError(str(error)) from None
-        if request.modes:
-            _check_divisor(name, request.divisor)
-    for claim in request.claims:
-        if claim not in FEATURES:
-            raise unknown("claim", claim, FEATURES)
-    engine_name = request.engine or how.default_engine(name)
-    chosen = engine(engine_name)
-    claimed = request.claims | ({"whole-groups"} if request.group_size else frozenset())
-    reason = how.why_not(name, engine_name, claimed)
+    if name == NONLINEAR and choice.convention.mode_is_argument:
+        raise InputError(
+            f"{choice.function} is told its mode ({choice.convention.name} convention), and all of "
+            f"those are linear: --mode {NONLINEAR} cannot be claimed for it"
+        )
+    if name is None or name == NONLINEAR:
+        return
+    try:
+        mode(name)
+    except OracleError as error:
+        raise InputError(str(error)) from None
+    if request.modes:
+        _check_divisor(name, request.divisor)
+
+
+def _check_cell(choice: Choice, name: str | None, engine_name: str, features: Set[str]) -> None:
+    """Whether the convention can be right there at all."""
+    how = choice.convention
+    reason = how.why_not(name, engine_name, features)
     if reason is None and name is not None and not _offered(name, choice):
         reason = f"{choice.function} offers {', '.join(how.modes(choice.offer))}"
     if reason is not None:
@@ -159,23 +176,10 @@ def _subject(request: Request, target: Target, choice: Choice, name: str | None)
             f"not claimable: {name or 'any mode'} through the {how.name} convention with engine "
             f"{engine_name}: {reason}"
         )
-    return Subject(
-        target=target.text,
-        function=choice.function,
-        convention=convention(how.name),
-        engine=chosen,
-        mode=name,
-        divisor=request.divisor if _divided(name) else None,
-        policy=_policy(request.policy),
-        claimed=claimed,
-        terms=terms(choice),
-        group_size=request.group_size,
-        max_world=request.max_world,
-    )
 
 
 def _offered(name: str, choice: Choice) -> bool:
-    """A family's member can be any function that is not told its mode."""
+    """A family's member can be any function that does not get its mode as an argument."""
     how = choice.convention
     is_member = name not in MODES and not how.mode_is_argument
     return is_member or name in how.modes(choice.offer)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -42,8 +41,8 @@ def identify(
     if any(e.weights is None or not np.isfinite(e.weights).all() for e in executions):
         return None
     for mode, divisor in _hypotheses(executions, modes):
-        claim = replace(subject, mode=mode, divisor=divisor)
-        if all(_fits(claim, e, "float32") for e in executions):
+        hypothesis = subject.claiming(mode=mode, divisor=divisor)
+        if all(_fits(hypothesis, e, "float32") for e in executions):
             return mode, divisor
     return None
 

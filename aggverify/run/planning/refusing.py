@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from aggverify.checks.refusal import refusal
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
@@ -34,4 +32,4 @@ def settled(subject: Subject, laboratory: Laboratory) -> Subject:
     if not refused:
         return subject
     note = f"refuses split prompt groups ({refused[0]}); all other checks keep groups whole"
-    return replace(subject, refuses_split_groups=True, notes=(*subject.notes, note))
+    return subject.knowing(refuses_split_groups=True).noting(note)

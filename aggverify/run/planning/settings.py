@@ -15,9 +15,10 @@ from typing import Any
 from aggverify.conventions import FEATURES, convention
 from aggverify.engines import engine
 from aggverify.errors import InputError, unknown
-from aggverify.execution.subject import NONLINEAR
+from aggverify.execution.budget import PROFILES
+from aggverify.execution.claim import NONLINEAR
 from aggverify.oracles import OracleError, Policy, mode
-from aggverify.run.planning.request import PROFILES, Request
+from aggverify.run.planning.request import Request
 
 SECTION = "tool.aggverify"
 MAX_BYTES = 1 << 20

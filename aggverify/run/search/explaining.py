@@ -37,7 +37,7 @@ def explain(
     """Diagnose a finding; ``own`` are the cases of the check that made it."""
     if finding.case.step.num_response_tokens > _LARGE:
         return None  # forms are fitted to small steps; the finding's message says what it can
-    subject = replace(subject, trust_formula=True)
+    subject = subject.knowing(trust_formula=True)
     shown = finding.observed is not None
     how = finding.traits.diagnosed
     if how is Diagnosed.SYMPTOM or (subject.nonlinear and shown):

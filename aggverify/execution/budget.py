@@ -1,0 +1,56 @@
+"""How much is tried: a profile, with what was said instead of parts of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aggverify.errors import InputError, unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Drawn cases per check, and seconds for the whole search."""
+
+    examples: int
+    seconds: float
+
+
+PROFILES: Mapping[str, Profile] = {
+    "quick": Profile(examples=25, seconds=20),
+    "ci": Profile(examples=150, seconds=25),
+    "thorough": Profile(examples=3000, seconds=600),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A profile's limits, or those given; raises InputError for what no budget can be."""
+
+    profile: str = "ci"
+    max_examples: int | None = None
+    max_time: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.profile not in PROFILES:
+            raise unknown("profile", self.profile, PROFILES)
+        if self.max_examples is not None and self.max_examples < 1:
+            raise InputError(f"--max-examples must be at least 1, got {self.max_examples}")
+        if self.max_time is not None and not (self.max_time > 0 and math.isfinite(self.max_time)):
+            raise InputError(f"--max-time must be a positive number, got {self.max_time}")
+
+    @property
+    def examples(self) -> int:
+        """Drawn cases per check."""
+        return self.max_examples or PROFILES[self.profile].examples
+
+    @property
+    def seconds(self) -> float:
+        """For the search of one subject."""
+        return self.max_time or PROFILES[self.profile].seconds
+
+    @property
+    def thorough(self) -> bool:
+        """Whether checks are run that cost so much that only one profile runs them."""
+        return self.profile == "thorough"

@@ -1,0 +1,212 @@
+"""What is verified and how: one value with one JSON form, and nothing that was found out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from aggverify.conventions import FEATURES, convention
+from aggverify.engines import engine
+from aggverify.errors import InputError, unknown
+from aggverify.execution.budget import Budget
+from aggverify.oracles import DEFAULT_POLICY, OracleError, Policy, mode
+
+SCHEMA = 1
+NONLINEAR = "nonlinear"
+"""What a person writes for a mode when the objective is not linear in its inputs."""
+MAX_WORLD, MAX_GROUP = 8, 64
+"""Most ranks, and most rollouts of a prompt group, that can be asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Everything that says what is run; the ranks, stored cases, verdicts and replay all read it.
+
+    ``convention`` and ``engine`` are names; ``mode`` is a built-in mode, NONLINEAR, or None where
+    the reducer implements no known one.
+    """
+
+    target: str
+    function: str
+    convention: str
+    engine: str
+    mode: str | None = None
+    divisor: float | None = None
+    oracle: str | None = None
+    """The file of the person's own mode, instead of a built-in one."""
+    adapter: str | None = None
+    """What stands between a reducer and its convention; there is none yet."""
+    terms: tuple[str, ...] = ()
+    """Per-token inputs beside the losses that the reducer takes, each an additive term."""
+    offered: tuple[str, ...] = ()
+    """All modes claimed for a candidate that gets the mode as an argument: they must differ."""
+    policy: Policy = DEFAULT_POLICY
+    claimed: frozenset[str] = frozenset()
+    """Features tested although the convention does not claim them."""
+    group_size: int | None = None
+    """G, when the candidate is promised whole prompt groups of G rollouts in every micro-batch."""
+    max_world: int = MAX_WORLD
+    against: Claim | None = None
+    """Another path that must agree with this one on every step."""
+    seed: int = 0
+    budget: Budget = field(default_factory=Budget)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data with every field in it; the policy as its readings other than the default."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {
+            "schema": SCHEMA,
+            **values,
+            "terms": list(self.terms),
+            "offered": list(self.offered),
+            "policy": readings(self.policy),
+            "claimed": sorted(self.claimed),
+            "against": None if self.against is None else self.against.to_json(),
+            "budget": asdict(self.budget),
+        }
+
+    @staticmethod
+    def from_json(data: object) -> Claim:
+        """Rebuild a claim from :meth:`to_json`'s data, every value checked; raises InputError."""
+        values = _exactly(data, "the claim", _READERS)
+        return Claim(**{name: read(name, values[name]) for name, read in _READERS.items()})
+
+
+def readings(policy: Policy) -> dict[str, Any]:
+    """The policy's readings other than the default, by question."""
+    values = {f.name: getattr(policy, f.name) for f in fields(Policy)}
+    return {q: r for q, r in values.items() if r != getattr(DEFAULT_POLICY, q)}
+
+
+Reader = Callable[[str, object], Any]
+
+
+def _exactly(data: object, what: str, readers: Mapping[str, Reader]) -> Mapping[str, Any]:
+    """A JSON object of this schema with these keys, no more and no fewer."""
+    if not isinstance(data, Mapping):
+        raise InputError(f"{what} is a JSON object, got {data!r:.200}")
+    if data.get("schema") != SCHEMA:
+        raise InputError(f"{what}'s schema must be {SCHEMA}, got {data.get('schema')!r:.200}")
+    if missing := readers.keys() - data.keys():
+        raise InputError(f"{what} lacks {', '.join(sorted(missing))}")
+    for key in data:
+        if key not in readers and key != "schema":
+            raise unknown(f"key of {what}", key, readers)
+    return data
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise InputError(f"{name} must be text, got {value!r:.200}")
+    return value
+
+
+def _texts(name: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise InputError(f"{name} must be a list of texts, got {value!r:.200}")
+    return tuple(_text(name, item) for item in value)
+
+
+def _number(name: str, value: object) -> float:
+    try:
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+            return value
+    except OverflowError:
+        pass  # an integer beyond every float
+    raise InputError(f"{name} must be a finite number, got {value!r:.200}")
+
+
+def _integer(least: int | None = None, most: int | None = None) -> Reader:
+    def read(name: str, value: object) -> int:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise InputError(f"{name} must be an integer, got {value!r:.200}")
+        if least is not None and most is not None and not least <= value <= most:
+            raise InputError(f"{name} must be between {least} and {most}, got {value!r:.200}")
+        return value
+
+    return read
+
+
+def _or_null(read: Reader) -> Reader:
+    return lambda name, value: None if value is None else read(name, value)
+
+
+def _convention(name: str, value: object) -> str:
+    return convention(_text(name, value)).name
+
+
+def _engine(name: str, value: object) -> str:
+    return engine(_text(name, value)).name
+
+
+def _mode(name: str, value: object) -> str:
+    text = _text(name, value)
+    try:
+        if text != NONLINEAR:
+            mode(text)
+    except OracleError as error:
+        raise InputError(f"{error!s:.600}") from None
+    return text
+
+
+def _no_adapter(name: str, value: object) -> None:
+    if value is not None:
+        raise InputError(f"{name} must be null, got {value!r:.200}")
+
+
+def _features(name: str, value: object) -> frozenset[str]:
+    for feature in _texts(name, value):
+        if feature not in FEATURES:
+            raise unknown("claim", feature, FEATURES)
+    return frozenset(_texts(name, value))
+
+
+def _policy(name: str, value: object) -> Policy:
+    if not isinstance(value, Mapping):
+        raise InputError(f"{name} must be an object, got {value!r:.200}")
+    try:
+        return Policy(**value)
+    except (OracleError, TypeError) as error:
+        raise InputError(f"{name} cannot be used: {error}") from None
+
+
+def _against(name: str, value: object) -> Claim:
+    # Refused before it is read: a file may nest as deep as it likes.
+    if isinstance(value, Mapping) and value.get("against") is not None:
+        raise InputError(f"{name}: the other path has no other path of its own")
+    return Claim.from_json(value)
+
+
+def _budget(name: str, value: object) -> Budget:
+    known = {f.name for f in fields(Budget)}
+    if not isinstance(value, Mapping) or set(value) != known:
+        raise InputError(f"{name} must have {', '.join(sorted(known))}, got {value!r:.200}")
+    return Budget(
+        _text("profile", value["profile"]),
+        _or_null(_integer())("max_examples", value["max_examples"]),
+        _or_null(_number)("max_time", value["max_time"]),
+    )
+
+
+_READERS: Mapping[str, Reader] = {
+    "target": _text,
+    "function": _text,
+    "convention": _convention,
+    "engine": _engine,
+    "mode": _or_null(_mode),
+    "divisor": _or_null(_number),
+    "oracle": _or_null(_text),
+    "adapter": _no_adapter,
+    "terms": _texts,
+    "offered": _texts,
+    "policy": _policy,
+    "claimed": _features,
+    "group_size": _or_null(_integer(1, MAX_GROUP)),
+    "max_world": _integer(1, MAX_WORLD),
+    "against": _or_null(_against),
+    "seed": _integer(),
+    "budget": _budget,
+}
+"""How each field is read; a test holds them to the fields."""

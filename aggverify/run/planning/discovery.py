@@ -1,0 +1,44 @@
+"""What must be known of a subject before anything is judged, asked of the ranks in one place."""
+
+from __future__ import annotations
+
+from aggverify.engines import ENGINES
+from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.subject import Subject
+from aggverify.oracles import MODES
+from aggverify.run.planning.identify import identify, precision_of, telling_cases
+from aggverify.run.planning.refusing import settled
+
+
+def discovered(subject: Subject, laboratory: Laboratory) -> Subject:
+    """The subject with all that its claim leaves open: whether it refuses split prompt groups,
+    returns logs, and in which precision it computes."""
+    subject = settled(subject, laboratory)
+    first = laboratory.run(subject, telling_cases()[:1])[0]
+    subject = subject.knowing(returns_logs=bool(first.logs))
+    if not subject.has_oracle:
+        return subject
+    return subject.knowing(computes_in=precision_of(subject, laboratory))
+
+
+def identified(subject: Subject, laboratory: Laboratory, *, any_engine: bool) -> Subject:
+    """The subject with the mode it is recognised as, if one was neither claimed nor is unknown.
+
+    ``any_engine``: after the claim's engine, which is the convention's default, every other one.
+    """
+    if subject.has_oracle or subject.nonlinear:
+        return subject
+    how, chosen = subject.convention, None
+    others = [e.name for e in ENGINES.values() if e.name != subject.claim.engine]
+    for name in [subject.claim.engine, *(others if any_engine else ())]:
+        modes = [m for m in MODES if how.why_not(m, name, subject.claimed) is None]
+        tried = subject.claiming(engine=name)
+        found = identify(tried, laboratory, modes) if modes else None
+        if found is None:
+            continue
+        if chosen is None:
+            chosen = tried.claiming(mode=found[0], divisor=found[1]).knowing(identified=True)
+        elif name == how.default_engine(found[0]):
+            # The same code can be right in two places of a framework, as two modes.
+            chosen = chosen.noting(f"with --engine {name} it implements {found[0]}")
+    return chosen or subject

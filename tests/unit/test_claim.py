@@ -1,0 +1,118 @@
+"""The claim: one value, one JSON form, every field in it and every wrong value shown."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from aggverify.errors import InputError
+from aggverify.execution.budget import Budget
+from aggverify.execution.claim import _READERS, NONLINEAR, Claim
+from aggverify.execution.subject import Subject
+from aggverify.oracles import Policy
+from tests.hostile import document
+
+OTHERS: dict[str, Any] = {
+    "target": "other.py:f",
+    "function": "f",
+    "convention": "slime",
+    "engine": "mean",
+    "mode": "vl_norm(1/2)",
+    "divisor": 3.5,
+    "oracle": "mine.py",
+    "terms": ("entropy", "value"),
+    "offered": ("constant",),
+    "policy": Policy(empty_units="exclude"),
+    "claimed": frozenset({"fan-out"}),
+    "group_size": 8,
+    "max_world": 3,
+    "against": None,
+    "seed": -1,
+    "budget": Budget("thorough", 1, 2.0),
+}
+"""Another value than the one of the hostile document for every field that can have one."""
+
+
+def full() -> Claim:
+    return Claim.from_json(document()["claim"])
+
+
+def test_every_field_is_read_by_name() -> None:
+    assert {f.name for f in fields(Claim)} == set(_READERS)
+    assert set(OTHERS) | {"adapter"} == set(_READERS)
+
+
+@pytest.mark.parametrize("name", ["", *OTHERS])
+def test_both_ways_exactly(name: str) -> None:
+    claim = replace(full(), **({name: OTHERS[name]} if name else {}))
+    text = json.dumps(claim.to_json())
+    again = Claim.from_json(json.loads(text))
+    assert again == claim
+    assert json.dumps(again.to_json()) == text
+    assert not name or again != full()
+
+
+@pytest.mark.parametrize("mode", [None, NONLINEAR, "token_mean", "length_weighted(0.5)"])
+def test_every_kind_of_mode(mode: str | None) -> None:
+    claim = Claim.from_json(replace(full(), mode=mode, oracle=None, against=None).to_json())
+    subject = Subject.of(claim)
+    assert claim.mode == mode
+    assert subject.nonlinear == (mode == NONLINEAR)
+    assert subject.mode == (None if mode == NONLINEAR else mode)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"schema": 2}, "the claim's schema must be 1, got 2"),
+        ({"target": 1}, "target must be text, got 1"),
+        ({"function": None}, "function must be text, got None"),
+        ({"convention": "slim"}, "did you mean 'slime'"),
+        ({"engine": "means"}, "did you mean 'mean'"),
+        ({"mode": 3}, "mode must be text, got 3"),
+        ({"mode": "token_men"}, "did you mean 'token_mean'"),
+        ({"divisor": True}, "divisor must be a finite number, got True"),
+        ({"divisor": "2"}, "divisor must be a finite number, got '2'"),
+        ({"divisor": float("nan")}, "divisor must be a finite number, got nan"),
+        ({"divisor": 10**400}, "divisor must be a finite number, got 1000"),
+        ({"oracle": ["x"]}, "oracle must be text, got"),
+        ({"adapter": "verl"}, "adapter must be null, got 'verl'"),
+        ({"terms": "kl"}, "terms must be a list of texts, got 'kl'"),
+        ({"offered": [1]}, "offered must be text, got 1"),
+        ({"policy": [1]}, "policy must be an object, got"),
+        ({"policy": {"denominators": "often"}}, "policy cannot be used: .*often"),
+        ({"policy": {"denominator": "final"}}, "policy cannot be used: .*denominator"),
+        ({"claimed": ["fanout"]}, "did you mean 'fan-out'"),
+        ({"group_size": 65}, "group_size must be between 1 and 64, got 65"),
+        ({"group_size": True}, "group_size must be an integer, got True"),
+        ({"max_world": None}, "max_world must be an integer, got None"),
+        ({"max_world": 9}, "max_world must be between 1 and 8, got 9"),
+        ({"against": "old.py"}, "the claim is a JSON object, got 'old.py'"),
+        ({"seed": 1.0}, "seed must be an integer, got 1.0"),
+        ({"budget": {"profile": "ci"}}, "budget must have max_examples, max_time, profile"),
+        ({"budget": {"profile": "slow", "max_examples": None, "max_time": None}}, "profile 'slow'"),
+        ({"budget": {"profile": "ci", "max_examples": 0, "max_time": None}}, "at least 1, got 0"),
+        ({"budget": {"profile": "ci", "max_examples": None, "max_time": -1}}, "positive number"),
+        ({"wrold": 8}, "unknown key of the claim 'wrold'"),
+    ],
+    ids=str,
+)
+def test_a_wrong_value_is_shown(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Claim.from_json(full().to_json() | changes)
+
+
+def test_another_path_has_no_other_path() -> None:
+    with pytest.raises(InputError, match="no other path of its own"):
+        Claim.from_json(full().to_json() | {"against": full().to_json()})
+
+
+@pytest.mark.parametrize("key", sorted(_READERS))
+def test_a_missing_key_is_named(key: str) -> None:
+    data = full().to_json()
+    del data[key]
+    with pytest.raises(InputError, match=f"the claim lacks {key}$"):
+        Claim.from_json(data)
