@@ -1,0 +1,56 @@
+"""What a wheel holds: all that a person runs, nothing that only tests use."""
+
+from __future__ import annotations
+
+import re
+import tarfile
+import zipfile
+from pathlib import Path
+
+import grimp
+import pytest
+
+from aggverify.report.formats import FORMATS
+from tests.conftest import ROOT
+from tests.packaging.conftest import build
+
+
+def names(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as packed:
+        return {name for name in packed.namelist() if ".dist-info/" not in name}
+
+
+def test_a_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
+    there = {
+        str(path.relative_to(ROOT))
+        for folder in (ROOT / "aggverify", ROOT / "aggverify" / "oracles")
+        for path in folder.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert "aggverify/oracles/modes/__init__.py" in there
+    assert names(wheel) == there
+
+
+def test_nothing_is_shipped_that_only_tests_use() -> None:
+    graph = grimp.build_graph("aggverify")
+    texts = [path.read_text() for path in (ROOT / "aggverify").rglob("*.py")]
+    texts.append((ROOT / "pyproject.toml").read_text())
+    named = {name for text in texts for name in re.findall(r"aggverify(?:\.\w+)+(?=:\w)", text)}
+    named |= {f"aggverify.report.{known.module}" for known in FORMATS.values()}
+    packages = {m for m in graph.modules if graph.find_children(m)}
+    unused = {
+        module
+        for module in graph.modules - packages - named - {"aggverify.__main__"}
+        if not graph.find_modules_that_directly_import(module)
+    }
+    # Templates run it by its name in the code given to a new interpreter.
+    assert unused - {"aggverify.world.zygote"} == set()
+    assert "aggverify.trainer.training" in named
+
+
+@pytest.mark.thorough
+def test_a_source_archive_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+    with tarfile.open(build("sdist", ROOT, tmp_path / "sdist")) as packed:
+        packed.extractall(tmp_path, filter="data")
+    [source] = tmp_path.glob("aggverify-*")
+    assert names(build("wheel", source, tmp_path / "wheel")) == names(wheel)
