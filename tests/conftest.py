@@ -37,6 +37,9 @@ SEEDS = range(int(os.environ.get("AGGVERIFY_SEEDS", "1")))
 """Seeds of the searches whose smallest case is pinned; ``tox -e quality`` takes twenty."""
 
 
+_WITH_ITS_OWN = Pool.__init__
+
+
 @pytest.fixture(scope="session", autouse=True)
 def launcher() -> Iterator[Launcher]:
     """The one process that imports torch for a test process; every Pool made there uses it."""
@@ -46,6 +49,12 @@ def launcher() -> Iterator[Launcher]:
         patch.setattr(Pool, "__init__", made)
         yield launcher
     launcher.close()
+
+
+@pytest.fixture
+def own_launchers(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every Pool has a launcher to itself, as outside of tests."""
+    monkeypatch.setattr(Pool, "__init__", _WITH_ITS_OWN)
 
 
 @pytest.fixture(scope="session")

@@ -6,15 +6,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import EXAMPLES, ROOT, Cli
+from tests.waiting import wait_until
 
 BROKEN = EXAMPLES / "broken" / "micro_batch_token_mean.py"
+LITTLE = ("--profile", "quick", "--world", "2", "--max-examples", "2")
 FIXED = EXAMPLES / "native" / "accumulated_mean" / "token_mean.py"
 
 
@@ -88,7 +89,7 @@ def test_identifies_the_mode(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "zigzag.py").write_text((EXAMPLES / "slime" / "zigzag.py").read_text())
     lines = [line for line in source.splitlines() if not line.startswith("AGGVERIFY")]
     (tmp_path / "hook.py").write_text("\n".join(lines))
-    ran = cli("check", "hook.py", "--profile", "quick")
+    ran = cli("check", "hook.py", *LITTLE)
     assert ran.code == 0, ran
     assert "sample_mean  [identified]" in ran.out
     assert "engine      megatron-sample [slime's default]" in ran.out
@@ -114,14 +115,14 @@ def test_no_known_mode_still_checks_invariance(cli: Cli, tmp_path: Path) -> None
         "    kept = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0)\n"
         "    return kept.sum() / max(batch.num_tokens, 1) ** 2\n"
     )
-    ran = cli("check", "r.py", "--profile", "quick")
+    ran = cli("check", "r.py", *LITTLE)
     assert ran.code == 0, ran
     assert "none recognised: invariance only" in ran.out
     assert "the same step scalar in every layout" in ran.out
 
 
 def test_replay_tells_failed_and_fixed(cli: Cli, tmp_path: Path) -> None:
-    assert cli("check", BROKEN, "--profile", "quick").code == 1
+    assert cli("check", BROKEN, *LITTLE).code == 1
     case = next((tmp_path / ".aggverify" / "cases").glob("*.json"))
     again = cli("replay", case.stem)
     assert again.code == 1, again
@@ -163,9 +164,8 @@ def running(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
         start_new_session=True,
     )
     try:
-        while len(_descendants(process.pid)) < 4:
-            assert process.poll() is None, "ended before its ranks were up"
-            time.sleep(0.05)
+        wait_until(lambda: len(_descendants(process.pid)) >= 4 or process.poll() is not None)
+        assert process.poll() is None, "ended before its ranks were up"
         yield process
     finally:
         process.kill()
@@ -203,13 +203,6 @@ def _gone(pids: set[int]) -> bool:
     return not alive
 
 
-def _wait_until_gone(pids: set[int], seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while not _gone(pids) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return _gone(pids)
-
-
 def test_ctrl_c_exits_130_and_leaves_nothing(running: subprocess.Popen[bytes]) -> None:
     children = _descendants(running.pid)
     os.killpg(running.pid, signal.SIGINT)
@@ -217,14 +210,14 @@ def test_ctrl_c_exits_130_and_leaves_nothing(running: subprocess.Popen[bytes]) -
     assert running.returncode == 130
     assert b"interrupted" in err
     assert b"Traceback" not in err
-    assert _wait_until_gone(children, 2)
+    assert wait_until(lambda: _gone(children))
 
 
 def test_sigkill_of_the_parent_leaves_no_process(running: subprocess.Popen[bytes]) -> None:
     children = _descendants(running.pid)
     running.kill()
     running.communicate()
-    assert _wait_until_gone(children, 2)
+    assert wait_until(lambda: _gone(children))
 
 
 def test_oracle_prints_fractions_and_digits(cli: Cli, tmp_path: Path) -> None:
@@ -232,7 +225,7 @@ def test_oracle_prints_fractions_and_digits(cli: Cli, tmp_path: Path) -> None:
     assert typed.code == 0, typed
     assert "0       0             0        ##.   1/6" in typed.out
     assert "sample_mean   35/9    3.88888888888888888888888888889" in typed.out
-    assert cli("check", BROKEN, "--profile", "quick").code == 1
+    assert cli("check", BROKEN, *LITTLE).code == 1
     case = next((tmp_path / ".aggverify" / "cases").glob("*.json"))
     stored = cli("oracle", case)
     assert stored.code == 0, stored
@@ -312,7 +305,7 @@ def test_a_finding_says_what_matters_in_every_report(cli: Cli, tmp_path: Path) -
     (tmp_path / "r.py").write_text(BROKEN.read_text())
     where = {"GITHUB_STEP_SUMMARY": str(tmp_path / "summary"), "GITHUB_WORKSPACE": str(tmp_path)}
     asked = ["--report", "json,junit,md,html", "--report-dir", "out", "--github"]
-    ran = cli("check", "r.py", "--profile", "quick", *asked, env=where)
+    ran = cli("check", "r.py", *LITTLE, *asked, env=where)
     assert ran.code == 1, ran
     markdown = (tmp_path / "out" / "summary.md").read_text()
     assert (tmp_path / "summary").read_text() == f"before\n{markdown}\n"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from aggverify.run.outcome.store import StoredCase
+from tests.choosing import first_of_each, thorough_but
 from tests.conftest import EXAMPLES, Cli
 
 CORRECT = sorted(
@@ -67,14 +68,23 @@ def name(path: Path) -> str:
     return str(path.relative_to(EXAMPLES).with_suffix(""))
 
 
-@pytest.mark.parametrize("path", CORRECT, ids=name)
+QUICK = first_of_each(CORRECT, lambda path: path.parent)
+QUICK_BROKEN = (
+    "hardcoded_divisor.py",
+    "cp_shard_mean.py",
+    "multiply_by_mask.py",
+    "kl_local_count.py",
+)
+
+
+@pytest.mark.parametrize("path", thorough_but(CORRECT, QUICK.__contains__, ids=name))
 def test_a_correct_example_conforms(cli: Cli, path: Path) -> None:
     ran = cli("check", path, *BRIEF)
     assert ran.code == 0, ran
     assert f"conforms: {path.stem.removesuffix('_whole_groups')}" in ran.out
 
 
-@pytest.mark.parametrize("file", ["gspo.py", "gmpo.py"])
+@pytest.mark.parametrize("file", ["gspo.py", pytest.param("gmpo.py", marks=pytest.mark.thorough)])
 def test_a_non_linear_reference_is_the_same_everywhere(cli: Cli, file: str) -> None:
     ran = cli("check", EXAMPLES / "nonlinear" / file, *BRIEF)
     assert ran.code == 0, ran
@@ -95,7 +105,7 @@ def test_no_broken_example_is_forgotten() -> None:
     assert {path.name for path in (EXAMPLES / "broken").glob("*.py")} == set(BROKEN) | large
 
 
-@pytest.mark.parametrize("file", BROKEN)
+@pytest.mark.parametrize("file", thorough_but(BROKEN, QUICK_BROKEN.__contains__, ids=str))
 def test_a_broken_example_is_explained(cli: Cli, tmp_path: Path, file: str) -> None:
     code, explanation, size = BROKEN[file]
     ran = cli("check", EXAMPLES / "broken" / file, *BRIEF, "--report", "json")

@@ -18,7 +18,9 @@ from tests.conftest import EXAMPLES, ROOT
 MEAN = EXAMPLES / "native" / "mean"
 
 
-@pytest.mark.parametrize("mode", ["prompt_mean", "token_mean"])
+@pytest.mark.parametrize(
+    "mode", ["prompt_mean", pytest.param("token_mean", marks=pytest.mark.thorough)]
+)
 def test_mean_is_what_ddp_does(mode: str) -> None:
     path = MEAN / f"{mode}.py"
     target = parse_target(str(path))

@@ -12,6 +12,7 @@ from filelock import FileLock
 
 from tests.conftest import Cli
 
+pytestmark = pytest.mark.network
 CANDIDATE = Path(__file__).with_name("skyrl_candidate.py")
 
 

@@ -37,7 +37,16 @@ def test_an_explanation_is_complete(code: str) -> None:
         assert found.example.says or (found.example.expected and found.example.actual)
 
 
-@pytest.mark.parametrize(("code", "example"), QUICK, ids=[f"{c}-{e.check}" for c, e in QUICK])
+def covering(example: Example) -> pytest.MarkDecorator:
+    return pytest.mark.covers(
+        check=example.check, convention=example.convention, engine=example.engine
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "example"),
+    [pytest.param(c, e, id=f"{c}-{e.check}", marks=covering(e)) for c, e in QUICK],
+)
 def test_the_example_fails_with_this_code(
     code: str, example: Example, laboratory: Laboratory
 ) -> None:

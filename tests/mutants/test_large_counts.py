@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from aggverify.checks.base import Finding
 from aggverify.checks.counts import BEYOND, BEYOND_FLOAT32
 from aggverify.execution.claim import Claim
@@ -30,6 +32,7 @@ def judged(file: Path) -> tuple[Subject, Finding | None]:
         return subject, check_run.stored_failure()
 
 
+@pytest.mark.covers(check=BEYOND_FLOAT32.name)
 def test_a_float32_count_is_found_and_told_in_a_small_file() -> None:
     subject, finding = judged(EXAMPLES / "broken" / "float32_count.py")
     assert finding is not None
@@ -47,5 +50,6 @@ def test_a_float32_count_is_found_and_told_in_a_small_file() -> None:
     assert [run.tokens for run in step.samples[0].runs] == [BEYOND]
 
 
+@pytest.mark.thorough
 def test_an_integer_count_passes() -> None:
     assert judged(EXAMPLES / "native" / "sum" / "token_mean.py")[1] is None

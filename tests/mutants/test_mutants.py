@@ -11,6 +11,7 @@ from aggverify.engines import ENGINES
 from aggverify.execution.claim import NONLINEAR
 from aggverify.execution.laboratory import Laboratory
 from aggverify.oracles import MODES
+from tests.choosing import first_of_each, thorough_but
 from tests.corpus import CORRECT, FAMILIES, MUTANTS, Correct, Mutant
 from tests.mutants.conftest import every_finding, first_told
 
@@ -22,7 +23,22 @@ def name(entry: Mutant | Correct) -> str:
     return entry.function
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=name)
+def role(entry: Mutant | Correct) -> tuple[str, str]:
+    return entry.convention, entry.engine
+
+
+def covering(entry: Mutant | Correct) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.covers(convention=entry.convention, engine=entry.engine)]
+
+
+FAMILY_OF = {m.function: family for family in FAMILIES for m in family.MUTANTS}
+QUICK = first_of_each(MUTANTS, role, lambda m: FAMILY_OF[m.function])
+QUICK_RIGHT = first_of_each(CORRECT, role)
+
+
+@pytest.mark.parametrize(
+    "mutant", thorough_but(MUTANTS, QUICK.__contains__, ids=name, marks=covering)
+)
 def test_a_mutant_is_killed_and_named(mutant: Mutant, laboratory: Laboratory) -> None:
     told = first_told(mutant, laboratory)
     found = [(f.code, d.bug.name if d and d.bug else None) for f, d in told]
@@ -31,7 +47,9 @@ def test_a_mutant_is_killed_and_named(mutant: Mutant, laboratory: Laboratory) ->
     assert found[0][1] == mutant.bug, found
 
 
-@pytest.mark.parametrize("entry", CORRECT, ids=name)
+@pytest.mark.parametrize(
+    "entry", thorough_but(CORRECT, QUICK_RIGHT.__contains__, ids=name, marks=covering)
+)
 def test_a_right_reducer_is_not_blamed(entry: Correct, laboratory: Laboratory) -> None:
     assert every_finding(entry, laboratory, EXAMPLES) == []
 

@@ -27,6 +27,7 @@ SMALLEST = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
     ("name", "function", "code", "size", "micro_batches", "cp"),

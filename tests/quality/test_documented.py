@@ -26,7 +26,7 @@ def test_every_check_has_a_documented_smallest_case() -> None:
 
 
 DRAWN = [
-    pytest.param(*given, id=name)
+    pytest.param(*given, id=name, marks=() if given[0] == "AGV202" else (pytest.mark.thorough,))
     for given, name in zip(EXAMPLES, IDS, strict=True)
     if check(given[1].check).only is None
 ]

@@ -11,6 +11,7 @@ from tests.cli.test_examples import BROKEN, smallest
 from tests.conftest import EXAMPLES, SEEDS, Cli
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(len(SEEDS) == 1, reason="only with AGGVERIFY_SEEDS, as tox -e quality sets it")
 @pytest.mark.parametrize("file", BROKEN)
 def test_smallest_step(cli: Cli, tmp_path: Path, file: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from aggverify.world import Job, Options, Pool, Template
+from tests.waiting import wait_until
 
 HERE = str(Path(__file__).parent)
 ROOT = str(Path(__file__).parents[2])
@@ -34,7 +34,7 @@ def opened(pool: Pool, name: str, setup: dict[str, object] | None = None) -> Tem
 
 @pytest.fixture(scope="session")
 def pool() -> Iterator[Pool]:
-    with Pool(Options(cpu_seconds=1.0, silence=20.0)) as pool:
+    with Pool(Options(cpu_seconds=1.0)) as pool:
         yield pool
 
 
@@ -79,11 +79,9 @@ class Script:
         return found
 
     def left(self) -> dict[int, str]:
-        """Processes that are still there after a while; what they get is generous."""
-        ends = time.monotonic() + 10
-        while (left := self.processes()) and time.monotonic() < ends:
-            time.sleep(0.02)
-        return left
+        """Processes that do not end."""
+        wait_until(lambda: not self.processes())
+        return self.processes()
 
 
 @pytest.fixture

@@ -66,6 +66,7 @@ def verdicts(names: Sequence[str], laboratory: tuple[Laboratory, Any]) -> dict[s
     return told
 
 
+@pytest.mark.thorough
 def test_forward_backward_and_shuffled(
     laboratory: tuple[Laboratory, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
 from aggverify.world import Fault, Job, Pool, PoolError, Replies
+from tests.waiting import wait_until
 from tests.world.conftest import HERE, MARK, Script, job, opened
 
 Start = Callable[[str], Script]
@@ -39,9 +39,7 @@ def busy_script(script: Start, rest: str) -> Script:
     assert started.line() == "ready"
     # The program, launcher, template, 7 ranks, and a daemon of each world.
     # Looked for until they are there: a program just being started has no environment yet.
-    ends = time.monotonic() + 60
-    while len(started.processes()) < 13 and time.monotonic() < ends:
-        time.sleep(0.02)
+    wait_until(lambda: len(started.processes()) >= 13)
     assert len(started.processes()) == 13, started.processes()
     return started
 
@@ -49,7 +47,7 @@ def busy_script(script: Start, rest: str) -> Script:
 _WAIT = "pool, template = start(); p = busy(template); print('ready', flush=True); "
 
 
-@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM"])
+@pytest.mark.parametrize("name", ["SIGKILL", pytest.param("SIGTERM", marks=pytest.mark.thorough)])
 def test_the_owner_is_killed(script: Start, name: str) -> None:
     one = busy_script(script, _WAIT + "p.wait()")
     one.process.send_signal(signal.Signals[name])
@@ -66,6 +64,7 @@ def test_the_owner_is_killed_while_torch_is_imported(script: Start) -> None:
     assert one.left() == {}
 
 
+@pytest.mark.thorough
 def test_the_owner_made_the_pool_in_a_thread_that_has_ended(script: Start) -> None:
     # The kernel's signal on a parent's death is bound to the thread that made the process.
     one = busy_script(
@@ -106,6 +105,7 @@ with pool:
     assert one.process.wait() == -signal.SIGINT
 
 
+@pytest.mark.thorough
 def test_an_interruption_while_a_handler_is_constructed(script: Start) -> None:
     one = script(
         f"""
@@ -121,16 +121,15 @@ with Pool() as pool:
     print(type(pool.template("handlers:Echo", {{}}, paths=[{HERE!r}])).__name__, flush=True)
 """
     )
-    ends = time.monotonic() + 60
     # The program, the launcher, the template.
-    while len(one.processes()) < 3 and time.monotonic() < ends:
-        time.sleep(0.02)
+    assert wait_until(lambda: len(one.processes()) >= 3)
     os.killpg(one.process.pid, signal.SIGINT)
     assert one.line() == "interrupted"
     assert one.line() == "Template"
     assert one.left() == {}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("end", ["", "; del pool, template, p", "; sys.exit(0)"])
 def test_a_pool_that_nobody_closes(script: Start, end: str) -> None:
     one = busy_script(script, _WAIT + "sys.stdin.read()" + end)
@@ -140,54 +139,59 @@ def test_a_pool_that_nobody_closes(script: Start, end: str) -> None:
     assert list(one.temporary.iterdir()) == []
 
 
+@pytest.mark.thorough
 def test_the_launcher_crashes(script: Start) -> None:
     one = busy_script(script, _WAIT + "p.wait()")
     before = set(one.processes()) - {one.process.pid}
     # The launcher is the first process the program started.
     os.kill(min(before), signal.SIGKILL)
     # Another takes its place, for the jobs to go on; of the first and all below it nothing stays.
-    ends = time.monotonic() + 60
-    while time.monotonic() < ends:
+
+    def replaced() -> bool:
         now = set(one.processes()) - {one.process.pid}
-        if now and not now & before:
-            break
-    assert now
-    assert not now & before
+        return bool(now) and not now & before
+
+    assert wait_until(replaced)
     one.process.kill()
     assert one.left() == {}
 
 
-def test_jobs_go_on_after_a_crash_of_the_launcher() -> None:
+def test_jobs_go_on_after_a_crash_of_the_launcher(own_launchers: None) -> None:
+    others = _children()
     with Pool() as pool:
         template = opened(pool, "Play")
         assert isinstance(template.run([job("nothing", 2)])[0], Replies)
-        for pid in _children():
+        for pid in _children() - others:
             os.kill(pid, signal.SIGKILL)
         assert isinstance(template.run([job("nothing", 2)])[0], Replies)
         # Once more with a job under way.
         pending = template.submit([job("compute", 2, seconds=0.2)])
-        for pid in _children():
+        for pid in _children() - others:
             os.kill(pid, signal.SIGKILL)
         assert isinstance(pending.wait()[0], Replies)
 
 
-def _children() -> list[int]:
+def _children() -> set[int]:
     tasks = Path("/proc/self/task").iterdir()
     pids = [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
-    return [p for p in pids if "world.zygote" in Path(f"/proc/{p}/cmdline").read_text()]
+    return {p for p in pids if "world.zygote" in Path(f"/proc/{p}/cmdline").read_text()}
 
 
-def test_a_launcher_without_torch_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_launcher_without_torch_says_so(
+    own_launchers: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "torch.py").write_text("raise ImportError('no torch here')")
     monkeypatch.syspath_prepend(tmp_path)
     with Pool() as pool, pytest.raises(PoolError, match="no torch here"):
         pool.template("handlers:Echo", {})
 
 
-def test_a_template_that_nobody_holds_is_closed_with_its_pool() -> None:
+def test_a_template_that_nobody_holds_is_closed_with_its_pool(own_launchers: None) -> None:
+    others = _children()
     with Pool() as pool:
         opened(pool, "Echo")
-    assert _children() == []
+        assert len(_children() - others) == 1
+    assert _children() == others
 
 
 def test_files_do_not_add_up(pool: Pool) -> None:

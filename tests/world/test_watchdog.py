@@ -13,6 +13,7 @@ import pytest
 
 from aggverify.world import Replies, Template
 from aggverify.world.watchdog import Watchdog, glance, look
+from tests.waiting import GIVEN_UP_AFTER
 from tests.world.conftest import job
 
 Run = Callable[[str], int]
@@ -41,8 +42,8 @@ def python() -> Iterator[Run]:
         process.wait()
 
 
-def watched(pid: int, seconds: float) -> bool:
-    """Whether a watchdog that looks at a process, as the pool does, finds it blocked in time."""
+def watched(pid: int, seconds: float = GIVEN_UP_AFTER) -> bool:
+    """Whether a watchdog that looks at a process, as the pool does, finds it blocked."""
     watchdog = Watchdog(0.01)
     watchdog.progress(time.monotonic())
     ends = time.monotonic() + seconds
@@ -76,7 +77,7 @@ AT_WORK = {
 
 @pytest.mark.parametrize("what", BLOCKED)
 def test_blocked(python: Run, what: str) -> None:
-    assert watched(python(BLOCKED[what]), 60)
+    assert watched(python(BLOCKED[what]))
 
 
 @pytest.mark.parametrize("what", AT_WORK)
@@ -120,6 +121,7 @@ def test_a_process_that_is_gone_is_not_blocked() -> None:
     assert not watched(process.pid, 0.1)
 
 
+@pytest.mark.thorough
 def test_a_loaded_machine_raises_no_false_alarm(play: Template, python: Run) -> None:
     for _ in range(4 * (os.cpu_count() or 1)):
         python(AT_WORK["computes"])

@@ -32,6 +32,7 @@ def test_sum(template, n):
 
 
 # With loadgroup, xdist 3.8 waits for ever after any worker's death, whatever the tests do.
+@pytest.mark.thorough
 @pytest.mark.parametrize(("dist", "crash"), [("load", 1), ("worksteal", 1), ("loadgroup", 0)])
 def test_distribution_and_restarts(
     script: Callable[[str], Script],
