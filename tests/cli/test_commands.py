@@ -329,6 +329,13 @@ def test_reports_also_tell_that_nothing_could_be_judged(cli: Cli, tmp_path: Path
     assert (missing.code, "no step summary" in missing.err) == (2, True), missing
 
 
+def test_render_writes_a_stored_verdict_in_any_format(cli: Cli, tmp_path: Path) -> None:
+    assert cli("check", "nosuch.py", "--report", "json,md", "--report-dir", "o").code == 2
+    ran = cli("render", "o/verdict.json", "--format", "md")
+    assert ran.code == 0, ran
+    assert ran.out.rstrip("\n") == (tmp_path / "o" / "summary.md").read_text().rstrip("\n")
+
+
 def test_project_settings_are_used_said_and_overridden(cli: Cli, tmp_path: Path) -> None:
     settings = '[tool.aggverify]\nmode = "sample_mean"\nprofile = "quick"\nworld = 1\n'
     (tmp_path / "pyproject.toml").write_text(settings)
