@@ -115,6 +115,7 @@ def reported(report: ReportedFinding, first: ReportedFinding, subject: Subject) 
         code=code.code,
         title=code.title,
         severity=code.severity,
+        effect=code.effect.value,
         consequence=code.consequence or None,
         check=f.check,
         confirmed=report.confirmed,

@@ -98,6 +98,8 @@ class Finding:
     code: str
     title: str
     severity: str
+    effect: str
+    """``fails``, or ``hazard``: right only where something holds that nobody has claimed."""
     consequence: str | None
     """What it does to a training run, where that is not told by weights."""
     check: str

@@ -216,17 +216,18 @@ class _Run:
         if finding is None and check.only is None and time.monotonic() > deadline:
             tally.sights.cut_short.append(check.name)
         report = self._report(check_run, finding) if finding else None
+        fails = report is not None and report.fails
         summary = CheckSummary(
             check.name,
             check.title,
             check.tests,
             check_run.cases,
-            report is not None,
+            fails,
             None if check_run.complete or report else "stopped by --max-time: not all of its cases",
             check.establishes(subject, check_run.cases) if passed and check.establishes else None,
             check_run.refused,
         )
-        self.emit(CheckFinished(check.name, check_run.cases, report is not None))
+        self.emit(CheckFinished(check.name, check_run.cases, fails))
         return summary, report
 
     def _why_left_out(self, check: Check, space: Space | None, failed: set[str]) -> str | None:

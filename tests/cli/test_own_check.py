@@ -12,7 +12,7 @@ from tests.conftest import EXAMPLES
 MINE = """
 from aggverify.checks import Check, Finding
 from aggverify.checks.spaces import alone
-from aggverify.codes import Code, Explanation
+from aggverify.codes import Code, Effect, Explanation
 
 CODE = Code(
     "AGV901",
@@ -34,13 +34,29 @@ def judge(subject, executions):
 CHECK = Check(
     name="no_weight_is_negative",
     title="no token is pushed the wrong way",
-    tests="",
     space=alone,
-    variants=lambda case: (case,),
     judge=judge,
     project=lambda case: case.trivial,
     max_examples=4,
     codes=(CODE,),
+)
+POSITIVE = Code("AGV902", "A weight is positive", "medium", effect=Effect.HAZARD)
+
+
+def judge_positive(subject, executions):
+    [ran] = executions
+    if ran.weights is None or not (ran.weights > 0).any():
+        return None
+    return Finding(POSITIVE.code, "no_weight_is_positive", "", ran.case, subject.mode)
+
+
+HAZARD = Check(
+    name="no_weight_is_positive",
+    title="a hazard of every right reducer",
+    space=alone,
+    judge=judge_positive,
+    max_examples=2,
+    codes=(POSITIVE,),
 )
 """
 RUN = """
@@ -50,7 +66,7 @@ from aggverify.checks import register
 from aggverify.cli import main
 
 if __name__ == "__main__":
-    register(my_check.CHECK)
+    register(my_check.CHECK, my_check.HAZARD)
     main()
 """
 RIGHT = EXAMPLES / "native" / "sum" / "token_mean.py"
@@ -73,9 +89,10 @@ def checked(folder: Path, target: Path) -> tuple[int, dict[str, dict[str, object
     return done.returncode, checks, {f["code"]: f["id"] for f in verdict["findings"]}
 
 
-def test_a_right_reducer_passes_it(tmp_path: Path) -> None:
+def test_a_right_reducer_passes_it_and_a_hazard_is_shown_without_failing(tmp_path: Path) -> None:
     code, checks, found = checked(tmp_path, RIGHT)
-    assert (code, found) == (0, {})
+    assert (code, [*found]) == (0, ["AGV902"])
+    assert not checks["no_weight_is_positive"]["failed"]
     mine = checks["no_weight_is_negative"]
     assert (mine["skipped"], mine["failed"]) == (None, False)
     assert mine["cases"]

@@ -14,7 +14,7 @@ from aggverify.codes.explanations import explanation
 from aggverify.diagnosis.bugs import BUGS
 from aggverify.errors import InputError
 from aggverify.run.outcome.verdict import Exit, exit_code
-from tests.verdicts import report, subject, verdict
+from tests.verdicts import report, subject, verdict, written
 
 HAZARD = Code("AGV901", "Right only for finite values", effect=Effect.HAZARD)
 
@@ -58,6 +58,8 @@ def test_a_hazard_is_no_failure_and_a_failure_beside_it_is() -> None:
             for code in ("AGV901", "AGV101")
         )
         assert hazard.exit is Exit.CONFORMS
+        assert written(hazard).verdicts[0].findings[0].effect == "hazard"
+        assert written(failure).verdicts[0].findings[0].effect == "fails"
         assert failure.exit is Exit.FINDINGS
         assert exit_code([hazard, failure]) is Exit.FINDINGS
         assert exit_code([hazard, hazard]) is Exit.CONFORMS
