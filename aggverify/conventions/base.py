@@ -11,6 +11,7 @@ import numpy as np
 from aggverify.steps.case import Case
 
 if TYPE_CHECKING:
+    import torch
     from numpy.typing import DTypeLike
     from torch import Tensor
     from torch.distributed import ProcessGroup
@@ -53,6 +54,8 @@ class Site:
     cp_rank: int
     dp_group: ProcessGroup | None
     cp_group: ProcessGroup | None
+    device: torch.device
+    """Where this rank's tensors are: all that a convention makes are made there."""
     counts_rejected: bool = True
     """Whether denominators use the masks before rejection (the policy's default)."""
     terms: int = 0
@@ -135,8 +138,8 @@ class Convention(Protocol):
         """Prepare the calls of one case on one rank."""
 
 
-def mask_tensor(mask: bytes, dtype: DTypeLike) -> Tensor:
+def mask_tensor(mask: bytes, dtype: DTypeLike, device: torch.device) -> Tensor:
     """A 0/1 mask as a 1-D tensor of its own memory."""
     import torch
 
-    return torch.from_numpy(np.frombuffer(mask, dtype=np.uint8).astype(dtype))
+    return torch.from_numpy(np.frombuffer(mask, dtype=np.uint8).astype(dtype)).to(device)

@@ -11,7 +11,6 @@ import numpy as np
 
 from aggverify.conventions.base import Bound, Misuse, Offer, Output, Site, mask_tensor
 from aggverify.conventions.misuses import NATIVE
-from aggverify.engines import ENGINES
 from aggverify.oracles import MODES
 from aggverify.steps.layouts import positions, visible_pieces
 
@@ -107,7 +106,7 @@ class Native:
 
     def why_not(self, mode: str | None, engine: str, claimed: Set[str]) -> str | None:
         # The step's counts are all at hand, so every engine can be served.
-        return None if engine in ENGINES else f"no engine {engine!r}"
+        return None
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
         counts = _counts(site)
@@ -171,8 +170,8 @@ def _micro_batch(site: Site, k: int, counts: _Counts) -> MicroBatch:
     pieces = visible_pieces(step, members, layout, site.cp_rank)
     starts = list(accumulate(lengths, initial=0))[:-1]
     # Each of its own memory: what is done to one mask must not reach the others.
-    whole, original = mask_tensor(masks, np.int64), mask_tensor(originals, np.int64)
-    seen = whole.index_select(0, torch.from_numpy(positions(starts, pieces)))
+    whole, original = (mask_tensor(flat, np.int64, site.device) for flat in (masks, originals))
+    seen = whole.index_select(0, torch.from_numpy(positions(starts, pieces)).to(site.device))
     return MicroBatch(
         loss_masks=list(whole.split_with_sizes(lengths)),
         original_masks=list(original.split_with_sizes(lengths)),

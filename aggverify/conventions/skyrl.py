@@ -14,6 +14,7 @@ from aggverify.oracles import Step
 from aggverify.steps.layouts import Layout
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 _NAMES = {
@@ -85,13 +86,13 @@ class SkyrlAdvantages:
         reduce_loss = getattr(module, "reduce_loss", None)
         if reduce_loss is None:
             raise TypeError("the module offers no reduce_loss(loss, loss_mask)")
-        rows = Rows(site.case.step, site.case.layout)
+        rows = Rows(site.case.step, site.case.layout, site.device)
         mask = rows.masks(range(rows.count), torch.float32)
         counted = mask
         if site.counts_rejected:
             # The driver scales before the workers reject.
             counted = rows.masks(range(rows.count), torch.float32, original=True)
-        ones = torch.ones(mask.shape, dtype=getattr(torch, site.case.dtype))
+        ones = torch.ones(mask.shape, dtype=getattr(torch, site.case.dtype), device=site.device)
         arguments = [ones, counted, _reduction(site), rows.per_micro_batch, site.divisor]
         if site.mode == "prompt_mean":
             arguments.append(rows.boundaries())
@@ -129,7 +130,7 @@ class SkyrlReduceLoss:
         return _why_not(mode, engine, ("accumulated-mean",))
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
-        rows = Rows(site.case.step, site.case.layout)
+        rows = Rows(site.case.step, site.case.layout, site.device)
 
         def call(k: int, losses: Tensor) -> Output:
             members = site.case.layout.micro_batches[site.dp_rank][k]
@@ -160,6 +161,7 @@ class Rows:
 
     step: Step
     layout: Layout
+    device: torch.device
 
     @property
     def count(self) -> int:
@@ -181,11 +183,11 @@ class Rows:
         """``(rows, width)`` masks, right-padded with 0; before rejection if ``original``."""
         import torch
 
-        out = torch.zeros(len(members), self.width, dtype=dtype)
+        out = torch.zeros(len(members), self.width, dtype=dtype, device=self.device)
         for row, i in enumerate(members):
             sample = self.step.samples[i]
             mask = (sample.original_mask if original else None) or sample.loss_mask
-            out[row, : len(mask)] = mask_tensor(mask, np.uint8)
+            out[row, : len(mask)] = mask_tensor(mask, np.uint8, self.device)
         return out
 
     def pad(self, losses: Tensor, members: tuple[int, ...]) -> Tensor:

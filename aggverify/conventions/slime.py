@@ -89,7 +89,7 @@ class SlimeHook:
             reducer = function(
                 [s.prompt_length + s.response_length for s in samples],
                 [s.response_length for s in samples],
-                [mask_tensor(s.loss_mask, np.int32) for s in samples],
+                [mask_tensor(s.loss_mask, np.int32, site.device) for s in samples],
                 site.per_token,
             )
             if not callable(reducer):

@@ -2,31 +2,75 @@
 
 from __future__ import annotations
 
-from aggverify.engines.base import Engine, Sizes
-from aggverify.engines.mean import AccumulatedMean, MeanOverRanks
-from aggverify.engines.megatron import MegatronPerToken, MegatronSample
-from aggverify.engines.plain_sum import PlainSum
-from aggverify.engines.skyrl import SkyrlFsdp
-from aggverify.errors import unknown
+import importlib
+import sys
+from pathlib import Path
 
-ENGINES: dict[str, Engine] = {
-    e.name: e
-    for e in (
-        PlainSum(),
-        MeanOverRanks(),
-        AccumulatedMean(),
-        MegatronSample(),
-        MegatronPerToken(),
-        SkyrlFsdp(),
-    )
+from aggverify.engines.mean import ACCUMULATED_MEAN, MEAN
+from aggverify.engines.megatron import MEGATRON_SAMPLE, MEGATRON_TOKEN
+from aggverify.engines.plain_sum import PLAIN_SUM
+from aggverify.engines.skyrl import SKYRL_FSDP
+from aggverify.engines.spec import (
+    Arrived,
+    EngineSession,
+    EngineSpec,
+    Gradients,
+    LocalStep,
+    Sizes,
+)
+from aggverify.errors import InputError, unknown
+
+ENGINES: dict[str, EngineSpec] = {
+    spec.name: spec
+    for spec in (PLAIN_SUM, MEAN, ACCUMULATED_MEAN, MEGATRON_SAMPLE, MEGATRON_TOKEN, SKYRL_FSDP)
 }
 
 
-def engine(name: str) -> Engine:
-    """The engine of that name; raises InputError naming the accepted ones."""
+def engine(name: str) -> EngineSpec:
+    """The engine of that name, or the one that ``module:OBJECT`` names; raises InputError.
+
+    Modules are looked for in the working directory too, after everything else.
+    """
+    if ":" in name:
+        return _imported(name)
     if name not in ENGINES:
         raise unknown("engine", name, ENGINES)
     return ENGINES[name]
 
 
-__all__ = ["ENGINES", "Engine", "Sizes", "engine"]
+def usable(name: str) -> EngineSpec:
+    """The engine of that name; raises InputError with the reason if it cannot run here."""
+    spec = engine(name)
+    if (reason := spec.available()) is not None:
+        raise InputError(f"engine {name} cannot run here: {reason}")
+    return spec
+
+
+def _imported(name: str) -> EngineSpec:
+    module, _, attribute = name.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # a person's own code
+        text = f"{type(error).__name__}: {error}"
+        raise InputError(f"engine {name!r} cannot be imported: {text}") from error
+    if not isinstance(found, EngineSpec):
+        raise InputError(f"engine {name!r} is no EngineSpec (aggverify.engines): {found!r:.200}")
+    if found.name != name:
+        raise InputError(f"engine {name!r} is named {found.name!r}: ranks could not find it")
+    return found
+
+
+__all__ = [
+    "ENGINES",
+    "Arrived",
+    "EngineSession",
+    "EngineSpec",
+    "Gradients",
+    "LocalStep",
+    "Sizes",
+    "engine",
+    "usable",
+]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -17,14 +17,14 @@ from aggverify.execution.patience import Patience, doubtful
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial, trial
 from aggverify.steps.case import Case
-from aggverify.world import Fault, Job, Outcome, Reply, evidence
+from aggverify.trainer.answer import Answer, Log
+from aggverify.trainer.assignment import Assignment
+from aggverify.world import Fault, Job, Outcome, evidence
 
 if TYPE_CHECKING:
     from aggverify.world import Template
 
 Weights = npt.NDArray[np.float64]
-Log = tuple[tuple[str, tuple[float, ...]], ...] | str | None
-"""A micro-batch's log: keys in order with one number or two, or the text of its fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class Laboratory:
 
         def executions() -> list[Execution]:
             done = [
-                _execution(subject, wanted.case, outcome)
+                _execution(subject, wanted, outcome)
                 for wanted, outcome in zip(trials, pending.wait(), strict=True)
             ]
             self._patience.seen(max((e.first_seconds for e in done), default=0.0))
@@ -177,7 +177,7 @@ DIVISOR = 16.0
 """For a mode that takes a divisor and is only run beside the one that is claimed."""
 
 
-BREACH = "aggverify.trainer.training.ContractBreach: "
+BREACH = "aggverify.trainer.contract.ContractBreach: "
 """How a fault begins that the trainer itself raised, about what the candidate returned."""
 
 
@@ -185,63 +185,52 @@ def _job(subject: Subject, wanted: Trial, asked: float | None) -> Job:
     tokens = wanted.case.step.num_response_tokens
     return Job(
         wanted.case.layout.world_size,
-        _payload(subject, wanted),
+        _assignment(subject, wanted).to_json(),
         limits.cpu_seconds(tokens, asked),
-        together=wanted.plain and tokens <= limits.LARGE_STEP,
+        together=wanted.plain and subject.engine.merges and tokens <= limits.LARGE_STEP,
         fresh=wanted.fresh,
     )
 
 
-def _payload(subject: Subject, wanted: Trial) -> dict[str, Any]:
-    payload: dict[str, Any] = {
-        "case": wanted.case.packed(),
-        "function": subject.function,
-        "convention": subject.convention.name,
-        "engine": subject.engine.name,
-        "mode": subject.mode if wanted.mode is None else wanted.mode,
-        "divisor": subject.divisor if wanted.mode in (None, subject.mode) else DIVISOR,
-    }
-    if subject.policy.denominators != "original":
-        payload["counts_rejected"] = False
-    if wanted.before:
-        payload["before"] = [case.packed() for case in wanted.before]
-    if wanted.watch:
-        payload["watch"] = True
-    if subject.terms:
-        payload |= {"terms": len(subject.terms), "term": wanted.term}
-    if wanted.misuse:
-        payload["misuse"] = wanted.misuse
-    return payload
+def _assignment(subject: Subject, wanted: Trial) -> Assignment:
+    return Assignment(
+        case=wanted.case,
+        function=subject.function,
+        convention=subject.convention.name,
+        engine=subject.engine.name,
+        mode=subject.mode if wanted.mode is None else wanted.mode,
+        divisor=subject.divisor if wanted.mode in (None, subject.mode) else DIVISOR,
+        counts_rejected=subject.policy.denominators == "original",
+        before=wanted.before,
+        watch=wanted.watch,
+        misuse=wanted.misuse,
+        terms=len(subject.terms),
+        term=wanted.term if subject.terms else None,
+    )
 
 
-def _execution(subject: Subject, case: Case, outcome: Outcome) -> Execution:
+def _execution(subject: Subject, wanted: Trial, outcome: Outcome) -> Execution:
+    case = wanted.case
     if isinstance(outcome, Fault):
         return Execution(case, failure=_failure(outcome))
     replies = outcome.replies
-    first = replies[0].data
-    if "refusals" in first:
-        return Execution(case, refusals=tuple(first["refusals"].items()))
-    weights = np.frombuffer(replies[0].blob, dtype=np.float64)
-    if len({reply.data["checksum"] for reply in replies}) > 1:
+    answers = [Answer.from_json(reply.data) for reply in replies]
+    if wanted.misuse:
+        return Execution(case, refusals=answers[0].refusals)
+    if len({answer.checksum for answer in answers}) > 1:
         failure = Failure("disagree", None, "ranks hold different gradients after the reduction")
         return Execution(case, failure=failure)
     found = Execution(
         case,
-        weights,
-        local_losses=tuple(tuple(map(float.fromhex, r.data["losses"])) for r in replies),
-        counts=tuple(n for reply in replies for n in reply.data["counts"]),
-        logs=_logs(replies),
-        changed=tuple(
-            f"rank {n}: {text}" for n, r in enumerate(replies) for text in r.data.get("changed", ())
-        ),
+        np.frombuffer(replies[0].blob, dtype=np.float64),
+        local_losses=tuple(answer.losses for answer in answers),
+        counts=tuple(n for answer in answers for n in answer.counts),
+        logs=_logs(answers),
+        changed=tuple(f"rank {n}: {text}" for n, a in enumerate(answers) for text in a.changed),
+        first_seconds=max(answer.first_seconds for answer in answers),
+        altered=tuple(dict.fromkeys(name for reply in replies for name in reply.changes)),
     )
-    value = found.scalar(subject, copies(found.local_losses, case, 0))
-    first = max(reply.data.get("first_seconds", 0.0) for reply in replies)
-    return replace(found, value=value, altered=_altered(replies), first_seconds=first)
-
-
-def _altered(replies: Sequence[Reply]) -> tuple[str, ...]:
-    return tuple({name: None for r in replies for name in r.data.get("state_changes", ())})
+    return replace(found, value=found.scalar(subject, copies(found.local_losses, case, 0)))
 
 
 def copies(local: Sequence[Sequence[float]], case: Case, copy: int) -> list[float]:
@@ -255,19 +244,10 @@ def copies(local: Sequence[Sequence[float]], case: Case, copy: int) -> list[floa
     return [x for rank in local[copy % stride :: stride] for x in rank]
 
 
-def _logs(replies: Sequence[Reply]) -> tuple[tuple[Log, ...], ...]:
-    if not any("logs" in reply.data for reply in replies):
+def _logs(answers: Sequence[Answer]) -> tuple[tuple[Log, ...], ...]:
+    if not any(answer.logs for answer in answers):
         return ()
-    return tuple(
-        tuple(map(_log, reply.data.get("logs", [None] * len(reply.data["losses"]))))
-        for reply in replies
-    )
-
-
-def _log(told: Any) -> Log:
-    if not isinstance(told, list):
-        return told  # type: ignore[no-any-return]
-    return tuple((key, tuple(map(float.fromhex, numbers))) for key, numbers in told)
+    return tuple(answer.logs or (None,) * len(answer.losses) for answer in answers)
 
 
 def _failure(fault: Fault) -> Failure:

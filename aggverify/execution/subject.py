@@ -9,7 +9,7 @@ from typing import Any
 
 from aggverify import oracles
 from aggverify.conventions import FEATURES, Convention, convention
-from aggverify.engines import Engine, engine
+from aggverify.engines import EngineSpec, usable
 from aggverify.execution.claim import NONLINEAR, Claim
 from aggverify.oracles import Policy, Step
 from aggverify.oracles.custom import CustomOracle, load
@@ -42,7 +42,7 @@ class Subject:
 
     claim: Claim
     convention: Convention
-    engine: Engine
+    engine: EngineSpec
     oracle: CustomOracle | None = None
     """The person's own mode, instead of a built-in one."""
     against: Subject | None = None
@@ -55,7 +55,7 @@ class Subject:
         return Subject(
             claim,
             convention(claim.convention),
-            engine(claim.engine),
+            usable(claim.engine),
             None if claim.oracle is None else load(claim.oracle),
             None if claim.against is None else Subject.of(claim.against),
         )
@@ -64,7 +64,7 @@ class Subject:
         """The same subject under a claim changed in fields other than the oracle and the path it
         is compared with."""
         claim = replace(self.claim, **changes)
-        how, what = convention(claim.convention), engine(claim.engine)
+        how, what = convention(claim.convention), usable(claim.engine)
         return replace(self, claim=claim, convention=how, engine=what)
 
     def beside(self, other: Subject) -> Subject:

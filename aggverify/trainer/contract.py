@@ -1,16 +1,50 @@
-"""The rank's side of the contract's finer print: logs, and calls that should be refused."""
+"""What a candidate may return: loss, token count, log; and calls that it should refuse."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aggverify.conventions import Convention, Misuse
+from aggverify.conventions import Convention, Misuse, Site
+from aggverify.trainer.answer import Log
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MOST_KEYS = 64
 """Keys of a log that are looked at; frameworks have a dozen."""
 
-Reply = tuple[dict[str, Any], bytes]
+
+class ContractBreach(Exception):
+    """The candidate returned something no trainer could take a gradient of."""
+
+
+def checked_loss(out: Any) -> Tensor:
+    """The returned loss as a scalar that backward can start from."""
+    import torch
+
+    if not isinstance(out, torch.Tensor):
+        raise ContractBreach(f"the reducer must return a tensor, got {type(out).__name__} {out!r}")
+    if out.numel() != 1:
+        raise ContractBreach(f"the reducer must return a scalar, got shape {tuple(out.shape)}")
+    if not out.is_floating_point():
+        raise ContractBreach(f"the reducer must return a floating-point scalar, got {out.dtype}")
+    if not out.requires_grad:
+        raise ContractBreach(
+            "the returned loss is cut off from the losses it was given (it has no gradient), so "
+            "this rank's backward would fail"
+        )
+    return out.reshape(())
+
+
+def checked_count(count: Any, site: Site, members: tuple[int, ...]) -> int:
+    """The micro-batch's token count: the reducer's own, or the trainer's from the full masks."""
+    if count is None:
+        return sum(site.counted(i) for i in members)
+    number = float(count)
+    if not number.is_integer() or number < 0:
+        raise ContractBreach(f"the token count must be a non-negative integer, got {count!r}")
+    return int(number)
 
 
 def refusals(
@@ -18,7 +52,7 @@ def refusals(
     function: Callable[..., Any],
     how: Convention,
     mode: str | None,
-) -> Reply:
+) -> tuple[tuple[str, str | None], ...]:
     """With what the function refuses each misuse of its mode; None for one that it accepts.
 
     ``run`` carries out a step with the function it is given.
@@ -27,7 +61,7 @@ def refusals(
     for misuse in how.misuses:
         if not misuse.modes or mode in misuse.modes:
             found[misuse.name] = _refusal(lambda m=misuse: run(_spoiled(function, m)))  # type: ignore[misc]
-    return {"refusals": found}, b""
+    return tuple(found.items())
 
 
 def _spoiled(function: Callable[..., Any], misuse: Misuse) -> Callable[..., Any]:
@@ -47,8 +81,8 @@ def _refusal(run: Callable[[], Any]) -> str | None:
     return None
 
 
-def logged(log: Any) -> Any:
-    """A log as plain data: ``[[key, [hex, ...]], ...]`` in its order, or the text of its fault."""
+def logged(log: Any) -> Log:
+    """A log as its keys with their numbers, in its order, or the text of its fault."""
     if log is None:
         return None
     if not isinstance(log, Mapping):
@@ -60,8 +94,8 @@ def logged(log: Any) -> Any:
         numbers = _numbers(value)
         if numbers is None:
             return f"log[{key!r}] must be a scalar or a pair [sum, count], got {_shown(value)}"
-        found.append([key, [x.hex() for x in numbers]])
-    return found
+        found.append((key, tuple(numbers)))
+    return tuple(found)
 
 
 def _numbers(value: Any) -> list[float] | None:

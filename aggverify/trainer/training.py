@@ -1,280 +1,158 @@
-"""The rank's side: load the candidate, run one training step, read the effective weights.
+"""The rank's side: run a training step of the candidate, read the effective weights.
 
 Constructed by the world package in a template process; nothing here runs in the parent.
 """
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import inspect
-import sys
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache, partial
-from pathlib import Path
-from types import ModuleType
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from aggverify.conventions import Bound, Site, convention, megatron_mpu
-from aggverify.engines import Engine, Sizes, engine
-from aggverify.engines.reduction import Reduction, Share
-from aggverify.steps.case import Case
-from aggverify.trainer.contract import logged, refusals
-from aggverify.trainer.shards import Shard
+from aggverify.conventions import Site, convention, megatron_mpu
+from aggverify.engines import EngineSession, EngineSpec, Gradients, engine
+from aggverify.trainer.answer import Answer
+from aggverify.trainer.assignment import Assignment
+from aggverify.trainer.contract import refusals
+from aggverify.trainer.grid import Cell, Grid
+from aggverify.trainer.loading import described, load
+from aggverify.trainer.local_step import CandidateStep
+from aggverify.trainer.memory import make_room
 from aggverify.trainer.watching import Watch
 from aggverify.world import Place
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    import torch
 
-
-class ContractBreach(Exception):
-    """The candidate returned something no trainer could take a gradient of."""
+Function = Callable[..., Any]
+Reply = tuple[dict[str, Any], bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Local:
-    """A case on one rank up to the engine's collectives."""
-
-    reply: dict[str, Any]
-    share: Share
-
-
 class UnderWay:
     """Cases whose gradients are being reduced."""
 
-    def __init__(
-        self, rank: int, job_engine: Engine, ran: Sequence[Local], *, waits: bool = True
-    ) -> None:
-        self._rank, self._ran = rank, ran
-        self._reduction = Reduction(job_engine, [one.share for one in ran], waits=waits)
+    rank: int
+    begun: Sequence[Answer]
+    gradients: Gradients
 
     @property
     def arrived(self) -> bool:
         """Whether :meth:`answers` would not wait."""
-        return self._reduction.arrived
+        return self.gradients.arrived
 
-    def answers(self) -> list[tuple[dict[str, Any], bytes]]:
+    def answers(self) -> list[Reply]:
         """A reply for every case; rank 0 has the reduced gradient."""
-        answers = []
-        for one, gradient in zip(self._ran, self._reduction.gradients(), strict=True):
-            blob = gradient.numpy().tobytes()
-            reply = one.reply | {"checksum": zlib.crc32(blob)}
-            answers.append((reply, blob if self._rank == 0 else b""))
-        return answers
+        replies = []
+        for answer, gradient in zip(self.begun, self.gradients.wait(), strict=True):
+            blob = gradient.cpu().numpy().tobytes()
+            data = replace(answer, checksum=zlib.crc32(blob)).to_json()
+            replies.append((data, blob if self.rank == 0 else b""))
+        return replies
 
 
 class Trainer:
-    """Runs cases: shards, calls the candidate, scales, goes backward, reduces the gradient."""
+    """Runs cases: calls the candidate for an engine's session, which does the rest."""
 
     def __init__(self, setup: dict[str, Any]) -> None:
         megatron_mpu.install()
-        self._module = _load(setup["target"])
-        self._groups: dict[tuple[tuple[int, ...], ...], Any] = {}
-        self._rank, self._world = 0, 1
+        self._module = load(setup["target"])
+        self._specs: dict[str, EngineSpec] = {}
+        self._sessions: dict[str, EngineSession] = {}
         self._cold = True
 
     def describe(self) -> dict[str, Any]:
         """The functions on offer, with parameter names, and the module's own declaration."""
-        offers = []
-        for name, value in vars(self._module).items():
-            if inspect.isroutine(value) and not name.startswith("_"):
-                offers.append({"name": name} | _parameters(value))
-        return {"offers": offers, "declared": _plain(getattr(self._module, "AGGVERIFY", None))}
+        return described(self._module)
 
     def start(self, place: Place) -> None:
         """Remember this rank's place in its world."""
-        self._rank, self._world = place.rank, place.size
+        import torch
 
-    def __call__(self, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-        """Run one case; rank 0 returns the reduced gradient, every rank its local losses.
+        self._rank, self._grid = place.rank, Grid(place.rank)
+        self._device: torch.device = torch.device(place.device)
 
-        A job may have cases to run before, want arguments watched, or the candidate misused.
-        """
-        for earlier in job.get("before", ()):
-            self._run(Case.unpacked(earlier), job, self._function(job))
-        case, function = Case.unpacked(job["case"]), self._function(job)
-        if job.get("misuse"):
-            how = convention(job["convention"])
-            return refusals(partial(self._run, case, job), function, how, job["mode"])
-        return self._run(case, job, function)
+    def preparation(self, jobs: Sequence[dict[str, Any]]) -> Callable[[], None] | None:
+        """What to do first, apart from these jobs: warm up an engine that is new to this rank."""
+        new = {job["engine"] for job in jobs} - self._sessions.keys()
+        return (lambda: self._warm_up(sorted(new))) if new else None
+
+    def _warm_up(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._specs[name] = spec = engine(name)
+            session = spec.session(self._device)
+            session.warm_up()
+            self._sessions[name] = session
+
+    def __call__(self, job: dict[str, Any]) -> Reply:
+        """Run one assignment; rank 0 returns the reduced gradient, every rank its local losses."""
+        wanted = Assignment.from_json(job)
+        for case in wanted.before:
+            self._run(replace(wanted, case=case), self._function(wanted))
+        function = self._function(wanted)
+        if wanted.misuse:
+            how = convention(wanted.convention)
+            found = refusals(lambda f: self._run(wanted, f), function, how, wanted.mode)
+            return Answer(refusals=found).to_json(), b""
+        return self._run(wanted, function)
 
     def together(self, jobs: Sequence[dict[str, Any]], between: Callable[[], None]) -> UnderWay:
-        """Run several plain cases of one engine with one reduction, begun at the end."""
-        ran = []
-        for job in jobs:
-            ran.append(self._local(Case.unpacked(job["case"]), job, self._function(job)))
+        """Run several cases with one reduction, begun at the end; their engine must merge."""
+        wanted = list(map(Assignment.from_json, jobs))
+        [name] = {one.engine for one in wanted}
+        begun, parts = [], []
+        for one in wanted:
+            answer, part = self._local(one, self._function(one))
+            begun.append(answer)
+            parts.append(part)
             between()
-        return UnderWay(self._rank, engine(jobs[0]["engine"]), ran, waits=False)
+        return UnderWay(self._rank, begun, self._sessions[name].reduce(parts))
 
-    def _function(self, job: dict[str, Any]) -> Callable[..., Any]:
-        function: Callable[..., Any] = getattr(self._module, job["function"])
+    def _function(self, wanted: Assignment) -> Function:
+        function: Function = getattr(self._module, wanted.function)
         return function
 
-    def _run(
-        self, case: Case, job: dict[str, Any], function: Callable[..., Any]
-    ) -> tuple[dict[str, Any], bytes]:
-        job_engine = engine(job["engine"])
-        return UnderWay(self._rank, job_engine, [self._local(case, job, function)]).answers()[0]
+    def _run(self, wanted: Assignment, function: Function) -> Reply:
+        answer, part = self._local(wanted, function)
+        gradients = self._sessions[wanted.engine].reduce([part])
+        return UnderWay(self._rank, [answer], gradients).answers()[0]
 
-    def _local(self, case: Case, job: dict[str, Any], function: Callable[..., Any]) -> Local:
-        """Everything before the engine's collectives."""
-        _make_room(case.step.num_response_tokens)
-        job_engine = engine(job["engine"])
-        layout = case.layout
-        dp_rank, cp_rank = divmod(self._rank, layout.cp_size)
-        dp_group, cp_group = self._grid(layout.dp_size, layout.cp_size)
-        megatron_mpu.place(dp_rank, layout.dp_size, cp_rank, layout.cp_size, dp_group, cp_group)
-        site = Site(
-            case,
-            job["mode"],
-            job["divisor"],
-            job_engine.takes_counts,
-            dp_rank,
-            cp_rank,
-            dp_group,
-            cp_group,
-            job.get("counts_rejected", True),
-            job.get("terms", 0),
-            job.get("term"),
+    def _local(self, wanted: Assignment, function: Function) -> tuple[Answer, Any]:
+        """All that comes before the engine's last reduction, and the session's part of it."""
+        make_room(wanted.case.step.num_response_tokens)
+        cell, layout = self._grid.cell(wanted.case.layout), wanted.case.layout
+        megatron_mpu.place(
+            cell.dp_rank, layout.dp_size, cell.cp_rank, layout.cp_size, cell.dp_group, cell.cp_group
         )
+        site = self._site(wanted, cell)
+        watch, module = Watch(), self._module
         began, cold, self._cold = time.process_time(), self._cold, False
-        how, module = convention(job["convention"]), self._module
-        if job.get("watch"):
-            watch = Watch()
-            call = how.bind(watch.function(function), watch.module(module), site)
-            done = self._step(site, call, job_engine)
-            done.reply["changed"] = watch.changes()
-        else:
-            done = self._step(site, how.bind(function, module, site), job_engine)
-        if cold:
-            done.reply["first_seconds"] = time.process_time() - began
-        return done
+        if wanted.watch:
+            function, module = watch.function(function), watch.module(module)
+        step = CandidateStep(site, convention(wanted.convention).bind(function, module, site))
+        part = self._sessions[wanted.engine].accumulate(step)
+        return Answer(
+            losses=tuple(step.losses),
+            counts=tuple(step.counts),
+            logs=tuple(step.logs) if any(log is not None for log in step.logs) else (),
+            changed=tuple(watch.changes()),
+            first_seconds=time.process_time() - began if cold else 0.0,
+        ), part
 
-    def _step(self, site: Site, call: Bound, job_engine: Engine) -> Local:
-        layout, step = site.case.layout, site.case.step
-        sizes = Sizes(layout.dp_size, layout.cp_size, layout.num_microbatches, step.num_rollouts)
-        shard = Shard(site)
-        losses, counts, logs = [], [], []
-        for k, members in enumerate(layout.micro_batches[site.dp_rank]):
-            out = call(k, shard.losses(members))
-            loss = _checked_loss(out.loss)
-            losses.append(float(loss.item()).hex())
-            counts.append(_checked_count(out.count, site, members))
-            logs.append(logged(out.log))
-            job_engine.scale(loss, sizes).backward()  # type: ignore[no-untyped-call]
-        gradient = shard.gradient
-        if gradient is None:
-            raise ContractBreach("the returned loss does not depend on the losses it was given")
-        reply: dict[str, Any] = {"losses": losses, "counts": counts}
-        if any(log is not None for log in logs):
-            reply["logs"] = logs
-        return Local(reply, Share(gradient, sum(counts), sizes))
-
-    def _grid(self, dp_size: int, cp_size: int) -> tuple[Any, Any]:
-        """The (dp, cp) sub-groups of this rank, created once per factorisation.
-
-        Every gloo group costs three threads that wake a hundred times a second, so the whole world
-        and the rank alone are shared by all factorisations.
-        """
-        grid = [[d * cp_size + c for c in range(cp_size)] for d in range(dp_size)]
-        return self._group([list(r) for r in zip(*grid, strict=True)]), self._group(grid)
-
-    def _group(self, partition: list[list[int]]) -> Any:
-        """This rank's group out of a partition of the world; a collective the first time."""
-        import torch.distributed as dist
-
-        if len(partition) == 1:
-            return dist.group.WORLD
-        key = tuple(map(tuple, partition))
-        if key not in self._groups:
-            self._groups[key] = dist.new_subgroups_by_enumeration(partition)[0]
-        return self._groups[key]
-
-
-def _checked_loss(out: Any) -> Tensor:
-    import torch
-
-    if not isinstance(out, torch.Tensor):
-        raise ContractBreach(f"the reducer must return a tensor, got {type(out).__name__} {out!r}")
-    if out.numel() != 1:
-        raise ContractBreach(f"the reducer must return a scalar, got shape {tuple(out.shape)}")
-    if not out.is_floating_point():
-        raise ContractBreach(f"the reducer must return a floating-point scalar, got {out.dtype}")
-    if not out.requires_grad:
-        raise ContractBreach(
-            "the returned loss is cut off from the losses it was given (it has no gradient), so "
-            "this rank's backward would fail"
+    def _site(self, wanted: Assignment, cell: Cell) -> Site:
+        return Site(
+            wanted.case,
+            wanted.mode,
+            wanted.divisor,
+            self._specs[wanted.engine].takes_counts,
+            cell.dp_rank,
+            cell.cp_rank,
+            cell.dp_group,
+            cell.cp_group,
+            self._device,
+            wanted.counts_rejected,
+            wanted.terms,
+            wanted.term,
         )
-    return out.reshape(())
-
-
-def _checked_count(count: Any, site: Site, members: tuple[int, ...]) -> int:
-    """The micro-batch's token count: the reducer's own, or the trainer's from the full masks."""
-    if count is None:
-        return sum(site.counted(i) for i in members)
-    number = float(count)
-    if not number.is_integer() or number < 0:
-        raise ContractBreach(f"the token count must be a non-negative integer, got {count!r}")
-    return int(number)
-
-
-LARGE = 1_000_000
-VECTORS = 32
-"""Float64 vectors over a step's tokens that a rank may need at a time, the candidate's included."""
-
-
-def _make_room(tokens: int) -> None:
-    """Raise this rank's memory limit for a step too large for the usual one."""
-    import resource
-
-    usual, hard = _usual_limit(resource.RLIMIT_AS)
-    if tokens <= LARGE or usual == resource.RLIM_INFINITY:
-        return
-    wanted = usual + 8 * VECTORS * tokens
-    wanted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))
-
-
-@cache
-def _usual_limit(which: int) -> tuple[int, int]:
-    import resource
-
-    return resource.getrlimit(which)
-
-
-def _load(target: dict[str, str]) -> ModuleType:
-    """Import the candidate's module from a path or by dotted name."""
-    if "module" in target:
-        sys.path.insert(0, str(Path.cwd()))
-        return importlib.import_module(target["module"])
-    path = Path(target["path"])
-    sys.path.insert(0, str(path.parent))
-    name = f"_candidate_{path.stem}"  # never shadows a real module
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None  # a .py file, checked by the parent
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def _parameters(function: Any) -> dict[str, list[str]]:
-    """Names of all parameters, and of those without a default."""
-    try:
-        found = inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return {"parameters": [], "required": []}
-    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    bare = [n for n, p in found.items() if p.default is p.empty and p.kind not in several]
-    return {"parameters": list(found), "required": bare}
-
-
-def _plain(declared: Any) -> Any:
-    """The declaration if it is plain data; otherwise its text, for the parent to refuse."""
-    if declared is None or isinstance(declared, dict):
-        return declared
-    return repr(declared)

@@ -38,10 +38,11 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the handler returned on one rank; ``data["state_changes"]`` lists what it altered."""
+    """What the handler returned on one rank; ``changes`` lists the global state it altered."""
 
     data: dict[str, Any]
     blob: bytes
+    changes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,8 @@ class Link:
     ended_at: float = 0.0
     exit_status: int | None = None
     garbage: str | None = None
+    preparing: bool = False
+    """Whether it is the handler's own work that it does before a job, rather than the job."""
 
     def read(self) -> bool:
         """Take what has arrived; True if something has."""
@@ -75,7 +77,11 @@ class Link:
             self._end()
             return False
         try:
-            self.replies.extend(self.decoder.feed(data))
+            for header, blob in self.decoder.feed(data):
+                if "preparing" in header:
+                    self.preparing = header["preparing"]
+                else:
+                    self.replies.append((header, blob))
         except WireError as error:
             self._end()
             self.garbage = f"sent what is no answer: {error}"

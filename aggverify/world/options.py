@@ -20,8 +20,8 @@ class Options:
     ``silence``: wall-clock limit without any progress, where the other two do not tell.
     ``memory``: address space of a rank beyond what it started with.
     ``import_memory``: what the handler's construction may write to beyond what torch takes.
-    ``import_seconds``: processor time of the handler's construction. ``import_patience``: how
-    long it may sleep or wait.
+    ``import_seconds``: processor time of the handler's construction, and of what it prepares for
+    jobs. ``import_patience``: how long the construction may sleep or wait.
     ``backend``: what ranks are joined by.
     """
 

@@ -11,7 +11,7 @@ import select
 import socket
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,9 @@ from aggverify.world.wire import Decoder, Frame, encode
 
 # ``handler(job)`` returns data and bytes. One that takes jobs together has ``together(jobs,
 # between)``, calls ``between`` after each, and returns an object with ``arrived`` and
-# ``answers()``: the list of the same, which it may have to wait for until ``arrived``.
+# ``answers()``: the list of the same, which it may have to wait for until ``arrived``. One with
+# first-use costs of its own has ``preparation(jobs)``: what to do before these jobs, or None. It
+# is the handler's, not the job's: processor time, collectives and global state do not count.
 Handler = Any
 
 
@@ -129,6 +131,7 @@ class _Loop:
         self._counted: dict[str, int] = {}
         self._waiting: tuple[Any, dict[str, Any]] | None = None  # with the evidence that is its own
         self._pid = os.getpid()
+        self._preparation = getattr(handler, "preparation", lambda jobs: None)
 
     def run(self) -> None:
         """Answer jobs until the end of stream."""
@@ -171,6 +174,7 @@ class _Loop:
         self._begun += 1
         self._counted = {}
         try:
+            self._prepare(header["jobs"] if "jobs" in header else [header["job"]])
             if "jobs" in header:
                 under_way = self._handler.together(header["jobs"], self._between)
                 evidence = self._evidence()
@@ -186,6 +190,19 @@ class _Loop:
             return True
         self._answer(reply)
         return False
+
+    def _prepare(self, jobs: Sequence[dict[str, Any]]) -> None:
+        """What the handler has to do first, seen by the parent and with evidence of its own."""
+        prepare = self._preparation(jobs)
+        if prepare is None:
+            return
+        self._answer(encode({"preparing": True}))
+        try:
+            prepare()
+        finally:
+            self._answer(encode({"preparing": False}))
+        TRACER.begin(self._begun - 1)
+        self._guard = Guard()
 
     def _between(self) -> None:
         # What one rank leaves out of a job must not be made up for in the next.

@@ -36,7 +36,7 @@ def apart(outcome: Outcome, count: int) -> list[Outcome | None]:
 
     Also when state was altered: by which of them, and what it did to the others, is not known.
     """
-    if isinstance(outcome, Fault) or any("state_changes" in r.data for r in outcome.replies):
+    if isinstance(outcome, Fault) or any(r.changes for r in outcome.replies):
         return [None] * count
     parts = [_parts(reply) for reply in outcome.replies]
     return [Replies(tuple(rank[n] for rank in parts)) for n in range(count)]
@@ -51,10 +51,7 @@ def _parts(reply: Reply) -> list[Reply]:
 
 
 def _reply(header: dict[str, Any], blob: bytes) -> Reply:
-    data = header["data"]
-    if "changes" in header:
-        data["state_changes"] = header["changes"]
-    return Reply(data, blob)
+    return Reply(header["data"], blob, tuple(header.get("changes", ())))
 
 
 def _trace(header: Mapping[str, Any]) -> Trace:

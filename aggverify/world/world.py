@@ -217,13 +217,19 @@ class World:
             if self._collateral():
                 return None
             return self._scene().blocked()
-        limit = self.flying[0].cpu_seconds(self.options.cpu_seconds)
+        limit = self._cpu_limit(unanswered)
         used = self.watchdog.cpu_since_progress()
         if any(seconds > limit for seconds in used.values()):
             # Of several that run away side by side the lowest, whoever came first past the post.
             away = [pids[pid] for pid, seconds in used.items() if seconds > limit / 2]
             return self._scene().runaway(min(away), limit)
         return None
+
+    def _cpu_limit(self, unanswered: Sequence[Link]) -> float:
+        # All ranks prepare at once, and what they used is forgotten when one is done.
+        if any(link.preparing for link in unanswered):
+            return self.options.import_seconds
+        return self.flying[0].cpu_seconds(self.options.cpu_seconds)
 
     def _scene(self) -> verdict.Scene:
         return verdict.Scene(self.links, self.done)

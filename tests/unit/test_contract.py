@@ -26,7 +26,7 @@ from aggverify.trainer.contract import logged, refusals
 def test_a_log_becomes_plain_data_in_its_order(log: Any, data: Any) -> None:
     found = logged(log)
     if data is not None:
-        found = [[key, [float.fromhex(x) for x in numbers]] for key, numbers in found]
+        found = [[key, list(numbers)] for key, numbers in found]
     assert found == data
 
 
@@ -82,9 +82,8 @@ def test_refusals_tell_accepted_from_refused() -> None:
     def run(candidate: Any) -> None:
         candidate(*GOOD["skyrl-reduce-loss"])
 
-    reply, blob = refusals(run, strict, convention("skyrl-reduce-loss"), "token_mean")
-    assert blob == b""
-    assert reply["refusals"] == {
+    found = refusals(run, strict, convention("skyrl-reduce-loss"), "token_mean")
+    assert dict(found) == {
         "unknown-mode": "ValueError: no mode 'token-avg'",
         "no-mode": "ValueError: no mode None",
         "short-mask": None,

@@ -14,7 +14,11 @@ from tests.world.handlers_names import BEYOND_REPAIR, CHANGED
 def answers(play: Template, *jobs: object) -> list[list[dict[str, object]]]:
     outcomes = play.run(list(jobs))  # type: ignore[arg-type]
     assert all(isinstance(outcome, Replies) for outcome in outcomes), outcomes
-    return [[r.data for r in o.replies] for o in outcomes if isinstance(o, Replies)]
+    return [
+        [r.data | {"changes": r.changes} for r in o.replies]
+        for o in outcomes
+        if isinstance(o, Replies)
+    ]
 
 
 @pytest.mark.parametrize("what", CHANGED)
@@ -23,7 +27,7 @@ def test_a_change_is_named_and_undone(play: Template, what: str) -> None:
     before, changed, after, again = answers(
         play, look, job("change_state", 2, what=what), look, job("nothing", 2)
     )
-    assert what in changed[0]["state_changes"], changed  # type: ignore[operator]
+    assert what in changed[0]["changes"], changed  # type: ignore[operator]
     # Random numbers too: what a job draws must not depend on the jobs before it.
     assert after == [{**data, "pid": new["pid"]} for data, new in zip(before, after, strict=True)]
     replaced = before[0]["pid"] != again[0]["pid"]
@@ -31,14 +35,14 @@ def test_a_change_is_named_and_undone(play: Template, what: str) -> None:
 
 
 def test_nothing_changed_nothing_said(play: Template) -> None:
-    assert "state_changes" not in answers(play, job("nothing", 2))[0][0]
+    assert answers(play, job("nothing", 2))[0][0]["changes"] == ()
 
 
 @pytest.mark.parametrize("name", ["close_streams", "capture_streams", "leave_thread"])
 def test_streams_and_threads_left_behind(play: Template, name: str) -> None:
     changed, chatter = answers(play, job(name, 2, on=[1]), job("chatter", 2))
-    assert changed[1]["state_changes"]
-    assert "state_changes" not in chatter[1]
+    assert changed[1]["changes"]
+    assert chatter[1]["changes"] == ()
 
 
 def test_stdin_is_empty(play: Template) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from aggverify import oracles
 from aggverify.conventions import FEATURES
-from aggverify.engines import engine
+from aggverify.engines import usable
 from aggverify.errors import InputError, NotClaimable, unknown
 from aggverify.execution.claim import NONLINEAR, Claim
 from aggverify.execution.subject import Subject
@@ -119,7 +119,7 @@ def _claim(
     for feature in request.claims:
         if feature not in FEATURES:
             raise unknown("claim", feature, FEATURES)
-    engine(engine_name)
+    usable(engine_name)
     _check_cell(choice, None if name == NONLINEAR else name, engine_name, features)
     divisor = request.divisor if _divided(name) else None
     if name == "constant" and not request.modes and divisor is None:

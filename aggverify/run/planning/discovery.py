@@ -29,7 +29,9 @@ def identified(subject: Subject, laboratory: Laboratory, *, any_engine: bool) ->
     if subject.has_oracle or subject.nonlinear:
         return subject
     how, chosen = subject.convention, None
-    others = [e.name for e in ENGINES.values() if e.name != subject.claim.engine]
+    others = [
+        e.name for e in ENGINES.values() if e.name != subject.claim.engine and e.available() is None
+    ]
     for name in [subject.claim.engine, *(others if any_engine else ())]:
         modes = [m for m in MODES if how.why_not(m, name, subject.claimed) is None]
         tried = subject.claiming(engine=name)

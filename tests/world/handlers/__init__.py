@@ -3,7 +3,7 @@
 from . import endings, resources, state
 from .base import Echo, Play
 from .collectives import Skipper
-from .kinds import ActsWhenMade, FailsInRanks, FailsToStart, StartsThread, Together
+from .kinds import ActsWhenMade, FailsInRanks, FailsToStart, Prepares, StartsThread, Together
 
 __all__ = [
     "ActsWhenMade",
@@ -11,6 +11,7 @@ __all__ = [
     "FailsInRanks",
     "FailsToStart",
     "Play",
+    "Prepares",
     "Skipper",
     "StartsThread",
     "Together",

@@ -86,3 +86,24 @@ class UnderWay:
     def answers(self) -> list[Answer]:
         self._work.wait()
         return self._answers
+
+
+class Prepares(Play):
+    """Has first-use costs: processor time, a collective, global state. ``fails``: on that rank."""
+
+    def __init__(self, setup: dict[str, Any]) -> None:
+        super().__init__(setup)
+        self._prepared = False
+
+    def preparation(self, jobs: list[dict[str, Any]]) -> Callable[[], None] | None:
+        return None if self._prepared else self._prepare
+
+    def _prepare(self) -> None:
+        self._prepared = True
+        reduced(1.0)
+        ends = time.process_time() + self.setup["seconds"]
+        while time.process_time() < ends:
+            pass
+        torch.set_default_dtype(torch.float64)
+        if self.setup["fails"]:
+            raise ValueError("cannot be prepared")

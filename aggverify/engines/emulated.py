@@ -1,0 +1,110 @@
+"""Engines written down as data: the factors around backward and one sum over all ranks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Literal
+
+from aggverify.engines.spec import Sizes
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from aggverify.engines.emulated_session import EmulatedSession
+
+Size = Literal["dp_size", "cp_size", "world_size", "num_microbatches", "num_rollouts", "num_tokens"]
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """A size that a loss or gradient is multiplied with or divided by, as the trainer does it.
+
+    ``num_tokens`` is what all ranks counted in the step, at least 1; it is known after the
+    reduction only.
+    """
+
+    size: Size
+    how: Literal["times", "over", "times 1/"]
+
+    def number(self, sizes: Sizes, num_tokens: int) -> int:
+        """The size itself."""
+        if self.size == "num_tokens":
+            return max(num_tokens, 1)
+        found: int = getattr(sizes, self.size)
+        return found
+
+    def exact(self, sizes: Sizes, num_tokens: int) -> Fraction:
+        """What it multiplies by."""
+        number = Fraction(self.number(sizes, num_tokens))
+        return number if self.how == "times" else 1 / number
+
+    def of(self, loss: Tensor, sizes: Sizes) -> Tensor:
+        """A loss times it, for backward."""
+        number = self.number(sizes, 0)
+        if self.how == "times":
+            return loss * number
+        return loss / number if self.how == "over" else loss * (1.0 / number)
+
+    def onto(self, gradient: Tensor, sizes: Sizes, num_tokens: int) -> None:
+        """Multiply a gradient by it, in place."""
+        number = self.number(sizes, num_tokens)
+        if self.how == "over":
+            gradient.div_(number)
+        else:
+            gradient.mul_(number if self.how == "times" else 1.0 / number)
+
+
+def times(size: Size) -> Factor:
+    """A multiplication."""
+    return Factor(size, "times")
+
+
+def over(size: Size) -> Factor:
+    """A division."""
+    return Factor(size, "over")
+
+
+def times_reciprocal(size: Size) -> Factor:
+    """A multiplication with the rounded reciprocal, as Megatron scales its buffers."""
+    return Factor(size, "times 1/")
+
+
+@dataclass(frozen=True, slots=True)
+class EmulatedEngine:
+    """An engine that scales losses, adds gradients up over micro-batches and ranks, and scales."""
+
+    name: str
+    title: str
+    trainers: str
+    required: str
+    roundings: int
+    scale: tuple[Factor, ...] = ()
+    """The trainer's own factors and the schedule's, on every micro-batch's loss."""
+    before_reduction: tuple[Factor, ...] = ()
+    """On a rank's accumulated gradient, before it is summed over all ranks."""
+    after_reduction: tuple[Factor, ...] = ()
+    """On the sum."""
+    merges: bool = True
+
+    @property
+    def takes_counts(self) -> bool:
+        return any(factor.size == "num_tokens" for factor in self.after_reduction)
+
+    def available(self) -> str | None:
+        return None
+
+    def value(
+        self, losses: Sequence[Fraction], num_tokens: Sequence[int], sizes: Sizes
+    ) -> Fraction:
+        factors = (*self.scale, *self.before_reduction, *self.after_reduction)
+        tokens = sum(num_tokens)
+        return sum(losses, Fraction(0)) * math.prod(f.exact(sizes, tokens) for f in factors)
+
+    def session(self, device: torch.device) -> EmulatedSession:
+        from aggverify.engines.emulated_session import EmulatedSession
+
+        return EmulatedSession(self, device)

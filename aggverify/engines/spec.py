@@ -1,0 +1,143 @@
+"""What an engine says of itself in the parent, and what it does in a rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The sizes an engine may use: they are the trainer's own, never the reducer's."""
+
+    dp_size: int
+    cp_size: int
+    num_microbatches: int
+    num_rollouts: int
+
+    @property
+    def world_size(self) -> int:
+        return self.dp_size * self.cp_size
+
+
+@runtime_checkable
+class EngineSpec(Protocol):
+    """One way to turn local losses into one gradient (parallel.md, "Engines").
+
+    All but ``session`` is pure and runs in the parent, without torch.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name in the table, or the ``module:OBJECT`` that the spec is found by."""
+
+    @property
+    def title(self) -> str:
+        """The engine in words, with the update it makes."""
+
+    @property
+    def trainers(self) -> str:
+        """Who trains with it."""
+
+    @property
+    def required(self) -> str:
+        """What a reducer must return per rank and micro-batch for the update to be sum(w*l)."""
+
+    @property
+    def roundings(self) -> int:
+        """Roundings the engine adds on one token's path from the reducer's value to the update."""
+
+    @property
+    def takes_counts(self) -> bool:
+        """Whether a token count travels beside the loss and is divided by at the end."""
+
+    @property
+    def merges(self) -> bool:
+        """Whether one reduction can carry several steps, each with the bits it gets alone."""
+
+    def available(self) -> str | None:
+        """Why it cannot run here, or None."""
+
+    def value(
+        self, losses: Sequence[Fraction], num_tokens: Sequence[int], sizes: Sizes
+    ) -> Fraction:
+        """The step scalar these local losses amount to: what a session's update is the gradient
+        of. Counts are per rank and micro-batch."""
+
+    def session(self, device: torch.device) -> EngineSession:
+        """The engine on one rank of a world, for all its steps. Imports what it needs here."""
+
+
+class EngineSession(Protocol):
+    """An engine on one rank: it owns the parameter, the micro-batch loop, the collectives.
+
+    The trainer calls ``accumulate`` once for every step, then ``reduce`` for those that go
+    together: one, unless the spec ``merges``.
+    """
+
+    def warm_up(self) -> None:
+        """Pay first-use costs, on every rank at once; not held against the candidate."""
+
+    def accumulate(self, step: LocalStep) -> Any:
+        """Run the micro-batches forward and backward; what ``reduce`` needs of them."""
+
+    def reduce(self, parts: Sequence[Any]) -> Gradients:
+        """Begin what is left to make these gradients the update's."""
+
+
+class LocalStep(Protocol):
+    """One rank's part of one step, as the trainer hands it to a session."""
+
+    @property
+    def sizes(self) -> Sizes: ...
+
+    @property
+    def values(self) -> Tensor:
+        """The loss of every response token of the step; float64, 1-D, on the rank's device."""
+
+    @property
+    def num_microbatches(self) -> int: ...
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens counted on this rank, in the micro-batches that were run so far."""
+
+    def tokens(self, k: int) -> Tensor:
+        """Which of ``values`` are this rank's in micro-batch ``k``; int64, 1-D."""
+
+    def loss(self, k: int, losses: Tensor) -> Tensor:
+        """The candidate's loss of micro-batch ``k``, a scalar, from those tokens' losses, 1-D.
+
+        ``losses`` depends on the session's parameter, with derivative 1 per token.
+        """
+
+    def gradient(self, parameter: Tensor) -> Tensor:
+        """What backward left in the parameter; raises where no loss depended on it."""
+
+
+class Gradients(Protocol):
+    """Gradients on their way to being the update's."""
+
+    @property
+    def arrived(self) -> bool:
+        """Whether ``wait`` would return at once."""
+
+    def wait(self) -> list[Tensor]:
+        """One per step, the same on all ranks: float64, 1-D, an element per response token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """Gradients that nothing is left to be done for."""
+
+    gradients: list[Tensor]
+    arrived: bool = True
+
+    def wait(self) -> list[Tensor]:
+        return self.gradients

@@ -1,0 +1,72 @@
+"""What a rank says of one assignment, beside the gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Log = tuple[tuple[str, tuple[float, ...]], ...] | str | None
+"""A micro-batch's log: keys in order with one number or two, or the text of its fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One rank's account of a case it has run."""
+
+    losses: tuple[float, ...] = ()
+    """What the candidate returned, per micro-batch."""
+    counts: tuple[int, ...] = ()
+    """Token counts per micro-batch: the reducer's own, or the trainer's."""
+    logs: tuple[Log, ...] = ()
+    """Per micro-batch, where the candidate returned any."""
+    checksum: int = 0
+    """CRC-32 of the reduced gradient, which all ranks must share."""
+    changed: tuple[str, ...] = ()
+    """Arguments that a watched candidate altered."""
+    refusals: tuple[tuple[str, str | None], ...] = ()
+    """Misuses by name, with what the candidate refused each; None for one it accepted."""
+    first_seconds: float = 0.0
+    """Processor time, where it was the rank's first case."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, floats in their exact hexadecimal form; what is empty is left out."""
+        data: dict[str, Any] = {
+            "losses": [x.hex() for x in self.losses],
+            "counts": list(self.counts),
+            "checksum": self.checksum,
+        }
+        if self.logs:
+            data["logs"] = list(map(_written, self.logs))
+        if self.changed:
+            data["changed"] = list(self.changed)
+        if self.refusals:
+            data["refusals"] = list(map(list, self.refusals))
+        if self.first_seconds:
+            data["first_seconds"] = self.first_seconds
+        return data
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Answer:
+        """Rebuild an answer from :meth:`to_json`'s data; TypeError for unknown keys."""
+        read = dict(data)
+        read["losses"] = tuple(map(float.fromhex, data["losses"]))
+        for name, convert in _CONVERTED.items():
+            if name in data:
+                read[name] = tuple(map(convert, data[name]))
+        return Answer(**read)
+
+
+def _written(log: Log) -> Any:
+    if log is None or isinstance(log, str):
+        return log
+    return [[key, [x.hex() for x in numbers]] for key, numbers in log]
+
+
+def _read(data: Any) -> Log:
+    if data is None or isinstance(data, str):
+        return data
+    return tuple((key, tuple(map(float.fromhex, numbers))) for key, numbers in data)
+
+
+_CONVERTED: Mapping[str, Any] = {"counts": int, "logs": _read, "changed": str, "refusals": tuple}

@@ -1,0 +1,82 @@
+"""What a rank is given: one trial with its claim, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from typing import Any
+
+from aggverify.errors import InputError, unknown
+from aggverify.steps.case import Case
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """One case to be run, by which function, called and trained how.
+
+    ``convention`` and ``engine`` are names; the mode is the one that this trial asks for.
+    """
+
+    case: Case
+    function: str
+    convention: str
+    engine: str
+    mode: str | None
+    divisor: float | None
+    counts_rejected: bool = True
+    """Whether denominators use the masks before rejection (the policy's default)."""
+    before: tuple[Case, ...] = ()
+    """Steps that the rank runs first."""
+    watch: bool = False
+    """Whether the candidate's arguments are compared with what they were before the call."""
+    misuse: bool = False
+    """Whether the candidate is called with each of the convention's misuses instead."""
+    terms: int = 0
+    """Auxiliary per-token inputs that the candidate takes beside the losses."""
+    term: int | None = None
+    """The one that has values (modulo their number); None for the losses."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; what has its default value is left out."""
+        data = {
+            f.name: value
+            for f in fields(self)
+            if (value := getattr(self, f.name)) != f.default or f.default is MISSING
+        }
+        data["case"] = self.case.packed()
+        if self.before:
+            data["before"] = [case.packed() for case in self.before]
+        return data
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Assignment:
+        """Rebuild an assignment from :meth:`to_json`'s data; raises InputError on anything else."""
+        if missing := _REQUIRED - data.keys():
+            raise InputError(f"the assignment lacks {', '.join(sorted(missing))}")
+        for name, value in data.items():
+            if name not in _KINDS:
+                raise unknown("key of the assignment", name, _KINDS)
+            # A bool is no number here, though Python says it is.
+            if type(value) not in _KINDS[name]:
+                raise InputError(f"the assignment's {name} cannot be {value!r:.200}")
+        read = dict(data) | {"case": Case.unpacked(data["case"])}
+        if "before" in data:
+            read["before"] = tuple(map(Case.unpacked, data["before"]))
+        return Assignment(**read)
+
+
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    "case": (dict,),
+    "function": (str,),
+    "convention": (str,),
+    "engine": (str,),
+    "mode": (str, type(None)),
+    "divisor": (float, int, type(None)),
+    "counts_rejected": (bool,),
+    "before": (list,),
+    "watch": (bool,),
+    "misuse": (bool,),
+    "terms": (int,),
+    "term": (int, type(None)),
+}
+_REQUIRED = frozenset(f.name for f in fields(Assignment) if f.default is MISSING)

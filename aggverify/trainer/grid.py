@@ -1,0 +1,52 @@
+"""A rank's place in the (dp, cp) grid of a layout, with the process groups it has there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from aggverify.steps.layouts import Layout
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One rank under one layout."""
+
+    dp_rank: int
+    cp_rank: int
+    dp_group: ProcessGroup | None
+    cp_group: ProcessGroup | None
+
+
+class Grid:
+    """The cells of one rank; sub-groups are created once per factorisation of the world.
+
+    Every gloo group costs three threads that wake a hundred times a second, so the whole world
+    and the rank alone are shared by all factorisations.
+    """
+
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+        self._groups: dict[tuple[tuple[int, ...], ...], Any] = {}
+
+    def cell(self, layout: Layout) -> Cell:
+        """This rank's cell; a collective the first time that a factorisation is seen."""
+        dp_rank, cp_rank = divmod(self._rank, layout.cp_size)
+        grid = [[d * layout.cp_size + c for c in range(layout.cp_size)]
+                for d in range(layout.dp_size)]  # fmt: skip
+        dp_group = self._group([list(ranks) for ranks in zip(*grid, strict=True)])
+        return Cell(dp_rank, cp_rank, dp_group, self._group(grid))
+
+    def _group(self, partition: list[list[int]]) -> Any:
+        """This rank's group out of a partition of the world."""
+        import torch.distributed as dist
+
+        if len(partition) == 1:
+            return dist.group.WORLD
+        key = tuple(map(tuple, partition))
+        if key not in self._groups:
+            self._groups[key] = dist.new_subgroups_by_enumeration(partition)[0]
+        return self._groups[key]

@@ -1,0 +1,112 @@
+"""What a rank holds of a step: which tokens, their losses, what the candidate makes of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from aggverify.conventions import Bound, Site
+from aggverify.engines import Sizes
+from aggverify.steps.layouts import owned_pieces, positions
+from aggverify.trainer.answer import Log
+from aggverify.trainer.contract import ContractBreach, checked_count, checked_loss, logged
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class CandidateStep:
+    """One rank's part of one case; what the candidate returned is noted as it is called."""
+
+    def __init__(self, site: Site, call: Bound) -> None:
+        import torch
+
+        layout, step = site.case.layout, site.case.step
+        self._site, self._call = site, call
+        self._micro_batches = layout.micro_batches[site.dp_rank]
+        self.sizes = Sizes(
+            layout.dp_size, layout.cp_size, layout.num_microbatches, step.num_rollouts
+        )
+        values = np.array(site.case.losses, dtype=np.float64)
+        self.values = torch.from_numpy(values).to(site.device)
+        self.losses: list[float] = []
+        self.counts: list[int] = []
+        self.logs: list[Log] = []
+
+    @property
+    def num_microbatches(self) -> int:
+        return len(self._micro_batches)
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens counted on this rank so far: the reducer's own counts, or the trainer's."""
+        return sum(self.counts)
+
+    def tokens(self, k: int) -> Tensor:
+        """Which response tokens of the step this rank owns in micro-batch ``k``; int64, 1-D."""
+        site, members = self._site, self._micro_batches[k]
+        starts = [site.case.step.offsets[i] for i in members]
+        pieces = owned_pieces(site.case.step, members, site.case.layout, site.cp_rank)
+        return _index(site, starts, pieces)
+
+    def loss(self, k: int, losses: Tensor) -> Tensor:
+        """The candidate's loss of micro-batch ``k``; raises ContractBreach for what is none."""
+        import torch
+
+        case, members = self._site.case, self._micro_batches[k]
+        if case.layout.cp_kind == "gathered" and case.layout.cp_size > 1:
+            losses = _gather(self._site, members, losses)
+        out = self._call(k, losses.to(getattr(torch, case.dtype)))
+        loss = checked_loss(out.loss)
+        self.losses.append(float(loss.item()))
+        self.counts.append(checked_count(out.count, self._site, members))
+        self.logs.append(logged(out.log))
+        return loss
+
+    def gradient(self, parameter: Tensor) -> Tensor:
+        """What backward left in the parameter; ContractBreach when no loss depended on it."""
+        if parameter.grad is None:
+            raise ContractBreach("the returned loss does not depend on the losses it was given")
+        return parameter.grad
+
+
+def _index(site: Site, starts: list[int], pieces: Any) -> Tensor:
+    import torch
+
+    return torch.from_numpy(positions(starts, pieces)).to(site.device)
+
+
+def _gather(site: Site, members: tuple[int, ...], local: Tensor) -> Tensor:
+    """All CP ranks' losses in sample order; the backward hands each rank its own slice, once."""
+    import torch
+    import torch.distributed as dist
+
+    step, layout = site.case.step, site.case.layout
+    lengths = [step.samples[i].response_length for i in members]
+    starts = [0, *np.cumsum(lengths).tolist()]
+    owned = [
+        _index(site, starts[:-1], owned_pieces(step, members, layout, c))
+        for c in range(layout.cp_size)
+    ]
+    mine = owned[site.cp_rank]
+
+    class Gather(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, piece: Tensor) -> Tensor:
+            longest = max(len(index) for index in owned)
+            padded = torch.zeros(longest, dtype=piece.dtype, device=piece.device)
+            padded[: len(piece)] = piece
+            received = [torch.empty_like(padded) for _ in owned]
+            dist.all_gather(received, padded, group=site.cp_group)
+            out = torch.empty(starts[-1], dtype=piece.dtype, device=piece.device)
+            for index, part in zip(owned, received, strict=True):
+                out[index] = part[: len(index)]
+            return out
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+            return gradients[0][mine]
+
+    out: Tensor = Gather.apply(local)  # type: ignore[no-untyped-call]
+    return out

@@ -1,0 +1,82 @@
+"""What goes to the ranks and what comes back: exactly as it was, or refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from aggverify.errors import InputError
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+from aggverify.steps.notation import parse_step
+from aggverify.trainer.answer import Answer
+from aggverify.trainer.assignment import Assignment
+
+CASE = Case(parse_step("1/01 2/1"), Layout.trivial(2), (math.inf, -0.0, 1 / 3))
+PLAIN = Assignment(CASE, "reduce", "native", "sum", "token_mean", None)
+FULL = Assignment(
+    CASE, "f", "slime", "my:ENGINE", None, 0.1, False, (CASE, CASE.trivial), True, True, 3, 4
+)
+ANSWER = Answer(
+    losses=(0.1, -0.0, math.inf),
+    counts=(3, 0, 1),
+    logs=(None, "the log must be a mapping", (("loss", (0.1,)), ("pair", (-math.inf, 2.0)))),
+    checksum=2**32 - 1,
+    changed=("losses: was 1, is 2",),
+    refusals=(("tokens", None), ("groups", "ValueError: no")),
+    first_seconds=0.25,
+)
+
+
+def sent(data: dict[str, Any]) -> dict[str, Any]:
+    """As it is read at the other end."""
+    read: dict[str, Any] = json.loads(json.dumps(data))
+    return read
+
+
+@pytest.mark.parametrize("wanted", [PLAIN, FULL, replace(PLAIN, term=0, terms=1)])
+def test_an_assignment_arrives_as_it_was(wanted: Assignment) -> None:
+    assert Assignment.from_json(sent(wanted.to_json())) == wanted
+
+
+def test_a_plain_assignment_says_no_more_than_it_must() -> None:
+    names = {"case", "function", "convention", "engine", "mode", "divisor"}
+    assert PLAIN.to_json().keys() == names
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"watch": 1}, "the assignment's watch cannot be 1"),
+        ({"terms": True}, "the assignment's terms cannot be True"),
+        ({"mode": 3}, "the assignment's mode cannot be 3"),
+        ({"wacth": True}, "did you mean 'watch'"),
+    ],
+)
+def test_what_is_no_assignment(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        Assignment.from_json(PLAIN.to_json() | change)
+
+
+def test_an_assignment_is_whole() -> None:
+    data = PLAIN.to_json()
+    del data["engine"], data["case"]
+    with pytest.raises(InputError, match="the assignment lacks case, engine"):
+        Assignment.from_json(data)
+
+
+@pytest.mark.parametrize("answer", [Answer(), ANSWER])
+def test_an_answer_arrives_as_it_was(answer: Answer) -> None:
+    read = Answer.from_json(sent(answer.to_json()))
+    assert read == answer
+    # Equal, yet not the same: -0.0 and 0.0.
+    assert [x.hex() for x in read.losses] == [x.hex() for x in answer.losses]
+
+
+def test_an_answer_with_more_in_it_is_none() -> None:
+    with pytest.raises(TypeError):
+        Answer.from_json(ANSWER.to_json() | {"state_changes": []})
