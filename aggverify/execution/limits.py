@@ -35,10 +35,3 @@ of that, on a busy machine."""
 MOST_WAITS, WAIT_SECONDS = 20, 0.1
 """How often waiting for an import or a compiler is not believed to be for good, and for how much
 longer each time the machine is left to whoever is waited for."""
-
-# -- a search, by the clock --------------------------------------------------------------------
-
-SHRINK_SECONDS = 10.0
-"""Shrinking stops here at the latest; what is smallest by then is shown."""
-SEARCH_AT_LEAST = 3.0
-"""What a search gets that starts from a certain failure, to make it small, however late it is."""

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import combinations, product
 
-from aggverify.generation.space import Space
 from aggverify.oracles import Sample, Step
-from aggverify.steps.case import Case, ranks_with_parts
+from aggverify.steps.case import Case
 from aggverify.steps.layouts import CpKind, Layout
 from aggverify.steps.notation import parse_micro_batches, parse_step
 
@@ -108,45 +107,3 @@ def _grid_case(seed: int, dp: int, cp: int, k: int, kind: CpKind, dtype: str) ->
     step = Step(tuple(samples))
     dealt = tuple(tuple(tuple(cells[d * k + j]) for j in range(k)) for d in range(dp))
     return Case(step, Layout(dealt, cp, kind), plain_losses(step), dtype)
-
-
-def fits(case: Case, space: Space) -> bool:
-    """Whether a stored case lies in a space."""
-    layout = case.layout
-    fan_out = len(case.step.samples) > case.step.num_rollouts
-    size = layout.world_size * layout.num_microbatches
-    return (
-        (space.fan_out or not fan_out)
-        and layout.dp_size <= space.max_dp
-        and layout.cp_size <= space.max_cp
-        and layout.num_microbatches <= space.max_microbatches
-        and space.min_world <= layout.world_size <= space.max_world
-        and (layout.cp_size == 1 or layout.cp_kind in space.cp_kinds)
-        and size >= space.min_units
-        and (
-            not space.lengths
-            or {s.response_length for s in case.step.samples} <= set(space.lengths)
-        )
-        and (not space.uniform or _is_uniform(case))
-        and (not space.group_size or _has_whole_groups(case, space.group_size))
-        and (space.rejects or all(s.original_mask is None for s in case.step.samples))
-        and (space.empty_samples or all(s.num_original for s in case.step.samples))
-        and (not space.blank_a_unit or not all(s.num_unmasked for s in case.step.samples))
-        and (not space.needs_hole or case.step.num_unmasked < case.step.num_response_tokens)
-        and (not space.whole_groups or not ranks_with_parts(case))
-        and (not space.split_groups or bool(ranks_with_parts(case)))
-    )
-
-
-def _has_whole_groups(case: Case, size: int) -> bool:
-    """Every micro-batch is a row of complete groups of that size, members side by side."""
-    groups = set(case.step.groups.values())
-    cells = [cell for _, _, cell in case.layout.cells()]
-    cut = [cell[i : i + size] for cell in cells for i in range(0, len(cell), size)]
-    return all(piece in groups and len(piece) == size for piece in cut)
-
-
-def _is_uniform(case: Case) -> bool:
-    cells = [cell for _, _, cell in case.layout.cells()]
-    in_order = [i for cell in cells for i in cell] == list(range(len(case.step.samples)))
-    return in_order and len({len(cell) for cell in cells}) == 1

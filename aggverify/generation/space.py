@@ -5,12 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from aggverify.steps.layouts import CpKind
+from aggverify.oracles import Step
+from aggverify.steps.case import Case, ranks_with_parts
+from aggverify.steps.layouts import CpKind, Layout
+from aggverify.steps.padding import stripped
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """What a check wants to see generated. Every field narrows; nothing is filtered afterwards."""
+    """What a check wants to see generated. Every field narrows; nothing drawn is filtered.
+
+    ``case in space`` is for cases from elsewhere: stored, listed, or made out of a drawn one. How
+    many samples, how long, and of which dtype a case is, is left to whoever made it.
+    """
 
     max_dp: int = 1
     max_cp: int = 1
@@ -48,6 +55,59 @@ class Space:
     shuffled: bool = False
     """Samples, ids, micro-batches and ranks in any order; whole prompt groups where rows are dealt
     in order or groups have one size."""
+
+    def __contains__(self, case: Case) -> bool:
+        if self.padded and self.dummies:
+            case = stripped(case)[0]
+        return (
+            _has_size(case.layout, self) and _has_content(case.step, self) and _is_dealt(case, self)
+        )
+
+
+def _has_size(layout: Layout, space: Space) -> bool:
+    return (
+        layout.dp_size <= space.max_dp
+        and layout.cp_size <= space.max_cp
+        and layout.num_microbatches <= space.max_microbatches
+        and space.min_world <= layout.world_size <= space.max_world
+        and layout.world_size * layout.num_microbatches >= space.min_units
+        and (layout.cp_size == 1 or layout.cp_kind in space.cp_kinds)
+    )
+
+
+def _has_content(step: Step, space: Space) -> bool:
+    samples = step.samples
+    return (
+        (space.fan_out or len(samples) == step.num_rollouts)
+        and (not space.lengths or {s.response_length for s in samples} <= set(space.lengths))
+        and (space.rejects or all(s.original_mask is None for s in samples))
+        and (space.empty_samples or all(s.num_original for s in samples))
+        and (not space.blank_a_unit or not all(s.num_unmasked for s in samples))
+        and (not space.needs_hole or step.num_unmasked < step.num_response_tokens)
+    )
+
+
+def _is_dealt(case: Case, space: Space) -> bool:
+    return (
+        (not space.uniform or _is_uniform(case))
+        and (not space.group_size or _has_whole_groups(case, space.group_size))
+        and (not space.whole_groups or not ranks_with_parts(case))
+        and (not space.split_groups or bool(ranks_with_parts(case)))
+    )
+
+
+def _is_uniform(case: Case) -> bool:
+    cells = [cell for _, _, cell in case.layout.cells()]
+    in_order = [i for cell in cells for i in cell] == list(range(len(case.step.samples)))
+    return in_order and len({len(cell) for cell in cells}) == 1
+
+
+def _has_whole_groups(case: Case, size: int) -> bool:
+    """Every micro-batch is a row of complete groups of that size, members side by side."""
+    groups = set(case.step.groups.values())
+    cells = [cell for _, _, cell in case.layout.cells()]
+    cut = [cell[i : i + size] for cell in cells for i in range(0, len(cell), size)]
+    return all(piece in groups and len(piece) == size for piece in cut)
 
 
 Size = tuple[int, int, int, CpKind]

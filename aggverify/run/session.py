@@ -12,7 +12,6 @@ from typing import Any
 from aggverify.checks import CHECKS, Check, Finding
 from aggverify.checks.base import FORMULA
 from aggverify.codes import Code
-from aggverify.diagnosis import not_linear
 from aggverify.errors import CandidateError, InputError
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.limits import LIMITS
@@ -36,7 +35,7 @@ from aggverify.run.planning.discovery import discovered, identified
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import Target, choose, parse_target
 from aggverify.run.search.check_run import CheckRun
-from aggverify.run.search.relevance import LOSS_VALUES
+from aggverify.run.search.evidence import gathered
 from aggverify.steps.layouts import Layout
 from aggverify.world import Pool, Template, TemplateFailure
 
@@ -241,14 +240,14 @@ class _Run:
         return None
 
     def _report(self, check_run: CheckRun, finding: Finding) -> ReportedFinding:
-        confirmed = check_run.confirm(finding)
-        diagnosis = check_run.explain(finding)
-        stored = store.stored_case(check_run.subject, finding)
-        relevance = check_run.relevance(finding)
-        if diagnosis is None and LOSS_VALUES in relevance.matters:
-            # Weights that change with the losses: what is not linear shows here as well.
-            diagnosis = not_linear(self.subject)
-        report = ReportedFinding(stored, finding, diagnosis, confirmed, relevance)
+        found = gathered(check_run, finding)
+        report = ReportedFinding(
+            store.stored_case(check_run.subject, finding),
+            finding,
+            found.diagnosis,
+            found.confirmed,
+            found.relevance,
+        )
         self.emit(Found(report))
         return report
 

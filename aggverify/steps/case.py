@@ -51,6 +51,19 @@ class Case:
         """The same step on one rank in one micro-batch."""
         return self.with_layout(Layout.trivial(len(self.step.samples)))
 
+    @property
+    def size(self) -> tuple[int, int, int, int, int]:
+        """What "smaller" means to a reader: ranks times micro-batches, samples, response tokens,
+        prompt tokens, losses other than 0."""
+        step = self.step
+        return (
+            self.layout.world_size * self.layout.num_microbatches,
+            len(step.samples),
+            step.num_response_tokens,
+            sum(s.prompt_length for s in step.samples),
+            sum(x != 0 for x in self.losses),
+        )
+
     def with_layout(self, layout: Layout) -> Case:
         """The same step and losses under another layout."""
         return dataclasses.replace(self, layout=layout)

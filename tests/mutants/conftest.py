@@ -15,6 +15,7 @@ from aggverify.run.outcome.tally import Tally
 from aggverify.run.planning.discovery import discovered
 from aggverify.run.search.check_run import CheckRun
 from aggverify.run.search.drawing import search
+from aggverify.run.search.evidence import explained
 from tests.corpus import Correct, Mutant, everything
 
 Told = tuple[Finding, Diagnosis | None]
@@ -73,7 +74,7 @@ def first_told(mutant: Mutant, laboratory: Laboratory) -> list[Told]:
             finding = check_run.run(examples=EXAMPLES, seed=0, deadline=FOREVER)
         if finding is None:
             continue
-        told.append((finding, check_run.explain(finding)))
+        told.append((finding, explained(check_run, finding)))
         if finding.code in mutant.codes:
             break
         if check.aspect == FORMULA:

@@ -9,6 +9,7 @@ from aggverify.execution.budget import PROFILES
 from aggverify.execution.laboratory import Laboratory
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.search.check_run import CheckRun
+from aggverify.run.search.evidence import confirm
 from aggverify.steps.notation import parse_micro_batches
 from tests.conftest import SEEDS
 from tests.corpus import MUTANTS
@@ -56,4 +57,4 @@ def test_smallest_step(
     found = (len(case.step.samples), case.step.num_response_tokens)
     assert (finding.code, found, case.layout.cp_size) == (code, size, cp)
     assert case.layout.micro_batches == parse_micro_batches(micro_batches)
-    assert check_run.confirm(finding)
+    assert confirm(check_run, finding)

@@ -14,6 +14,7 @@ from aggverify.execution.laboratory import Laboratory
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.planning.refusing import settled
 from aggverify.run.search.check_run import CheckRun
+from aggverify.run.search.evidence import confirm
 from aggverify.steps.case import Case
 from aggverify.steps.notation import format_step
 from tests.conftest import SEEDS
@@ -47,7 +48,7 @@ def test_the_search_ends_there(
     finding = check_run.run(examples=examples, seed=seed, deadline=FOREVER)
     assert finding is not None
     assert (finding.code, shape(finding.case)) == (code, shape(case_of(example)))
-    assert check_run.confirm(finding)
+    assert confirm(check_run, finding)
 
 
 def test_the_enumeration_meets_it_first(laboratory: Laboratory) -> None:

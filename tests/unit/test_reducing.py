@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 
@@ -9,12 +11,12 @@ from aggverify.checks import Finding
 from aggverify.generation.catalogue import hard_cases
 from aggverify.generation.space import Space
 from aggverify.generation.strategies import cases
-from aggverify.run.search.drawing import size_of
 from aggverify.run.search.reducing import MOST, plainer, reduced, smaller
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import format_step, parse_micro_batches, parse_step
 
+ANY = Space(8, 8, 8, cp_kinds=("zigzag", "contiguous", "gathered"), fan_out=True)
 SPACE = Space(max_dp=3, max_cp=3, max_microbatches=3, fan_out=True, dtypes=("float32", "float64"))
 
 
@@ -22,7 +24,7 @@ SPACE = Space(max_dp=3, max_cp=3, max_microbatches=3, fan_out=True, dtypes=("flo
 @given(case=cases(SPACE))
 def test_every_candidate_is_smaller_and_keeps_its_samples(case: Case) -> None:
     for candidate in smaller(case):
-        assert (size_of(candidate), candidate.dtype) < (size_of(case), "g" + case.dtype)
+        assert (candidate.size, candidate.dtype) < (case.size, "g" + case.dtype)
         assert set(candidate.losses) <= set(case.losses)
         assert len(candidate.losses) == candidate.step.num_response_tokens
 
@@ -31,7 +33,7 @@ def test_every_candidate_is_smaller_and_keeps_its_samples(case: Case) -> None:
 @given(case=cases(SPACE))
 def test_every_plainer_one_has_fewer_losses_and_is_otherwise_the_same(case: Case) -> None:
     for candidate in plainer(case):
-        assert size_of(candidate) < size_of(case)
+        assert candidate.size < case.size
         assert candidate.with_losses(case.losses) == case
 
 
@@ -48,7 +50,7 @@ def test_what_always_fails_comes_down_to_one_token(case: Case) -> None:
         tried += len(batch)
         return [finding(c) for c in batch]
 
-    least = reduced(finding(case), judge, lambda _: True).case
+    least = reduced(finding(case), judge, ANY).case
     assert least.layout == Layout.trivial(1)
     assert format_step(least.step) in ("1/1", "1/0")
     assert tried <= MOST + 4
@@ -59,9 +61,9 @@ def test_what_is_needed_stays() -> None:
     case = Case(step, Layout(parse_micro_batches("0,1 | 2,3")), (0.5,) * 7)
 
     def judge(batch: list[Case]) -> list[Finding | None]:
-        return [finding(c) if c.layout.dp_size == 2 else None for c in batch]
+        return [finding(c) if c.step.num_response_tokens >= 3 else None for c in batch]
 
-    least = reduced(finding(case), judge, lambda c: c.step.num_response_tokens >= 3).case
+    least = reduced(finding(case), judge, replace(ANY, min_world=2)).case
     assert least.layout.dp_size == 2
     assert least.layout.num_microbatches == 1
     assert least.step.num_response_tokens == 3
@@ -73,4 +75,4 @@ def test_another_code_is_another_finding() -> None:
     def judge(batch: list[Case]) -> list[Finding]:
         return [Finding("AGV103", "a check", "", c, None) for c in batch]
 
-    assert reduced(finding(case), judge, lambda _: True).case is case
+    assert reduced(finding(case), judge, ANY).case is case

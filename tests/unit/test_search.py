@@ -9,7 +9,7 @@ import pytest
 from aggverify.checks import Finding
 from aggverify.execution.laboratory import Submitted
 from aggverify.generation.space import Space
-from aggverify.run.search.drawing import search
+from aggverify.run.search.drawing import MAX_BATCH, MIN_EXAMPLES, search
 from aggverify.run.search.pipeline import Running
 from aggverify.steps.case import Case
 
@@ -49,9 +49,16 @@ def test_what_is_drawn_again_is_not_run_again() -> None:
     assert len(bench.seen) == len(set(bench.seen))
 
 
-def test_a_failure_is_made_small() -> None:
+def test_the_smallest_of_the_first_failures_is_shown() -> None:
     bench = Bench(most=2)
     found = search(Space(max_dp=2), bench.submit, max_examples=100, seed=0, deadline=FOREVER)
     assert found is not None
-    assert len(found.case.step.samples) == 3
-    assert len(bench.seen) == len(set(bench.seen))
+    failing = [case for case in bench.seen if len(case.step.samples) > 2]
+    assert found.case.size == min(case.size for case in failing)
+    assert len(bench.seen) == len(set(bench.seen)) < 100
+
+
+def test_a_search_that_is_late_still_draws_some() -> None:
+    bench = Bench(most=1000)
+    assert search(Space(), bench.submit, max_examples=1000, seed=0, deadline=0.0) is None
+    assert MIN_EXAMPLES <= len(bench.seen) <= MIN_EXAMPLES + 3 * MAX_BATCH

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from aggverify.checks import Finding
-from aggverify.generation.catalogue import fits, hard_cases
+from aggverify.generation.catalogue import hard_cases
 from aggverify.generation.space import Space
-from aggverify.run.search.drawing import size_of
 from aggverify.run.search.smallest import FEW, MOST, plain_cases, shown_smaller, smallest_cases
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
@@ -14,7 +13,7 @@ from aggverify.steps.notation import format_step, parse_micro_batches, parse_ste
 WIDE = Space(
     max_dp=4, max_cp=4, max_microbatches=3, fan_out=True, cp_kinds=("zigzag", "contiguous")
 )
-LARGE = max(hard_cases(), key=size_of)
+LARGE = max(hard_cases(), key=lambda case: case.size)
 
 
 def finding(case: Case, code: str = "AGV101") -> Finding:
@@ -25,8 +24,8 @@ def test_they_start_with_one_token_and_grow() -> None:
     cases = smallest_cases(WIDE)
     assert [format_step(case.step) for case in cases[:4]] == ["1/1", "1/0", "1/11", "1/10"]
     assert len(set(cases)) == len(cases)
-    assert [size_of(case) for case in cases] == sorted(size_of(case) for case in cases)
-    assert all(fits(case, WIDE) for case in cases)
+    assert [case.size for case in cases] == sorted(case.size for case in cases)
+    assert all(case in WIDE for case in cases)
 
 
 def test_plain_ones_mask_nothing_and_share_nothing() -> None:
@@ -55,7 +54,7 @@ def test_the_first_that_shows_it_is_found_whatever_it_is_found_on_before() -> No
         return [finding(c) if s else None for c, s in zip(batch, shows, strict=True)]
 
     for start in hard_cases():
-        if size_of(start) > (2, 2, 3):
+        if start.size > (2, 2, 3):
             found = shown_smaller(finding(start), judge, WIDE)
             assert found is not None
             assert (found.case.step, found.case.layout) == wanted

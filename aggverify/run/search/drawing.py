@@ -1,17 +1,15 @@
-"""Hypothesis as a search engine: draw cases of a space, and shrink the first that fails."""
+"""Hypothesis as a search engine: draw cases of a space until one fails."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from functools import lru_cache
 
 import hypothesis
 from hypothesis import HealthCheck, Phase, Verbosity, settings
 
 from aggverify.checks import Finding
-from aggverify.execution import limits
 from aggverify.generation.space import Space
 from aggverify.generation.strategies import related
 from aggverify.run.search.pipeline import Judged, Pipeline, Submit
@@ -29,35 +27,14 @@ class _Enough(BaseException):
     """Leaves the search at once; not an Exception, so that Hypothesis does not study it."""
 
 
-class _Failing(Exception):
-    """A case that fails."""
-
-
-@lru_cache(maxsize=32)
-def _failure_type(code: str) -> type[_Failing]:
-    """One exception type per code, so that shrinking never drifts from one fault to another."""
-    return type(code, (_Failing,), {})
-
-
 def search(
     space: Space, submit: Submit, *, max_examples: int, seed: int, deadline: float
 ) -> Finding | None:
-    """The shrunk finding of the first failing case, or None; a costly one as it was found.
+    """The finding on the smallest of the first cases that fail, or None.
 
-    ``deadline`` is in ``time.monotonic`` seconds; a search that has found something may go on
-    shrinking for ``limits.SHRINK_SECONDS`` beyond it.
+    Drawn in batches, each while the ranks run the one before. ``deadline`` is in
+    ``time.monotonic`` seconds.
     """
-    judged = _survey(space, submit, max_examples, seed, deadline)
-    if not any(judged.values()):
-        return None
-    smallest = min(filter(None, judged.values()), key=lambda f: size_of(f.case))
-    if smallest.traits.costs_a_world:
-        return smallest  # Hypothesis tries too much for what each of these costs
-    return _shrink(space, submit, max_examples, seed, judged, smallest)
-
-
-def _survey(space: Space, submit: Submit, max_examples: int, seed: int, deadline: float) -> Judged:
-    """Draw in batches, each generated while the ranks run the one before; stop at a failure."""
     judged: Judged = {}
     batch: list[Case] = []
     pipeline = Pipeline(submit)
@@ -76,70 +53,19 @@ def _survey(space: Space, submit: Submit, max_examples: int, seed: int, deadline
             judged.update(pipeline.push(list(batch)))
             batch.clear()
 
-    _run(draw, space, max_examples, seed, (Phase.generate,))
-    if batch and not any(judged.values()):
-        judged.update(pipeline.push(batch))
-    judged.update(pipeline.drain())
-    return judged
-
-
-def _shrink(
-    space: Space,
-    submit: Submit,
-    max_examples: int,
-    seed: int,
-    judged: Judged,
-    smallest: Finding,
-) -> Finding:
-    """The same draws again (known ones cost nothing), until Hypothesis has made one small."""
-    ends = time.monotonic() + limits.SHRINK_SECONDS
-
-    def test(drawn: Sequence[Case]) -> None:
-        nonlocal smallest
-        new = [case for case in drawn if case not in judged]
-        if new:
-            if time.monotonic() > ends:
-                raise _Enough
-            judged.update(zip(new, submit(new).findings(), strict=True))
-        findings = [f for f in map(judged.__getitem__, drawn) if f and f.code == smallest.code]
-        if findings:
-            smallest = min((*findings, smallest), key=lambda f: size_of(f.case))
-            raise _failure_type(smallest.code)
-
-    _run(test, space, max_examples, seed, (Phase.generate, Phase.shrink))
-    return smallest
-
-
-def _run(
-    test: Callable[[Sequence[Case]], None],
-    space: Space,
-    max_examples: int,
-    seed: int,
-    phases: tuple[Phase, ...],
-) -> None:
+    # What fails is made small elsewhere, stored cases in the same way (reports/shrinkers.md).
     configured = settings(
         max_examples=max_examples,
-        phases=phases,
+        phases=(Phase.generate,),
         database=None,
         deadline=None,
         derandomize=False,
-        report_multiple_bugs=False,
         verbosity=Verbosity.quiet,
         suppress_health_check=list(HealthCheck),
-        print_blob=False,
     )
-    # Anything else is no finding, but a fault of ours.
-    with suppress(_Enough, _Failing):
-        hypothesis.seed(seed)(configured(hypothesis.given(related(space, LAYOUTS))(test)))()
-
-
-def size_of(case: Case) -> tuple[int, int, int, int, int]:
-    """What "smaller" means to a reader: layout, samples, tokens, prompts, losses."""
-    layout, step = case.layout, case.step
-    return (
-        layout.world_size * layout.num_microbatches,
-        len(step.samples),
-        step.num_response_tokens,
-        sum(s.prompt_length for s in step.samples),
-        sum(x != 0 for x in case.losses),
-    )
+    with suppress(_Enough):
+        hypothesis.seed(seed)(configured(hypothesis.given(related(space, LAYOUTS))(draw)))()
+    if batch and not any(judged.values()):
+        judged.update(pipeline.push(batch))
+    judged.update(pipeline.drain())
+    return min(filter(None, judged.values()), key=lambda found: found.case.size, default=None)

@@ -21,7 +21,7 @@ from aggverify.diagnosis import (
 )
 from aggverify.execution.laboratory import Execution, Laboratory
 from aggverify.execution.subject import Subject
-from aggverify.generation.catalogue import fits, grid, hard_cases, more_cases, plain_losses
+from aggverify.generation.catalogue import grid, hard_cases, more_cases, plain_losses
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
@@ -54,10 +54,10 @@ def _weights(
 ) -> Diagnosis | None:
     space = spread(subject, min_units=1)
     stored = (*hard_cases(), *grid(subject.max_world, space.cp_kinds))
-    fitting = [case for case in stored if fits(case, space)]
+    fitting = [case for case in stored if case in space]
     mine = [finding.case, *own]
     found = _observe(subject, laboratory, [unit_case(), *mine, *fitting])
-    others = [case for case in more_cases(subject.max_world, space.cp_kinds) if fits(case, space)]
+    others = [case for case in more_cases(subject.max_world, space.cp_kinds) if case in space]
     for _ in range(_ROUNDS):
         case = telling_case(list(found.values()), others)
         if case is None:

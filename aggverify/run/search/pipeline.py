@@ -9,6 +9,10 @@ from aggverify.checks import Finding
 from aggverify.execution.laboratory import Execution, Submitted
 from aggverify.steps.case import Case
 
+JudgeCases = Callable[[Sequence[Case]], Sequence[Finding | None]]
+"""Runs cases and judges them, one finding or None each."""
+Judged = dict[Case, Finding | None]
+
 
 @dataclass(frozen=True, slots=True)
 class Running:
@@ -28,7 +32,6 @@ class Running:
 
 Submit = Callable[[Sequence[Case]], Running]
 """Starts cases on the ranks."""
-Judged = dict[Case, Finding | None]
 
 
 class Pipeline:

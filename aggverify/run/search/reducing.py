@@ -1,16 +1,15 @@
-"""Make a failing case smaller by leaving parts of it out, where Hypothesis got stuck.
-
-Hypothesis shrinks choices, a few at a time; a rank, or a sample in the middle, is many of them.
-"""
+"""Make a failing case smaller by leaving parts of it out, as far as the finding allows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, islice
 
 from aggverify.checks import Finding
+from aggverify.generation.space import Space
 from aggverify.oracles import Sample, Step
+from aggverify.run.search.pipeline import JudgeCases
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 
@@ -20,16 +19,14 @@ BATCH = 4
 SHORT = 8
 """Tokens up to which each one is tried alone."""
 
-Judge = Callable[[list[Case]], Sequence[Finding | None]]
 
-
-def reduced(finding: Finding, judge: Judge, allowed: Callable[[Case], bool]) -> Finding:
+def reduced(finding: Finding, judge: JudgeCases, space: Space) -> Finding:
     """The finding on the smallest case that leaving out, and losses of 0, reach with its code."""
     tried = {finding.case}
     costly = finding.traits.costs_a_world
     while len(tried) <= MOST:
         less = chain(smaller(finding.case), () if costly else plainer(finding.case))
-        candidates = (c for c in less if c not in tried and allowed(c))
+        candidates = (c for c in less if c not in tried and c in space)
         found = None
         while found is None and len(tried) <= MOST:
             batch = list(islice(candidates, 1 if costly else BATCH))
@@ -65,8 +62,9 @@ def smaller(case: Case) -> Iterator[Case]:
     for i, sample in enumerate(step.samples):
         for kept in _parts(sample.response_length):
             yield _cut(case, i, kept)
-        if sample.prompt_length > 1:
-            yield replace(case, step=_replaced(step, i, replace(sample, prompt_length=1)))
+        for prompt in sorted({1, sample.prompt_length // 2, sample.prompt_length - 1} - {0}):
+            if prompt < sample.prompt_length:
+                yield replace(case, step=_replaced(step, i, replace(sample, prompt_length=prompt)))
     if layout.dp_size == 2:
         # As many ranks, half the samples: where it only takes several ranks.
         for rank in cells:

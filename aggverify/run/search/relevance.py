@@ -10,10 +10,11 @@ from itertools import chain
 
 from aggverify.checks import Finding
 from aggverify.errors import InputError
-from aggverify.generation.catalogue import fits, plain_losses
+from aggverify.generation.catalogue import plain_losses
 from aggverify.generation.space import Space
 from aggverify.oracles import Sample, Step
 from aggverify.run.outcome.verdict import Relevance
+from aggverify.run.search.pipeline import JudgeCases
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import CpKind, Layout
 
@@ -23,16 +24,14 @@ _LONG = 10_000
 """Tokens of a step that is not run a dozen times more."""
 
 
-def relevance(
-    finding: Finding, space: Space, judge: Callable[[Sequence[Case]], Sequence[Finding | None]]
-) -> Relevance:
+def relevance(finding: Finding, space: Space, judge: JudgeCases) -> Relevance:
     """Judge the case with each field varied in turn; ``judge`` runs them all in one go."""
     if finding.traits.costs_a_world or finding.case.step.num_response_tokens > _LONG:
         return Relevance()
     wide = replace(
         space, min_units=1, min_world=1, split_groups=False, blank_a_unit=False, needs_hole=False
     )
-    tried = [(name, case) for name, case in variations(finding.case, space) if fits(case, wide)]
+    tried = [(name, case) for name, case in variations(finding.case, space) if case in wide]
     if finding.traits.varies_losses:
         tried = [(name, case) for name, case in tried if name != LOSS_VALUES]
     found = judge([case for _, case in tried])

@@ -1,6 +1,8 @@
-"""The smallest cases there are, in order: a finding is shown by the first of them that shows it.
+"""A finding on the smallest case: the first of all small ones that shows it, or one without
+whatever can be left out.
 
-Making a case smaller step by step can end in more than one place; this order ends in one.
+Making a case smaller step by step can end in more than one place; an order of all small ones ends
+in one. Where none of them shows it, leaving out is what is left.
 """
 
 from __future__ import annotations
@@ -10,12 +12,11 @@ from dataclasses import replace
 from functools import lru_cache
 
 from aggverify.checks import Finding
-from aggverify.generation.catalogue import fits
 from aggverify.generation.enumeration import Box, every_case
 from aggverify.generation.space import Space
 from aggverify.oracles import Sample, Step
-from aggverify.run.search.drawing import size_of
-from aggverify.run.search.reducing import Judge
+from aggverify.run.search.pipeline import JudgeCases
+from aggverify.run.search.reducing import reduced
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import CpKind
 from aggverify.steps.reordering import renamed
@@ -30,7 +31,12 @@ FEW = 2
 BATCH = 16
 
 
-def shown_smaller(finding: Finding, judge: Judge, space: Space) -> Finding | None:
+def made_small(finding: Finding, judge: JudgeCases, space: Space) -> Finding:
+    """The same code on the smallest case of the space that was found to show it."""
+    return reduced(shown_smaller(finding, judge, space) or finding, judge, space)
+
+
+def shown_smaller(finding: Finding, judge: JudgeCases, space: Space) -> Finding | None:
     """The same code on the first of the smallest cases that shows it, if one below this does.
 
     The plain ones come first: they are few, and one that shows it leaves less to try.
@@ -38,13 +44,13 @@ def shown_smaller(finding: Finding, judge: Judge, space: Space) -> Finding | Non
     costly = finding.traits.costs_a_world
     best: Finding | None = None
     for cases in (plain_cases(space), smallest_cases(space)):
-        size = size_of((best or finding).case)
-        below = [case for case in cases if size_of(case) < size]
+        size = (best or finding).case.size
+        below = [case for case in cases if case.size < size]
         best = _first(finding.code, below[: FEW if costly else MOST], judge, costly) or best
     return best
 
 
-def _first(code: str, cases: Sequence[Case], judge: Judge, costly: bool) -> Finding | None:
+def _first(code: str, cases: Sequence[Case], judge: JudgeCases, costly: bool) -> Finding | None:
     """The first of the cases that shows the code; few at a time first: most are found at once."""
     tried, size = 0, 1
     while tried < len(cases):
@@ -67,13 +73,13 @@ def smallest_cases(space: Space) -> tuple[Case, ...]:
     """All cases of a space up to TOKENS and RANKS, smallest first, then with the fewest masks,
     shared prompts and shared rollouts."""
     cases = (varied for case in _every(space.cp_kinds) for varied in _varied(case, space))
-    return tuple(sorted((case for case in cases if fits(case, space)), key=_order))
+    return tuple(sorted((case for case in cases if case in space), key=_order))
 
 
 def _order(case: Case) -> tuple[object, ...]:
     step, layout = case.step, case.layout
     return (
-        size_of(case),
+        case.size,
         len(case.masked_tokens()),
         any(s.original_mask is not None for s in step.samples),
         len(step.samples) - step.num_groups,

@@ -1,0 +1,51 @@
+"""What a finding needs once more: fresh worlds, observations for the diagnosis, each field varied.
+
+All executions that are made of a finding after it was found and made small, in their order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aggverify.checks import Finding
+from aggverify.diagnosis import Diagnosis, not_linear
+from aggverify.run.outcome.verdict import Relevance
+from aggverify.run.search.check_run import CheckRun
+from aggverify.run.search.explaining import explain
+from aggverify.run.search.relevance import LOSS_VALUES, relevance
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What these executions say."""
+
+    confirmed: bool
+    """Whether the finding came back in fresh worlds."""
+    diagnosis: Diagnosis | None
+    relevance: Relevance
+
+
+def gathered(run: CheckRun, finding: Finding) -> Evidence:
+    """Confirm, explain and vary a finding of ``run``."""
+    confirmed = confirm(run, finding)
+    diagnosis = explained(run, finding)
+    matters = relevance(finding, run.space, run.findings)
+    if diagnosis is None and LOSS_VALUES in matters.matters:
+        # Weights that change with the losses: what is not linear shows here as well.
+        diagnosis = not_linear(run.subject)
+    return Evidence(confirmed, diagnosis, matters)
+
+
+def confirm(run: CheckRun, finding: Finding) -> bool:
+    """Whether the finding comes back in fresh worlds."""
+    run.laboratory.fresh()
+    with run.laboratory.patient():
+        again = run.judge(finding.case)
+    return again is not None and again.code == finding.code
+
+
+def explained(run: CheckRun, finding: Finding) -> Diagnosis | None:
+    """What the candidate computes instead, from observations made for that purpose."""
+    telling = run.check.telling
+    own = [*run.stored_cases(), *(telling(run.subject) if telling is not None else ())]
+    return explain(run.subject, finding, run.laboratory, own)
