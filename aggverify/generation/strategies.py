@@ -1,28 +1,40 @@
-"""Hypothesis strategies for steps and cases. They draw plain data, in the parent process only.
+"""Hypothesis strategies for steps, layouts and cases: plain data, drawn in the parent process only.
 
-A draw costs much, what is drawn hardly anything: a case is two small numbers and a byte string.
-Nor is there then anything that Hypothesis would copy from one place of a case to another, instead
-of drawing a new one.
+All of them read the same byte strings, one a unit (building.py). What people import draws each as
+an element of a list, so that Hypothesis can leave any of them out and make the others simpler by
+themselves. A search that draws thousands takes all of them in one draw, in little more than half
+the time, and has its own way of making small what it finds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from operator import itemgetter
 
 from hypothesis import strategies as st
 
-from aggverify.generation.building import Source, build, build_step, enough
-from aggverify.generation.space import Space, sizes
+from aggverify.errors import InputError
+from aggverify.generation.building import build, build_step, record_size, rest_size
+from aggverify.generation.dealing import dealt
+from aggverify.generation.space import Size, Space, fitting, sizes
 from aggverify.oracles import Sample, Step
 from aggverify.oracles.coincidence import tells_apart
 from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+
+SEVERAL = Space(
+    max_dp=4,
+    max_cp=4,
+    max_microbatches=3,
+    cp_kinds=("zigzag", "contiguous", "gathered"),
+    fan_out=True,
+)
+"""Every kind of layout on up to eight ranks, rollouts of several samples among the steps."""
+MOST_SAMPLES = 6
+"""Units of a step that is drawn without a layout."""
 
 # Strategy objects are built once: building them costs more than drawing from them.
 _integers = lru_cache(maxsize=1024)(st.integers)
-
-
 _sampled = lru_cache(maxsize=256)(st.sampled_from)
 
 
@@ -32,40 +44,91 @@ def _bytes(size: int) -> st.SearchStrategy[bytes]:
 
 
 @lru_cache(maxsize=64)
-def cases(space: Space) -> st.SearchStrategy[Case]:
-    """Cases of a space: ragged lengths, holes, fully masked samples, straddling groups, fan-out."""
-    return related(space, 1).map(itemgetter(0))
+def _records(space: Space, least: int, most: int) -> st.SearchStrategy[list[bytes]]:
+    return st.lists(_bytes(record_size(space)), min_size=least, max_size=most)
+
+
+@lru_cache(maxsize=64)
+def steps(space: Space = SEVERAL) -> st.SearchStrategy[Step]:
+    """Steps of 1 to 6 samples (or whole prompt groups, where the space has them); prompts of at
+    least one token; smallest: one sample of one token."""
+    return _records(space, 1, MOST_SAMPLES).map(lambda records: build_step(records, space).step)
+
+
+@lru_cache(maxsize=64)
+def layouts(step: Step, space: Space = SEVERAL) -> st.SearchStrategy[Layout]:
+    """Layouts of a step within the sizes of a space, prompt groups whole where it wants them so;
+    smallest: one rank, one micro-batch."""
+    return st.composite(_layout)(step, space)
+
+
+def _layout(draw: st.DrawFn, step: Step, space: Space) -> Layout:
+    whole = space.whole_groups or space.group_size is not None
+    units = list(step.groups.values()) if whole else [(i,) for i in range(len(step.samples))]
+    bare = any(s.prompt_length < 1 for s in step.samples)  # no logit owns its first token
+    left = [size for size in fitting(space, len(units)) if size[1] == 1 or not bare]
+    return dealt(_size(draw, left, space), units, draw(_bytes(len(units))), space)
+
+
+@lru_cache(maxsize=64)
+def cases(space: Space = SEVERAL) -> st.SearchStrategy[Case]:
+    """Cases of a space: ragged lengths, holes, fully masked samples, straddling groups, fan-out;
+    smallest: one token on the smallest layout."""
+    return st.composite(_case)(space)
+
+
+def _case(draw: st.DrawFn, space: Space) -> Case:
+    size = _size(draw, sizes(space), space)
+    least, most = _numbers_of_units(size, space)
+    records = draw(_records(space, least, most))
+    if space.uniform:
+        records = records[: len(records) // least * least]
+    [case] = build(size, records, draw(_bytes(rest_size(0, 1))), space, 1)
+    return case
+
+
+def _size(draw: st.DrawFn, left: Sequence[Size], space: Space) -> Size:
+    """One of the sizes, each of its numbers drawn by itself, so that each shrinks by itself."""
+    if not left:
+        raise InputError(f"no layout of this space for so few samples, or none at all: {space}")
+    dp = draw(_sampled(tuple(sorted({size[0] for size in left}))))
+    cp = draw(_sampled(tuple(sorted({size[1] for size in left if size[0] == dp}))))
+    left = [size for size in left if size[:2] == (dp, cp)]
+    k = draw(_sampled(tuple(sorted({size[2] for size in left}))))
+    size: Size = draw(_sampled(tuple(size for size in left if size[2] == k)))
+    return size
+
+
+def _numbers_of_units(size: Size, space: Space) -> tuple[int, int]:
+    """Fewest and most units of a case of that size."""
+    cells, extra = size[0] * size[2], space.max_extra_samples // (space.group_size or 1)
+    if space.uniform:
+        return cells, cells * (1 + space.max_extra_samples // 2)
+    if space.shuffled:
+        # Independent of the layout: the order of few samples is little to see.
+        return cells, max(cells, 2 + extra)
+    return cells, cells + extra
 
 
 @lru_cache(maxsize=64)
 def related(space: Space, most: int) -> st.SearchStrategy[tuple[Case, ...]]:
-    """Up to ``most`` different cases of one step; one only where the step follows the layout."""
+    """Up to ``most`` different cases of one step; one only where the step follows the layout.
+
+    Drawn as two small numbers and one byte string: a draw costs much, what is drawn hardly
+    anything. It does not shrink well.
+    """
     return st.composite(_related)(space, most)
 
 
 def _related(draw: st.DrawFn, space: Space, most: int) -> tuple[Case, ...]:
     size = draw(_sampled(sizes(space)))
-    cells, extra = size[0] * size[2], space.max_extra_samples // (space.group_size or 1)
-    if space.uniform:
-        units = cells * draw(_integers(1, 1 + space.max_extra_samples // 2))
-    elif space.shuffled:
-        # Independent of the layout: it shrinks while the samples that show the fault stay.
-        units = max(cells, draw(_integers(1, 2 + extra)))
-    else:
-        units = cells + draw(_integers(0, extra))
-    source = Source(draw(_bytes(enough(units, space, most))))
-    return build(source, size, units, space, most)
-
-
-def steps(space: Space) -> st.SearchStrategy[Step]:
-    """Steps of 1 to 6 samples; prompts of at least one token."""
-
-    @st.composite
-    def drawn(draw: st.DrawFn) -> Step:
-        units = draw(_integers(1, 6))
-        return build_step(Source(draw(_bytes(enough(units, space, 1)))), [1] * units, space)
-
-    return drawn()
+    least, greatest = _numbers_of_units(size, space)
+    step = least if space.uniform else 1
+    units = step * draw(_integers(least // step, greatest // step))
+    width = record_size(space)
+    data = draw(_bytes(units * width + rest_size(units, most)))
+    records = [data[n * width : (n + 1) * width] for n in range(units)]
+    return build(size, records, data[units * width :], space, most)
 
 
 def telling_apart(modes: Iterable[str]) -> st.SearchStrategy[Step]:

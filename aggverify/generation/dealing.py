@@ -1,0 +1,60 @@
+"""Samples dealt to ranks and micro-batches, and everything put in another order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate, chain, pairwise
+
+from aggverify.generation.source import Source
+from aggverify.generation.space import Size, Space
+from aggverify.oracles import Step
+from aggverify.steps.layouts import Layout
+from aggverify.steps.reordering import by_groups, renamed
+
+Unit = tuple[int, ...]
+"""Sample indices that stay together in one micro-batch."""
+
+
+def units_of(sizes: Sequence[int]) -> list[Unit]:
+    """Units of so many consecutive samples each."""
+    return [tuple(range(a, b)) for a, b in pairwise(accumulate(sizes, initial=0))]
+
+
+def dealt(size: Size, units: Sequence[Unit], where: bytes, space: Space) -> Layout:
+    """A layout of this size: units dealt to dp * k micro-batches, none empty: in turn, and then
+    anywhere, as ``where`` says with one byte a unit."""
+    dp, cp, k, kind = size
+    count = dp * k
+    cells: list[list[Unit]] = [[] for _ in range(count)]
+    for n, unit in enumerate(units):
+        if space.uniform:
+            cells[n * count // len(units)].append(unit)
+        else:
+            cells[n if n < count else where[n] * count >> 8].append(unit)
+    samples = [tuple(chain.from_iterable(cell)) for cell in cells]
+    ranks = tuple(tuple(samples[d * k : (d + 1) * k]) for d in range(dp))
+    return Layout(ranks, cp, kind)
+
+
+def disordered(source: Source, step: Step, layout: Layout, space: Space) -> tuple[Step, Layout]:
+    """Samples, ids, micro-batches and ranks in another order; rows dealt in order stay whole prompt
+    groups."""
+    names = source.order(step.num_groups), source.order(step.num_rollouts)
+    if space.uniform or space.group_size is not None:
+        order = by_groups(step, source.order(step.num_groups))
+    elif space.whole_groups:
+        order = list(range(len(step.samples)))
+    else:
+        stride = source.pick((1, 2, 3))
+        order = sorted(source.order(len(step.samples)), key=lambda i: i % stride)
+    step = renamed(Step(tuple(step.samples[i] for i in order)), *names)
+    if not space.uniform:
+        turned = space.whole_groups and source.flag()
+        ranks = [
+            [rank[k][:: -1 if turned else 1] for k in source.order(len(rank))]
+            for rank in layout.micro_batches
+        ]
+        cells = tuple(tuple(ranks[d]) for d in source.order(len(ranks)))
+        layout = replace(layout, micro_batches=cells)
+    return step, layout
