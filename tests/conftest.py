@@ -21,6 +21,7 @@ from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.limits import LIMITS
 from aggverify.run.session import opened
 from aggverify.world import Launcher, Pool, Template
+from tests import schemas
 
 # Tests never depend on how fast the machine is, nor on what earlier ones have left on the disk.
 settings.register_profile("untimed", deadline=None, database=None)
@@ -112,6 +113,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
             patch.setattr(sys, "argv", ["aggverify", *map(str, arguments)])
             main()
         assert isinstance(left.value.code, int)
+        schemas.check_folder(tmp_path)
         return Ran(left.value.code, _written(out), _written(err))
 
     return run

@@ -15,8 +15,9 @@ from aggverify.report import escape
 
 Text = Annotated[str, "lines"]
 """A text of several lines; a plain ``str`` is one line."""
-Json = Annotated[object, "json"]
-"""Any JSON value, kept as it is and never shown."""
+Case = Annotated[object, "case.json"]
+Claim = Annotated[object, "case.json#/$defs/claim"]
+"""JSON values that have readers and schemas of their own, kept as they are and never shown."""
 T = TypeVar("T")
 
 HEX = r"-?(0x[01](\.[0-9a-f]{1,13})?p[+-]\d{1,4}|inf)|nan"
@@ -30,7 +31,7 @@ def plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         hints = _hints(type(value))
         return {
-            name: getattr(value, name) if hint is Json else plain(getattr(value, name))
+            name: getattr(value, name) if _is_foreign(hint) else plain(getattr(value, name))
             for name, hint in hints.items()
         }
     if isinstance(value, Mapping):
@@ -53,7 +54,8 @@ def read(kind: type[T], data: object, where: str, *, harmless: bool = False) -> 
 
 def _read(kind: Any, data: Any, where: str, harmless: bool) -> Any:
     inner = get_args(kind)
-    if kind is Json:
+    if _is_foreign(kind):
+        _expect(isinstance(data, dict), "an object", data, where)
         return data
     if kind in (str, Text):
         _expect(isinstance(data, str), "text", data, where)
@@ -76,6 +78,10 @@ def _read(kind: Any, data: Any, where: str, harmless: bool) -> Any:
     return (
         _object(kind, data, where, harmless) if is_dataclass(kind) else _number(kind, data, where)
     )
+
+
+def _is_foreign(kind: Any) -> bool:
+    return get_origin(kind) is Annotated and get_args(kind)[0] is object
 
 
 def _object(kind: Any, data: Any, where: str, harmless: bool) -> Any:
@@ -119,10 +125,10 @@ def _hints(kind: type) -> Mapping[str, Any]:
     return {field.name: hints[field.name] for field in fields(kind)}
 
 
-def schema(kind: type, known: Mapping[Any, Any]) -> dict[str, Any]:
-    """The JSON schema of what ``plain`` writes; ``known``: what stands for a :data:`Json` value."""
+def schema(kind: type) -> dict[str, Any]:
+    """The JSON schema of what ``plain`` writes."""
     named: dict[str, Any] = {}
-    top = _schema(kind, named, known)
+    top = _schema(kind, named)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **top,
@@ -130,7 +136,7 @@ def schema(kind: type, known: Mapping[Any, Any]) -> dict[str, Any]:
     }
 
 
-def _schema(kind: Any, named: dict[str, Any], known: Mapping[Any, Any]) -> dict[str, Any]:
+def _schema(kind: Any, named: dict[str, Any]) -> dict[str, Any]:
     simple: dict[Any, dict[str, Any]] = {
         str: {"type": "string"},
         Text: {"type": "string"},
@@ -138,27 +144,28 @@ def _schema(kind: Any, named: dict[str, Any], known: Mapping[Any, Any]) -> dict[
         int: {"type": "integer", "minimum": -LARGEST, "maximum": LARGEST},
         float: {"type": "string", "pattern": f"^({HEX})$"},
         Fraction: {"type": "string", "pattern": f"^{FRACTION}$"},
-        **known,
     }
     if kind in simple:
         return simple[kind]
     inner = get_args(kind)
+    if _is_foreign(kind):
+        return {"$ref": inner[1]}
     if get_origin(kind) in (Union, UnionType):
         (one,) = (k for k in inner if k is not type(None))
-        return {"anyOf": [_schema(one, named, known), {"type": "null"}]}
+        return {"anyOf": [_schema(one, named), {"type": "null"}]}
     if get_origin(kind) is Literal:
         return {"enum": list(inner)}
     if get_origin(kind) is tuple:
-        return {"type": "array", "items": _schema(inner[0], named, known)}
+        return {"type": "array", "items": _schema(inner[0], named)}
     if get_origin(kind) is Mapping:
-        return {"type": "object", "additionalProperties": _schema(inner[1], named, known)}
+        return {"type": "object", "additionalProperties": _schema(inner[1], named)}
     if kind.__name__ not in named:
         named[kind.__name__] = {}
         hints = _hints(kind)
         named[kind.__name__] = {
             "description": " ".join(kind.__doc__.split()),
             "type": "object",
-            "properties": {name: _schema(k, named, known) for name, k in hints.items()},
+            "properties": {name: _schema(k, named) for name, k in hints.items()},
             "required": list(hints),
             "additionalProperties": False,
         }

@@ -10,7 +10,7 @@ from aggverify import __version__
 from aggverify.checks import Finding
 from aggverify.checks.comparison import lowest_precision
 from aggverify.checks.paths import NAME as PATHS
-from aggverify.codes import CODES
+from aggverify.codes import CODES, Effect
 from aggverify.execution.claim import NONLINEAR
 from aggverify.execution.subject import Subject
 from aggverify.oracles import DEFAULT_POLICY, Sample, mode
@@ -115,7 +115,7 @@ def reported(report: ReportedFinding, first: ReportedFinding, subject: Subject) 
         code=code.code,
         title=code.title,
         severity=code.severity,
-        effect=code.effect.value,
+        effect="fails" if code.effect is Effect.FAILS else "hazard",
         consequence=code.consequence or None,
         check=f.check,
         confirmed=report.confirmed,

@@ -17,7 +17,7 @@ _PROPERTY = (*_DATA, (":", "%3A"), (",", "%2C"))
 
 
 def commands(document: Document, workspace: Path, target: str = "") -> list[str]:
-    """One ``::error`` a cause, the worst first; each a single line of output.
+    """One ``::error`` (``::warning`` for a hazard) a cause, the worst first; each a single line.
 
     Files are named relative to ``workspace``, the root of the checkout. ``target``: what an error
     that has no verdict is about.
@@ -27,8 +27,8 @@ def commands(document: Document, workspace: Path, target: str = "") -> list[str]
         where = _where(target, "", workspace)
         return [_command({**where, "title": reading.headline(safe)}, safe.error)]
     every = reading.every_cause(safe)
-    if not every:
-        return [] if document.exit == 0 else [_command({}, reading.headline(safe))]
+    if not any(verdict.fails for verdict in safe.verdicts) and document.exit:
+        return [_command({}, reading.headline(safe))]
     # The files are found by their real names: those of the document as it is.
     real = {id(s): v for s, v in zip(safe.verdicts, document.verdicts, strict=True)}
     room = MAX_ANNOTATIONS - (len(every) > MAX_ANNOTATIONS)
@@ -37,7 +37,8 @@ def commands(document: Document, workspace: Path, target: str = "") -> list[str]
         named = real[id(verdict)]
         where = _where(named.target, named.function, workspace)
         title = f"{first.code} {first.title}"
-        lines.append(_command({**where, "title": title}, _message(verdict, first)))
+        level = "error" if first.fails else "warning"
+        lines.append(_command({**where, "title": title}, _message(verdict, first), level))
     if len(every) > room:
         more = counted(len(every) - room, "more finding")
         lines.append(_command({}, f"{more}: see the report"))
@@ -61,9 +62,9 @@ def _where(target: str, function: str, workspace: Path) -> dict[str, str]:
     return {"file": escape.line(str(shown)), "line": str(found.line)}
 
 
-def _command(properties: dict[str, str], message: str) -> str:
+def _command(properties: dict[str, str], message: str, level: str = "error") -> str:
     listed = ",".join(f"{name}={_escaped(value, _PROPERTY)}" for name, value in properties.items())
-    return f"::error {listed}".rstrip() + f"::{_escaped(message, _DATA)}"
+    return f"::{level} {listed}".rstrip() + f"::{_escaped(message, _DATA)}"
 
 
 def _escaped(text: str, pairs: Sequence[tuple[str, str]]) -> str:

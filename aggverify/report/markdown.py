@@ -76,8 +76,9 @@ def _finding(verdict: Verdict, cause: Sequence[Finding]) -> str:
     first, *others = cause
     codes = " ".join(dict.fromkeys(f.code for f in cause))
     mode = code(verdict.mode_name)
+    sign = "❌" if first.fails else "⚠️"
     parts = [
-        f"<details>\n<summary>❌ {first.code} {_plain(first.title)} · {mode}</summary>",
+        f"<details>\n<summary>{sign} {first.code} {_plain(first.title)} · {mode}</summary>",
         f"Merging this {_plain(reading.consequence(first, verdict))}.",
         _block([*reading.facts(first), *reading.trace(first)]),
     ]

@@ -16,7 +16,7 @@ from typing import Literal, TypeVar
 from aggverify.errors import InputError
 from aggverify.files import read_json
 from aggverify.report import codec
-from aggverify.report.codec import Json, Text
+from aggverify.report.codec import Case, Claim, Text
 
 SCHEMA: Literal[2] = 2
 MAX_BYTES = 1 << 28
@@ -98,8 +98,8 @@ class Finding:
     code: str
     title: str
     severity: str
-    effect: str
-    """``fails``, or ``hazard``: right only where something holds that nobody has claimed."""
+    effect: Literal["fails", "hazard"]
+    """A hazard is right only where something holds that nobody has claimed: shown, no failure."""
     consequence: str | None
     """What it does to a training run, where that is not told by weights."""
     check: str
@@ -107,7 +107,7 @@ class Finding:
     same_cause_as: str | None
     message: Text
     detail: Text | None
-    case: Json
+    case: Case
     replay: tuple[str, ...]
     """The command that runs the case again, word by word."""
     step: Step
@@ -136,6 +136,11 @@ class Finding:
                 raise InputError(f"{len(weights)} {name} weights for {tokens} response tokens")
         if self.token is not None and not 0 <= self.token < tokens:
             raise InputError(f"token {self.token} of {tokens}")
+
+    @property
+    def fails(self) -> bool:
+        """Whether it is a reason not to take the reducer."""
+        return self.effect == "fails"
 
     @property
     def weights(self) -> tuple[tuple[Fraction, float], ...] | None:
@@ -222,8 +227,8 @@ class Verdict:
     ``mode`` is None where none was declared or found out, and ``oracle`` the person's own mode.
     """
 
-    claim: Json
-    """All that says what was run, as ``Claim`` reads it."""
+    claim: Claim
+    """All that says what was run."""
     target: str
     function: str
     against: str | None
@@ -258,10 +263,15 @@ class Verdict:
         return self.oracle or self.mode or "no known mode"
 
     @property
+    def fails(self) -> bool:
+        """Whether anything found is a reason not to take the reducer."""
+        return any(finding.fails for finding in self.findings)
+
+    @property
     def causes(self) -> list[list[Finding]]:
-        """Findings grouped by root cause."""
+        """Findings grouped by root cause; one that fails stands before those that do not."""
         groups: dict[str, list[Finding]] = {}
-        for finding in self.findings:
+        for finding in sorted(self.findings, key=lambda f: not f.fails):
             groups.setdefault(finding.same_cause_as or finding.id, []).append(finding)
         return list(groups.values())
 
@@ -308,8 +318,7 @@ def load(path: Path) -> Document:
 
 def schema() -> str:
     """``schema/verdict.json``: the tests hold that file to this."""
-    case = {Json: {"type": "object"}}
-    named = {"title": "aggverify verdict document", **codec.schema(Document, case)}
+    named = {"title": "aggverify verdict document", **codec.schema(Document)}
     return json.dumps(named, indent=2) + "\n"
 
 

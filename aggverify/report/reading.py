@@ -29,14 +29,14 @@ _FIXED_BOUND = (
 
 
 def every_cause(document: Document) -> list[tuple[Verdict, list[Finding]]]:
-    """Verdict and findings of every cause, those that are high first."""
+    """Verdict and findings of every cause: those that fail first, then those that are high."""
     every = [(verdict, found) for verdict in document.verdicts for found in verdict.causes]
-    return sorted(every, key=lambda pair: pair[1][0].severity != "high")
+    return sorted(every, key=lambda pair: (not pair[1][0].fails, pair[1][0].severity != "high"))
 
 
 def headline(document: Document) -> str:
     """The consequence in words: what happens to a training run that takes this reducer."""
-    every = every_cause(document)
+    every = [cause for cause in every_cause(document) if cause[1][0].fails]
     if document.error:
         return "Could not judge"
     if every:
@@ -48,21 +48,32 @@ def headline(document: Document) -> str:
     modes = ", ".join(v.mode_name for v in document.verdicts)
     passed = sum(c.state == "ok" for v in document.verdicts for c in v.checks)
     warnings = sum(len(v.warnings) for v in document.verdicts)
-    return f"Conforms: {modes}, {counted(passed, 'check')} passed, {counted(warnings, 'warning')}"
+    hazards = _hazards(document.verdicts)
+    return (
+        f"Conforms: {modes}, {counted(passed, 'check')} passed{hazards}, "
+        f"{counted(warnings, 'warning')}"
+    )
+
+
+def _hazards(verdicts: Sequence[Verdict]) -> str:
+    """Causes that are shown and do not fail."""
+    n = sum(not cause[0].fails for v in verdicts for cause in v.causes)
+    return f", {counted(n, 'hazard')}" if n else ""
 
 
 def summary(verdict: Verdict) -> str:
     """One verdict in one line."""
     ran = [c for c in verdict.checks if c.cases]
-    if verdict.findings:
+    if verdict.fails:
         failed = counted(sum(c.failed for c in ran), "check")
-        return f"{counted(len(verdict.causes), 'finding')} ({failed} of {len(ran)} failed)"
+        causes = counted(sum(cause[0].fails for cause in verdict.causes), "finding")
+        return f"{causes}{_hazards([verdict])} ({failed} of {len(ran)} failed)"
     if not verdict.executed:
         return "nothing was tested"
     what = verdict.oracle or verdict.mode or "the same step scalar in every layout (no known mode)"
     what += "" if verdict.linear else " (one value and gradient in every layout)"
-    warnings = counted(len(verdict.warnings), "warning")
-    return f"conforms: {what}, {counted(len(ran), 'check')} passed, 0 findings, {warnings}"
+    rest = f"0 findings{_hazards([verdict])}, {counted(len(verdict.warnings), 'warning')}"
+    return f"conforms: {what}, {counted(len(ran), 'check')} passed, {rest}"
 
 
 def consequence(finding: Finding, verdict: Verdict) -> str:

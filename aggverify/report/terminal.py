@@ -72,7 +72,7 @@ class Terminal:
         self.console.print(Rule(Text(text.title(verdict).strip()), style="bold"))
         for line in text.body(verdict):
             self._line(line, style="bold red" if line.startswith("- AGV") else None)
-        style = "bold green" if verdict.executed and not verdict.findings else "bold red"
+        style = "bold green" if verdict.executed and not verdict.fails else "bold red"
         self.console.print(Rule(Text(reading.summary(verdict)), style=style))
 
     def _line(self, line: str, style: str | None = None) -> None:

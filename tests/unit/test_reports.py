@@ -11,7 +11,7 @@ import pytest
 
 from aggverify.checks.paths import NAME as PATHS
 from aggverify.errors import InputError
-from aggverify.report import formats, github, markdown, page, reading
+from aggverify.report import formats, github, markdown, page, reading, text
 from aggverify.report.document import failed, reported
 from aggverify.report.formats import FORMATS
 from aggverify.report.model import Document
@@ -59,6 +59,26 @@ def test_green_is_green_everywhere() -> None:
     assert github.commands(GREEN, Path()) == []
 
 
+def test_a_hazard_is_shown_in_full_and_is_no_failure() -> None:
+    hazard = replace(FINDING, effect="hazard")
+    verdict = replace(GREEN.verdicts[0], findings=(hazard,))
+    document = replace(GREEN, verdicts=(verdict,))
+    conforms = "Conforms: token_mean, 3 checks passed, 1 hazard, 1 warning"
+    assert reading.headline(document) == conforms
+    told = text.render(document)
+    assert "- AGV201 Result depends on context-parallel size    [hazard, no failure]" in told
+    assert " conforms: token_mean, 3 checks passed, 0 findings, 1 hazard, 1 warning " in told
+    assert f"### ✅ {conforms}" in markdown.render(document)
+    assert "<summary>⚠️ AGV201" in markdown.render(document)
+    assert '<h1 class="good">' in page.render(document)
+    (line,) = github.commands(document, Path())
+    assert line.startswith("::warning title=AGV201 ")
+    # Beside a failure it comes last.
+    both = replace(RED, verdicts=(replace(VERDICT, findings=(hazard, replace(FINDING, id="b"))),))
+    assert [cause[0].fails for _, cause in reading.every_cause(both)] == [True, False]
+    assert " 1 finding, 1 hazard (1 check of 3 failed) " in text.render(both)
+
+
 def test_the_headline_states_the_consequence() -> None:
     what = "makes gradients 1/cp_size times those of token_mean"
     assert reading.headline(RED) == (
@@ -96,13 +116,13 @@ def test_the_replay_command_can_be_pasted() -> None:
 
 def test_markdown_leaves_whole_findings_out_and_counts_them() -> None:
     many = verdicts.written(verdicts.verdict("y" * 2500, reports=50))
-    text = markdown.render(many)
-    shown = text.count("<summary>❌")
+    told = markdown.render(many)
+    shown = told.count("<summary>❌")
     assert 10 < shown < 50
-    assert f"{50 - shown} findings and 1 list of checks left out" in text
-    assert 50_000 < len(text.encode()) < 60_000
-    assert text.count("<details>") == text.count("</details>") == shown
-    assert text.startswith(f"{markdown.MARKER}\n")
+    assert f"{50 - shown} findings and 1 list of checks left out" in told
+    assert 50_000 < len(told.encode()) < 60_000
+    assert told.count("<details>") == told.count("</details>") == shown
+    assert told.startswith(f"{markdown.MARKER}\n")
 
 
 def test_the_heat_map_shows_every_token_in_its_shade() -> None:
@@ -128,8 +148,8 @@ def test_every_mode_has_its_column_suite_and_row() -> None:
     suites = ElementTree.fromstring(FORMATS["junit"].render(both))
     names = ["r.py · reduce · token_mean", "r.py · reduce · sample_mean"]
     assert [suite.get("name") for suite in suites] == names
-    text = markdown.render(both)
-    assert "| <code>sample_mean</code> | <code>sum</code> | 0 | 3 ok, 1 skipped | 1 |" in text
+    row = "| <code>sample_mean</code> | <code>sum</code> | 0 | 3 ok, 1 skipped | 1 |"
+    assert row in markdown.render(both)
 
 
 @pytest.mark.parametrize(

@@ -8,19 +8,15 @@ import math
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-import aggverify
 from aggverify.errors import InputError
 from aggverify.report import codec, formats, model
 from aggverify.report.document import failed
-from tests import hostile, verdicts
+from tests import hostile, schemas, verdicts
 
-FOLDER = Path(aggverify.__file__).parent / "schema"
-VALID = jsonschema.Draft202012Validator(json.loads(model.schema()))
 DOCUMENTS = {
     "red": verdicts.written(verdicts.verdict("é\n\x1b[2J", reports=2)),
     "green": verdicts.written(verdicts.verdict(reports=0), verdicts.verdict(reports=0)),
@@ -31,18 +27,33 @@ RED = json.loads(model.render(DOCUMENTS["red"]))
 
 
 def test_the_schema_that_ships_is_the_models() -> None:
-    shipped = (FOLDER / "verdict.json").read_text()
+    shipped = (schemas.FOLDER / schemas.VERDICT).read_text()
     assert shipped == model.schema(), "python -m aggverify.report.model > verdict.json"
-    jsonschema.Draft202012Validator.check_schema(json.loads(shipped))
+    for name in (schemas.VERDICT, schemas.CASE):
+        schemas.validator(name).check_schema(schemas.validator(name).schema)
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_what_is_written_fits_the_schema_and_is_read_back(name: str) -> None:
     text = model.render(DOCUMENTS[name])
-    VALID.validate(json.loads(text))
+    schemas.validator(schemas.VERDICT).validate(json.loads(text))
     again = model.from_json(json.loads(text))
     assert model.render(again) == text
     assert again == DOCUMENTS[name]
+
+
+def test_the_schema_of_stored_cases_says_what_is_no_case() -> None:
+    case = schemas.validator(schemas.CASE)
+    good = hostile.document()
+    case.validate(good)
+    for place in hostile.places(good):
+        if place and place[-1] in ("mask", "losses", "cp", "check"):
+            data = copy.deepcopy(good)
+            inner: Any = data
+            for key in place[:-1]:
+                inner = inner[key]
+            inner[place[-1]] = {"runs": 1}
+            assert not case.is_valid(data), place
 
 
 def test_weights_and_bounds_are_exact() -> None:
@@ -63,6 +74,7 @@ def test_weights_and_bounds_are_exact() -> None:
         ((), [], "the verdict document must be an object, got []"),
         (("schema",), 1, "the schema of the verdict document must be 2, got 1"),
         (("schema",), "2", "document.schema must be 2, got '2'"),
+        (("verdicts", 0, "claim"), None, "document.verdicts[0].claim must be an object, got None"),
         (("exit",), True, "document.exit must be an integer, got True"),
         (("verdict",), [], "key of the verdict document 'verdict'; did you mean 'verdicts'"),
         (("verdicts", 0, "mode"), 3, "document.verdicts[0].mode must be text, got 3"),
@@ -100,7 +112,8 @@ def test_what_lacks_is_named() -> None:
 
 
 PATIENT = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-PLACES = [place for place in hostile.places(RED) if place and "case" not in place]
+# Cases and claims have readers of their own.
+PLACES = [place for place in hostile.places(RED) if place and not {"case", "claim"} & {*place}]
 
 
 @given(st.sampled_from(PLACES), hostile.ANYTHING)
@@ -115,7 +128,7 @@ def test_reader_and_schema_agree_and_every_writer_takes_what_is_read(
     inner[place[-1]] = copy.deepcopy(value)
     if hostile.refused(lambda: model.from_json(data)):
         return
-    VALID.validate(data)
+    schemas.validator(schemas.VERDICT).validate(data)
     for each in formats.FORMATS.values():
         each.render(model.from_json(data)).encode()
 
