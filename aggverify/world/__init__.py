@@ -16,8 +16,9 @@ from aggverify.world.faults import (
     Reply,
     TemplateFailure,
 )
+from aggverify.world.launcher import Launcher
 from aggverify.world.options import Options
-from aggverify.world.pool import Launcher, Pool
+from aggverify.world.pool import Pool
 from aggverify.world.template import Pending, Template
 
 __all__ = [

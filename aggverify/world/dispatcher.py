@@ -1,4 +1,11 @@
-"""Keeps the worlds of one template process fed, reads what they answer, replaces broken ones."""
+"""Keeps the worlds of one template process fed, reads what they answer, replaces broken ones.
+
+One rule for all that can go wrong. Ranks are given many jobs ahead and do not wait for each other
+between them, so that one may die, or hang, while others are a job behind; jobs share dispatches,
+and worlds the process they are forked from. When anything is odd, all jobs in flight there run
+again, one by one, beginning in a fresh world; what comes of a job that was in flight by itself is
+its outcome.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +13,7 @@ import os
 import select
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,12 +22,11 @@ from aggverify.world.faults import Fault
 from aggverify.world.launcher import Opened
 from aggverify.world.link import MUCH, Link, open_link
 from aggverify.world.options import Options
-from aggverify.world.world import Task, World
+from aggverify.world.world import Key, Task, World
 
-_START_ATTEMPTS = 2
-# Dispatches of several jobs that came apart: code that often fails, or alters state in every call,
-# is run one job at a time from then on.
-_MOST_FALLEN = 8
+# Oddities after which jobs are run one by one from the first: code that often fails, or alters
+# state in every call, would have most of them run twice.
+_MOST_ODD = 8
 _TEMPLATE_KILLED = "the process that ranks are forked from was killed while this job ran"
 _PLENTY = 4
 _GATHER = 0.001
@@ -40,39 +46,39 @@ class Dispatcher:
         self._decoder = wire.Decoder()
         self._epoll = select.epoll()
         self._readers: dict[int, Callable[[int], None]] = {}
-        self._worlds: dict[int, World] = {}
-        self._waiting: dict[int, deque[Task]] = {}
-        self._careful: dict[int, int] = {}
-        self._failed_starts: dict[int, int] = {}
-        # After the loss of a template: outcomes to see, one job at a time, to find the culprit.
-        self._solo = 0
-        self._fell_apart = 0
+        self._worlds: dict[Key, World] = {}
+        self._waiting: dict[Key, deque[Task]] = {}
+        # Those that nothing else may be in flight with, in whichever world.
+        self._alone: deque[Task] = deque()
+        self._odd = 0
         self._born = 0
         self._watch(opened.connection.fileno(), self._on_process)
         self._watch(opened.output.fd, self._on_output)
 
-    def add(self, tasks: Sequence[Task]) -> None:
-        """Queue tasks for the worlds of their sizes."""
+    def add(self, tasks: Iterable[Task]) -> None:
+        """Queue tasks for the worlds they are meant for."""
         for task in tasks:
-            self._waiting.setdefault(task.job.world, deque()).append(task)
+            self._queue(task).append(task)
 
     def feed(self, now: float) -> None:
         """Start the worlds that have something to do, and hand them jobs."""
-        for size, waiting in self._waiting.items():
-            if not waiting or (self._solo and any(w.flying for w in self._worlds.values())):
-                continue
-            world = self._worlds.get(size)
-            if world is not None and waiting[0].job.fresh and world.done and not world.flying:
-                self._careful[size] = world.careful
-                self._discard(world)
-                world = None
-            world = world or self._start(size, now)
-            world.feed(
-                waiting, now, single=bool(self._solo), together=self._fell_apart < _MOST_FALLEN
-            )
-            for link in world.links:
-                if link.out and not link.ended:
-                    self._epoll.modify(link.sock, select.EPOLLIN | select.EPOLLOUT)
+        if not self._alone:
+            for key, waiting in self._waiting.items():
+                if waiting:
+                    self._hand(key, waiting, now, one_by_one=self._odd >= _MOST_ODD)
+        elif not any(world.flying for world in self._worlds.values()):
+            self._hand(self._alone[0].key, self._alone, now, one_by_one=True)
+
+    def _hand(self, key: Key, waiting: deque[Task], now: float, *, one_by_one: bool) -> None:
+        world = self._worlds.get(key)
+        if world is not None and waiting[0].job.fresh and world.done and not world.flying:
+            self._discard(world)
+            world = None
+        world = world or self._start(key, now)
+        world.feed(waiting, now, one_by_one=one_by_one)
+        for link in world.links:
+            if link.out and not link.ended:
+                self._epoll.modify(link.sock, select.EPOLLIN | select.EPOLLOUT)
 
     def step(self, done: Callable[[], bool]) -> None:
         """One turn of the loop."""
@@ -83,34 +89,25 @@ class Dispatcher:
             self._poll()
 
     def calm(self) -> None:
-        """Jobs get the usual time again, whatever has run away before."""
+        """Hold nothing that has run away or been odd so far against the jobs that come."""
         self._limit(self._usual)
+        self._odd = 0
 
     def restart(self) -> None:
         """Replace every world; jobs in flight run again."""
         for world in list(self._worlds.values()):
-            self._requeue(world)
-            self._discard(world)
+            self._replace(world)
 
     def salvage(self) -> list[Task]:
-        """After the loss of the template: the tasks that have no outcome, those in flight first.
-
-        Any job in flight may be to blame. The first loss blames none, all run again one by one;
-        then the only one in flight is the one.
-        """
-        flying = [task for world in self._worlds.values() for task in world.in_flight]
-        for world in self._worlds.values():
-            world.flying.clear()
-        if self._solo and flying:
-            flying.pop(0).deliver(Fault("died", None, _TEMPLATE_KILLED))
-        for task in flying:
-            task.suspect = True
-        return [*flying, *(task for waiting in self._waiting.values() for task in waiting)]
-
-    def take_over(self, tasks: Sequence[Task]) -> None:
-        """Go on where a lost template left off."""
-        self.add(tasks)
-        self._solo = sum(task.suspect for task in tasks)
+        """After the loss of the template: the tasks that have no outcome."""
+        found = [*self._alone, *(task for tasks in self._waiting.values() for task in tasks)]
+        for task in [task for world in self._worlds.values() for task in world.in_flight]:
+            if task.alone:
+                task.deliver(Fault("died", None, _TEMPLATE_KILLED))
+            else:
+                task.alone = True
+                found.append(task)
+        return found
 
     def close(self) -> None:
         """Let go of connections; the processes are the launcher's business."""
@@ -137,26 +134,17 @@ class Dispatcher:
 
     def _advance(self, now: float) -> None:
         for world in list(self._worlds.values()):
-            again: list[Task] = []
             for task, outcome in world.advance(now):
-                if outcome is None:
-                    task.alone = True
-                    again.append(task)
-                else:
-                    if isinstance(outcome, Fault) and outcome.kind == "runaway":
-                        self._hurry()
-                    task.deliver(outcome)
-                    self._solo -= task.suspect
-            self._fell_apart += bool(again)
-            if world.ready:
-                self._failed_starts.pop(world.size, None)
+                if isinstance(outcome, Fault) and outcome.kind == "runaway":
+                    self._hurry()
+                task.deliver(outcome)
             if world.broken:
-                self._careful[world.size] = world.careful
-                self._requeue(world)
-                self._discard(world)
+                self._odd += bool(world.flying)
+                for task in world.in_flight:
+                    task.alone = True
+                self._replace(world)
                 if world.failure is not None:
-                    self._failed_start(world.size, world.failure)
-            self._waiting.setdefault(world.size, deque()).extendleft(reversed(again))
+                    self._deliver_all(world.key, world.failure)
 
     def _hurry(self) -> None:
         """Jobs that do not say their own get less time once one has run away."""
@@ -168,41 +156,38 @@ class Dispatcher:
         for world in self._worlds.values():
             world.options = options
 
-    def _requeue(self, world: World) -> None:
-        waiting = self._waiting.setdefault(world.size, deque())
-        waiting.extendleft(reversed(world.in_flight))
-        world.flying.clear()
+    def _queue(self, task: Task) -> deque[Task]:
+        return self._alone if task.alone else self._waiting.setdefault(task.key, deque())
 
-    def _failed_start(self, size: int, failure: Fault) -> None:
-        """After some attempts a world that does not start is the outcome of all its jobs."""
-        attempts = self._failed_starts[size] = self._failed_starts.get(size, 0) + 1
-        if attempts >= _START_ATTEMPTS:
-            while self._waiting[size]:
-                self._waiting[size].popleft().deliver(failure)
+    def _deliver_all(self, key: Key, failure: Fault) -> None:
+        """A world that does not start is the outcome of all its jobs."""
+        tasks = [*self._alone, *self._waiting.pop(key, ())]
+        self._alone = deque(task for task in self._alone if task.key != key)
+        for task in tasks:
+            if task.key == key:
+                task.deliver(failure)
 
     # -- processes --------------------------------------------------------------------------
 
-    def _start(self, size: int, now: float) -> World:
+    def _start(self, key: Key, now: float) -> World:
         self._born += 1
         links, handed = [], []
-        for rank in range(size):
+        for rank in range(key.size):
             link, fds = open_link(rank)
             links.append(link)
             handed.append(fds)
-        world = World(self._born, links, self._options, now, self._careful.pop(size, 0))
-        self._worlds[size] = world
+        world = self._worlds[key] = World(self._born, key, links, self._options, now)
         for link in links:
             self._watch_link(world, link)
+        request = {
+            "op": "world",
+            "world": self._born,
+            "size": key.size,
+            "backend": key.backend.name,
+        }
         try:
             self._send(
-                {
-                    "op": "world",
-                    "world": self._born,
-                    "size": size,
-                    "backend": self._options.backend.name,
-                    "memory": self._options.memory,
-                },
-                [fd for fds in handed for fd in fds],
+                {**request, "memory": self._options.memory}, [fd for fds in handed for fd in fds]
             )
         finally:
             for connection, output, _ in handed:
@@ -237,11 +222,17 @@ class Dispatcher:
         if self._readers.pop(fd, None) is not None:
             self._epoll.unregister(fd)
 
+    def _replace(self, world: World) -> None:
+        """Discard a world; its jobs in flight are the next to run."""
+        for task in reversed(world.in_flight):
+            self._queue(task).appendleft(task)
+        self._discard(world)
+
     def _discard(self, world: World) -> None:
         for link in world.links:
             self._unwatch(link.sock.fileno())
             self._unwatch(link.output.fd)
-        del self._worlds[world.size]
+        del self._worlds[world.key]
         world.close()
         self._send({"op": "kill", "world": world.number})
 

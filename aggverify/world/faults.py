@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from aggverify.errors import AggverifyError
+from aggverify.world.backends import Backend
 
 FaultKind = Literal["exception", "died", "blocked", "runaway", "diverged"]
 
@@ -26,7 +27,8 @@ class Job:
     away, None for the pool's default; give more to a job known to be large. ``together``: may
     share a dispatch with others like it, by the handler's ``together``; should anything at all be
     wrong with what comes back, each runs again by itself. ``fresh``: by ranks that have run no job
-    before; the world is replaced if it has.
+    before; the world is replaced if it has. ``backend``: what its ranks are joined by, None for the
+    pool's.
     """
 
     world: int
@@ -34,6 +36,7 @@ class Job:
     cpu_seconds: float | None = None
     together: bool = False
     fresh: bool = False
+    backend: Backend | None = None
 
 
 @dataclass(frozen=True, slots=True)

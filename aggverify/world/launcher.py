@@ -264,6 +264,40 @@ class Zygote:
         return PoolError(f"{text}:\n{said.decode(errors='replace')}" if said else text)
 
 
+class Launcher:
+    """The current zygote, replaced should it die."""
+
+    def __init__(self) -> None:
+        self._zygote = Zygote()
+        self._closed = False
+
+    def open(self, request: dict[str, Any], options: Options) -> Opened | TemplateFailure:
+        """A template process whose handler is constructed."""
+        return self._current().open(request, options)
+
+    def require(self, backend: Backend) -> None:
+        """Raise PoolError, with the reason, where ranks cannot be joined by this backend."""
+        self._current().require(backend)
+
+    def _current(self) -> Zygote:
+        if self._closed:
+            raise PoolError("the pool is closed; make a new Pool()")
+        if not self._zygote.alive:
+            self._zygote.close()
+            self._zygote = Zygote()
+        return self._zygote
+
+    def kill(self, opened: Opened) -> None:
+        """End a template process and its ranks."""
+        if not self._closed:
+            self._zygote.kill(opened.pid)
+
+    def close(self) -> None:
+        """End every process."""
+        self._closed = True
+        self._zygote.close()
+
+
 def _hung(opened: Opened, kind: Any, message: str) -> TemplateFailure:
     found = stacks.collect({0: (opened.pid, opened.slate)})
     return TemplateFailure(kind, message, found.get(0, ""), opened.output.drain())

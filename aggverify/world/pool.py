@@ -10,7 +10,7 @@ from typing import Any, Self
 from aggverify.errors import InputError
 from aggverify.world import linux
 from aggverify.world.faults import PoolError, TemplateFailure
-from aggverify.world.launcher import Opened, Zygote
+from aggverify.world.launcher import Launcher
 from aggverify.world.options import Options
 from aggverify.world.template import Template
 
@@ -59,46 +59,16 @@ class Pool:
         if not (module and colon and name):
             raise InputError(f"a handler is named 'module:Class', not {handler!r}")
         request = {"handler": handler, "setup": dict(setup), "paths": list(paths)}
-        launcher, options = self._launcher, self._options
-        opened = launcher.current().open(request, options)
+        opened = self._launcher.open(request, self._options)
         if isinstance(opened, TemplateFailure):
             return opened
-        template = Template(
-            opened, options, lambda: launcher.current().open(request, options), launcher.kill
-        )
+        template = Template(opened, request, self._options, self._launcher)
         self._templates[:] = [*(t for t in self._templates if not t.closed), template]
         return template
 
     def close(self) -> None:
         """End every process and close every template; does nothing the second time."""
         self._finalizer()
-
-
-class Launcher:
-    """The current zygote, replaced should it die."""
-
-    def __init__(self) -> None:
-        self._zygote = Zygote()
-        self._closed = False
-
-    def current(self) -> Zygote:
-        """A zygote that is alive."""
-        if self._closed:
-            raise PoolError("the pool is closed; make a new Pool()")
-        if not self._zygote.alive:
-            self._zygote.close()
-            self._zygote = Zygote()
-        return self._zygote
-
-    def kill(self, opened: Opened) -> None:
-        """End a template process and its ranks."""
-        if not self._closed:
-            self._zygote.kill(opened.pid)
-
-    def close(self) -> None:
-        """End every process."""
-        self._closed = True
-        self._zygote.close()
 
 
 def _end(templates: list[Template], own: Launcher | None) -> None:

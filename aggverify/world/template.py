@@ -8,11 +8,12 @@ from typing import Any
 
 from aggverify.errors import InputError
 from aggverify.world import wire
+from aggverify.world.backends import Backend
 from aggverify.world.dispatcher import Dispatcher
 from aggverify.world.faults import Fault, Job, Outcome, PoolError, TemplateFailure
-from aggverify.world.launcher import Opened
+from aggverify.world.launcher import Launcher, Opened
 from aggverify.world.options import Options
-from aggverify.world.world import Task
+from aggverify.world.world import Key, Task
 
 MAX_RANKS = 64
 # Losing a template is a matter of the machine, or of code bent on it: not for ever.
@@ -66,14 +67,14 @@ class Template:
     def __init__(
         self,
         opened: Opened,
+        request: dict[str, Any],
         options: Options,
-        reopen: Callable[[], Opened | TemplateFailure],
-        kill: Callable[[Opened], None],
+        launcher: Launcher,
     ) -> None:
         self.description: dict[str, Any] = opened.description
+        self._request = request
         self._options = options
-        self._reopen = reopen
-        self._kill = kill
+        self._launcher = launcher
         self._opened: Opened | None = opened
         self._dispatcher: Dispatcher | None = Dispatcher(opened, options)
         self._pendings: list[Pending] = []
@@ -88,11 +89,13 @@ class Template:
         """Send jobs off, each to the world of its size; worlds run at the same time.
 
         The ranks work while the caller does something else. Raises InputError for a payload that
-        is not JSON-able or a world size out of range.
+        is not JSON-able or a world size out of range, PoolError for a backend that cannot be had.
         """
         dispatcher = self._ready()
-        pending = Pending(self, len(jobs))
-        dispatcher.add([_task(pending, i, job) for i, job in enumerate(jobs)])
+        for backend in {job.backend for job in jobs if job.backend is not None}:
+            self._launcher.require(backend)
+        pending, usual = Pending(self, len(jobs)), self._options.backend
+        dispatcher.add([_task(pending, i, job, usual) for i, job in enumerate(jobs)])
         self._pendings.append(pending)
         try:
             dispatcher.feed(time.monotonic())
@@ -116,7 +119,7 @@ class Template:
             self._lost(dispatcher)
 
     def calm(self) -> None:
-        """Jobs get the usual processor time again, whatever has run away before."""
+        """Hold nothing that has run away or been odd so far against the jobs that come."""
         if self._dispatcher is not None:
             self._dispatcher.calm()
 
@@ -152,7 +155,7 @@ class Template:
         return self._dispatcher
 
     def _open_again(self) -> Opened:
-        opened = self._reopen()
+        opened = self._launcher.open(self._request, self._options)
         if isinstance(opened, TemplateFailure):
             raise PoolError(f"the handler cannot be constructed again: {opened.message}")
         self._opened = opened
@@ -162,9 +165,7 @@ class Template:
         """The template process is gone, its ranks with it: go on in a new one."""
         waiting = old.salvage()
         self._release()
-        new = Dispatcher(self._open_again(), self._options)
-        new.take_over(waiting)
-        self._dispatcher = new
+        self._ready().add(waiting)
 
     def _give_up(self) -> None:
         for pending in self._pendings:
@@ -178,11 +179,11 @@ class Template:
         if dispatcher is not None:
             dispatcher.close()
         if opened is not None:
-            self._kill(opened)
+            self._launcher.kill(opened)
             opened.close()
 
 
-def _task(pending: Pending, index: int, job: Job) -> Task:
+def _task(pending: Pending, index: int, job: Job, backend: Backend) -> Task:
     size = job.world
     if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= MAX_RANKS:
         raise InputError(f"job {index}: world must be 1 to {MAX_RANKS} ranks, not {size!r}")
@@ -193,5 +194,5 @@ def _task(pending: Pending, index: int, job: Job) -> Task:
         wire.check_size(len(text))
     except (TypeError, ValueError) as error:
         raise InputError(f"job {index}: payload is not JSON-able: {error}") from error
-    alone = job.fresh or not job.together
-    return Task(lambda outcome: pending.deliver(index, outcome), job, text, alone)
+    key = Key(size, job.backend or backend)
+    return Task(lambda outcome: pending.deliver(index, outcome), job, key, text)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
 
 from aggverify.world import verdict
+from aggverify.world.backends import Backend
 from aggverify.world.exits import exit_text
 from aggverify.world.faults import Fault, Job, Outcome
 from aggverify.world.link import Link
@@ -20,8 +23,9 @@ _WINDOW_BYTES = 1 << 22
 # Jobs that share a dispatch: what it costs to hand over, to reduce and to answer is paid once.
 _TOGETHER = 16
 _TOGETHER_BYTES = 1 << 18
-# Their share of a single job's processor time: normal jobs take a hundredth of it.
-_TOGETHER_CPU = 0.25
+# The share of a job's processor time after which it is run again by itself: normal jobs take a
+# hundredth of it.
+_DOUBT = 0.25
 _GO = encode({"go": True})
 # A dead rank's connection ends a little before its exit status is known.
 _STATUS_PATIENCE = 0.5
@@ -30,19 +34,30 @@ _STATUS_PATIENCE = 0.5
 _FOLLOWERS = 0.1
 
 
+class Key(NamedTuple):
+    """What a world is made for."""
+
+    size: int
+    backend: Backend
+
+
 @dataclass(slots=True)
 class Task:
     """A job on its way: where its outcome goes, and its payload as JSON text.
 
-    ``alone``: it shares its dispatch with no other. ``suspect``: it was running when the template
-    process was lost.
+    ``alone``: nothing else may be in flight with it, since something was odd when it was.
     """
 
     deliver: Callable[[Outcome], None]
     job: Job
+    key: Key
     text: bytes
-    alone: bool = True
-    suspect: bool = False
+    alone: bool = False
+
+    @property
+    def shares(self) -> bool:
+        """Whether others may be in its dispatch."""
+        return self.job.together and not self.job.fresh
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +73,19 @@ class Flight:
             return frame(b'{"job":' + self.tasks[0].text + b"}")
         return frame(b'{"jobs":[' + b",".join(task.text for task in self.tasks) + b"]}")
 
-    def cpu_seconds(self, default: float) -> float:
-        """A rank's processor time before it counts as running away."""
-        most = max(task.job.cpu_seconds or default for task in self.tasks)
-        return most if len(self.tasks) == 1 else most * _TOGETHER_CPU
-
 
 @dataclass(slots=True)
 class World:
-    """Ranks of one size. ``careful``: jobs still to be run one at a time."""
+    """Ranks of one size and backend.
+
+    ``broken``: it must be replaced, and what is in flight run again.
+    """
 
     number: int
+    key: Key
     links: Sequence[Link]
     options: Options
     born: float
-    careful: int = 0
     flying: deque[Flight] = field(default_factory=deque)
     ready: bool = False
     broken: bool = False
@@ -83,13 +96,8 @@ class World:
     _death_scene: verdict.Scene | None = None
 
     def __post_init__(self) -> None:
-        self.watchdog = Watchdog(self.options.patience, self.options.backend.ticking)
+        self.watchdog = Watchdog(self.options.patience, self.key.backend.ticking)
         self.watchdog.progress(self.born)
-
-    @property
-    def size(self) -> int:
-        """Number of ranks."""
-        return len(self.links)
 
     @property
     def in_flight(self) -> list[Task]:
@@ -101,13 +109,12 @@ class World:
         """Whether it was given a job."""
         return bool(self.done or self.flying)
 
-    def feed(self, waiting: deque[Task], now: float, *, single: bool, together: bool) -> None:
-        """Put jobs in flight as far as the window allows, one at a time if ``single``.
+    def feed(self, waiting: deque[Task], now: float, *, one_by_one: bool) -> None:
+        """Put jobs in flight as far as the window allows.
 
         Stops before a job that wants fresh ranks, unless these are.
         """
-        single = single or bool(self.careful)
-        window = 1 if single else _WINDOW
+        window = 1 if one_by_one else _WINDOW
         count, size = len(self.in_flight), sum(flight.size for flight in self.flying)
         # Half a window at a time, since each round costs a system call per rank.
         if not self.ready or self.broken or count > window // 2:
@@ -120,7 +127,7 @@ class World:
                 break
             if self.flying and size + len(waiting[0].text) > _WINDOW_BYTES:
                 break
-            flight = _flight(waiting, _TOGETHER if together and not single else 1)
+            flight = _flight(waiting, min(_TOGETHER, window))
             self.flying.append(flight)
             frames.append(flight.frame())
             count += len(flight.tasks)
@@ -132,64 +139,58 @@ class World:
             link.out += data
             link.write()
 
-    def advance(self, now: float) -> list[tuple[Task, Outcome | None]]:
-        """Outcomes that can be told now, None for a task that shall run again by itself.
-
-        Sets ``broken`` when the world must be replaced.
+    def advance(self, now: float) -> list[tuple[Task, Outcome]]:
+        """Outcomes that are certain: of dispatches with nothing odd about them, and of a job that
+        was in flight by itself. About anything else the world is ``broken``, no more is said.
         """
         if not self.ready:
             self._start(now)
             return []
-        told: list[tuple[Task, Outcome | None]] = []
+        settled: list[tuple[Task, Outcome]] = []
         while self.flying and not self.broken and all(link.replies for link in self.links):
-            outcome, usable = verdict.finished([link.replies[0] for link in self.links], self.links)
-            if isinstance(outcome, Fault) and self._collateral():
-                break
-            told += self._settle(outcome, usable)
+            settled += self._finished()
         if self.flying and not self.broken and (fault := self._trouble(now)) is not None:
-            told += self._settle(fault, False)
-        return told
+            settled += self._settle([fault], False)
+        return settled
 
-    def _settle(self, outcome: Outcome, usable: bool) -> list[tuple[Task, Outcome | None]]:
+    @property
+    def _by_itself(self) -> bool:
+        return len(self.flying) == 1 and len(self.flying[0].tasks) == 1
+
+    def _finished(self) -> list[tuple[Task, Outcome]]:
+        """The outcomes of the first dispatch, which every rank has answered."""
+        outcome, usable = verdict.finished([link.replies[0] for link in self.links], self.links)
+        count = len(self.flying[0].tasks)
+        each = [outcome] if count == 1 else verdict.apart(outcome, count)
+        if (usable and None not in each) or self._by_itself:
+            return self._settle([told for told in each if told is not None], usable)
+        self.broken = True
+        return []
+
+    def _settle(self, outcomes: Sequence[Outcome], usable: bool) -> list[tuple[Task, Outcome]]:
         tasks = self.flying.popleft().tasks
         self.done += 1
-        self.careful = max(0, self.careful - 1)
-        self.broken = self.broken or not usable
+        self.broken = not usable
         for link in self.links:
             if link.replies:
                 link.replies.popleft()
-        if usable and isinstance(outcome, Fault):
+        if usable and isinstance(outcomes[0], Fault):
             self._send(_GO)
-        outcomes = [outcome] if len(tasks) == 1 else verdict.apart(outcome, len(tasks))
         return list(zip(tasks, outcomes, strict=True))
 
-    def _collateral(self) -> bool:
-        """Whether this job failed only because a rank died in a later one.
-
-        Ranks do not wait for each other between jobs, so one may die in the next job while others
-        are still in this one. Then nothing is certain: all in flight runs again, one at a time.
-        """
-        innocent = [
-            link for link in self.links
-            if link.ended and link.replies and "error" not in link.replies[0][0]
-        ]  # fmt: skip
-        if not innocent or self.careful:
-            return False
-        self.careful = len(self.in_flight) + 1
-        self.broken = True
-        return True
-
     def _trouble(self, now: float) -> Fault | None:
-        """Look for a reason why the first job in flight will never be finished."""
+        """Why the job in flight will never be finished; of several that is only noted."""
         unanswered = [link for link in self.links if not link.replies]
         dead = [link for link in unanswered if link.ended]
-        if dead:
-            return self._deaths(dead, len(unanswered), now)
-        if now < self.watchdog.next_look:
-            return None
-        return self._look(unanswered, now)
+        if dead and self._by_itself:
+            return self._death(dead, len(unanswered), now)
+        stuck = None if dead or now < self.watchdog.next_look else self._look(unanswered, now)
+        if stuck is not None and self._by_itself:
+            return stuck()
+        self.broken = bool(dead) or stuck is not None
+        return None
 
-    def _deaths(self, dead: Sequence[Link], unanswered: int, now: float) -> Fault | None:
+    def _death(self, dead: Sequence[Link], unanswered: int, now: float) -> Fault | None:
         """Name the rank that died; wait a moment for its exit status, and for others to follow."""
         if self._end_seen is None:
             self._end_seen = now
@@ -203,33 +204,33 @@ class World:
         # The first to end is the cause; of several that ended alike the lowest is told.
         first = min(known or dead, key=lambda link: link.ended_at)
         alike = [link.rank for link in dead if link.exit_status == first.exit_status]
-        scene = self._death_scene or self._scene()
-        return scene.died(min(alike))
+        return (self._death_scene or self._scene()).died(min(alike))
 
-    def _look(self, unanswered: Sequence[Link], now: float) -> Fault | None:
+    def _look(self, unanswered: Sequence[Link], now: float) -> Callable[[], Fault] | None:
+        """How to tell that these ranks are blocked or run away; None while they may finish."""
         if now - self.watchdog.since > self.options.silence:
-            return self._scene().blocked()
-        if not self.options.backend.sleeps_in_collectives:
+            return self._scene().blocked
+        if not self.key.backend.sleeps_in_collectives:
             self.watchdog.next_look = self.watchdog.since + self.options.silence
             return None
         pids = {link.pid: link.rank for link in unanswered if link.pid is not None}
         if self.watchdog.blocked(pids, now):
-            if self._collateral():
-                return None
-            return self._scene().blocked()
+            return self._scene().blocked
         limit = self._cpu_limit(unanswered)
         used = self.watchdog.cpu_since_progress()
         if any(seconds > limit for seconds in used.values()):
             # Of several that run away side by side the lowest, whoever came first past the post.
             away = [pids[pid] for pid, seconds in used.items() if seconds > limit / 2]
-            return self._scene().runaway(min(away), limit)
+            return partial(self._scene().runaway, min(away), limit)
         return None
 
     def _cpu_limit(self, unanswered: Sequence[Link]) -> float:
         # All ranks prepare at once, and what they used is forgotten when one is done.
         if any(link.preparing for link in unanswered):
             return self.options.import_seconds
-        return self.flying[0].cpu_seconds(self.options.cpu_seconds)
+        usual = self.options.cpu_seconds
+        limit = max(task.job.cpu_seconds or usual for task in self.flying[0].tasks)
+        return limit if self._by_itself else limit * _DOUBT
 
     def _scene(self) -> verdict.Scene:
         return verdict.Scene(self.links, self.done)
@@ -282,7 +283,7 @@ def _flight(waiting: deque[Task], most: int) -> Flight:
     """The next task, with those behind it that may share its dispatch."""
     tasks = [waiting.popleft()]
     size = len(tasks[0].text)
-    while waiting and len(tasks) < most and not (tasks[0].alone or waiting[0].alone):
+    while waiting and len(tasks) < most and tasks[0].shares and waiting[0].shares:
         size += len(waiting[0].text)
         if size > _TOGETHER_BYTES:
             size -= len(waiting[0].text)

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import aggverify.world
 from aggverify.errors import InputError
-from aggverify.world import GLOO, NCCL, Options, Pool, PoolError, TemplateFailure
+from aggverify.world import (
+    GLOO,
+    NCCL,
+    Backend,
+    Fault,
+    Job,
+    Options,
+    Pool,
+    PoolError,
+    TemplateFailure,
+)
 from aggverify.world.backends import backend
+from aggverify.world.link import open_link
+from aggverify.world.watchdog import look
+from aggverify.world.world import Key, Task, World
 from tests.world.conftest import HERE, ROOT
 
 STAND_IN = """
@@ -91,3 +110,51 @@ def test_an_import_that_initialises_cuda_is_told(pool: Pool) -> None:
     assert isinstance(made, TemplateFailure)
     assert made.kind == "cuda"
     assert made.message.startswith("the import initialises CUDA, which ranks forked after it")
+
+
+@contextmanager
+def asleep(joined_by: Backend) -> Iterator[World]:
+    """A world of one rank, which sleeps in its first job."""
+    link, fds = open_link(0)
+    code = "import time; print(flush=True); time.sleep(600)"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    while look([process.pid]).running:
+        time.sleep(0.01)
+    link.pid = process.pid
+    try:
+        yield World(1, Key(1, joined_by), [link], Options(silence=9.0), born=0.0)
+    finally:
+        process.kill()
+        process.stdout.close()
+        process.wait()
+        link.close()
+        for fd in fds[:2]:
+            os.close(fd)
+
+
+def looks_until_blocked(joined_by: Backend) -> list[float]:
+    """When a world is looked at that began at 0.0, until it is found blocked."""
+    with asleep(joined_by) as world:
+        world.advance(0.0)
+        key = world.key
+        waiting = deque([Task(lambda outcome: None, Job(1, {}), key, b"{}")])
+        world.feed(waiting, 0.0, one_by_one=True)
+        times = [0.0]
+        while not (found := world.advance(times[-1])):
+            due = world.due(times[-1])
+            assert due is not None
+            times.append(times[-1] + due + 0.001)
+        [(_, outcome)] = found
+        assert isinstance(outcome, Fault)
+        assert outcome.kind == "blocked"
+        return times
+
+
+def test_ranks_that_spin_while_they_wait_are_blocked_after_a_silence_only() -> None:
+    # Threads and processor time tell nothing there: not looked at before the limit.
+    *before, last = looks_until_blocked(replace(GLOO, sleeps_in_collectives=False))
+    assert len(before) == 2
+    assert last > 9.0
+    assert max(looks_until_blocked(GLOO)) < 5.0

@@ -37,8 +37,9 @@ def test_a_collective_too_many_or_too_few(play: Template, name: str, world: int)
 def test_a_collective_that_no_trace_shows(play: Template, world: int) -> None:
     hidden = job("unwrapped", world, on=[1])
     found = fault(play, hidden)
+    # Not the next job is to make up for it: what the company would show is run again by itself.
     assert (found.kind, found.rank) == ("diverged", 1)
-    assert "ranks disagree on the number of collectives" in found.message
+    assert "rank 1 waits in all_reduce" in found.message
     (alone,) = play.run([hidden])
     assert isinstance(alone, Fault)
     assert (alone.kind, alone.rank) == ("diverged", 1)

@@ -6,11 +6,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from aggverify.errors import InputError
-from aggverify.world import Fault, Job, Options, Pool, PoolError, Replies, Template
+from aggverify.world import GLOO, NCCL, Fault, Job, Options, Pool, PoolError, Replies, Template
 from tests.world.conftest import ROOT, job, opened
 
 
@@ -86,6 +87,23 @@ def test_a_fresh_job_is_run_by_new_ranks_and_other_worlds_go_on(play: Template) 
     assert first == last
     assert new[0] == new[1] and new[3] == new[4]
     assert len({*before, *new[0], *new[2], *new[3]}) == 8
+
+
+def test_a_job_may_be_run_under_another_backend(play: Template) -> None:
+    other = replace(GLOO, sleeps_in_collectives=False)
+    one, two = job("nothing", 2), replace(job("nothing", 2), backend=other)
+    outcomes = play.run([one, two, one, two])
+    pids = [{data["pid"] for data in replies(outcome)} for outcome in outcomes]
+    assert pids[0] == pids[2] and pids[1] == pids[3]
+    assert not pids[0] & pids[1]
+    play.restart_worlds()
+
+
+@pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="there may be a CUDA device")
+def test_a_job_whose_backend_cannot_be_had_is_refused(play: Template) -> None:
+    with pytest.raises(PoolError, match=r"without the nccl backend|needs a CUDA device"):
+        play.submit([replace(job("nothing", 2), backend=NCCL)])
+    assert isinstance(play.run([job("nothing", 2)])[0], Replies)
 
 
 def test_jobs_in_flight_survive_a_restart_of_the_worlds(play: Template) -> None:

@@ -122,4 +122,9 @@ def test_code_that_often_fails_is_run_one_job_at_a_time(pool: Pool) -> None:
         both = template.run(shared(good, good))
         sizes += [o.replies[0].data.get("together") for o in both if isinstance(o, Replies)]
     assert sizes == [2] * 14 + [None] * 6
+    # Another subject is not to suffer for it.
+    template.calm()
+    [one, _] = template.run(shared(good, good))
+    assert isinstance(one, Replies)
+    assert one.replies[0].data["together"] == 2
     template.close()
