@@ -36,7 +36,7 @@ def _drop_module() -> None:
 
 CHANGES: dict[str, Callable[[], Any]] = {
     "torch default dtype": lambda: torch.set_default_dtype(torch.float64),
-    "torch default device": lambda: torch.set_default_device("cpu"),
+    "torch default device": lambda: torch.set_default_device("meta"),
     "torch grad mode": lambda: torch.set_grad_enabled(False),
     "torch anomaly mode": lambda: torch.autograd.set_detect_anomaly(True),
     "torch threads": lambda: torch.set_num_threads(2),
