@@ -36,7 +36,7 @@ class Echo:
 
 
 def reduced(value: float, **options: Any) -> float:
-    total = torch.tensor([value])
+    total = torch.tensor([value], dtype=torch.float32, device="cpu")
     dist.all_reduce(total, **options)
     return total.item()
 
