@@ -11,9 +11,12 @@ from aggverify.generation.space import Space
 from aggverify.generation.strategies import cases
 from aggverify.oracles import Sample
 from aggverify.steps.layouts import (
+    MAX_RANKS,
+    CpKind,
     Layout,
     contiguous_pieces,
     owned_pieces,
+    positions,
     token_owner,
     visible_pieces,
     zigzag_pieces,
@@ -137,12 +140,124 @@ def test_bad_layouts_are_refused(
         Layout(micro_batches, cp_size, kind)  # type: ignore[arg-type]
 
 
+SPREAD = Layout((((0,), (2, 1)), ((3,), (4,)), ((5,), (6,))), 4, "contiguous")
+
+
+def test_sizes_of_a_layout() -> None:
+    assert (SPREAD.dp_size, SPREAD.num_microbatches, SPREAD.world_size) == (3, 2, 12)
+    assert not SPREAD.is_trivial
+    assert Layout.trivial(3) == Layout((((0, 1, 2),),), 1, "zigzag")
+    assert Layout.trivial(3).is_trivial
+    assert not Layout((((0,), (1,)),)).is_trivial
+    assert not Layout((((0,),), ((1,),))).is_trivial
+    assert not Layout((((0,),),), 2).is_trivial
+    assert list(SPREAD.cells())[:3] == [(0, 0, (0,)), (0, 1, (2, 1)), (1, 0, (3,))]
+
+
+def test_a_layout_as_json() -> None:
+    assert SPREAD.to_json() == {
+        "cp": 4,
+        "kind": "contiguous",
+        "micro_batches": [[[0], [2, 1]], [[3], [4]], [[5], [6]]],
+    }
+    assert Layout.from_json(SPREAD.to_json()) == SPREAD
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"micro_batches": [[[True]]]}, "non-negative integer, got True"),
+        ({"micro_batches": [[[-1]]]}, "non-negative integer, got -1"),
+        ({"micro_batches": [[[0.0]]]}, "non-negative integer, got 0.0"),
+        ({"micro_batches": [[0]]}, "not a layout"),
+        ({"cp": "2"}, "at least 1, got '2'"),
+        ({"cp": 1.5}, "at least 1, got 1.5"),
+        ({"cp": 22}, "at most 64 ranks can be run, got cp_size 22 times 3 data-parallel ranks"),
+    ],
+)
+def test_json_that_is_no_layout(change: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Layout.from_json(SPREAD.to_json() | change)
+
+
+def test_as_many_ranks_as_can_be_run() -> None:
+    assert Layout.from_json(Layout.trivial(1).to_json() | {"cp": MAX_RANKS}).world_size == 64
+    ranks = {"cp": 1, "kind": "zigzag", "micro_batches": [[[d]] for d in range(MAX_RANKS + 1)]}
+    with pytest.raises(InputError, match="times 65 data-parallel ranks"):
+        Layout.from_json(ranks)
+
+
+def test_one_slice_is_the_whole_response() -> None:
+    assert zigzag_pieces(7, 5, 1, 0) == ((0, 5),)
+    assert zigzag_pieces(0, 1, 1, 0) == ((0, 1),)
+    assert zigzag_pieces(3, 0, 1, 0) == zigzag_pieces(3, 0, 2, 1) == ()
+
+
+def test_a_padded_row_has_its_own_chunks() -> None:
+    # chunks of three positions: 0 1 2 | 3 4 5 | 6 7 8 | 9 10 11; the logit of token t is at t + 1
+    assert zigzag_pieces(2, 5, 2, 0, chunk=3) == ((0, 2),)
+    assert zigzag_pieces(2, 5, 2, 1, chunk=3) == ((2, 5),)
+    assert zigzag_pieces(2, 10, 2, 0, chunk=3) == ((0, 2), (8, 10))
+    assert zigzag_pieces(2, 10, 2, 1, chunk=3) == ((2, 5), (5, 8))
+
+
+def test_contiguous_chunks_of_a_stream_that_does_not_divide() -> None:
+    samples = [Sample(1, (1,) * 2, 0, 0), Sample(2, (1,) * 2, 1, 1), Sample(1, (1,) * 3, 2, 2)]
+    # logits of tokens at stream positions 0 1, 4 5, 7 8 9; chunks of four
+    pieces = [contiguous_pieces(samples, 3, rank) for rank in range(3)]
+    assert pieces[0] == (((0, 2),), (), ())
+    assert pieces[1] == ((), ((0, 2),), ((0, 1),))
+    assert pieces[2] == ((), (), ((1, 3),))
+
+
+@pytest.mark.parametrize("kind", ["zigzag", "contiguous", "gathered"])
+def test_without_slices_every_kind_is_the_same(kind: CpKind) -> None:
+    step = parse_step("3/11 1/1; 2/111")
+    layout = Layout((((2, 0), (1,)),), 1, kind)
+    whole = (((0, 3),), ((0, 2),))
+    assert owned_pieces(step, (2, 0), layout, 0) == whole
+    assert visible_pieces(step, (2, 0), layout, 0) == whole
+
+
+def test_what_is_sliced_is_seen_where_it_is_owned() -> None:
+    step = parse_step("1/11 1/111")
+    contiguous = Layout((((0, 1),),), 2, "contiguous")
+    # seven positions, chunks of four: logits 0 1 of the first, 3 4 5 of the second
+    assert visible_pieces(step, (0, 1), contiguous, 0) == (((0, 2),), ((0, 1),))
+    assert owned_pieces(step, (0, 1), contiguous, 1) == ((), ((1, 3),))
+    zigzag = Layout((((0, 1),),), 2)
+    assert visible_pieces(step, (0, 1), zigzag, 0) == (((0, 1),), ((0, 1),))
+    assert visible_pieces(step, (0, 1), zigzag, 1) == (((1, 2),), ((1, 2), (2, 3)))
+
+
+def test_positions_of_pieces() -> None:
+    found = positions([0, 10], [((0, 2), (3, 4)), ((1, 3),)])
+    assert found.tolist() == [0, 1, 3, 11, 12]
+    none = positions([0, 5], [(), ()])
+    assert (none.size, none.dtype.kind) == (0, "i")
+
+
+def test_owners_of_a_small_step() -> None:
+    step = parse_step("1/11 1/111; 2/1 1/1")
+    layout = Layout((((0,), (1,)), ((2,), (3,))), 2)
+    assert token_owner(step, layout) == [
+        *((0, 0, 0), (0, 1, 0)),
+        *((0, 0, 1), (0, 1, 1), (0, 1, 1)),
+        (1, 1, 0),
+        (1, 0, 1),
+    ]
+
+
 def test_a_layout_must_hold_every_sample_once() -> None:
     step = parse_step("1/1 1/1")
-    with pytest.raises(InputError, match="exactly once"):
-        Layout((((0, 0),),)).check_covers(step)
+    for cells in ((0, 0), (0,), (0, 1, 2), (1, 2)):
+        with pytest.raises(InputError, match="each of the 2 samples exactly once"):
+            Layout(((cells,),)).check_covers(step)
+    Layout((((1,), (0,)),)).check_covers(step)
 
 
 def test_context_parallelism_needs_a_prompt() -> None:
     with pytest.raises(InputError, match=r"samples \[1\] have none"):
         Layout((((0, 1),),), 2).check_covers(parse_step("1/1 0/1"))
+    Layout((((0, 1),),), 1).check_covers(parse_step("1/1 0/1"))
+    Layout((((0, 1),),), 2).check_covers(parse_step("1/1 2/1"))
