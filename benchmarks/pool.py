@@ -105,15 +105,19 @@ def main() -> None:
     """Print every figure."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--quick", action="store_true", help="fewer repetitions")
+    options.add_argument("--memory", action="store_true", help="only the memory of all ranks")
     options.add_argument("--json", type=Path, help="also write the figures there")
     chosen = options.parse_args()
     quick = chosen.quick
+    if chosen.memory:
+        with Pool() as pool:
+            checked(opened(pool).run([job(world, "case", 2) for world in WORLDS]))
+            report_memory()
+        return
     print(f"{os.cpu_count()} cores, Python {sys.version.split()[0]}")
     report_start()
     with Pool() as pool:
-        template = pool.template("pool:Case", {}, paths=[MINE])
-        if isinstance(template, TemplateFailure):
-            sys.exit(f"{template.message}\n{template.traceback}")
+        template = opened(pool)
         report_speed(template, 0.5 if quick else 3.0)
         report_memory()
         report_recovery(template)
@@ -121,6 +125,13 @@ def main() -> None:
     report_alternatives(quick)
     if chosen.json:
         chosen.json.write_text(json.dumps(FIGURES))
+
+
+def opened(pool: Pool) -> Template:
+    template = pool.template("pool:Case", {}, paths=[MINE])
+    if isinstance(template, TemplateFailure):
+        sys.exit(f"{template.message}\n{template.traceback}")
+    return template
 
 
 def job(world: int, what: str, reductions: int, n: int = 1, together: bool = False) -> Job:
