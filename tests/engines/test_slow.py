@@ -84,7 +84,10 @@ def under_test(folder: Path, act: str) -> Iterator[tuple[Laboratory, Subject]]:
         yield Laboratory(template), subjects(request, target, template.description)[0]
 
 
-@pytest.mark.parametrize("act", ["busy(0.4)", "import heavy", "import waits"])
+@pytest.mark.parametrize(
+    "act",
+    ["busy(0.4)", pytest.param("import heavy", marks=pytest.mark.thorough), "import waits"],
+)
 def test_a_slow_start_is_no_failure(tmp_path: Path, act: str) -> None:
     with under_test(tmp_path, act) as (laboratory, subject):
         for _ in range(2):
@@ -104,7 +107,9 @@ def test_what_never_comes_back_is_looked_at_again_once(tmp_path: Path) -> None:
     assert all("within 0.05 s" in e.failure.message for e in later if e.failure)
 
 
-@pytest.mark.parametrize("other", ["_slow_later", "_slow_at_first"])
+@pytest.mark.parametrize(
+    "other", ["_slow_later", pytest.param("_slow_at_first", marks=pytest.mark.thorough)]
+)
 def test_what_one_reducer_does_is_not_held_against_the_next(tmp_path: Path, other: str) -> None:
     with under_test(tmp_path, "busy(3600)") as (laboratory, subject):
         first = laboratory.run(subject, CASES)

@@ -51,6 +51,7 @@ def test_the_search_ends_there(
     assert confirm(check_run, finding)
 
 
+@pytest.mark.thorough
 def test_the_enumeration_meets_it_first(laboratory: Laboratory) -> None:
     [example] = (e for _, e in EXAMPLES if e.check == exhaustive.NAME)
     subject = subject_of(example)
