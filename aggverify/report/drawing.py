@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from fractions import Fraction
+from itertools import groupby
 
 from aggverify.report.model import Sample, Step
 
@@ -63,7 +64,8 @@ def drawing(step: Step) -> Iterator[str]:
     for i, sample in enumerate(shown):
         prompt = "·" * min(sample.prompt_length, 12) + "…" * (sample.prompt_length > 12)
         yield (
-            f"  sample {i}  dp rank {sample.dp_rank}  micro-batch {sample.micro_batch}  "
+            f"  sample {i}  dp rank {sample.dp_rank}{_cp_ranks(step, sample)}  "
+            f"micro-batch {sample.micro_batch}  "
             f"prompt {prompt}  mask {_mask(sample)}  "
             f"(prompt group {sample.prompt_group}, rollout {sample.rollout})"
         )
@@ -72,9 +74,19 @@ def drawing(step: Step) -> Iterator[str]:
     signs = {run.mask for sample in shown for run in sample.runs}
     legend = [". masked"] * ("masked" in signs)
     legend += ["x rejected after the fact"] * ("rejected" in signs)
-    legend += ["| from one context-parallel rank to another"] * (step.cp_size > 1)
+    split = any(len({run.cp_rank for run in sample.runs}) > 1 for sample in shown)
+    legend += ["| from one context-parallel rank to another"] * split
     if legend:
         yield f"  ({', '.join(['# unmasked', *legend])})"
+
+
+def _cp_ranks(step: Step, sample: Sample) -> str:
+    """The context-parallel ranks of its response, in the order of its tokens."""
+    if step.cp_size == 1 or not sample.runs:
+        return ""
+    ranks = [str(rank) for rank, _ in groupby(sample.runs, key=lambda run: run.cp_rank)]
+    more = "|…" if len(ranks) > MAX_ROWS else ""
+    return f"  cp rank{'s' if len(ranks) > 1 else ''} {'|'.join(ranks[:MAX_ROWS])}{more}"
 
 
 def _mask(sample: Sample) -> str:

@@ -11,11 +11,16 @@ import pytest
 
 from aggverify.checks.paths import NAME as PATHS
 from aggverify.errors import InputError
-from aggverify.report import formats, github, markdown, page, reading, text
+from aggverify.oracles import Sample, Step
+from aggverify.report import document, formats, github, markdown, page, reading, text
 from aggverify.report.document import failed, reported
+from aggverify.report.drawing import drawing
 from aggverify.report.formats import FORMATS
 from aggverify.report.model import Document
 from aggverify.report.places import Place, place
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+from aggverify.steps.notation import parse_micro_batches, parse_step
 from tests import verdicts
 
 RED, GREEN = verdicts.written(verdicts.verdict()), verdicts.written(verdicts.verdict(reports=0))
@@ -119,9 +124,10 @@ def test_markdown_leaves_whole_findings_out_and_counts_them() -> None:
     told = markdown.render(many)
     shown = told.count("<summary>❌")
     assert 10 < shown < 50
-    assert f"{50 - shown} findings and 1 list of checks left out" in told
+    checks = " and 1 list of checks"
+    assert f"{50 - shown} findings{checks * (checks in told)} left out here" in told
     assert 50_000 < len(told.encode()) < 60_000
-    assert told.count("<details>") == told.count("</details>") == shown
+    assert told.count("<details>") == told.count("</details>") == shown + (checks not in told)
     assert told.startswith(f"{markdown.MARKER}\n")
 
 
@@ -233,3 +239,46 @@ def test_every_format_lands_inside_the_directory(tmp_path: Path) -> None:
     assert [path.name for path in paths.values()] == [each.file for each in FORMATS.values()]
     assert all(path.read_text() for path in paths.values())
     assert outside.read_text() == "mine"
+
+
+def drawn(step: str, cells: str, cp: int) -> list[str]:
+    found = parse_step(step)
+    layout = Layout(parse_micro_batches(cells), cp)
+    case = Case(found, layout, (1.0,) * found.num_response_tokens)
+    return list(drawing(document.drawn(case)))
+
+
+def test_a_step_is_drawn_where_its_tokens_are() -> None:
+    assert drawn("2/1011; 13/1", "1 | 0", cp=2) == [
+        "step: 2 prompts, 2 rollouts, 2 samples; dp=2 cp=2 (zigzag) micro-batches=1 dtype=float64",
+        "  sample 0  dp rank 1  cp ranks 0|1  micro-batch 0  prompt ··  mask #|.##  "
+        "(prompt group 0, rollout 0)",
+        "  sample 1  dp rank 0  cp rank 0  micro-batch 0  prompt ············…  mask #  "
+        "(prompt group 1, rollout 1)",
+        "  (# unmasked, . masked, | from one context-parallel rank to another)",
+    ]
+
+
+def test_what_was_rejected_is_drawn_apart() -> None:
+    step = Step((Sample(1, b"\1\0\0", 0, 0, b"\1\1\0"),))
+    case = Case(step, Layout.trivial(1), (1.0,) * 3)
+    _, sample, legend = drawing(document.drawn(case))
+    assert "  mask #x.  " in sample
+    assert legend == "  (# unmasked, . masked, x rejected after the fact)"
+
+
+def test_what_is_plain_needs_no_legend_and_what_is_long_is_cut() -> None:
+    _, line = drawn(f"1/{'1' * 70}", "0", cp=1)
+    assert f"mask {'#' * 32}…{'#' * 16} (70 tokens)  (prompt" in line
+    lines = drawn("; ".join(["1/1"] * 14), ",".join(map(str, range(14))), cp=1)
+    assert len(lines) == 14
+    assert lines[-1] == "  … and 2 more samples"
+
+
+def test_a_mask_of_too_many_runs_is_told_in_part() -> None:
+    step = Step((Sample(1, b"\1\0" * 600, 0, 0),))
+    drawn = document.drawn(Case(step, Layout.trivial(1), (1.0,) * 1200))
+    (sample,) = drawn.samples
+    assert (len(sample.runs), sample.response_length) == (document.MAX_RUNS, 1200)
+    (_, line, *_) = drawing(drawn)
+    assert f"mask {'#.' * 16}… (1200 tokens)" in line
