@@ -14,7 +14,10 @@ import click
 @click.option("--oracle", help="Your own mode: a file with weights(step) or scalar(step, losses).")
 @click.option("--against", help="Another path, old.py[:name], that must agree on every step.")
 @click.option("--convention", help="How it is called; found out from the file by default.")
-@click.option("--engine", help="How local losses become the update; see the convention's default.")
+@click.option(
+    "--engine",
+    help="How local losses become the update, or a module:OBJECT; see the convention's default.",
+)
 @click.option("--divisor", type=float, help="L of --mode constant.")
 @click.option("--claim", "claims", multiple=True, help="Also test what is not claimed by default.")
 @click.option("--group-size", type=int, help="Promise whole prompt groups of this many rollouts.")

@@ -22,7 +22,14 @@ from aggverify.errors import InputError, unknown
 
 ENGINES: dict[str, EngineSpec] = {
     spec.name: spec
-    for spec in (PLAIN_SUM, MEAN, ACCUMULATED_MEAN, MEGATRON_SAMPLE, MEGATRON_TOKEN, SKYRL_FSDP)
+    for spec in (
+        PLAIN_SUM,
+        MEAN,
+        ACCUMULATED_MEAN,
+        MEGATRON_SAMPLE,
+        MEGATRON_TOKEN,
+        SKYRL_FSDP,
+    )
 }
 
 

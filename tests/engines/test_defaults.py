@@ -47,16 +47,16 @@ def reduce_loss(loss, loss_mask, loss_reduction, max_seq_len=None):
     ("code", "engine"),
     [
         (NATIVE, "sum"),
-        (NATIVE, "megatron-token"),
-        (SLIME, "megatron-token"),
+        pytest.param(NATIVE, "megatron-token", marks=pytest.mark.thorough),
+        pytest.param(SLIME, "megatron-token", marks=pytest.mark.thorough),
         (SKYRL, "skyrl-fsdp"),
-        (SKYRL_REDUCE_LOSS, "accumulated-mean"),
+        pytest.param(SKYRL_REDUCE_LOSS, "accumulated-mean", marks=pytest.mark.thorough),
     ],
 )
 def test_defaults_of_the_candidate(tmp_path: Path, code: str, engine: str) -> None:
     cases = [c for c in hard_cases() if c.layout.world_size <= 4]
     if code != NATIVE:
-        cases = [c for c in cases if c.layout.cp_size == 1]
+        cases = [c for c in cases if c.layout.world_size <= 2 and c.layout.cp_size == 1]
     else:
         assert any(c.layout.cp_kind == "gathered" and c.layout.cp_size > 1 for c in cases)
     assert cases

@@ -11,7 +11,6 @@ from aggverify.engines import ENGINES, engine, usable
 from aggverify.engines.plain_sum import PLAIN_SUM
 from aggverify.errors import InputError
 from aggverify.execution.laboratory import Laboratory
-from aggverify.execution.trial import Trial
 from aggverify.generation.catalogue import hard_cases
 from aggverify.run.planning.claims import subjects
 from aggverify.run.planning.request import Request
@@ -51,7 +50,7 @@ def test_first_use_costs_are_the_engines() -> None:
         request = Request(str(PATH), modes=("token_mean",), engine=SLOW.name)
         subject = subjects(request, target, template.description)[0]
         laboratory = Recording(template)
-        slow = laboratory.run(subject, [Trial(case, fresh=True) for case in cases])
+        slow = laboratory.run(subject, cases)
         plain = laboratory.run(replace(subject, engine=PLAIN_SUM), cases)
         apart = laboratory.run(replace(subject, engine=replace(PLAIN_SUM, merges=False)), cases)
     assert subject.engine is SLOW
@@ -63,7 +62,7 @@ def test_first_use_costs_are_the_engines() -> None:
         assert one.first_seconds < SECONDS
     # Cases share a dispatch, and a reduction, only if the engine says that they may.
     count = len(cases)
-    assert laboratory.together == [False] * count + [True] * count + [False] * count
+    assert laboratory.together == [True] * (2 * count) + [False] * count
 
 
 def test_an_engine_is_found_by_module_and_name(
