@@ -98,6 +98,8 @@ class Check:
     """Whether it says nothing about a non-linear objective."""
     may_refuse: bool = False
     """Whether a clear exception of the candidate's own is as good as the right result."""
+    compares_paths: bool = False
+    """Whether it needs another target beside the subject's, also to see its findings again."""
     judges_scalar: bool = False
     """Whether ``judge`` also compares the reported loss."""
     aspect: str = ""

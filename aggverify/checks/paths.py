@@ -82,4 +82,5 @@ CHECK = Check(
     variants=lambda case: (case, Trial(case, against=True)),
     judge=judge,
     unclaimed="no --against TARGET",
+    compares_paths=True,
 )

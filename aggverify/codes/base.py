@@ -77,8 +77,6 @@ class Code:
     """Aspects (``checks.base``) of which no other check says anything new."""
     varies_losses: bool = False
     """Whether its check varies the loss values itself, so that they are not varied again."""
-    compares_paths: bool = False
-    """Whether it is about two targets, and both are needed to see it again."""
     splits: bool = False
     """Whether it is about samples dealt to several places: a comparison among fewer of them then
     also loses tokens."""

@@ -193,7 +193,7 @@ CATALOGUE: tuple[Code, ...] = (
         symptom=Symptom.LOGS_DIFFER,
         diagnosed=Diagnosed.SYMPTOM,
     ),
-    Code("AGV521", "Two paths give different weights on the same step", compares_paths=True),
+    Code("AGV521", "Two paths give different weights on the same step"),
     *(
         Code(code, title, "warning", Effect.WARNING)
         for code, title in (

@@ -7,9 +7,8 @@ from itertools import groupby, islice
 from pathlib import Path
 
 from aggverify import __version__
-from aggverify.checks import Finding
+from aggverify.checks import Finding, check
 from aggverify.checks.comparison import lowest_precision
-from aggverify.checks.paths import NAME as PATHS
 from aggverify.codes import CODES, Effect
 from aggverify.execution.claim import NONLINEAR
 from aggverify.execution.subject import Subject
@@ -151,7 +150,7 @@ def _command(stored: StoredCase, subject: Subject) -> Iterator[str]:
     yield from ("aggverify", "replay", stored.id, stored.claim.target)
     if stored.claim.oracle is not None:
         yield from ("--oracle", stored.claim.oracle)
-    if stored.check == PATHS and subject.against is not None:
+    if check(stored.check).compares_paths and subject.against is not None:
         yield from ("--against", subject.against.target)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from aggverify.checks import Finding, check
-from aggverify.checks.paths import NAME as PATHS
 from aggverify.errors import InputError
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
@@ -43,7 +42,7 @@ def replay(
     file, which is data. ``against``: the other path, likewise.
     """
     claim = stored.claim
-    if stored.check == PATHS and against is None:
+    if check(stored.check).compares_paths and against is None:
         raise InputError("this case was found by comparing two paths: say --against TARGET")
     if claim.oracle is not None and oracle is None:
         raise InputError(
