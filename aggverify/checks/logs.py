@@ -74,9 +74,9 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     [ran] = executions
     if not ran.logs:
         return None
-    fault = _malformed(ran)
-    if fault is not None:
-        return Finding(UNMERGEABLE, NAME, fault, ran.case, subject.mode)
+    why = _malformed(ran)
+    if why is not None:
+        return Finding(UNMERGEABLE, NAME, why, ran.case, subject.mode)
     # What is only looked at is usually kept in float32, whatever the losses are.
     wanted = objective(subject, ran, kept_in="float32")
     if wanted is None or not _has_objective(ran):

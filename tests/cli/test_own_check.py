@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import runpy
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
-from tests.conftest import EXAMPLES
+import pytest
+
+from aggverify.checks import registered
+from tests.conftest import EXAMPLES, Cli
 
 MINE = """
 from aggverify.checks import Check, Finding
@@ -59,38 +64,33 @@ HAZARD = Check(
     codes=(POSITIVE,),
 )
 """
-RUN = """
-import my_check
-
-from aggverify.checks import register
-from aggverify.cli import main
-
-if __name__ == "__main__":
-    register(my_check.CHECK, my_check.HAZARD)
-    main()
-"""
 RIGHT = EXAMPLES / "native" / "sum" / "token_mean.py"
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    (folder / "my_check.py").write_text(MINE, encoding="utf-8")
-    (folder / "run.py").write_text(RUN, encoding="utf-8")
-    command = [sys.executable, str(folder / "run.py"), *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+@pytest.fixture
+def with_mine(tmp_path: Path, cli: Cli) -> Iterator[Cli]:
+    """The command line with the file's two checks registered."""
+    path = tmp_path / "my_check.py"
+    path.write_text(MINE, encoding="utf-8")
+    mine = SimpleNamespace(**runpy.run_path(str(path)))
+    with registered(mine.CHECK, mine.HAZARD):
+        yield cli
 
 
-def checked(folder: Path, target: Path) -> tuple[int, dict[str, dict[str, object]], dict[str, str]]:
+def checked(cli: Cli, folder: Path, target: Path) -> tuple[int, dict[str, Any], dict[str, str]]:
     """Exit code, checks by name, and the case of every code found."""
     quick = ("--profile", "quick", "--max-examples", "2", "--world", "1", "--report", "json,md")
-    done = run(folder, "check", str(target), *quick, "--report-dir", "out")
+    code = cli("check", target, *quick, "--report-dir", "out").code
     document = json.loads((folder / "out" / "verdict.json").read_text(encoding="utf-8"))
     [verdict] = document["verdicts"]
     checks = {c["name"]: c for c in verdict["checks"]}
-    return done.returncode, checks, {f["code"]: f["id"] for f in verdict["findings"]}
+    return code, checks, {f["code"]: f["id"] for f in verdict["findings"]}
 
 
-def test_a_right_reducer_passes_it_and_a_hazard_is_shown_without_failing(tmp_path: Path) -> None:
-    code, checks, found = checked(tmp_path, RIGHT)
+def test_a_right_reducer_passes_it_and_a_hazard_is_shown_without_failing(
+    tmp_path: Path, with_mine: Cli
+) -> None:
+    code, checks, found = checked(with_mine, tmp_path, RIGHT)
     assert (code, [*found]) == (0, ["AGV902"])
     assert not checks["no_weight_is_positive"]["failed"]
     mine = checks["no_weight_is_negative"]
@@ -98,19 +98,26 @@ def test_a_right_reducer_passes_it_and_a_hazard_is_shown_without_failing(tmp_pat
     assert mine["cases"]
 
 
-def test_a_wrong_one_is_found_reported_explained_and_replayed(tmp_path: Path) -> None:
+def test_a_wrong_one_is_found_reported_explained_and_replayed(
+    tmp_path: Path, with_mine: Cli
+) -> None:
     wrong = tmp_path / "negative.py"
     text = RIGHT.read_text(encoding="utf-8").replace("return kept", "return -kept")
     wrong.write_text(text, encoding="utf-8")
-    code, checks, found = checked(tmp_path, wrong)
+    code, checks, found = checked(with_mine, tmp_path, wrong)
     assert code == 1
     assert checks["no_weight_is_negative"]["failed"]
     report = (tmp_path / "out" / "summary.md").read_text(encoding="utf-8")
     assert "A weight is negative" in report
     assert "pushes some tokens the wrong way" in report
-    told = run(tmp_path, "explain", "agv901").stdout
-    assert "A token's weight has the wrong sign." in told
-    assert "Check what is subtracted." in told
-    replayed = run(tmp_path, "replay", found["AGV901"], "--report-dir", "out")
-    assert replayed.returncode == 1
-    assert "AGV901" in replayed.stdout
+    explained = with_mine("explain", "agv901").out
+    assert "A token's weight has the wrong sign." in explained
+    assert "Check what is subtracted." in explained
+    replayed = with_mine("replay", found["AGV901"], "--report-dir", "out")
+    assert replayed.code == 1
+    assert "AGV901" in replayed.out
+
+
+def test_without_it_neither_is_known(cli: Cli) -> None:
+    assert cli("explain", "AGV901").code == 2
+    assert "AGV901" not in cli("explain").out
