@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from aggverify.codes import Code, code, code_of_failure
-from aggverify.execution.laboratory import BREACH, Execution
+from aggverify.execution.laboratory import Execution
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial
 from aggverify.generation.space import Space
 from aggverify.steps.case import Case
+from aggverify.world import Fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,8 @@ class Finding:
     token: int | None = None
     error: Fraction | None = None
     bound: Fraction | None = None
-    detail: str = ""
+    fault: Fault | None = field(default=None, compare=False)
+    """What the ranks did instead of finishing the case."""
 
     @property
     def traits(self) -> Code:
@@ -114,13 +116,8 @@ class Check:
 
 def failure_finding(check: str, subject: Subject, execution: Execution) -> Finding | None:
     """The finding for a case the ranks could not finish, or None when they did."""
-    failure = execution.failure
-    if failure is None:
+    fault = execution.failure
+    if fault is None:
         return None
-    kind, message = failure.kind, failure.message
-    if message.startswith(BREACH):
-        kind, message = "breach", message.removeprefix(BREACH)
-    if failure.rank is not None and not message.startswith(f"rank {failure.rank} "):
-        message = f"rank {failure.rank}: {message}"
-    code = code_of_failure(kind).code
-    return Finding(code, check, message, execution.case, subject.mode, detail=failure.detail)
+    code = code_of_failure("breach" if fault.breach else fault.kind).code
+    return Finding(code, check, fault.message, execution.case, subject.mode, fault=fault)

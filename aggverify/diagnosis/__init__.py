@@ -22,6 +22,7 @@ from aggverify.diagnosis.readings import other_mode, other_reading
 from aggverify.diagnosis.values import off_value, undivided_sums
 from aggverify.execution.subject import Subject
 from aggverify.steps.case import Case
+from aggverify.world import evidence
 
 _FORMS = 12
 """So many of the simplest fitting forms are told apart by further cases."""
@@ -171,8 +172,8 @@ def diagnose_behind_the_mask(
 
 def diagnose_failure(subject: Subject, finding: Finding, marks: frozenset[str]) -> Diagnosis | None:
     """A step that is not finished, recognised by its message, its stacks and where it happens."""
-    text = f"{finding.message}\n{finding.detail}"
-    bug = known_bug(_trace(subject, finding, marks=marks, text=text))
+    told = evidence(finding.fault) if finding.fault is not None else ""
+    bug = known_bug(_trace(subject, finding, marks=marks, text=f"{finding.message}\n{told}"))
     return Diagnosis(bug.sentence, None, bug, bug.sentence) if bug else None
 
 

@@ -19,24 +19,12 @@ from aggverify.execution.trial import Trial, trial
 from aggverify.steps.case import Case
 from aggverify.trainer.answer import Answer, Log
 from aggverify.trainer.assignment import Assignment
-from aggverify.world import Fault, Job, Outcome, evidence
+from aggverify.world import Fault, Job, Outcome
 
 if TYPE_CHECKING:
     from aggverify.world import Template
 
 Weights = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why a case has no result: what the ranks did instead."""
-
-    kind: str
-    rank: int | None
-    message: str
-    detail: str = ""
-    first: bool = False
-    """Whether the ranks had run nothing before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +39,8 @@ class Execution:
     weights: Weights | None = None
     value: Fraction | None = None
     local_losses: tuple[tuple[float, ...], ...] = ()
-    failure: Failure | None = None
+    failure: Fault | None = None
+    """Why there is no result: what the ranks did instead."""
     counts: tuple[int, ...] = ()
     """Token counts per rank and micro-batch, flat: the reducer's own, or the trainer's."""
     logs: tuple[tuple[Log, ...], ...] = ()
@@ -149,7 +138,7 @@ class Laboratory:
 
         return Submitted(executions, pending.stumbles)
 
-    def _again(self, subject: Subject, wanted: Trial, failure: Failure | None) -> bool:
+    def _again(self, subject: Subject, wanted: Trial, failure: Fault | None) -> bool:
         def runs_away(seconds: float) -> bool:
             [outcome] = self._template.run([_job(subject, wanted, seconds)])
             return isinstance(outcome, Fault) and outcome.kind == "runaway"
@@ -175,10 +164,6 @@ class Laboratory:
 
 DIVISOR = 16.0
 """For a mode that takes a divisor and is only run beside the one that is claimed."""
-
-
-BREACH = "aggverify.trainer.contract.ContractBreach: "
-"""How a fault begins that the trainer itself raised, about what the candidate returned."""
 
 
 def _job(subject: Subject, wanted: Trial, asked: float | None) -> Job:
@@ -212,14 +197,15 @@ def _assignment(subject: Subject, wanted: Trial) -> Assignment:
 def _execution(subject: Subject, wanted: Trial, outcome: Outcome) -> Execution:
     case = wanted.case
     if isinstance(outcome, Fault):
-        return Execution(case, failure=_failure(outcome))
+        return Execution(case, failure=outcome)
     replies = outcome.replies
     answers = [Answer.from_json(reply.data) for reply in replies]
     if wanted.misuse:
         return Execution(case, refusals=answers[0].refusals)
     if len({answer.checksum for answer in answers}) > 1:
-        failure = Failure("disagree", None, "ranks hold different gradients after the reduction")
-        return Execution(case, failure=failure)
+        message = "ranks hold different gradients after the reduction"
+        fault = Fault("disagree", None, message, case.layout.world_size)
+        return Execution(case, failure=fault)
     found = Execution(
         case,
         np.frombuffer(replies[0].blob, dtype=np.float64),
@@ -248,9 +234,3 @@ def _logs(answers: Sequence[Answer]) -> tuple[tuple[Log, ...], ...]:
     if not any(answer.logs for answer in answers):
         return ()
     return tuple(answer.logs or (None,) * len(answer.losses) for answer in answers)
-
-
-def _failure(fault: Fault) -> Failure:
-    if fault.message.startswith(BREACH):  # the traceback is of our own looking at what came back
-        fault = replace(fault, traceback="")
-    return Failure(fault.kind, fault.rank, fault.message, evidence(fault), fault.first)

@@ -9,26 +9,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from aggverify.execution import limits
+from aggverify.world import Fault
 
-if TYPE_CHECKING:
-    from aggverify.execution.laboratory import Failure
-
-_LOADING = ("<frozen importlib._bootstrap", "torch/_dynamo/", "torch/_inductor/", "/triton/")
-"""In the stack of a rank that is importing or compiling."""
+_LOADING = ("<frozen importlib._bootstrap", "/torch/_dynamo/", "/torch/_inductor/", "/triton/")
+"""In the name of a file that is at work in a rank that is importing or compiling."""
 
 
-def doubtful(failure: Failure | None) -> bool:
+def doubtful(failure: Fault | None) -> bool:
     """Whether ranks may be slow only: they ran for long, or waited to import or compile."""
     if failure is None:
         return False
     return failure.kind == "runaway" or (failure.kind == "blocked" and _loading(failure))
 
 
-def _loading(failure: Failure) -> bool:
-    return any(mark in failure.detail for mark in _LOADING)
+def _loading(failure: Fault) -> bool:
+    stacks = (stack for threads in failure.stacks.values() for stack in threads)
+    files = {frame.file for stack in stacks for frame in stack.frames}
+    return any(mark in file for mark in _LOADING for file in files)
 
 
 @dataclass(slots=True)
@@ -45,7 +44,7 @@ class Patience:
         """Note what the first case of a rank took; 0.0 where it was not the first."""
         self._first_seconds = max(self._first_seconds, first_seconds)
 
-    def again(self, failure: Failure, runs_away: Callable[[float], bool]) -> bool:
+    def again(self, failure: Fault, runs_away: Callable[[float], bool]) -> bool:
         """Whether a case with a doubtful failure, and others like it, should be run again.
 
         ``runs_away`` runs it with so many seconds. Each kind of doubt is looked into once, so that

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, islice
-from pathlib import Path
 
 from aggverify import __version__
 from aggverify.checks import Finding, check
@@ -20,12 +19,12 @@ from aggverify.run.outcome.verdict import CheckSummary, Exit, ReportedFinding, V
 from aggverify.run.outcome.verdict import Margin as Sharpness
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import token_owner
+from aggverify.world import evidence
 
 MAX_WEIGHTS = 100_000
 """Of a step with more tokens no weights are written: its case says it all."""
 MAX_RUNS = 1000
 """Of one sample's mask."""
-_PACKAGE = Path(__file__).parents[1]
 _MASKS: Mapping[tuple[int, int], model.Mask] = {
     (1, 1): "unmasked",
     (0, 0): "masked",
@@ -120,7 +119,7 @@ def reported(report: ReportedFinding, first: ReportedFinding, subject: Subject) 
         confirmed=report.confirmed,
         same_cause_as=None if report is first else first.stored.id,
         message=f.message,
-        detail=own_frames(f.detail) or None,
+        detail=evidence(f.fault) or None if f.fault else None,
         case=report.stored.to_json(),
         replay=tuple(_command(report.stored, subject)),
         step=drawn(f.case),
@@ -152,13 +151,6 @@ def _command(stored: StoredCase, subject: Subject) -> Iterator[str]:
         yield from ("--oracle", stored.claim.oracle)
     if check(stored.check).compares_paths and subject.against is not None:
         yield from ("--against", subject.against.target)
-
-
-def own_frames(detail: str) -> str:
-    """Stacks or a traceback without the frames of this package and of the interpreter's start."""
-    ours = tuple(f'File "{where}' for where in (f"{_PACKAGE}/", "<frozen "))
-    lines = detail.rstrip().split("\n")
-    return "\n".join(line for line in lines if not line.lstrip().startswith(ours))
 
 
 def drawn(case: Case) -> model.Step:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from aggverify.conventions import Convention, Misuse, Site
 from aggverify.trainer.answer import Log
+from aggverify.world.candidate_errors import Breach
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -15,7 +16,7 @@ MOST_KEYS = 64
 """Keys of a log that are looked at; frameworks have a dozen."""
 
 
-class ContractBreach(Exception):
+class ContractBreach(Breach):
     """The candidate returned something no trainer could take a gradient of."""
 
 

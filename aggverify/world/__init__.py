@@ -6,6 +6,8 @@ are forked from that template.
 """
 
 from aggverify.world.backends import GLOO, NCCL, Backend, Place
+from aggverify.world.candidate_errors import Raised
+from aggverify.world.collectives import Collective
 from aggverify.world.evidence import evidence
 from aggverify.world.faults import (
     Fault,
@@ -16,6 +18,7 @@ from aggverify.world.faults import (
     Reply,
     TemplateFailure,
 )
+from aggverify.world.frames import Frame, Stack
 from aggverify.world.launcher import Launcher
 from aggverify.world.options import Options
 from aggverify.world.pool import Pool
@@ -25,7 +28,9 @@ __all__ = [
     "GLOO",
     "NCCL",
     "Backend",
+    "Collective",
     "Fault",
+    "Frame",
     "Job",
     "Launcher",
     "Options",
@@ -34,8 +39,10 @@ __all__ = [
     "Place",
     "Pool",
     "PoolError",
+    "Raised",
     "Replies",
     "Reply",
+    "Stack",
     "Template",
     "TemplateFailure",
     "evidence",

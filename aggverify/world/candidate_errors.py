@@ -1,27 +1,128 @@
-"""Tell an exception of the code under test as data, without this package's own frames."""
+"""An exception of the code under test as a value, of bounded size, with whose code raised it."""
 
 from __future__ import annotations
 
+import dis
+import linecache
 import traceback
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import TracebackType
 from typing import Any
 
-_OURS = str(Path(__file__).resolve().parent.parent)
+from aggverify.world.frames import Frame, lines, owner, shown
+
 _MESSAGE_LIMIT = 4_000
-_TRACEBACK_LIMIT = 16_000
-_FRAMES = 30
+_SOURCE_LIMIT = 400
+_FRAMES = 60
+_CHAIN = 8
+_RAISE = dis.opmap["RAISE_VARARGS"]
 
 
-def told(error: BaseException) -> dict[str, Any]:
-    """``{"type", "message", "traceback"}`` of an exception, of bounded size, never raising."""
-    name = type(error).__qualname__
-    if type(error).__module__ not in ("builtins", "__main__"):
-        name = f"{type(error).__module__}.{name}"
-    return {
-        "type": name,
-        "message": _cut(_text(error), _MESSAGE_LIMIT),
-        "traceback": _cut(_traceback(error), _TRACEBACK_LIMIT),
-    }
+class Breach(Exception):
+    """Raised by a handler itself, about what the code under test did; its message says it all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """An exception.
+
+    ``type``: qualified, without the module for a built-in one. ``frames``: the outermost first.
+    ``last``: what the interpreter prints of it after its frames. ``stated``: whether the innermost
+    frame stands on a ``raise`` or ``assert`` statement. ``breach``: of the handler's own, about the
+    code under test. ``before``: the exception that was being handled; with ``caused`` the cause.
+    """
+
+    type: str
+    message: str
+    frames: tuple[Frame, ...] = ()
+    last: str = ""
+    stated: bool = False
+    breach: bool = False
+    before: Raised | None = None
+    caused: bool = False
+
+    @property
+    def text(self) -> str:
+        """``ValueError: 3 is not 4``."""
+        return f"{self.type}: {self.message}".removesuffix(": ")
+
+    @property
+    def traceback(self) -> str:
+        """The candidate's part of the traceback, with the exceptions before it."""
+        return "\n".join(self._traceback())
+
+    def _traceback(self) -> Iterator[str]:
+        if self.before is not None:
+            yield from self.before._traceback()
+            yield f"\n{_CAUSED if self.caused else _MEANWHILE}\n"
+        if self.frames:
+            yield "Traceback (most recent call last):"
+            yield from lines(shown(self.frames))
+        yield self.last or self.text
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for :meth:`from_json`."""
+        return {
+            "type": self.type,
+            "message": self.message,
+            "frames": [frame.to_json() for frame in self.frames],
+            "last": self.last,
+            "stated": self.stated,
+            "breach": self.breach,
+            "before": None if self.before is None else self.before.to_json(),
+            "caused": self.caused,
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Raised:
+        """Raises KeyError, ValueError or TypeError on anything else than an exception."""
+        return Raised(
+            str(data["type"]),
+            str(data["message"]),
+            tuple(map(Frame.from_json, data["frames"])),
+            str(data["last"]),
+            bool(data["stated"]),
+            bool(data["breach"]),
+            None if data["before"] is None else Raised.from_json(data["before"]),
+            bool(data["caused"]),
+        )
+
+
+_CAUSED = "The above exception was the direct cause of the following exception:"
+_MEANWHILE = "During handling of the above exception, another exception occurred:"
+
+
+def raised(error: BaseException) -> Raised:
+    """An exception as a value, of bounded size; never raises."""
+    try:
+        whole = traceback.TracebackException.from_exception(error, limit=-200)
+        return _value(error, whole, _CHAIN)
+    except Exception:  # RecursionError while following a chain, a broken __str__, ...
+        return _plain(error)
+
+
+def _plain(error: BaseException) -> Raised:
+    return Raised(_name(type(error)), _cut(_text(error)), breach=isinstance(error, Breach))
+
+
+def _value(error: BaseException, whole: traceback.TracebackException, most: int) -> Raised:
+    caused = whole.__cause__ is not None
+    hidden = None if whole.__suppress_context__ else whole.__context__
+    then, earlier = (error.__cause__, whole.__cause__) if caused else (error.__context__, hidden)
+    return replace(
+        _plain(error),
+        frames=tuple(map(_frame, whole.stack[-_FRAMES:])),
+        last=_cut("".join(whole.format_exception_only()).rstrip("\n")),
+        stated=_stated(error.__traceback__),
+        before=_value(then, earlier, most - 1) if then and earlier and most else None,
+        caused=caused,
+    )
+
+
+def _name(kind: type[BaseException]) -> str:
+    builtin = kind.__module__ in ("builtins", "__main__")
+    return kind.__qualname__ if builtin else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _text(error: BaseException) -> str:
@@ -31,24 +132,38 @@ def _text(error: BaseException) -> str:
         return f"<its text cannot be made: {type(second).__name__}>"
 
 
-def _traceback(error: BaseException) -> str:
-    try:
-        whole = traceback.TracebackException.from_exception(error, limit=-200)
-        whole.stack[:] = _theirs(whole.stack)
-        return "".join(whole.format())
-    except Exception:  # RecursionError while formatting a chain, a broken __str__, ...
-        return ""
+def _frame(found: traceback.FrameSummary) -> Frame:
+    file, source = _cut(found.filename), _cut(found.line or "", _SOURCE_LIMIT)
+    function = _cut(found.name, _SOURCE_LIMIT)
+    return Frame(file, found.lineno or 0, function, owner(file), source, _marked(found, source))
 
 
-def _theirs(frames: traceback.StackSummary) -> list[traceback.FrameSummary]:
-    kept = [f for f in frames if not f.filename.startswith((_OURS, "<frozen importlib"))]
-    # All of it ours: a handler's own mistake, where every frame is needed.
-    return (kept or list(frames))[-_FRAMES:]
+def _marked(found: traceback.FrameSummary, source: str) -> tuple[int, int] | None:
+    """Characters of the line, less its indentation; None for all of it, or more than a line."""
+    if found.colno is None or found.end_colno is None or found.lineno != found.end_lineno:
+        return None
+    whole = linecache.getline(found.filename, found.lineno or 0).rstrip()
+    if not whole.isascii():  # columns count bytes
+        return None
+    indent = len(whole) - len(whole.lstrip())
+    start, end = found.colno - indent, found.end_colno - indent
+    partial = 0 <= start < end <= len(source) and end - start < len(source)
+    return (start, end) if partial else None
 
 
-def _cut(text: str, limit: int) -> str:
+def _stated(tb: TracebackType | None) -> bool:
+    """Whether the innermost frame stands on a ``raise`` or ``assert``, and not on a call."""
+    if tb is None:
+        return False
+    while tb.tb_next is not None:
+        tb = tb.tb_next
+    code = tb.tb_frame.f_code.co_code
+    return 0 <= tb.tb_lasti < len(code) and code[tb.tb_lasti] == _RAISE
+
+
+def _cut(text: str, limit: int = _MESSAGE_LIMIT) -> str:
     # Surrogates survive neither UTF-8 nor a terminal. Cut first: of megabytes only that much.
-    told = text[:limit].encode("utf-8", "backslashreplace").decode()
-    if len(text) <= limit and len(told) <= limit:
-        return told
-    return f"{told[:limit]} ... ({len(text)} characters in all)"
+    kept = text[:limit].encode("utf-8", "backslashreplace").decode()
+    if len(text) <= limit and len(kept) <= limit:
+        return kept
+    return f"{kept[:limit]} ... ({len(text)} characters in all)"

@@ -1,44 +1,52 @@
-"""A fault's remains as text: what every rank was doing, and the last that the odd one printed."""
+"""A fault as text: what every rank was doing, and the last that the one at fault printed."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
+from aggverify.world.candidate_errors import Raised
 from aggverify.world.faults import Fault
+from aggverify.world.frames import Stack, lines, shown
 
 _PRINTED = 5
 """Last lines of what was printed."""
-_ONLY_THREAD = re.compile(r"^(Current thread|Thread) 0x\w+[^\n]*:\n")
 
 
 def evidence(fault: Fault) -> str:
     """Paragraphs apart by an empty line: a traceback, or ranks with the collective they wait in
     and their Python stack, those alike together; then what the rank at fault printed last."""
-    parts = [fault.traceback.rstrip()] if fault.traceback else []
-    parts += [*_ranks(fault), *_changed(fault), *_printed(fault)]
+    error = None if fault.breach else fault.error
+    parts = [error.traceback] if error is not None else []
+    return "\n\n".join([*parts, *_ranks(fault, error), *_changed(fault), *_printed(fault)])
+
+
+def threads_text(threads: Sequence[Stack], crash: str = "") -> str:
+    """Threads as the interpreter prints them, under headings where there are several."""
+    parts = [f"Fatal Python error: {crash}"] if crash else []
+    for stack in threads:
+        heading = f"Thread {stack.thread} (most recent call first):"
+        frames = lines(shown(stack.frames))
+        parts.append("\n".join([heading, *frames] if len(threads) > 1 else frames))
     return "\n\n".join(parts)
 
 
-def _ranks(fault: Fault) -> Iterator[str]:
+def _ranks(fault: Fault, raised: Raised | None) -> Iterator[str]:
     alike: dict[tuple[str, str], list[int]] = {}
-    told = {*fault.stacks, *fault.collectives}
+    known = {*fault.stacks, *fault.inside}
+    if fault.crash and fault.rank is not None:
+        known.add(fault.rank)
     if fault.exit_status is not None:
         # How far the others had come when one ended is a matter of chance.
-        told &= {fault.rank} if fault.rank is not None else set()
-    for rank in sorted(told):
-        where, stack = fault.collectives.get(rank, ""), _bare(fault.stacks.get(rank, ""))
+        known &= {fault.rank} if fault.rank is not None else set()
+    for rank in sorted(known):
+        call, crash = fault.inside.get(rank), fault.crash if rank == fault.rank else ""
+        where = "" if call is None else call.text
         # Beside a traceback it matters who waits for that rank; its own stack is the traceback.
-        if where or not fault.traceback:
+        if where or raised is None:
+            stack = threads_text(fault.stacks.get(rank, ()), crash)
             alike.setdefault((where, stack), []).append(rank)
     for (where, stack), ranks in alike.items():
         yield _who(ranks, where) + (f":\n{stack}" if stack else "")
-
-
-def _bare(stack: str) -> str:
-    """Without the heading of a thread when there is only one."""
-    several = len(re.findall(r"^(?:Current t|T)hread 0x", stack, re.M)) > 1
-    return stack if several else _ONLY_THREAD.sub("", stack)
 
 
 def _names(ranks: Sequence[int]) -> str:
@@ -64,6 +72,6 @@ def _printed(fault: Fault) -> Iterator[str]:
     """Set apart by a bar, so that it cannot pass for anything else."""
     if fault.kind == "exception" or fault.rank is None:
         return
-    lines = fault.output.get(fault.rank, "").splitlines()[-_PRINTED:]
-    if any(map(str.strip, lines)):
-        yield "\n".join((f"rank {fault.rank} printed last", *(f"  | {line}" for line in lines)))
+    printed = fault.output.get(fault.rank, "").splitlines()[-_PRINTED:]
+    if any(map(str.strip, printed)):
+        yield "\n".join((f"rank {fault.rank} printed last", *(f"  | {line}" for line in printed)))

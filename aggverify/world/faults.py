@@ -1,18 +1,19 @@
-"""What a job can come to: replies of every rank, or a fault told as data."""
+"""What a job can come to: replies of every rank, or a fault as data."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, get_args
 
-from aggverify.errors import AggverifyError
+from aggverify.errors import AggverifyError, InputError
 from aggverify.world.backends import Backend
+from aggverify.world.candidate_errors import Raised
+from aggverify.world.collectives import Collective
+from aggverify.world.frames import Stack
 
-FaultKind = Literal["exception", "died", "blocked", "runaway", "diverged"]
-
-_NOTHING: Mapping[int, Any] = MappingProxyType({})
+T = TypeVar("T")
+FaultKind = Literal["exception", "died", "blocked", "runaway", "diverged", "disagree"]
 
 
 class PoolError(AggverifyError):
@@ -57,26 +58,93 @@ class Replies:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A job that did not come back from every rank.
+    """A job that did not come back from every rank, or not with one result.
 
-    ``rank``: the one at fault as far as can be told, else None. ``traceback``: of an exception,
-    the code under test only. ``stacks``, ``collectives``, ``output``: per rank, where known: its
-    Python stack when it was stopped, the collective it was in, the tail of what it printed.
-    ``traces``: per rank, the collectives it issued in this job. ``changes``: per rank, the global
-    state it had left changed. ``first``: the ranks had finished no job before.
+    ``rank``: the one at fault as far as can be said, else None; ``message``: a sentence with it.
+    ``size``: of the world. Per rank, where known: ``errors``, what it raised; ``stacks``, its
+    threads when it was stopped; ``inside``, the collective it was in; ``traces``, the collectives
+    it issued in this job; ``apart``, the one at which ranks first disagree, None for one that
+    issued no more; ``output``, the tail of what it printed; ``changes``, the global state it had
+    left changed. ``crash``: the interpreter's last words. ``first``: the ranks had finished no job.
     """
 
     kind: FaultKind
     rank: int | None
     message: str
-    traceback: str = ""
-    stacks: Mapping[int, str] = field(default_factory=lambda: _NOTHING)
+    size: int = 1
+    errors: Mapping[int, Raised] = field(default_factory=dict)
+    stacks: Mapping[int, tuple[Stack, ...]] = field(default_factory=dict)
+    inside: Mapping[int, Collective] = field(default_factory=dict)
+    traces: Mapping[int, tuple[Collective, ...]] = field(default_factory=dict)
+    apart: Mapping[int, Collective | None] = field(default_factory=dict)
+    output: Mapping[int, str] = field(default_factory=dict)
+    changes: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     exit_status: int | None = None
-    collectives: Mapping[int, str] = field(default_factory=lambda: _NOTHING)
-    traces: Mapping[int, tuple[str, ...]] = field(default_factory=lambda: _NOTHING)
-    output: Mapping[int, str] = field(default_factory=lambda: _NOTHING)
-    changes: Mapping[int, tuple[str, ...]] = field(default_factory=lambda: _NOTHING)
+    crash: str = ""
     first: bool = False
+
+    @property
+    def error(self) -> Raised | None:
+        """What the rank at fault raised."""
+        return None if self.rank is None else self.errors.get(self.rank)
+
+    @property
+    def breach(self) -> bool:
+        """Whether the handler itself complains of what the code under test did."""
+        return self.error is not None and self.error.breach
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for :meth:`from_json`; what is per rank as pairs of rank and value."""
+        plain = {name: getattr(self, name) for name in _PLAIN}
+        return plain | {
+            "errors": [[rank, error.to_json()] for rank, error in self.errors.items()],
+            "stacks": [[r, [s.to_json() for s in threads]] for r, threads in self.stacks.items()],
+            "inside": [[rank, call.to_json()] for rank, call in self.inside.items()],
+            "traces": [[r, [c.to_json() for c in calls]] for r, calls in self.traces.items()],
+            "apart": [[rank, c and c.to_json()] for rank, c in self.apart.items()],
+            "output": [[rank, text] for rank, text in self.output.items()],
+            "changes": [[rank, list(names)] for rank, names in self.changes.items()],
+        }
+
+    @staticmethod
+    def from_json(data: Any) -> Fault:
+        """Raises InputError on anything else than a fault."""
+        try:
+            return _fault(data)
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise InputError(f"not a fault: {data!r:.200} ({error!r:.200})") from error
+
+
+_PLAIN = ("kind", "rank", "message", "size", "exit_status", "crash", "first")
+
+
+def _fault(data: Mapping[str, Any]) -> Fault:
+    if data["kind"] not in get_args(FaultKind):
+        raise ValueError(f"a fault is one of {', '.join(get_args(FaultKind))}")
+    return Fault(
+        data["kind"],
+        _whole(data["rank"]),
+        str(data["message"]),
+        int(data["size"]),
+        _per_rank(data["errors"], Raised.from_json),
+        _per_rank(data["stacks"], lambda threads: tuple(map(Stack.from_json, threads))),
+        _per_rank(data["inside"], Collective.from_json),
+        _per_rank(data["traces"], lambda calls: tuple(map(Collective.from_json, calls))),
+        _per_rank(data["apart"], lambda c: None if c is None else Collective.from_json(c)),
+        _per_rank(data["output"], str),
+        _per_rank(data["changes"], lambda names: tuple(map(str, names))),
+        _whole(data["exit_status"]),
+        str(data["crash"]),
+        bool(data["first"]),
+    )
+
+
+def _whole(value: Any) -> int | None:
+    return None if value is None else int(value)
+
+
+def _per_rank(pairs: Any, value: Callable[[Any], T]) -> dict[int, T]:
+    return {int(rank): value(found) for rank, found in pairs}
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,8 @@ from typing import Any
 
 from aggverify.world import linux, slate, stacks, wire
 from aggverify.world.backends import BACKENDS, Backend
+from aggverify.world.candidate_errors import Raised
+from aggverify.world.evidence import threads_text
 from aggverify.world.exits import exit_text
 from aggverify.world.faults import PoolError, TemplateFailure
 from aggverify.world.link import Output, output_pipe
@@ -209,14 +211,15 @@ class Zygote:
             message = None
         if message is None:
             status = self._exit_status(opened.pid)
-            crash = stacks.tidy(slate.dump(opened.slate))
+            crash, threads = stacks.parse(slate.dump(opened.slate))
             text = f"the process {exit_text(status)} while importing"
-            return TemplateFailure("died", text, crash, opened.output.drain(), status)
+            shown = threads_text(threads, crash)
+            return TemplateFailure("died", text, shown, opened.output.drain(), status)
         header, _ = message
         if "error" in header:
-            error = header["error"]
-            text = f"{error['type']}: {error['message']}".removesuffix(": ")
-            return TemplateFailure("exception", text, error["traceback"], opened.output.drain())
+            error = Raised.from_json(header["error"])
+            shown = error.traceback
+            return TemplateFailure("exception", error.text, shown, opened.output.drain())
         if header["cuda"]:
             return TemplateFailure("cuda", _CUDA, output=opened.output.drain())
         return header
@@ -300,4 +303,5 @@ class Launcher:
 
 def _hung(opened: Opened, kind: Any, message: str) -> TemplateFailure:
     found = stacks.collect({0: (opened.pid, opened.slate)})
-    return TemplateFailure(kind, message, found.get(0, ""), opened.output.drain())
+    shown = threads_text(found.get(0, ()))
+    return TemplateFailure(kind, message, shown, opened.output.drain())

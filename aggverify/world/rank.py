@@ -17,7 +17,7 @@ from typing import Any
 
 from aggverify.world import linux
 from aggverify.world.backends import Backend, Place
-from aggverify.world.candidate_errors import told
+from aggverify.world.candidate_errors import raised
 from aggverify.world.devices import DEVICES, Device
 from aggverify.world.slate import Writer
 from aggverify.world.stacks import STACK_SIGNAL
@@ -58,7 +58,7 @@ def live(place: Place, backend: Backend, handed: Handed, make_handler: Callable[
         guard = Guard(device.aspects())
     except BaseException as error:
         if os.getpid() == me:
-            connection.sendall(encode({"error": told(error)}))
+            connection.sendall(encode({"error": raised(error).to_json()}))
         return
     connection.sendall(encode({"ready": os.getpid()}))
     _Loop(connection, handler, guard).run()
@@ -184,7 +184,7 @@ class _Loop:
             data, blob = self._handler(header["job"])
             reply = encode({"data": data} | self._evidence(), blob)
         except BaseException as error:  # sys.exit included: all of it is the candidate's answer
-            reply = encode({"error": told(error)} | self._evidence())
+            reply = encode({"error": raised(error).to_json()} | self._evidence())
             self._finish()
             self._answer(reply)
             return True

@@ -1,30 +1,25 @@
-"""Ask processes for their Python stacks, and make faulthandler's answer readable."""
+"""Ask processes for their Python stacks, and read what faulthandler answers."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 
 from aggverify.world import slate
+from aggverify.world.frames import Frame, Stack, owner
 
 # faulthandler writes the stacks when a process gets this; nobody else uses it.
 STACK_SIGNAL = signal.SIGRTMAX - 5
 
-_OURS = str(Path(__file__).resolve().parent)
-# Frames of ours, of the interpreter's start, and a list of all that was ever imported.
-_NOT_TOLD = (f'File "{_OURS}', 'File "<string>"', "Extension modules:")
-_LIMIT = 8_000
-_ALIKE = 3
 _PATIENCE = 0.25
 _PAUSE = 0.003
 
 
-def collect(processes: Mapping[int, tuple[int, int]]) -> dict[int, str]:
+def collect(processes: Mapping[int, tuple[int, int]]) -> dict[int, tuple[Stack, ...]]:
     """Stacks per key, of ``(pid, slate)``; what has not come after a moment is left out."""
     before = {key: slate.dump_size(page) for key, (_, page) in processes.items()}
     for pid, _ in processes.values():
@@ -40,23 +35,27 @@ def collect(processes: Mapping[int, tuple[int, int]]) -> dict[int, str]:
         if now == sizes and all(now[key] > before[key] for key in now):
             break
         sizes = now
-    dumps = {key: tidy(slate.dump(page)) for key, (_, page) in processes.items()}
-    return {key: text for key, text in dumps.items() if text}
+    dumps = {key: parse(slate.dump(page))[1] for key, (_, page) in processes.items()}
+    return {key: threads for key, threads in dumps.items() if threads}
 
 
-def tidy(dump: str) -> str:
-    """Frames innermost first as faulthandler gives them, without this package's own; of a deep
-    recursion the innermost."""
-    lines = [line for line in dump.splitlines() if not line.lstrip().startswith(_NOT_TOLD)]
-    text = "\n".join(_few_of_each(lines)).strip()
-    return text if len(text) <= _LIMIT else text[:_LIMIT] + " ..."
+# As CPython's Python/traceback.c writes it, which is no interface, but has not changed in years.
+_THREAD = re.compile(r"(?:Current t|T)hread (0x[0-9a-f]+)")
+_FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)')
+_FATAL = "Fatal Python error: "
 
 
-def _few_of_each(lines: Sequence[str]) -> Iterator[str]:
-    seen: Counter[str] = Counter()
-    for line in lines:
-        seen[line] += bool(line)
-        if seen[line] <= _ALIKE:
-            yield line
-        elif seen[line] == _ALIKE + 1:
-            yield "  ... and again"
+def parse(dump: str) -> tuple[str, tuple[Stack, ...]]:
+    """A dump's fatal error, "" for none, and its threads with their frames, innermost first."""
+    crash, thread = "", ""
+    threads: dict[str, list[Frame]] = {}
+    for line in dump.splitlines():
+        if line.startswith(_FATAL):
+            crash = line.removeprefix(_FATAL)
+        elif (heading := _THREAD.match(line)) is not None:
+            thread = heading[1]
+        elif (found := _FRAME.fullmatch(line)) is not None:
+            file, number, function = found.group("file", "line", "function")
+            frame = Frame(file, int(number), function, owner(file))
+            threads.setdefault(thread, []).append(frame)
+    return crash, tuple(Stack(name, tuple(frames)) for name, frames in threads.items())

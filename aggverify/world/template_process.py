@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 
 from aggverify.world import devices, forking, linux, rank, wire
 from aggverify.world.backends import Place, backend
-from aggverify.world.candidate_errors import told
+from aggverify.world.candidate_errors import raised
 
 
 def serve(fds: list[int], request: dict[str, Any], parent: int) -> NoReturn:
@@ -65,7 +65,7 @@ def _prepared(connection: socket.socket, request: dict[str, Any]) -> tuple[Any] 
         wire.send(connection, ready)
     except BaseException as error:  # sys.exit included
         if os.getpid() == me:
-            wire.send(connection, {"error": told(error)})
+            wire.send(connection, {"error": raised(error).to_json()})
         return None
     gc.collect()
     gc.freeze()

@@ -1,9 +1,9 @@
 """Note every collective a rank issues, by wrapping torch.distributed's functions.
 
 gloo itself is silent about ranks that disagree on dtype or operation, and hangs or aborts on the
-rest; the notes of all ranks side by side tell what went wrong. An entry reads
-``group name|ranks|what|where``; entries of one group must agree on all its ranks, in order, but
-for where: the line of code under test that issued it, empty for this package's own.
+rest; the notes of all ranks side by side tell what went wrong. An entry is a line that
+``collectives.read`` makes a value of; entries of one group must agree on all its ranks, in order,
+but for the place: the line of code under test that issued it, empty for this package's own.
 Point-to-point calls and others that differ between ranks by right get an empty group name.
 """
 
@@ -43,10 +43,10 @@ class Tracer:
         if self.slate is not None:
             self.slate.begin(job)
 
-    def enter(self, group: Any, what: str) -> None:
-        """Note a collective that is about to be issued."""
+    def enter(self, group: Any, operation: str, shape: str = "|", arguments: str = "") -> None:
+        """Note a collective that is about to be issued; ``shape`` is ``dtype|elements``."""
         self.depth += 1
-        entry = self._prefix(group) + what
+        entry = f"{self._prefix(group)}{operation}|{shape}|{arguments}"
         self.count += 1
         if len(self.entries) >= KEPT:
             name = entry.partition("|")[0]
@@ -119,13 +119,13 @@ def _dtype(dtype: Any) -> str:
 def _shape(tensor: Any) -> str:
     # Gloo looks at the number of elements only, and so do frameworks that flatten.
     try:
-        return f" {_dtype(tensor.dtype)}[{tensor.numel()}]"
+        return f"{_dtype(tensor.dtype)}|{tensor.numel()}"
     except Exception:
-        return f" {type(tensor).__name__}"
+        return f"{type(tensor).__name__}|"
 
 
 def _op(op: Any) -> str:
-    return " " + str(op).rpartition(".")[2]
+    return str(op).rpartition(".")[2]
 
 
 # What of its arguments every rank must agree on, by position and name.
@@ -134,11 +134,11 @@ _TENSOR: tuple[_Field, ...] = ((0, "tensor", _shape),)
 
 
 def _dtype_only(tensor: Any) -> str:
-    return f" {_dtype(tensor.dtype)}" if hasattr(tensor, "dtype") else ""
+    return f"{_dtype(tensor.dtype)}|" if hasattr(tensor, "dtype") else "|"
 
 
 def _number(name: str) -> Callable[[Any], str]:
-    return lambda value: f" {name}={value}"
+    return lambda value: f"{name}={value}"
 
 
 _FIELDS: dict[str, tuple[_Field, ...]] = {
@@ -162,7 +162,7 @@ _GROUP_AT = {
     "reduce_scatter": 3, "reduce_scatter_tensor": 3, "all_to_all": 2, "all_to_all_single": 4,
     "gather": 3, "scatter": 3, "barrier": 0, "all_reduce_coalesced": 2, "all_gather_coalesced": 2,
 }  # fmt: skip
-_DEFAULT_OP = " SUM"
+_DEFAULT_OP = "SUM"
 _POINT_TO_POINT = ("send", "recv", "isend", "irecv")
 
 
@@ -189,21 +189,25 @@ def _collective(
     name: str, function: Callable[..., Any], fields: tuple[_Field, ...], group_at: int
 ) -> Callable[..., Any]:
     tracer = TRACER
-    plan = [(at, key, show, _DEFAULT_OP if show is _op else "") for at, key, show in fields]
+    shapes = [field for field in fields if field[2] in (_shape, _dtype_only)]
+    others = [field for field in fields if field not in shapes]
 
     @functools.wraps(function)
     def traced(*args: Any, **kwargs: Any) -> Any:
         if tracer.depth:
             return function(*args, **kwargs)
-        what, given = name, len(args)
-        for at, key, show, default in plan:
-            if at < given:
-                what += show(args[at])
-            elif key in kwargs:
-                what += show(kwargs[key])
+        shape, arguments, given = "|", "", len(args)
+        for at, key, show in shapes:
+            if at < given or key in kwargs:
+                shape = show(args[at] if at < given else kwargs[key])
+        for at, key, show in others:
+            if at < given or key in kwargs:
+                text = show(args[at] if at < given else kwargs[key])
             else:
-                what += default
-        tracer.enter(args[group_at] if group_at < given else kwargs.get("group"), what)
+                text = _DEFAULT_OP if show is _op else ""
+            arguments = f"{arguments} {text}" if arguments and text else arguments or text
+        group = args[group_at] if group_at < given else kwargs.get("group")
+        tracer.enter(group, name, shape, arguments)
         try:
             return function(*args, **kwargs)
         finally:
@@ -235,7 +239,8 @@ def _new_group(function: Callable[..., Any]) -> Callable[..., Any]:
     def traced(ranks: Any = None, *args: Any, **kwargs: Any) -> Any:
         # Every rank of the world must make it, members or not, unless asked otherwise.
         local = kwargs.get("use_local_synchronization", False)
-        tracer.enter(NOT_COMPARED if local else None, f"new_group {ranks}".replace("\n", " "))
+        members = str(ranks).replace("\n", " ").replace("|", " ")
+        tracer.enter(NOT_COMPARED if local else None, "new_group", arguments=members)
         try:
             return function(ranks, *args, **kwargs)
         finally:

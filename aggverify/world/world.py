@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from aggverify.world import verdict
+from aggverify.world import outcomes
 from aggverify.world.backends import Backend
+from aggverify.world.candidate_errors import Raised
 from aggverify.world.exits import exit_text
 from aggverify.world.faults import Fault, Job, Outcome
 from aggverify.world.link import Link
@@ -93,7 +94,7 @@ class World:
     watchdog: Watchdog = field(init=False)
     failure: Fault | None = None
     _end_seen: float | None = None
-    _death_scene: verdict.Scene | None = None
+    _death_scene: outcomes.Scene | None = None
 
     def __post_init__(self) -> None:
         self.watchdog = Watchdog(self.options.patience, self.key.backend.ticking)
@@ -159,24 +160,24 @@ class World:
 
     def _finished(self) -> list[tuple[Task, Outcome]]:
         """The outcomes of the first dispatch, which every rank has answered."""
-        outcome, usable = verdict.finished([link.replies[0] for link in self.links], self.links)
+        outcome, usable = outcomes.finished([link.replies[0] for link in self.links], self.links)
         count = len(self.flying[0].tasks)
-        each = [outcome] if count == 1 else verdict.apart(outcome, count)
+        each = [outcome] if count == 1 else outcomes.apart(outcome, count)
         if (usable and None not in each) or self._by_itself:
             return self._settle([told for told in each if told is not None], usable)
         self.broken = True
         return []
 
-    def _settle(self, outcomes: Sequence[Outcome], usable: bool) -> list[tuple[Task, Outcome]]:
+    def _settle(self, each: Sequence[Outcome], usable: bool) -> list[tuple[Task, Outcome]]:
         tasks = self.flying.popleft().tasks
         self.done += 1
         self.broken = not usable
         for link in self.links:
             if link.replies:
                 link.replies.popleft()
-        if usable and isinstance(outcomes[0], Fault):
+        if usable and isinstance(each[0], Fault):
             self._send(_GO)
-        return list(zip(tasks, outcomes, strict=True))
+        return list(zip(tasks, each, strict=True))
 
     def _trouble(self, now: float) -> Fault | None:
         """Why the job in flight will never be finished; of several that is only noted."""
@@ -232,8 +233,8 @@ class World:
         limit = max(task.job.cpu_seconds or usual for task in self.flying[0].tasks)
         return limit if self._by_itself else limit * _DOUBT
 
-    def _scene(self) -> verdict.Scene:
-        return verdict.Scene(self.links, self.done)
+    def _scene(self) -> outcomes.Scene:
+        return outcomes.Scene(self.links, self.done)
 
     def _start(self, now: float) -> None:
         for link in self.links:
@@ -253,9 +254,9 @@ class World:
             if "error" not in header:
                 link.pid = header["ready"]
                 return
-            error = header["error"]
-            text = f"{error['type']}: {error['message']} (while rank {link.rank} started)"
-            self._fail(Fault("exception", link.rank, text, error["traceback"]))
+            error = Raised.from_json(header["error"])
+            text = f"rank {link.rank}: {error.text} (while rank {link.rank} started)"
+            self._fail(Fault("exception", link.rank, text, len(self.links), {link.rank: error}))
         elif link.exit_status is not None:
             text = f"rank {link.rank} {exit_text(link.exit_status)} while it started"
             self._fail(Fault("died", link.rank, text, exit_status=link.exit_status))

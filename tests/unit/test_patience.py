@@ -5,15 +5,23 @@ from __future__ import annotations
 import pytest
 
 from aggverify.execution import limits
-from aggverify.execution.laboratory import Failure
 from aggverify.execution.limits import LOADING_SECONDS, MOST_WAITS, SECOND_LOOK
 from aggverify.execution.patience import Patience, doubtful
+from aggverify.world import Fault, Frame, Stack
+from aggverify.world.faults import FaultKind
+from aggverify.world.frames import owner
 
-IMPORTING = 'rank 0:\n  File "<frozen importlib._bootstrap>", line 241 in _call_with_frames_removed'
-WAITS = Failure("blocked", 0, "waits", IMPORTING)
-COMPUTES = Failure("runaway", 0, "computes", 'File "r.py", line 3 in reduce')
-COMPUTES_FIRST = Failure("runaway", 0, "computes", 'File "r.py", line 3 in reduce', first=True)
-IMPORTS = Failure("runaway", 0, "computes", IMPORTING)
+
+def doing(kind: FaultKind, file: str, *, first: bool = False) -> Fault:
+    stack = Stack("0x1", (Frame(file, 241, "f", owner(file)),))
+    return Fault(kind, 0, "computes", stacks={0: (stack,)}, first=first)
+
+
+IMPORT = "<frozen importlib._bootstrap>"
+WAITS = doing("blocked", IMPORT)
+COMPUTES = doing("runaway", "r.py")
+COMPUTES_FIRST = doing("runaway", "r.py", first=True)
+IMPORTS = doing("runaway", IMPORT)
 
 
 def never(seconds: float) -> bool:
@@ -22,8 +30,9 @@ def never(seconds: float) -> bool:
 
 def test_what_is_doubtful() -> None:
     assert all(map(doubtful, (WAITS, COMPUTES, COMPUTES_FIRST, IMPORTS)))
-    assert not doubtful(Failure("blocked", 0, "waits", 'File "r.py", line 3 in reduce'))
-    assert not doubtful(Failure("died", 0, "is gone", IMPORTING))
+    assert doubtful(doing("blocked", "/env/torch/_inductor/compile_fx.py"))
+    assert not doubtful(doing("blocked", "r.py"))
+    assert not doubtful(doing("died", IMPORT))
     assert not doubtful(None)
 
 
@@ -42,7 +51,7 @@ def test_waiting_for_an_import_is_not_believed_for_a_while(monkeypatch: pytest.M
         (IMPORTS, LOADING_SECONDS, LOADING_SECONDS),
     ],
 )
-def test_what_comes_back_gets_more_time(failure: Failure, given: float, later: float) -> None:
+def test_what_comes_back_gets_more_time(failure: Fault, given: float, later: float) -> None:
     mine, asked = Patience(), []
 
     def comes_back(seconds: float) -> bool:

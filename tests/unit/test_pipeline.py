@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aggverify.checks import Finding
-from aggverify.execution.laboratory import Execution, Failure, Submitted
+from aggverify.execution.laboratory import Execution, Submitted
 from aggverify.run.search.pipeline import Pipeline, Running
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
+from aggverify.world import Fault
 
 FIRST, SECOND = (Case(parse_step("1/1"), Layout.trivial(1), (x,)) for x in (1.0, 2.0))
 
@@ -20,7 +21,7 @@ def pipeline(said: list[str], *, fails: bool, finds: bool) -> Pipeline:
     def submit(cases: Sequence[Case]) -> Running:
         (case,) = cases
         said.append(f"start {case.losses[0]:g}")
-        failure = Failure("blocked", 0, "waits") if fails else None
+        failure = Fault("blocked", 0, "waits") if fails else None
 
         def judge(executions: Sequence[Execution]) -> list[Finding | None]:
             said.append(f"judge {case.losses[0]:g}")

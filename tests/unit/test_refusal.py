@@ -2,64 +2,85 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from importlib.util import find_spec
+
 import pytest
 
 from aggverify.checks.refusal import refusal
-from aggverify.execution.laboratory import Execution, Failure
+from aggverify.execution.laboratory import Execution
+from aggverify.run.planning import refusing
 from aggverify.run.planning.refusing import split_groups
 from aggverify.steps.case import Case, ranks_with_parts
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_micro_batches, parse_step
+from aggverify.world import Fault, Frame, Raised
+from aggverify.world.candidate_errors import raised
+from aggverify.world.faults import FaultKind
+from aggverify.world.frames import owner
 
+torch_spec = find_spec("torch")
+assert torch_spec is not None
 OVER_MICRO_BATCHES, OVER_RANKS = split_groups()
-THEIRS = """Traceback (most recent call last):
-  File "/home/me/reducer.py", line 9, in reduce
-    {line}
-{kind}: {text}
-"""
 
 
-def raised(
-    kind: str, text: str, line: str, *, ranks: str = "", name: str = "exception"
-) -> str | None:
-    detail = THEIRS.format(kind=kind, text=text, line=line)
-    failure = Failure(name, 0, f"{kind}: {text}".removesuffix(": ") + ranks, detail)
-    return refusal(Execution(OVER_RANKS, failure=failure))
+def words(error: BaseException | Raised, *on: int, kind: FaultKind = "exception") -> str | None:
+    """What passes for a refusal, of an exception on some ranks of a world of three."""
+    value = error if isinstance(error, Raised) else seen(error)
+    fault = Fault(kind, min(on, default=0), "", 3, dict.fromkeys(on or range(3), value))
+    return refusal(Execution(OVER_RANKS, failure=fault))
+
+
+def seen(error: BaseException) -> Raised:
+    """As a rank sees it, its JSON included."""
+    return Raised.from_json(json.loads(json.dumps(raised(error).to_json())))
+
+
+def caught(source: str, file: str = "/home/me/reducer.py") -> Raised:
+    """What running the source raises, as if it stood in that file."""
+    try:
+        exec(compile(source, file, "exec"), {})
+    except Exception as error:
+        error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+        return seen(error)
+    raise AssertionError("nothing is raised")
 
 
 @pytest.mark.parametrize("kind", ["ValueError", "AssertionError", "NotImplementedError"])
 def test_a_worded_exception_is_a_refusal(kind: str) -> None:
-    assert raised(kind, "group 0 is split", "raise X(...)") == f"{kind}: group 0 is split"
-    assert raised(kind, "group 0 is split", "assert whole, (") == f"{kind}: group 0 is split"
-    assert raised(kind, "group 0 is split", "if odd: raise X(...)") == f"{kind}: group 0 is split"
+    assert words(caught(f"raise {kind}('group 0 is split')")) == f"{kind}: group 0 is split"
+    assert words(caught(f"if 1: raise {kind}('split')")) == f"{kind}: split"
+    assert words(caught(f"raise {kind}(\n    'split',\n)")) == f"{kind}: split"
+
+
+def test_an_assertion_with_a_message_is_a_refusal() -> None:
+    source = "whole = False\nassert whole, (\n    'group 0 is split'\n)"
+    assert words(caught(source)) == "AssertionError: group 0 is split"
+    assert words(caught("def f():\n    assert 0, 'split'\nf()")) == "AssertionError: split"
 
 
 def test_an_accident_is_not() -> None:
-    assert raised("IndexError", "index 3 is out of range", "raise IndexError(...)") is None
-    assert raised("ValueError", "zip() argument 2 is shorter", "for a, b in zip(x, y):") is None
-    assert raised("ValueError", "bad", "check('never raise this')") is None
-    assert raised("RuntimeError", "sizes of tensors must match", "return a + b") is None
-    assert raised("AssertionError", "", "assert whole") is None
-    assert raised("ValueError", "split", "raise X", name="blocked") is None
+    assert words(caught("raise IndexError('index 3 is out of range')")) is None
+    assert words(caught("for a, b in zip([1], [], strict=True): pass")) is None
+    assert words(caught("int('never raise this')")) is None
+    assert words(caught("assert 0")) is None
+    assert words(caught("raise ValueError('split')"), kind="blocked") is None
 
 
-def test_torchs_own_exceptions_are_not() -> None:
-    inside = """Traceback (most recent call last):
-  File "/home/me/reducer.py", line 9, in reduce
-    torch.split(x, sizes)
-  File "/venv/lib/python3.11/site-packages/torch/functional.py", line 207, in split
-    raise ValueError("sizes do not fit")
-ValueError: sizes do not fit
-"""
-    failure = Failure("exception", 0, "ValueError: sizes do not fit", inside)
-    assert refusal(Execution(OVER_RANKS, failure=failure)) is None
+@pytest.mark.parametrize("file", [torch_spec.origin, json.__file__, "<string>", refusing.__file__])
+def test_exceptions_of_others_are_not(file: str) -> None:
+    assert words(caught("raise ValueError('split')", file)) is None
+    inside = caught("raise ValueError('split')")
+    assert words(replace(inside, frames=(*inside.frames, Frame(file, 1, "f", owner(file))))) is None
 
 
 def test_every_rank_with_a_part_must_refuse() -> None:
     assert ranks_with_parts(OVER_MICRO_BATCHES) == {0}
     assert ranks_with_parts(OVER_RANKS) == {0, 1}
-    assert raised("ValueError", "split", "raise X", ranks=" (on rank 0, not on 1)") is None
-    assert raised("ValueError", "split", "raise X", ranks=" (on rank 0, 1, not on 2)")
+    split = caught("raise ValueError('split')")
+    assert words(split, 0) is None
+    assert words(split, 0, 1)
 
 
 def test_a_step_that_was_done_is_no_refusal() -> None:
@@ -73,7 +94,5 @@ def test_ranks_are_counted_with_those_of_context_parallelism() -> None:
     assert ranks_with_parts(case) == {2, 3}
 
 
-def test_a_stack_without_a_line_of_theirs_is_no_refusal() -> None:
-    for detail in ("", "ValueError: split", '  File "/home/me/reducer.py", line 9, in reduce'):
-        failure = Failure("exception", 0, "ValueError: split", detail)
-        assert refusal(Execution(OVER_RANKS, failure=failure)) is None
+def test_an_exception_without_frames_is_no_refusal() -> None:
+    assert words(Raised("ValueError", "split", stated=True)) is None

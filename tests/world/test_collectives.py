@@ -52,8 +52,9 @@ def test_other_lengths(play: Template, lengths: tuple[int, int]) -> None:
     small, large = lengths
     assert found.rank == 2
     assert re.match(
-        rf"ranks disagree on collective 1 of ranks 0,1,2,3: ranks? [013](,[13])*: all_reduce "
-        rf"float32\[{large}\] SUM{PLACE}; rank 2: all_reduce float32\[{small}\] SUM{PLACE}",
+        rf"rank 2: ranks disagree on collective 1 of ranks 0,1,2,3: ranks? [013](,[13])*: "
+        rf"all_reduce float32\[{large}\] SUM{PLACE}; "
+        rf"rank 2: all_reduce float32\[{small}\] SUM{PLACE}",
         found.message,
     ), found.message
 

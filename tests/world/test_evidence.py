@@ -2,45 +2,127 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from aggverify.world import Fault, Template, evidence
-from aggverify.world.stacks import tidy
+from aggverify.errors import InputError
+from aggverify.world import Collective, Fault, Frame, Raised, Stack, Template, evidence, stacks
+from aggverify.world.candidate_errors import Breach, raised
+from aggverify.world.stacks import parse
 from tests.world.conftest import job
 
-WAITS = "all_reduce float32[1] SUM of ranks 0,1,2"
+WAITS = Collective("all_reduce", "0", (0, 1, 2), "float32", 1, "SUM")
+ASKED = """Thread 0x00001 (most recent call first):
+  File "/home/me/r.py", line 3 in f
+  File "{ours}", line 80 in live
+  File "<frozen runpy>", line 88 in _run_code
+
+Current thread 0x00002 (most recent call first):
+  File "/home/me/with "quotes".py", line 9 in <lambda>
+"""
+
+
+def frame(line: int, function: str) -> Frame:
+    return Frame("r.py", line, function, "candidate")
 
 
 def test_ranks_that_do_the_same_are_told_together() -> None:
-    stack = 'Current thread 0x00007f (most recent call first):\n  File "r.py", line 3 in f'
-    asleep = 'Current thread 0x00007f (most recent call first):\n  File "r.py", line 9 in g'
+    wakes, asleep = (Stack("0x1", (frame(3, "f"),)),), (Stack("0x1", (frame(9, "g"),)),)
     fault = Fault(
-        "blocked", 1, "", stacks={0: stack, 1: asleep, 2: stack}, collectives={0: WAITS, 2: WAITS}
+        "blocked", 1, "", stacks={0: wakes, 1: asleep, 2: wakes}, inside={0: WAITS, 2: WAITS}
     )
     assert evidence(fault) == (
-        f'ranks 0, 2 wait in {WAITS}:\n  File "r.py", line 3 in f\n\n'
-        'rank 1, outside any collective:\n  File "r.py", line 9 in g'
+        "ranks 0, 2 wait in all_reduce float32[1] SUM of ranks 0,1,2:\n"
+        '  File "r.py", line 3, in f\n\n'
+        'rank 1, outside any collective:\n  File "r.py", line 9, in g'
     )
 
 
-def test_threads_keep_their_headings() -> None:
-    stack = "Thread 0x1 (most recent call first):\n  a\n\nCurrent thread 0x2 (most recent):\n  b"
-    assert evidence(Fault("blocked", 0, "", stacks={0: stack})).count("hread 0x") == 2
+def test_a_dump_is_read_into_threads_and_frames() -> None:
+    crash, threads = parse(ASKED.format(ours=stacks.__file__))
+    assert (crash, [stack.thread for stack in threads]) == ("", ["0x00001", "0x00002"])
+    assert [(f.line, f.owner) for f in threads[0].frames] == [
+        (3, "candidate"), (80, "ours"), (88, "python")
+    ]  # fmt: skip
+    assert threads[1].frames == (Frame('/home/me/with "quotes".py', 9, "<lambda>", "candidate"),)
+
+
+def test_threads_have_headings_and_no_frames_of_ours() -> None:
+    _, threads = parse(ASKED.format(ours=stacks.__file__))
+    text = evidence(Fault("blocked", 0, "", stacks={0: threads}))
+    assert text.count("Thread 0x") == 2
+    assert "live" not in text
+    assert "runpy" not in text
 
 
 def test_the_last_words_are_set_apart() -> None:
     text = "\n".join(f"line {n}" for n in range(9)) + "\n"
     fault = Fault(
-        "died", 1, "", output={0: "not asked for\n", 1: text}, exit_status=9, collectives={0: WAITS}
+        "died", 1, "", output={0: "not asked for\n", 1: text}, exit_status=9, inside={0: WAITS}
     )
     assert evidence(fault) == "rank 1 printed last\n" + "\n".join(
         f"  | line {n}" for n in range(4, 9)
     )
 
 
+def failing(value: int) -> float:
+    try:
+        return {}[value]  # type: ignore[no-any-return]
+    except KeyError:
+        return 1 / (value - value)
+
+
 def test_an_exception_has_its_traceback_and_who_waits_for_it() -> None:
-    fault = Fault("exception", 1, "", "Traceback\n", collectives={0: WAITS}, output={1: "much"})
-    assert evidence(fault) == f"Traceback\n\nrank 0 waits in {WAITS}"
+    with pytest.raises(ZeroDivisionError) as found:
+        failing(3)
+    error = raised(found.value)
+    fault = Fault("exception", 1, "", 2, {1: error}, inside={0: WAITS}, output={1: "much"})
+    lines = evidence(fault).splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[2:7] == [
+        "    return {}[value]  # type: ignore[no-any-return]",
+        "           ~~^^^^^^^".replace("~", "^"),
+        "KeyError: 3",
+        "",
+        "During handling of the above exception, another exception occurred:",
+    ]
+    assert "    return 1 / (value - value)" in lines
+    assert lines[-3:] == [
+        "ZeroDivisionError: division by zero",
+        "",
+        "rank 0 waits in all_reduce float32[1] SUM of ranks 0,1,2",
+    ]
+
+
+def test_a_breach_says_it_all_in_its_message() -> None:
+    with pytest.raises(Breach) as found:
+        raise Breach("returns a list")
+    fault = Fault("exception", 0, "rank 0: returns a list", 1, {0: raised(found.value)})
+    assert fault.breach
+    assert evidence(fault) == ""
+
+
+def test_every_part_of_a_fault_survives_json() -> None:
+    error = Raised("E", "m", (Frame("r.py", 3, "f", "candidate", "x / y", (2, 3)),), "E: m", True)
+    whole = Fault(
+        "diverged", 1, "m", 3, {1: replace(error, before=error, caused=True, breach=True)},
+        {0: (Stack("0x1", (frame(9, "g"),)),)}, {0: WAITS}, {0: (WAITS, WAITS), 1: ()},
+        {0: WAITS, 1: None}, {2: "said"}, {1: ("environment",)}, -9, "Segmentation fault", True,
+    )  # fmt: skip
+    assert Fault.from_json(json.loads(json.dumps(whole.to_json()))) == whole
+
+
+@pytest.mark.parametrize("data", [
+    None, [], {}, 3, "x", {**Fault("died", 0, "").to_json(), "kind": "odd"},
+    {**Fault("died", 0, "").to_json(), "stacks": [[0, [{"thread": 1, "frames": [[]]}]]]},
+    {**Fault("died", 0, "").to_json(), "errors": [3]},
+])  # fmt: skip
+def test_what_is_no_fault_is_refused(data: Any) -> None:
+    with pytest.raises(InputError, match="not a fault"):
+        Fault.from_json(data)
 
 
 def test_state_left_changed_is_told_with_the_fault(play: Template) -> None:
@@ -53,8 +135,10 @@ def test_state_left_changed_is_told_with_the_fault(play: Template) -> None:
 
 def test_a_deep_recursion_is_told_once() -> None:
     lines = ["Fatal Python error: Segmentation fault", "", *['  File "r.py", line 3 in f'] * 90]
-    told = tidy("\n".join([*lines, "Extension modules: a, b"])).splitlines()
-    assert told == [*lines[:5], "  ... and again"]
+    crash, threads = parse("\n".join([*lines, "Extension modules: a, b"]))
+    assert (crash, len(threads[0].frames)) == ("Segmentation fault", 90)
+    told = evidence(Fault("died", 0, "", stacks={0: threads}, crash=crash)).splitlines()
+    assert told[1:] == [*lines[:2], *['  File "r.py", line 3, in f'] * 3, "  ... and again"]
 
 
 @pytest.mark.parametrize("world", [2, 4])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -25,6 +24,7 @@ from aggverify.generation.catalogue import grid, hard_cases, more_cases, plain_l
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
+from aggverify.world import Fault, Stack
 
 _LARGE = 100_000
 _ROUNDS = 3
@@ -143,24 +143,22 @@ def _failure(subject: Subject, finding: Finding, laboratory: Laboratory) -> Diag
         alone = finding.case.with_layout(replace(layout, cp_size=1))
         if laboratory.run(subject, [alone])[0].failure is None:
             marks.add("only-under-context-parallel")
-    told = _PARAGRAPHS.split(finding.detail)
-    inside = [_in_candidate(stack) for stack in told if 'File "' in stack]
-    asleep = "outside any collective, for good" in finding.message
-    if (any(inside) and not all(inside) and not asleep) or _engine_met_candidate(finding):
+    if finding.fault is not None and _parted(finding.fault):
         marks.add("not-all-inside")
     return diagnose_failure(subject, finding, frozenset(marks))
 
 
-_PARAGRAPHS = re.compile(r"\n\nranks? ")
+def _parted(fault: Fault) -> bool:
+    """Whether some ranks wait for others that have left the candidate, or never were in it.
+
+    Those are seen in none of its code, or in a collective of the engine's where the others issue
+    one of the candidate's. A rank asleep outside any collective is another matter.
+    """
+    inside = {_in_candidate(threads) for threads in fault.stacks.values()}
+    asleep = fault.kind == "blocked" and fault.rank in fault.stacks.keys() - fault.inside.keys()
+    theirs = {call is not None and bool(call.place) for call in fault.apart.values()}
+    return (len(inside) == 2 and not asleep) or len(theirs) == 2
 
 
-def _engine_met_candidate(finding: Finding) -> bool:
-    """Whether some ranks issued a collective that others, gone on to the engine's own, did not."""
-    calls = re.findall(r"ranks? [\d,]+: (none|\w+ \w+\[\d+\][^;]*)", finding.message)
-    gradient = f"all_reduce float64[{finding.case.step.num_response_tokens}] "
-    return len({call == "none" or call.startswith(gradient) for call in calls}) == 2
-
-
-def _in_candidate(stack: str) -> bool:
-    """Whether a rank's stack leads through the call of the candidate."""
-    return re.search(r"conventions/\w+\.py\", line \d+ in call", stack) is not None
+def _in_candidate(threads: Sequence[Stack]) -> bool:
+    return any(frame.owner == "candidate" for stack in threads for frame in stack.frames)

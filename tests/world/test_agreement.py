@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from aggverify.world.comparison import Disagreement, Trace, disagreement, readable
+from aggverify.world.agreement import Disagreement, Trace, disagreement
+from aggverify.world.collectives import Collective, read
 
-ALL = "0|0,1,2|all_reduce float32[4] SUM"
-INT = "0|0,1,2|all_reduce int32[4] SUM"
-PAIR = "7|0,1|barrier"
-OWN = "||send"
+ALL = "0|0,1,2|all_reduce|float32|4|SUM|"
+INT = "0|0,1,2|all_reduce|int32|4|SUM|"
+PAIR = "7|0,1|barrier||||"
+OWN = "||send||||"
+SUM = Collective("all_reduce", "0", (0, 1, 2), "float32", 4, "SUM")
+INTS = Collective("all_reduce", "0", (0, 1, 2), "int32", 4, "SUM")
 
 
 def done(*entries: str, **more: object) -> Trace:
@@ -40,13 +43,16 @@ def test_the_minority_is_the_odd_one_out() -> None:
         0,
         "ranks disagree on collective 1 of ranks 0,1,2: rank 0: all_reduce int32[4] SUM; "
         "ranks 1,2: all_reduce float32[4] SUM",
+        {0: INTS, 1: SUM, 2: SUM},
     )
 
 
 def test_of_two_that_differ_the_lowest_is_taken_for_right() -> None:
     found = disagreement({0: done(PAIR), 1: done()})
     assert found == Disagreement(
-        1, "ranks disagree on collective 1 of ranks 0,1: rank 0: barrier; rank 1: none"
+        1,
+        "ranks disagree on collective 1 of ranks 0,1: rank 0: barrier; rank 1: none",
+        {0: Collective("barrier", "7", (0, 1)), 1: None},
     )
 
 
@@ -91,19 +97,23 @@ def test_counts_of_ranks_under_way_prove_nothing() -> None:
 
 def test_a_trace_that_was_scribbled_over_is_no_reason_to_fail() -> None:
     assert disagreement({0: under_way("\ufffd\x00"), 1: under_way("a|b"), 2: done(ALL)}) is None
-    assert readable("\ufffd") == "\ufffd"
+    assert read("\ufffd") == Collective("\ufffd")
+    assert read("0|one|a||||") == Collective("0|one|a||||")
 
 
 def test_entries_for_people() -> None:
-    assert readable(ALL) == "all_reduce float32[4] SUM of ranks 0,1,2"
-    assert readable(OWN) == "send"
+    assert read(ALL) == SUM
+    assert SUM.text == "all_reduce float32[4] SUM of ranks 0,1,2"
+    assert read(OWN) == Collective("send")
+    assert read(OWN).text == "send"
 
 
 def test_the_same_from_another_line_is_the_same() -> None:
-    here, there = f"{ALL}|r.py:3", f"{ALL}|r.py:9"
+    here, there = f"{ALL}r.py:3", f"{ALL}r.py:9"
     assert disagreement({0: Trace((here,), True), 1: Trace((there,), True)}) is None
-    other = f"{ALL.replace('SUM', 'MAX')}|r.py:9"
+    other = f"{ALL.replace('SUM', 'MAX')}r.py:9"
     found = disagreement({0: Trace((here,), True), 1: Trace((other,), True)})
     assert found is not None
     assert found.message.endswith("SUM at r.py:3; rank 1: all_reduce float32[4] MAX at r.py:9")
-    assert readable(here) == readable(ALL)
+    assert read(here).place == "r.py:3"
+    assert read(here).text == SUM.text

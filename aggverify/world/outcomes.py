@@ -8,11 +8,14 @@ from itertools import accumulate
 from typing import Any
 
 from aggverify.world import slate
-from aggverify.world.comparison import Trace, different, disagreement, readable
+from aggverify.world.agreement import Disagreement, Trace, different, disagreement
+from aggverify.world.candidate_errors import Raised
+from aggverify.world.collectives import Collective, read
 from aggverify.world.exits import exit_text
 from aggverify.world.faults import Fault, FaultKind, Outcome, Replies, Reply
+from aggverify.world.frames import Stack
 from aggverify.world.link import Link
-from aggverify.world.stacks import collect, tidy
+from aggverify.world.stacks import collect, parse
 from aggverify.world.state import PROCESS_GROUP
 from aggverify.world.wire import Frame
 
@@ -27,7 +30,7 @@ def finished(frames: Sequence[Frame], links: Sequence[Link]) -> tuple[Replies | 
         alike = len(types) == 1 and odd is None
         return Scene(links, 0).raised(), usable and alike
     if odd is not None:
-        return Scene(links, 0).diverged(odd.rank, odd.message), False
+        return Scene(links, 0).diverged(odd), False
     return Replies(tuple(_reply(header, blob) for header, blob in frames)), usable
 
 
@@ -65,8 +68,8 @@ class Scene:
         self._links = links
         self._number = number
         self._traces: dict[int, Trace] = {}
-        self._inside: dict[int, str] = {}
-        self._errors: dict[int, dict[str, str]] = {}
+        self._inside: dict[int, Collective] = {}
+        self._errors: dict[int, Raised] = {}
         self._changes: dict[int, tuple[str, ...]] = {}
         for link in links:
             if link.replies:
@@ -77,7 +80,7 @@ class Scene:
     def _answered(self, rank: int, header: dict[str, Any]) -> None:
         self._traces[rank] = _trace(header)
         if "error" in header:
-            self._errors[rank] = header["error"]
+            self._errors[rank] = Raised.from_json(header["error"])
         if "changes" in header:
             self._changes[rank] = tuple(header["changes"])
 
@@ -87,7 +90,7 @@ class Scene:
         begun = seen.job == number
         self._traces[link.rank] = Trace(seen.entries if begun else (), False)
         if begun and seen.inside is not None:
-            self._inside[link.rank] = readable(seen.inside)
+            self._inside[link.rank] = read(seen.inside)
 
     @property
     def _left(self) -> set[int]:
@@ -98,16 +101,17 @@ class Scene:
         """Some ranks raised, the others have answered or wait."""
         if self._left and not self._left & self._errors.keys():
             return self._fault("exception", min(self._left), _destroyed(min(self._left)))
-        rank, error = min(self._errors.items())
-        message = f"{error['type']}: {error['message']}".removesuffix(": ")
+        rank, error = min(self._errors.items(), key=lambda pair: pair[0])
+        message = f"rank {rank}: {error.message if error.breach else error.text}"
         if len(self._errors) < len(self._links):
             others = sorted(link.rank for link in self._links if link.rank not in self._errors)
             message += f" (on rank {_list(sorted(self._errors))}, not on {_list(others)})"
-        return self._fault("exception", rank, message, traceback=error["traceback"])
+        return self._fault("exception", rank, message)
 
-    def diverged(self, rank: int, message: str, **more: Any) -> Fault:
+    def diverged(self, odd: Disagreement, **more: Any) -> Fault:
         """Ranks issued different collectives."""
-        return self._fault("diverged", rank, message, **more)
+        message = f"rank {odd.rank}: {odd.message}"
+        return self._fault("diverged", odd.rank, message, apart=odd.calls, **more)
 
     def blocked(self) -> Fault:
         """Every rank that has not answered sleeps for good."""
@@ -119,7 +123,7 @@ class Scene:
             return self._fault("blocked", min(self._left), message, stacks=stacks)
         odd = disagreement(self._traces)
         if odd is not None:
-            return self.diverged(odd.rank, odd.message, stacks=stacks)
+            return self.diverged(odd, stacks=stacks)
         silent = [link.rank for link in self._links if not link.replies]
         idle = [rank for rank in silent if rank not in self._inside]
         if idle:
@@ -130,10 +134,10 @@ class Scene:
             {rank: self._inside[rank] for rank in silent}, "ranks wait for each other"
         )
         if apart is not None:
-            return self.diverged(apart.rank, apart.message, stacks=stacks)
+            return self.diverged(apart, stacks=stacks)
         rank = silent[0]
-        message = f"rank {rank} waits in {self._inside[rank]}, which others do not join"
-        return self.diverged(rank, message, stacks=stacks)
+        message = f"rank {rank} waits in {self._inside[rank].text}, which others do not join"
+        return self._fault("diverged", rank, message, stacks=stacks)
 
     def runaway(self, rank: int, seconds: float) -> Fault:
         """A rank has used up its processor time."""
@@ -147,25 +151,28 @@ class Scene:
         odd = disagreement(self._traces)
         if odd is not None and link.exit_status == -signal.SIGABRT:
             # gloo aborts when message sizes do not match: say why rather than how.
-            return self.diverged(odd.rank, odd.message, exit_status=link.exit_status)
+            return self.diverged(odd, exit_status=link.exit_status)
         message = f"rank {rank} {link.garbage or exit_text(link.exit_status)}"
-        crash = tidy(slate.dump(link.slate))
-        stacks = {rank: crash} if crash else {}
-        return self._fault("died", rank, message, stacks=stacks, exit_status=link.exit_status)
+        crash, threads = parse(slate.dump(link.slate))
+        stacks = {rank: threads} if threads else {}
+        status = link.exit_status
+        return self._fault("died", rank, message, stacks=stacks, crash=crash, exit_status=status)
 
     def _fault(self, kind: FaultKind, rank: int, message: str, **more: Any) -> Fault:
         return Fault(
             kind,
             rank,
             message,
-            collectives=self._inside,
-            traces={r: tuple(map(readable, t.entries)) for r, t in self._traces.items()},
+            len(self._links),
+            self._errors,
+            inside=self._inside,
+            traces={rank: trace.collectives for rank, trace in self._traces.items()},
             output={link.rank: text for link in self._links if (text := link.output.drain())},
             changes=self._changes,
             **more,
         )
 
-    def _stacks(self) -> dict[int, str]:
+    def _stacks(self) -> dict[int, tuple[Stack, ...]]:
         return collect(
             {
                 link.rank: (link.pid, link.slate)

@@ -1,0 +1,153 @@
+"""Compare what the ranks of a world issued: every group's collectives must agree on its members."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from aggverify.world.collectives import Collective, read
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The collectives of one rank in one job, in order, as it noted them.
+
+    ``complete``: the rank finished the job. ``checksums`` stand for entries beyond those kept;
+    ``sequences`` are the backend's own counts per group name, over the life of the world; where
+    jobs shared a dispatch also those after each, as ``name/job``.
+    """
+
+    entries: Sequence[str]
+    complete: bool
+    checksums: Mapping[str, int] = field(default_factory=dict)
+    sequences: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def collectives(self) -> tuple[Collective, ...]:
+        """The entries as values."""
+        return tuple(map(read, self.entries))
+
+
+Calls = Mapping[int, Collective | None]
+"""What ranks issued, None for one that issued no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """Where ranks first part: the odd one out, a sentence, and what each of them issued there."""
+
+    rank: int
+    message: str
+    calls: Calls = field(default_factory=dict)
+
+
+def disagreement(traces: Mapping[int, Trace]) -> Disagreement | None:
+    """The first disagreement, group by group; None when what is known is consistent."""
+    first = next(iter(traces.values()))
+    if all(
+        t.complete and t.entries == first.entries and t.checksums == first.checksums
+        for t in traces.values()
+    ):
+        # The usual case, decided without looking into the entries.
+        return _sequence_disagreement(traces)
+    for (name, members), issued in _by_group(traces).items():
+        found = _in_group(name, members, issued, traces)
+        if found is not None:
+            return found
+    return _sequence_disagreement(traces)
+
+
+def different(calls: Calls, what: str) -> Disagreement | None:
+    """The odd one out of the collectives that ranks wait in, None when all say the same."""
+    return _apart({r: "none" if c is None else c.text for r, c in calls.items()}, what, calls)
+
+
+Group = tuple[str, tuple[int, ...]]
+
+
+def _by_group(traces: Mapping[int, Trace]) -> dict[Group, dict[int, list[Collective]]]:
+    groups: dict[Group, dict[int, list[Collective]]] = {}
+    for rank, trace in traces.items():
+        for call in trace.collectives:
+            if call.group:
+                calls = groups.setdefault((call.group, call.ranks), {})
+                calls.setdefault(rank, []).append(call)
+    return groups
+
+
+def _in_group(
+    name: str,
+    members: tuple[int, ...],
+    issued: Mapping[int, Sequence[Collective]],
+    traces: Mapping[int, Trace],
+) -> Disagreement | None:
+    here = [rank for rank in members if rank in traces]
+    for position in range(max(map(len, issued.values()))):
+        at: dict[int, Collective | None] = {}
+        for rank in here:
+            calls = issued.get(rank, ())
+            if position < len(calls):
+                at[rank] = calls[position]
+            elif traces[rank].complete:
+                at[rank] = None
+        which = f"collective {position + 1} of ranks {_ranks(members)}"
+        said = {rank: "none" if call is None else call.call for rank, call in at.items()}
+        found = _apart(said, f"ranks disagree on {which}", at)
+        if found is not None:
+            return found
+    sums = {r: str(traces[r].checksums.get(name, 0)) for r in here if traces[r].complete}
+    what = f"later collectives of ranks {_ranks(members)} (checksums)"
+    return _apart(sums, f"ranks disagree on {what}")
+
+
+def _sequence_disagreement(traces: Mapping[int, Trace]) -> Disagreement | None:
+    first = next(iter(traces.values()))
+    if all(t.complete and t.sequences == first.sequences for t in traces.values()):
+        return None
+    counts: dict[str, dict[int, str]] = {}
+    for rank, trace in traces.items():
+        if trace.complete:
+            for name, count in trace.sequences.items():
+                counts.setdefault(name, {})[rank] = f"{count} issued"
+    for name, said in counts.items():
+        which = f"the number of collectives of ranks {_ranks(sorted(said))} (group {name})"
+        found = _apart(said, f"ranks disagree on {which}")
+        if found is not None:
+            return found
+    return None
+
+
+def _apart(said: Mapping[int, str], what: str, calls: Calls | None = None) -> Disagreement | None:
+    """The odd one out of what each rank says, with the lines that say it."""
+    at: dict[str, list[int]] = {}
+    for rank, text in said.items():
+        at.setdefault(text, []).append(rank)
+    if len(at) < 2:
+        return None
+    calls = calls or {}
+    texts = [text + _place(calls.get(ranks[0])) for text, ranks in at.items()]
+    ranks = list(at.values())
+    return Disagreement(_odd(ranks), _worded(what, texts, ranks), calls)
+
+
+def _place(call: Collective | None) -> str:
+    return f" at {call.place}" if call is not None and call.place else ""
+
+
+def _odd(ranks: Sequence[Sequence[int]]) -> int:
+    """The fewest are the odd ones out; among as many, those that do not agree with the lowest."""
+    lowest = min(map(min, ranks))
+    return min(ranks, key=lambda alike: (len(alike), lowest in alike, alike))[0]
+
+
+def _worded(what: str, texts: Sequence[str], ranks: Sequence[Sequence[int]]) -> str:
+    parts = sorted(zip(ranks, texts, strict=True))
+    return f"{what}: " + "; ".join(f"{_named(alike)}: {text}" for alike, text in parts)
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    return ",".join(map(str, ranks))
+
+
+def _named(ranks: Sequence[int]) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {_ranks(ranks)}"
