@@ -17,6 +17,7 @@ from aggverify.run.outcome.weakness import Weakness
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
+from aggverify.world import Collective, Fault, Frame, Raised
 
 WEIGHTS, CP = "weights_are_the_modes", "independent_of_context_parallel_size"
 SPLIT, LINEAR = "split_groups_equal_or_refused", "linear_in_the_losses"
@@ -40,11 +41,18 @@ def report(
     observed = (float(right[0]) / 2, *map(float, right[1:]))
     finding = Finding(
         code, check, f"it says {text}", case, about.mode, right, observed, f"the oracle{text}", 0,
-        Fraction(1, 4), Fraction(1, 1 << 50), f"Traceback\n  {text}\n{text}",
+        Fraction(1, 4), Fraction(1, 1 << 50), fault(text),
     )  # fmt: skip
     told = Diagnosis(f"sum of {text}", "1/cp_size", BUG, f"root {number}")
     relevance = Relevance(("cp_size",), ("dtype",))
     return ReportedFinding(stored_case(about, finding), finding, told, True, relevance)
+
+
+def fault(text: str) -> Fault:
+    """An exception on rank 0, while rank 1 waits."""
+    raised = Raised("ValueError", text, (Frame("r.py", 3, "f", "candidate", text),))
+    waits = Collective("all_reduce", "0", (0, 1), "float32", 4, "SUM")
+    return Fault("exception", 0, "", 2, {0: raised}, inside={1: waits})
 
 
 def verdict(text: str = "", reports: int = 1, executed: int = 7, code: str = "AGV201") -> Verdict:

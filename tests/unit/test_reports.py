@@ -120,7 +120,7 @@ def test_the_replay_command_can_be_pasted() -> None:
 
 
 def test_markdown_leaves_whole_findings_out_and_counts_them() -> None:
-    many = verdicts.written(verdicts.verdict("y" * 2500, reports=50))
+    many = verdicts.written(verdicts.verdict("y" * 2400, reports=50))
     told = markdown.render(many)
     shown = told.count("<summary>❌")
     assert 10 < shown < 50
