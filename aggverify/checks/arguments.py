@@ -108,7 +108,8 @@ def _judge_bad(subject: Subject, executions: Sequence[Execution]) -> Finding | N
     if not accepted:
         return None
     message = "accepted: " + "; ".join(sentences[name] for name in accepted)
-    return Finding(ACCEPTED, BAD, message, good.case, subject.mode)
+    signs = tuple(f"accepts {name}" for name in accepted)
+    return Finding(ACCEPTED, BAD, message, good.case, subject.mode, signs=signs)
 
 
 REFUSES = Check(

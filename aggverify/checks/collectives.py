@@ -58,7 +58,8 @@ def _judge_copies(subject: Subject, executions: Sequence[Execution]) -> Finding 
         return None
     reported = ", ".join("not finite" if v is None else repr(float(v)) for v in values)
     message = f"the context-parallel ranks all hold the same losses, and report {reported}"
-    return Finding(CODE, COPIES, message, ran.case, subject.mode)
+    signs = ("copies differ",)
+    return Finding(CODE, COPIES, message, ran.case, subject.mode, signs=signs)
 
 
 def _with_copies(case: Case) -> Case:

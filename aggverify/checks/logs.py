@@ -86,8 +86,18 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
         return None
     pair = isinstance(log := ran.logs[0][0], tuple) and len(dict(log)[OBJECTIVE]) > 1
     what = f"log[{OBJECTIVE!r}]{', merged as a sum over a count,' if pair else ''}"
-    message = f"{what} is {_shown(value)}, {_compared(value, wanted, ran.case)}"
-    return Finding(OTHER_LOSS, NAME, message, ran.case, subject.mode, bound=wanted.bound)
+    factor = _factor(value, wanted, ran.case)
+    exact = f"the scalar whose gradient is taken {float(wanted.exact)!r}{factor and ': ' + factor}"
+    signs = (factor, "a sum over a count" if pair else "")
+    return Finding(
+        OTHER_LOSS,
+        NAME,
+        f"{what} is {_shown(value)}, {exact}",
+        ran.case,
+        subject.mode,
+        bound=wanted.bound,
+        signs=signs,
+    )
 
 
 def _malformed(ran: Execution) -> str | None:
@@ -139,20 +149,19 @@ def _shown(value: Fraction | None) -> str:
     return "not finite" if value is None else repr(float(value))
 
 
-def _compared(value: Fraction | None, wanted: Objective, case: Case) -> str:
-    words = f"the scalar whose gradient is taken {float(wanted.exact)!r}"
-    if value is None or not wanted.exact or not value:
-        return words
-    ratio = (value / wanted.exact).limit_denominator(1000)
-    layout = case.layout
+def _factor(value: Fraction | None, wanted: Objective, case: Case) -> str:
+    """``cp_size times it``, "" where it is no size of the layout."""
+    if not value or not wanted.exact:
+        return ""
+    ratio, layout = (value / wanted.exact).limit_denominator(1000), case.layout
     for name, size in (
         ("cp_size", layout.cp_size),
         ("dp_size", layout.dp_size),
         ("num_microbatches", layout.num_microbatches),
     ):
         if size > 1 and ratio in (size, Fraction(1, size)):
-            return f"{words}: {name if ratio == size else f'1/{name}'} times it"
-    return words
+            return f"{name if ratio == size else f'1/{name}'} times it"
+    return ""
 
 
 CHECK = Check(

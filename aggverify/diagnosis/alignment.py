@@ -1,4 +1,4 @@
-"""Traces of samples that got each other's weights, or stand in twice."""
+"""Signs of samples that got each other's weights, or stand in twice."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aggverify.diagnosis.mark import Mark
-from aggverify.diagnosis.observation import Array, Observation, close
+from aggverify.diagnosis.observation import Array, Observation, Shown, close
 
 
-def sorted_by_id(observations: Sequence[Observation]) -> Mark | None:
+def sorted_by_id(observations: Sequence[Observation]) -> Shown | None:
     """In every micro-batch the right weights, but handed out in order of the ids."""
     for unit in ("rollout", "group"):
         # A fully masked sample has no weight that could be seen to move.
@@ -20,7 +19,7 @@ def sorted_by_id(observations: Sequence[Observation]) -> Mark | None:
         differs = any(not close(f, o.exact) for o, f in zip(telling, foretold, strict=True))
         if fits and differs:
             name = "prompt group" if unit == "group" else unit
-            return Mark("sorted-by-id", f"weights are handed out in ascending order of {name} ids")
+            return Shown("sorted-by-id", f"weights are handed out in ascending order of {name} ids")
     return None
 
 
@@ -37,7 +36,7 @@ def _by_id(o: Observation, unit: str) -> Array:
     return np.where(o.mask, np.repeat(moved, lengths), 0.0)
 
 
-def filled_up(observations: Sequence[Observation]) -> Mark | None:
+def filled_up(observations: Sequence[Observation]) -> Shown | None:
     """The last sample of every micro-batch with an odd number of them counts twice."""
     told = False
     for o in observations:
@@ -50,7 +49,7 @@ def filled_up(observations: Sequence[Observation]) -> Mark | None:
         told |= bool(np.ptp(times))
     if not told:
         return None
-    return Mark("filled-up", "micro-batches are filled up to an even number with the last sample")
+    return Shown("filled-up", "micro-batches are filled up to an even number with the last sample")
 
 
 def _fillers(o: Observation) -> list[int]:

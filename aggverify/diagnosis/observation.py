@@ -50,6 +50,14 @@ class Observation:
         return Observation(self.case, self.observed, exact, self.value, self.local_losses)
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What observations show, by a sign that the bug table knows, and in a sentence."""
+
+    sign: str
+    sentence: str
+
+
 def close(a: Array, b: Array) -> bool:
     """Equal within TOLERANCE of ``b``, and exactly where ``b`` is 0."""
     return bool((np.abs(a - b) <= TOLERANCE * np.abs(b)).all())

@@ -9,29 +9,31 @@ from typing import Any, get_args, get_type_hints
 import numpy as np
 
 from aggverify import oracles
-from aggverify.diagnosis.observation import Array, Observation, close
+from aggverify.diagnosis.observation import Array, Observation, Shown, close
 from aggverify.execution.subject import Subject
 from aggverify.oracles import MODES, OracleError, Policy
 
 
-def other_reading(subject: Subject, observations: Sequence[Observation]) -> tuple[str, str] | None:
-    """The one policy field whose other value explains every observation: (field, value)."""
+def other_reading(subject: Subject, observations: Sequence[Observation]) -> Shown | None:
+    """The one policy field whose other value explains every observation."""
     if subject.mode is None or subject.oracle or not observations:
         return None
     for name, policy in _neighbours(subject.policy):
         if _explains(subject, subject.mode, policy, observations):
-            return name, str(getattr(policy, name))
+            value, declared = str(getattr(policy, name)), getattr(subject.policy, name)
+            words = f"{name} = {value!r} (declared: {declared!r})"
+            return Shown(f"{name}={value}", f"the mode under another reading: {words}")
     return None
 
 
-def other_mode(subject: Subject, observations: Sequence[Observation]) -> str | None:
+def other_mode(subject: Subject, observations: Sequence[Observation]) -> Shown | None:
     """The other mode (without a divisor) whose weights all observations have."""
     if subject.mode is None or not observations:
         return None
     for name, mode in MODES.items():
         asked = name != subject.mode and not mode.needs_divisor
         if asked and _explains(subject, name, subject.policy, observations):
-            return name
+            return Shown(f"weights of {name}", f"the weights of {name}")
     return None
 
 

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from aggverify.diagnosis.factors import Factor, named_ratio
-from aggverify.diagnosis.mark import Mark
-from aggverify.diagnosis.observation import TOLERANCE, Observation
+from aggverify.diagnosis.observation import TOLERANCE, Observation, Shown
 from aggverify.execution.subject import Subject
 
 
 def off_value(
     subject: Subject, observations: Sequence[Observation]
-) -> tuple[Mark, Factor | None] | None:
+) -> tuple[Shown, Factor | None] | None:
     """How the reported value differs from ``sum(w*l)`` in every observation, or None."""
     pairs = [
         (o, o.value, scalar)
@@ -24,12 +23,12 @@ def off_value(
         return None
     offsets = [float(v - s) for _, v, s in pairs]
     if max(offsets) - min(offsets) <= TOLERANCE * abs(offsets[0]):
-        return Mark("affine", f"{offsets[0]:.3g} is added to the loss: f(0) is not 0"), None
+        return Shown("affine", f"{offsets[0]:.3g} is added to the loss: f(0) is not 0"), None
     telling = [(o, float(v / s)) for o, v, s in pairs if s]
     factor = named_ratio(subject, [o for o, _ in telling], [r for _, r in telling])
     if factor is None:
         return None
-    return Mark("value-scaled", f"the reported loss is {factor.name} times the objective"), factor
+    return Shown("value-scaled", f"the reported loss is {factor.name} times the objective"), factor
 
 
 def _scalar(o: Observation) -> Fraction | None:

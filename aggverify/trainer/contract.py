@@ -20,6 +20,12 @@ class ContractBreach(Breach):
     """The candidate returned something no trainer could take a gradient of."""
 
 
+class NoGradient(ContractBreach):
+    """What it returned does not depend on the losses."""
+
+    name = "no gradient"
+
+
 def checked_loss(out: Any) -> Tensor:
     """The returned loss as a scalar that backward can start from."""
     import torch
@@ -31,7 +37,7 @@ def checked_loss(out: Any) -> Tensor:
     if not out.is_floating_point():
         raise ContractBreach(f"the reducer must return a floating-point scalar, got {out.dtype}")
     if not out.requires_grad:
-        raise ContractBreach(
+        raise NoGradient(
             "the returned loss is cut off from the losses it was given (it has no gradient), so "
             "this rank's backward would fail"
         )

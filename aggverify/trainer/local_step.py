@@ -10,7 +10,7 @@ from aggverify.conventions import Bound, Site
 from aggverify.engines import Sizes
 from aggverify.steps.layouts import owned_pieces, positions
 from aggverify.trainer.answer import Log
-from aggverify.trainer.contract import ContractBreach, checked_count, checked_loss, logged
+from aggverify.trainer.contract import NoGradient, checked_count, checked_loss, logged
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -67,7 +67,7 @@ class CandidateStep:
     def gradient(self, parameter: Tensor) -> Tensor:
         """What backward left in the parameter; ContractBreach when no loss depended on it."""
         if parameter.grad is None:
-            raise ContractBreach("the returned loss does not depend on the losses it was given")
+            raise NoGradient("the returned loss does not depend on the losses it was given")
         return parameter.grad
 
 

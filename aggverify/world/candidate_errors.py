@@ -22,6 +22,9 @@ _RAISE = dis.opmap["RAISE_VARARGS"]
 class Breach(Exception):
     """Raised by a handler itself, about what the code under test did; its message says it all."""
 
+    name = "breach"
+    """Of the kind of breach."""
+
 
 @dataclass(frozen=True, slots=True)
 class Raised:
@@ -29,8 +32,8 @@ class Raised:
 
     ``type``: qualified, without the module for a built-in one. ``frames``: the outermost first.
     ``last``: what the interpreter prints of it after its frames. ``stated``: whether the innermost
-    frame stands on a ``raise`` or ``assert`` statement. ``breach``: of the handler's own, about the
-    code under test. ``before``: the exception that was being handled; with ``caused`` the cause.
+    frame stands on a ``raise`` or ``assert`` statement. ``breach``: the name of a :class:`Breach`.
+    ``before``: the exception that was being handled; with ``caused`` the cause.
     """
 
     type: str
@@ -38,7 +41,7 @@ class Raised:
     frames: tuple[Frame, ...] = ()
     last: str = ""
     stated: bool = False
-    breach: bool = False
+    breach: str = ""
     before: Raised | None = None
     caused: bool = False
 
@@ -46,6 +49,11 @@ class Raised:
     def text(self) -> str:
         """``ValueError: 3 is not 4``."""
         return f"{self.type}: {self.message}".removesuffix(": ")
+
+    @property
+    def candidate_line(self) -> str:
+        """The innermost line of the candidate's, "" for none."""
+        return next((f.source for f in reversed(self.frames) if f.owner == "candidate"), "")
 
     @property
     def traceback(self) -> str:
@@ -83,7 +91,7 @@ class Raised:
             tuple(map(Frame.from_json, data["frames"])),
             str(data["last"]),
             bool(data["stated"]),
-            bool(data["breach"]),
+            str(data["breach"]),
             None if data["before"] is None else Raised.from_json(data["before"]),
             bool(data["caused"]),
         )
@@ -103,7 +111,11 @@ def raised(error: BaseException) -> Raised:
 
 
 def _plain(error: BaseException) -> Raised:
-    return Raised(_name(type(error)), _cut(_text(error)), breach=isinstance(error, Breach))
+    return Raised(
+        _name(type(error)),
+        _cut(_text(error)),
+        breach=error.name if isinstance(error, Breach) else "",
+    )
 
 
 def _value(error: BaseException, whole: traceback.TracebackException, most: int) -> Raised:

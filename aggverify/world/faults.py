@@ -91,7 +91,7 @@ class Fault:
     @property
     def breach(self) -> bool:
         """Whether the handler itself complains of what the code under test did."""
-        return self.error is not None and self.error.breach
+        return self.error is not None and bool(self.error.breach)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for :meth:`from_json`; what is per rank as pairs of rank and value."""

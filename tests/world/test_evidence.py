@@ -102,13 +102,15 @@ def test_a_breach_says_it_all_in_its_message() -> None:
         raise Breach("returns a list")
     fault = Fault("exception", 0, "rank 0: returns a list", 1, {0: raised(found.value)})
     assert fault.breach
+    assert fault.error is not None
+    assert fault.error.breach == "breach"
     assert evidence(fault) == ""
 
 
 def test_every_part_of_a_fault_survives_json() -> None:
     error = Raised("E", "m", (Frame("r.py", 3, "f", "candidate", "x / y", (2, 3)),), "E: m", True)
     whole = Fault(
-        "diverged", 1, "m", 3, {1: replace(error, before=error, caused=True, breach=True)},
+        "diverged", 1, "m", 3, {1: replace(error, before=error, caused=True, breach="b")},
         {0: (Stack("0x1", (frame(9, "g"),)),)}, {0: WAITS}, {0: (WAITS, WAITS), 1: ()},
         {0: WAITS, 1: None}, {2: "said"}, {1: ("environment",)}, -9, "Segmentation fault", True,
     )  # fmt: skip

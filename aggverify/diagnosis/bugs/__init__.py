@@ -1,36 +1,36 @@
-"""Bugs that really happened, with the trace each leaves. Data: one entry a bug."""
+"""Bugs that really happened, with the clues each leaves. Data: one entry a bug."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from aggverify.diagnosis.bugs import contract, counts, masks, parallel
-from aggverify.diagnosis.bugs.base import Bug, Trace
+from aggverify.diagnosis.bugs.base import Bug
+from aggverify.diagnosis.clues import Clues
 from aggverify.diagnosis.factors import Factor, product_of_sizes
 from aggverify.diagnosis.forms import SIZES
 
 BUGS: tuple[Bug, ...] = (*contract.BUGS, *masks.BUGS, *counts.BUGS, *parallel.BUGS)
-"""The first that explains a trace is told, so the more specific ones stand first."""
+"""The first that fits is meant, so the more specific ones stand first."""
 
 
-def known_bug(trace: Trace) -> Bug | None:
-    """The first bug whose trace fits."""
-    return next((bug for bug in BUGS if bug.explains(trace)), None)
+def known_bug(seen: Clues) -> Bug | None:
+    """The first bug whose clues all fit."""
+    return next((bug for bug in BUGS if bug.explains(seen)), None)
 
 
-def known_bugs(trace: Trace) -> tuple[Bug, ...]:
-    """The bug whose trace fits, with those of the sizes it leaves open; or one for every part of
+def known_bugs(seen: Clues) -> tuple[Bug, ...]:
+    """The bug whose clues fit, with those of the sizes it leaves open; or one for every part of
     the factor, if each part is known."""
-    first = known_bug(trace)
+    first = known_bug(seen)
     if first is None:
-        parts = [] if trace.factor is None else list(_parts(trace.factor))
-        found = [known_bug(_alone(trace, part)) for part in parts]
+        parts = [] if seen.factor is None else list(_parts(seen.factor))
+        found = [_alone(seen, part) for part in parts]
         return tuple(b for b in found if b is not None) if all(found) else ()
-    if first.shape is None or first.shape.sizes is not None or trace.form is None:
+    if seen.form is None or not first.leaves_sizes_open:
         return (first,)
-    sizes = zip(SIZES, trace.form.exponents, strict=True)
-    rest = [product_of_sizes([(name, exponent)]) for name, exponent in sizes if exponent]
-    more = [known_bug(_alone(trace, part)) for part in rest]
+    sizes = zip(SIZES, seen.form.exponents, strict=True)
+    more = [_alone(seen, product_of_sizes([size])) for size in sizes if size[1]]
     return (first, *(b for b in more if b is not None))
 
 
@@ -38,18 +38,13 @@ def _parts(factor: Factor) -> Iterator[Factor]:
     """The sizes of the layout one by one, then everything else in one."""
     if factor.constant != 1 or len(factor.sizes) < 2:
         return
-    others = []
-    for size in factor.sizes:
-        if size[0] in SIZES:
-            yield product_of_sizes([size])
-        else:
-            others.append(size)
-    if others:
+    yield from (product_of_sizes([size]) for size in factor.sizes if size[0] in SIZES)
+    if others := [size for size in factor.sizes if size[0] not in SIZES]:
         yield product_of_sizes(others)
 
 
-def _alone(trace: Trace, factor: Factor) -> Trace:
-    return Trace(trace.symptom, trace.mode, trace.engine, factor=factor)
+def _alone(seen: Clues, factor: Factor) -> Bug | None:
+    return known_bug(Clues(seen.mode, seen.engine, factor=factor))
 
 
-__all__ = ["BUGS", "Bug", "Trace", "known_bug", "known_bugs"]
+__all__ = ["BUGS", "Bug", "known_bug", "known_bugs"]

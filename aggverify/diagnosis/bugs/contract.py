@@ -4,35 +4,40 @@ from __future__ import annotations
 
 from aggverify.codes import Symptom
 from aggverify.diagnosis.bugs.base import Bug
+from aggverify.diagnosis.clues import sign
 
+SHORTENED = tuple(
+    f"accepts {name}" for name in ("rollout-tokens", "group-tokens", "short-lengths", "short-masks")
+)
+"""Misuses in which a list is one short."""
 BUGS: tuple[Bug, ...] = (
     Bug(
         "not-repeatable",
         "the same step gives other results when it is run again",
         "dropout or sampling inside a loss, unordered accumulation",
         "leave random numbers out of the reduction, and add in a fixed order",
-        symptom=Symptom.NOT_REPEATABLE,
+        (sign(Symptom.NOT_REPEATABLE),),
     ),
     Bug(
         "state-between-steps",
         "something of an earlier step is used for this one",
         "a denominator cached from the previous step",
         "compute denominators from this call's arguments, or key a cache by all of them",
-        symptom=Symptom.STATE_KEPT,
+        (sign(Symptom.STATE_KEPT),),
     ),
     Bug(
         "configured-window",
         "scaled by a configured number of micro-batches where the actual one differs",
         "ms-swift #10084",
         "use the number of micro-batches of this very step",
-        symptom=Symptom.PARTIAL_WINDOW,
+        (sign(Symptom.PARTIAL_WINDOW),),
     ),
     Bug(
         "epsilon-outside",
         "a constant added to the loss after the division: f(0) is not 0",
         "keras #21908",
         "put the guard into the denominator: total / max(count, 1)",
-        symptom=Symptom.CONSTANT_ADDED,
+        (sign(Symptom.CONSTANT_ADDED),),
         in_numbers=True,
     ),
     Bug(
@@ -40,81 +45,76 @@ BUGS: tuple[Bug, ...] = (
         "the loss is not linear in the losses: a clip, a selection or a normalisation by them",
         "SkyRL since #1296: advantages prescaled before kl_cov and clip_cov",
         "apply thresholds to the losses before they are reduced, and weights after thresholds",
-        symptom=Symptom.NOT_LINEAR,
+        (sign(Symptom.NOT_LINEAR),),
     ),
     Bug(
         "arguments-changed",
         "losses, masks or lists of the caller are changed in place",
         "SkyRL #925 (subsequent epochs keep dividing)",
         "work on copies: x * y for x *= y, .clone() before writing",
-        symptom=Symptom.ARGUMENTS_CHANGED,
+        (sign(Symptom.ARGUMENTS_CHANGED),),
     ),
     Bug(
         "flag-without-effect",
         "the mode is accepted and changes nothing",
         "autonomous-dev #413",
         "branch on the mode, and raise for one that is not implemented",
-        symptom=Symptom.MODE_IGNORED,
+        (sign(Symptom.MODE_IGNORED),),
     ),
     Bug(
         "two-meanings-of-an-argument",
         "a list of denominators passes for calculate_per_token_loss = True",
         "slime's fourth positional argument is sample_denoms, miles' is calculate_per_token_loss",
         "make the flag keyword-only, or refuse what is not a bool",
-        symptom=Symptom.MISUSE_ACCEPTED,
-        text="a list of denominators",
+        (sign(Symptom.MISUSE_ACCEPTED), sign("accepts denominators")),
     ),
     Bug(
         "zip-without-strict",
         "lists of different lengths are zipped: what has no partner is silently left out",
         "slime (zip without strict drops samples without a denominator)",
         "zip(..., strict=True)",
-        symptom=Symptom.MISUSE_ACCEPTED,
-        text="(denominator|response length|loss mask) missing",
+        (sign(Symptom.MISUSE_ACCEPTED), sign(*SHORTENED)),
     ),
     Bug(
         "unchecked-arguments",
         "arguments that contradict each other are accepted",
         "silent fallbacks for unknown modes; divisors that are missing, 0 or NaN",
         "raise ValueError naming the argument and its value",
-        symptom=Symptom.MISUSE_ACCEPTED,
+        (sign(Symptom.MISUSE_ACCEPTED),),
     ),
     Bug(
         "copies-disagree",
         "ranks that hold the same losses report different values of one loss",
         "SkyRL #1420 (a metric averaged over copies as if they were parts)",
         "report the same value on every rank that computes it, and count it once",
-        symptom=Symptom.RANKS_DISAGREE,
-        text="hold the same losses",
+        (sign(Symptom.RANKS_DISAGREE), sign("copies differ")),
     ),
     Bug(
         "metric-summed-over-cp",
         "the logged loss is added up over context-parallel ranks once too often",
         "SkyRL #1420",
         "reduce a metric once: over the ranks that hold parts of it, not over copies",
-        symptom=Symptom.LOGGED_LOSS,
-        text=": cp_size times it",
+        (sign(Symptom.LOGGED_LOSS), sign("cp_size times it")),
     ),
     Bug(
         "wrong-normaliser",
         "the logged loss is divided by another count than its own",
         "per-key normalisers in miles; one count for all keys in slime",
         "log each key beside the count it is a mean over",
-        symptom=Symptom.LOGGED_LOSS,
-        text="as a sum over a count",
+        (sign(Symptom.LOGGED_LOSS), sign("a sum over a count")),
     ),
     Bug(
         "metric-before-a-rescale",
         "the loss is reported before (or after) a rescale that the gradient does not share",
         "TRL #7011",
         "report the scalar whose backward is taken",
-        symptom=Symptom.LOGGED_LOSS,
+        (sign(Symptom.LOGGED_LOSS),),
     ),
     Bug(
         "logs-merged-by-position",
         "log dictionaries of ranks differ in keys, order or shape and are merged by position",
         "miles pull request",
         "log the same keys in the same order everywhere, zeros where there is nothing to say",
-        symptom=Symptom.LOGS_DIFFER,
+        (sign(Symptom.LOGS_DIFFER),),
     ),
 )

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from aggverify.checks import Finding
-from aggverify.diagnosis import Diagnosis, not_linear
+from aggverify.codes import Symptom
+from aggverify.diagnosis import Diagnosis, recognised
 from aggverify.run.outcome.verdict import Relevance
 from aggverify.run.search.check_run import CheckRun
 from aggverify.run.search.explaining import explain
@@ -32,7 +33,7 @@ def gathered(run: CheckRun, finding: Finding) -> Evidence:
     matters = relevance(finding, run.space, run.findings)
     if diagnosis is None and LOSS_VALUES in matters.matters:
         # Weights that change with the losses: what is not linear shows here as well.
-        diagnosis = not_linear(run.subject)
+        diagnosis = recognised(run.subject, finding, Symptom.NOT_LINEAR)
     return Evidence(confirmed, diagnosis, matters)
 
 

@@ -13,12 +13,10 @@ from aggverify.diagnosis import (
     Diagnosis,
     Observation,
     diagnose,
-    diagnose_behind_the_mask,
-    diagnose_failure,
-    diagnose_symptom,
+    recognised,
     telling_case,
 )
-from aggverify.execution.laboratory import Execution, Laboratory
+from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import grid, hard_cases, more_cases, plain_losses
 from aggverify.steps.case import Case
@@ -41,7 +39,7 @@ def explain(
     shown = finding.observed is not None
     how = finding.traits.diagnosed
     if how is Diagnosed.SYMPTOM or (subject.nonlinear and shown):
-        return diagnose_symptom(subject, finding)
+        return recognised(subject, finding)
     if how is Diagnosed.BEHIND_THE_MASK:
         return _behind_the_mask(subject, finding, laboratory, own)
     if not shown and how is not Diagnosed.VALUE:
@@ -117,7 +115,8 @@ def unit_case() -> Case:
 def _behind_the_mask(
     subject: Subject, finding: Finding, laboratory: Laboratory, own: Sequence[Case]
 ) -> Diagnosis | None:
-    """Weights at masked tokens explain it; failing that, two losses whose sum overflows."""
+    """Weights at masked tokens explain it; failing that, two masked losses whose sum overflows: a
+    product with the mask stays finite, a sum times 0 does not."""
     plain = diagnose(subject, finding, [list(_observe(subject, laboratory, own).values())])
     if plain is not None:
         return plain
@@ -126,26 +125,23 @@ def _behind_the_mask(
     [execution] = laboratory.run(subject, [huge])
     if execution.failure is not None:
         return None
-    return diagnose_behind_the_mask(subject, finding, _is_finite(execution))
+    overflows = execution.value is None
+    return recognised(subject, finding, "overflowing-sum" if overflows else "no-overflow")
 
 
 _HUGE = math.ldexp(1.5, 1023)
 
 
-def _is_finite(execution: Execution) -> bool:
-    return execution.value is not None
-
-
 def _failure(subject: Subject, finding: Finding, laboratory: Laboratory) -> Diagnosis | None:
-    marks = set()
+    signs = []
     layout = finding.case.layout
     if layout.cp_size > 1:
         alone = finding.case.with_layout(replace(layout, cp_size=1))
         if laboratory.run(subject, [alone])[0].failure is None:
-            marks.add("only-under-context-parallel")
+            signs.append("only-under-context-parallel")
     if finding.fault is not None and _parted(finding.fault):
-        marks.add("not-all-inside")
-    return diagnose_failure(subject, finding, frozenset(marks))
+        signs.append("not-all-inside")
+    return recognised(subject, finding, *signs)
 
 
 def _parted(fault: Fault) -> bool:

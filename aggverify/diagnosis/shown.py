@@ -1,8 +1,4 @@
-"""Traces that are no closed form: which tokens have a weight at all, and roundings of counts.
-
-Each recogniser looks at all observations and returns a mark, a name the bug table knows, with a
-sentence; or None.
-"""
+"""Signs that are no closed form: which tokens have a weight at all, and roundings of counts."""
 
 from __future__ import annotations
 
@@ -12,15 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from aggverify.diagnosis.alignment import filled_up, sorted_by_id
-from aggverify.diagnosis.mark import Mark
-from aggverify.diagnosis.observation import Array, Observation, close
+from aggverify.diagnosis.observation import Array, Observation, Shown, close
 from aggverify.diagnosis.terms import TOKENS, Term, Tokens
 from aggverify.oracles import Sample
 from aggverify.steps.layouts import owned_pieces
 
 
-def find_mark(observations: Sequence[Observation]) -> Mark | None:
-    """The first trace that is seen in every observation that can show it."""
+def shown_by_weights(observations: Sequence[Observation]) -> Shown | None:
+    """The first sign that is seen in every observation that can show it."""
     usable = [o for o in observations if o.expected is not None]
     if not usable:
         return None
@@ -31,16 +26,16 @@ def find_mark(observations: Sequence[Observation]) -> Mark | None:
     return None
 
 
-def _nan_behind_the_mask(observations: Sequence[Observation]) -> Mark | None:
+def _nan_behind_the_mask(observations: Sequence[Observation]) -> Shown | None:
     bad = [o for o in observations if not np.isfinite(o.observed).all()]
     if not bad or any((~np.isfinite(o.observed) != ~o.mask).any() for o in bad):
         return None
     if any(o in bad for o in observations if o.mask.all()):
         return None
-    return Mark("nan-behind-the-mask", "gradients are NaN exactly at the masked tokens")
+    return Shown("nan-behind-the-mask", "gradients are NaN exactly at the masked tokens")
 
 
-def _no_floor(observations: Sequence[Observation]) -> Mark | None:
+def _no_floor(observations: Sequence[Observation]) -> Shown | None:
     """Not finite where a sample, rollout, group or the step is fully masked, right elsewhere."""
     bad = [o for o in observations if not np.isfinite(o.observed).all()]
     if not bad:
@@ -48,7 +43,7 @@ def _no_floor(observations: Sequence[Observation]) -> Mark | None:
     for unit in ("sample", "rollout", "prompt group", ""):
         if all((~np.isfinite(o.observed) == _empty(o, unit)).all() for o in observations):
             name = unit or "step"
-            return Mark("no-floor", f"the count of a fully masked {name} is divided by as 0")
+            return Shown("no-floor", f"the count of a fully masked {name} is divided by as 0")
     return None
 
 
@@ -58,15 +53,15 @@ def _empty(o: Observation, unit: str) -> npt.NDArray[np.bool_]:
     return np.asarray(np.bincount(ids, weights=tokens.mask)[ids] == 0)
 
 
-def _not_applied(observations: Sequence[Observation]) -> Mark | None:
+def _not_applied(observations: Sequence[Observation]) -> Shown | None:
     """Every masked token has a weight."""
     holes = [o for o in observations if not o.mask.all()]
     if not holes or any((o.observed[~o.mask] == 0).any() for o in holes):
         return None
-    return Mark("mask-not-applied", "every response token has a weight, masked ones included")
+    return Shown("mask-not-applied", "every response token has a weight, masked ones included")
 
 
-def _shifted(observations: Sequence[Observation]) -> Mark | None:
+def _shifted(observations: Sequence[Observation]) -> Shown | None:
     telling = False
     for shift, words in ((1, "[1:]"), (-1, "[:-1]")):
         for o in observations:
@@ -76,7 +71,7 @@ def _shifted(observations: Sequence[Observation]) -> Mark | None:
             telling |= bool((moved != o.mask).any())
         else:
             if telling:
-                return Mark("mask-shifted", f"the mask is moved by one token (mask{words})")
+                return Shown("mask-shifted", f"the mask is moved by one token (mask{words})")
     return None
 
 
@@ -90,7 +85,7 @@ def _moved(mask: bytes | Sequence[int], shift: int) -> npt.NDArray[np.bool_]:
     return out
 
 
-def _dropped(observations: Sequence[Observation]) -> Mark | None:
+def _dropped(observations: Sequence[Observation]) -> Shown | None:
     """Some unmasked tokens have weight 0, all others the right one."""
     if not any((o.observed[o.mask] == 0).any() for o in observations):
         return None
@@ -98,9 +93,9 @@ def _dropped(observations: Sequence[Observation]) -> Mark | None:
         return None
     for name, sentence, foretold in _DROPS:
         if all((_is_dropped(o) == (foretold(o) & o.mask)).all() for o in observations):
-            return Mark(name, sentence)
+            return Shown(name, sentence)
     if all(_whole_samples(o) for o in observations):
-        return Mark("samples-dropped", "some samples have weight 0 and are silently left out")
+        return Shown("samples-dropped", "some samples have weight 0 and are silently left out")
     return None
 
 
@@ -115,7 +110,7 @@ def _whole_samples(o: Observation) -> bool:
     return set(np.bincount(sample[dropped], minlength=len(count)) - count) <= {0, *(-count)}
 
 
-def _integer_weights(observations: Sequence[Observation]) -> Mark | None:
+def _integer_weights(observations: Sequence[Observation]) -> Shown | None:
     """Weights cut to whole numbers: 1 stays, everything below becomes 0."""
     if any(not close(o.observed, np.trunc(o.exact)) for o in observations):
         return None
@@ -123,7 +118,7 @@ def _integer_weights(observations: Sequence[Observation]) -> Mark | None:
     lost = any(((o.exact > 0) & (o.exact < 1)).any() for o in observations)
     if not (shown and lost):
         return None
-    return Mark("integer-buffer", "weights are cut to whole numbers: all below 1 become 0")
+    return Shown("integer-buffer", "weights are cut to whole numbers: all below 1 become 0")
 
 
 def _zigzag(o: Observation) -> Iterator[tuple[bool, bool, Array]]:
@@ -221,7 +216,7 @@ _DROPS: tuple[tuple[str, str, Callable[[Observation], npt.NDArray[np.bool_]]], .
 )
 
 
-def _epsilon(observations: Sequence[Observation]) -> Mark | None:
+def _epsilon(observations: Sequence[Observation]) -> Shown | None:
     """One and the same small number added to the count of a unit."""
     for unit in ("sample", "rollout", "prompt group", ""):
         found: list[float] = []
@@ -234,13 +229,13 @@ def _epsilon(observations: Sequence[Observation]) -> Mark | None:
             continue
         size = float(np.median(values))
         if 1e-14 < size < 1e-2 and np.ptp(values) <= 1e-3 * size:
-            return Mark(
+            return Shown(
                 "epsilon-inside", f"{size:.3g} is added to the count of the {unit or 'step'}"
             )
     return None
 
 
-def _rounded_count(observations: Sequence[Observation]) -> Mark | None:
+def _rounded_count(observations: Sequence[Observation]) -> Shown | None:
     """Counts that are right up to 256 and rounded to 8 significant bits beyond (or 11: 2048)."""
     for name, bits in (("bfloat16", 8), ("float16", 11)):
         for unit in ("sample", "rollout", "prompt group", ""):
@@ -249,7 +244,7 @@ def _rounded_count(observations: Sequence[Observation]) -> Mark | None:
             same = all(close(used, r) for (_, used), r in zip(pairs, rounded, strict=True))
             if same and any((r != true).any() for (true, _), r in zip(pairs, rounded, strict=True)):
                 sentence = f"the count of the {unit or 'step'} is rounded to {name}"
-                return Mark("rounded-count", sentence)
+                return Shown("rounded-count", sentence)
     return None
 
 
@@ -264,7 +259,7 @@ def _to_bits(count: Array, bits: int) -> Array:
     return np.asarray(np.ldexp(np.rint(mantissa * 2**bits), exponent - bits), dtype=np.float64)
 
 
-def _in_turn(observations: Sequence[Observation]) -> Mark | None:
+def _in_turn(observations: Sequence[Observation]) -> Shown | None:
     """On one rank, token t has the weight of sample ``t mod samples``."""
     telling = False
     for o in observations:
@@ -283,10 +278,12 @@ def _in_turn(observations: Sequence[Observation]) -> Mark | None:
         telling |= not close(turned, o.exact)
     if not telling:
         return None
-    return Mark("in-turn", "token t gets the denominator of sample t mod n: repeat, not interleave")
+    return Shown(
+        "in-turn", "token t gets the denominator of sample t mod n: repeat, not interleave"
+    )
 
 
-_RECOGNISERS: tuple[Callable[[Sequence[Observation]], Mark | None], ...] = (
+_RECOGNISERS: tuple[Callable[[Sequence[Observation]], Shown | None], ...] = (
     _nan_behind_the_mask,
     _no_floor,
     _integer_weights,

@@ -1,0 +1,152 @@
+"""What was recognised of a finding, and the clues by which a bug says what it is recognised by."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Protocol
+
+from aggverify.diagnosis.factors import Factor
+from aggverify.diagnosis.forms import SIZES, ClosedForm
+from aggverify.diagnosis.terms import Term
+from aggverify.world import Raised
+
+
+@dataclass(frozen=True, slots=True)
+class Clues:
+    """Everything that was recognised of one finding.
+
+    ``signs``: by name, the symptom of its code, what its check has seen, and what its weights, its
+    reported values or its fault show. ``factor``: by which all weights are off. ``form``: the
+    closed form that they have. ``error``: what the rank at fault raised.
+    """
+
+    mode: str | None
+    engine: str
+    signs: frozenset[str] = frozenset()
+    factor: Factor | None = None
+    form: ClosedForm | None = None
+    error: Raised | None = None
+
+
+class Clue(Protocol):
+    """One thing a bug is recognised by."""
+
+    def fits(self, seen: Clues) -> bool:
+        """Whether it is among what was recognised."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """One of some signs."""
+
+    names: tuple[str, ...]
+
+    def fits(self, seen: Clues) -> bool:
+        return not seen.signs.isdisjoint(self.names)
+
+
+def sign(*names: str) -> Sign:
+    """A clue: one of these signs."""
+    return Sign(names)
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """One of some modes, under one of some engines; none given for any."""
+
+    modes: tuple[str, ...] = ()
+    engines: tuple[str, ...] = ()
+
+    def fits(self, seen: Clues) -> bool:
+        return (not self.modes or seen.mode in self.modes) and (
+            not self.engines or seen.engine in self.engines
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Off:
+    """All weights off by a factor of one of these names, or by a number times these sizes."""
+
+    names: tuple[str, ...] = ()
+    sizes: tuple[tuple[str, int], ...] | None = None
+
+    def fits(self, seen: Clues) -> bool:
+        factor = seen.factor
+        if factor is None:
+            return False
+        if self.sizes is None:
+            return factor.name in self.names
+        return factor.constant != 1 and sorted(factor.sizes) == sorted(self.sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """An exception with this in its message, or in the candidate's line where it came from; both
+    are regular expressions. Whose message: torch's or the interpreter's, never ours."""
+
+    says: str = ""
+    line: str = ""
+
+    def fits(self, seen: Clues) -> bool:
+        error = seen.error
+        return (
+            error is not None
+            and re.search(self.says, error.message) is not None
+            and re.search(self.line, error.candidate_line) is not None
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A pattern for a Term: regular expressions for what and unit; places None match any."""
+
+    what: str
+    unit: str = ""
+    places: tuple[str, ...] | None = ()
+    inside: str = ""
+    """A regular expression that one of them must match."""
+
+    def matches(self, term: Term | None) -> bool:
+        """Whether a term is such a count."""
+        return (
+            term is not None
+            and re.fullmatch(self.what, term.what) is not None
+            and re.fullmatch(self.unit, term.unit) is not None
+            and (self.places is None or self.places == term.places)
+            and (not self.inside or any(re.fullmatch(self.inside, p) for p in term.places))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A closed form of this shape; parts left at None match anything, no ``upper`` only none."""
+
+    inner: Count | None = None
+    outer: tuple[Count, ...] | None = None
+    upper: Count | None = None
+    sizes: tuple[str, ...] | None = None
+    """Sizes as ``dp_size`` above and ``/dp_size`` below the line; () for none."""
+
+    def fits(self, seen: Clues) -> bool:
+        form = seen.form
+        return (
+            form is not None
+            and form.constant == 1
+            and (self.inner is None or self.inner.matches(form.inner))
+            and (self.upper is not None) == (form.upper is not None)
+            and (self.upper is None or self.upper.matches(form.upper))
+            and (self.outer is None or _each(self.outer, form.outer))
+            and (self.sizes is None or sorted(self.sizes) == sorted(_sizes(form)))
+        )
+
+
+def _each(counts: tuple[Count, ...], terms: tuple[Term, ...]) -> bool:
+    pairs = zip(counts, terms, strict=False)
+    return len(terms) == len(counts) and all(count.matches(term) for count, term in pairs)
+
+
+def _sizes(form: ClosedForm) -> list[str]:
+    pairs = zip(SIZES, form.exponents, strict=True)
+    return [name if exponent > 0 else f"/{name}" for name, exponent in pairs if exponent]
