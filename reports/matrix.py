@@ -36,12 +36,12 @@ def cell() -> str:
     """Heading and last lines of the quick suite under this interpreter."""
     ran = run("-m", "pytest", "-n", "auto", "-q")
     memory = run("benchmarks/pool.py", "--memory").stdout.strip()
-    names = [f"Python {platform.python_version()}"]
-    names += [f"{name} {version(name)}" for name in ("torch", "pytest")]
+    torch = run("-c", "import torch; print(torch.__version__)").stdout.strip()
+    names = f"Python {platform.python_version()}, torch {torch}, pytest {version('pytest')}"
     day = datetime.date.today().isoformat()
     last = "\n".join((ran.stdout + ran.stderr).strip().splitlines()[-LAST_LINES:])
     where = f"{os.cpu_count()} cores, exit code {ran.returncode}, {day}"
-    return f"## {', '.join(names)}\n\n{where}; {memory}\n\n```\n{last}\n```\n"
+    return f"## {names}\n\n{where}; {memory}\n\n```\n{last}\n```\n"
 
 
 def declared() -> str:
