@@ -91,7 +91,7 @@ class Zygote:
         self._closed = False
         self._exits: dict[int, int] = {}
         self._usable: set[str] = set()
-        with contextlib.suppress(OSError):  # already dead: told by the first request
+        with contextlib.suppress(OSError):  # already dead: found by the first request
             wire.send(ours, {"sys_path": [entry or str(Path.cwd()) for entry in sys.path]})
 
     @property

@@ -54,7 +54,7 @@ class Guard:
         try:
             if [look() for look in self._looks] == self._expected:
                 return [], False
-        except Exception:  # a working directory that was removed, say: told below
+        except Exception:  # a working directory that was removed, say: named below
             pass
         return self._undo()
 

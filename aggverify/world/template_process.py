@@ -110,7 +110,7 @@ def construct(request: dict[str, Any]) -> Any:
 
 
 class _Template:
-    """Forks, reaps and kills ranks as told."""
+    """Forks, reaps and kills ranks as asked."""
 
     def __init__(
         self, connection: socket.socket, handler: tuple[Any], request: dict[str, Any]

@@ -164,7 +164,7 @@ class World:
         count = len(self.flying[0].tasks)
         each = [outcome] if count == 1 else outcomes.apart(outcome, count)
         if (usable and None not in each) or self._by_itself:
-            return self._settle([told for told in each if told is not None], usable)
+            return self._settle([part for part in each if part is not None], usable)
         self.broken = True
         return []
 
@@ -202,7 +202,7 @@ class World:
         if len(known) < unanswered and now - self._end_seen < patience:
             self.watchdog.next_look = now + 0.002
             return None
-        # The first to end is the cause; of several that ended alike the lowest is told.
+        # The first to end is the cause; of several that ended alike the lowest is named.
         first = min(known or dead, key=lambda link: link.ended_at)
         alike = [link.rank for link in dead if link.exit_status == first.exit_status]
         return (self._death_scene or self._scene()).died(min(alike))

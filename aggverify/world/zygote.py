@@ -71,17 +71,17 @@ class _Zygote:
         self._templates: set[int] = set()
         # A signal is read as a byte like the rest: an exception out of nowhere, in the midst of
         # cleaning up, would leave the rest of it undone.
-        self._told_to_end, self._tell = os.pipe()
-        signal.signal(signal.SIGTERM, lambda number, frame: os.write(self._tell, b"x") and None)
+        self._asked_to_end, self._ask = os.pipe()
+        signal.signal(signal.SIGTERM, lambda number, frame: os.write(self._ask, b"x") and None)
 
     def run(self) -> None:
         """Serve until the end of stream."""
         poll = select.poll()
         poll.register(self._connection, select.POLLIN)
-        poll.register(self._told_to_end, select.POLLIN)
+        poll.register(self._asked_to_end, select.POLLIN)
         while True:
             ready = [fd for fd, _ in poll.poll(_TICK_MS if self._templates else None)]
-            if self._told_to_end in ready:
+            if self._asked_to_end in ready:
                 return
             if ready:
                 message = wire.receive(self._connection)
@@ -103,8 +103,8 @@ class _Zygote:
         if pid == 0:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             self._connection.close()
-            os.close(self._told_to_end)
-            os.close(self._tell)
+            os.close(self._asked_to_end)
+            os.close(self._ask)
             serve(fds, request, me)
         for fd in fds:
             os.close(fd)
