@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from aggverify.world import Fault, Job, Replies, Template, evidence
+from aggverify.world import Fault, Job, Options, Pool, Replies, Template, evidence
 from aggverify.world.link import Output
-from tests.world.conftest import job
+from tests.world.conftest import job, opened
 
 
 def fault(play: Template, faulty: Job) -> Fault:
@@ -144,12 +144,23 @@ def test_a_sleeping_rank_is_blocked(play: Template, world: int) -> None:
     assert set(found.inside) == set(range(world)) - {odd}
 
 
-@pytest.mark.parametrize("name", ["poll", "poll_and_print", "stop_self"])
+@pytest.mark.parametrize("name", ["poll", "stop_self"])
 def test_other_ways_to_wait_for_ever(play: Template, name: str) -> None:
     # On a loaded machine it takes a while to see that a rank which polls mostly sleeps.
     found = fault(play, replace(job(name, on=[1]), cpu_seconds=60))
     assert (found.kind, found.rank) == ("blocked", 1)
     assert name in functions(found, 1)
+
+
+@pytest.mark.thorough
+def test_who_prints_while_it_waits_is_blocked_in_the_end() -> None:
+    # Every line is progress of a kind, so that only the limit on silence tells; with the processor
+    # time that a loaded machine takes over as many polls as fit into it.
+    with Pool(Options(cpu_seconds=600, silence=10)) as pool:
+        (found,) = opened(pool, "Play").run([job("poll_and_print", 2, on=[1])])
+    assert isinstance(found, Fault)
+    assert (found.kind, found.rank) == ("blocked", 1)
+    assert "poll_and_print" in functions(found, 1)
 
 
 def test_every_rank_asleep(play: Template) -> None:
