@@ -44,6 +44,7 @@ import click
     type=click.Path(path_type=Path),
     help="Where cases and reports go.  [default: .aggverify]",
 )
+@click.option("--list", "listed", is_flag=True, help="Print what would be run, and run no check.")
 @click.option(
     "--config",
     type=click.Path(path_type=Path),
@@ -68,6 +69,7 @@ def check(
     report: str | None,
     github: bool,
     report_dir: Path | None,
+    listed: bool,
     config: Path | None,
 ) -> int:
     """Verify a reducer.
@@ -82,15 +84,18 @@ def check(
 
     from aggverify.cli.options import policy_readings
     from aggverify.errors import AggverifyError
+    from aggverify.execution.limits import LIMITS
     from aggverify.report.delivery import Delivery
     from aggverify.report.document import document, failed
+    from aggverify.report.plan import plan_lines
     from aggverify.report.terminal import Terminal
     from aggverify.run.outcome import store
     from aggverify.run.outcome.verdict import exit_code
     from aggverify.run.planning import settings
     from aggverify.run.planning.request import Request
     from aggverify.run.planning.settings import texts
-    from aggverify.run.session import verify
+    from aggverify.run.session import plans, verify
+    from aggverify.world import Pool
 
     said = settings.find(Path.cwd()) if config is None else settings.read(config)
     formats = report.split(",") if report is not None else texts(said.get("report", ()))
@@ -115,11 +120,18 @@ def check(
         settings=said.values,
         settings_source=str(said.source) if said.source else None,
     )
+    if listed:
+        with Pool(LIMITS) as pool:
+            for planned in plans(request, pool=pool):
+                for line in plan_lines(planned):
+                    click.echo(line)
+        return 0
     # Hypothesis would leave a folder where the user stands: nothing of what it keeps is needed.
     configuration.set_hypothesis_home_dir(os.devnull)
     terminal = Terminal(Console())
     try:
-        verdicts = verify(request, terminal)
+        with Pool(LIMITS) as pool:
+            verdicts = verify(request, terminal, pool=pool)
     except AggverifyError as error:
         terminal.close()
         delivery.deliver(failed(str(error)), target)

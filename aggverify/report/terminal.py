@@ -19,7 +19,9 @@ from aggverify.run.outcome.events import (
     CheckStarted,
     Event,
     Finished,
+    Found,
     Progress,
+    SubjectChosen,
 )
 
 
@@ -30,14 +32,19 @@ class Terminal:
     console: Console
     _status: Status | None = None
     _started: float = field(default_factory=time.monotonic)
+    _findings: int = 0
 
     def __call__(self, event: Event) -> None:
         """Handle one event."""
         match event:
+            case SubjectChosen():
+                self._findings = 0
+            case Found():
+                self._findings += 1
             case CheckStarted():
                 self._show(event.name)
             case Progress():
-                self._show(f"{event.check} · {event.executed} steps · {event.findings} findings")
+                self._show(f"{event.check} · {event.executed} steps · {self._findings} findings")
             case CheckFinished():
                 self._plain(event)
             case Finished():

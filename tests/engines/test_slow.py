@@ -128,4 +128,4 @@ def test_every_subject_begins_anew(tmp_path: Path) -> None:
             raise Begun
 
     with under_test(tmp_path, "pass") as (laboratory, subject), pytest.raises(Begun):
-        examine(Request("r.py"), subject, Strict(laboratory._template), lambda _: None)
+        examine(subject, Strict(laboratory._template))

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from aggverify.execution.budget import Budget
 from aggverify.execution.claim import Claim
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.oracles import MODES, Policy
 from aggverify.run.outcome.verdict import Exit, Verdict
-from aggverify.run.planning.request import Request
 from aggverify.run.session import examine, opened
 from aggverify.world import Pool
 from tests.choosing import thorough_but
@@ -48,10 +48,10 @@ def verdict(laboratory: Laboratory, function: str, mode: str, policy: Policy) ->
             divisor=16.0 if MODES[mode].needs_divisor else None,
             policy=policy,
             max_world=2,
+            budget=Budget("quick", max_examples=5),
         )
     )
-    request = Request(str(FILE), profile="quick", max_examples=5)
-    return examine(request, subject, laboratory, lambda event: None)
+    return examine(subject, laboratory)
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def verdicts(names: Sequence[str], laboratory: tuple[Laboratory, Any]) -> dict[s
             target.text, modes=("token_mean",), max_world=2, max_examples=4, max_time=3600.0
         )
         [subject] = subjects(request, target, laboratory[1])
-        verdict = session.examine(request, subject, laboratory[0], lambda _: None)
+        verdict = session.examine(subject, laboratory[0], checks=CHECKS)
         told[name] = document([verdict])
         for found in told[name]["verdicts"][0]["findings"]:
             # Stacks, and what was printed last: how far other ranks had come is a matter of time.
@@ -67,10 +67,7 @@ def verdicts(names: Sequence[str], laboratory: tuple[Laboratory, Any]) -> dict[s
 
 
 @pytest.mark.thorough
-def test_forward_backward_and_shuffled(
-    laboratory: tuple[Laboratory, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(session, "CHECKS", CHECKS)
+def test_forward_backward_and_shuffled(laboratory: tuple[Laboratory, Any]) -> None:
     forward = verdicts(NAMES, laboratory)
     codes = {
         name: {f["code"] for f in told["verdicts"][0]["findings"]} for name, told in forward.items()

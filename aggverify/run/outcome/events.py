@@ -30,7 +30,6 @@ class Progress:
 
     check: str
     executed: int
-    findings: int
 
 
 @dataclass(frozen=True, slots=True)

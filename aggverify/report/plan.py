@@ -1,0 +1,50 @@
+"""A plan as a table: what would be run on which layouts, and why anything is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aggverify.generation.space import Space, sizes
+from aggverify.report import escape
+from aggverify.run.planning.plan import Entry, Plan
+
+
+def plan_lines(plan: Plan) -> Iterator[str]:
+    """One subject's checks in their order."""
+    subject, found = plan.subject, plan.subject.found
+    mode = subject.mode_name or subject.claim.mode or "no known mode"
+    how = f"{subject.convention.name} convention, engine {subject.engine.name}"
+    said = "  [identified]" if found.identified else ""
+    yield escape.line(f"{subject.target} · {subject.function} · {mode}{said} · {how}")
+    yield from (escape.line(f"note        {note}") for note in found.notes)
+    width = max(len(entry.check.name) for entry in plan.entries)
+    for entry in plan.entries:
+        yield f"{entry.check.tests:3} {entry.check.name:{width}}  {escape.line(_what(entry))}"
+    planned = sum(entry.why_not is None for entry in plan.entries)
+    budget = subject.claim.budget
+    yield (
+        f"{planned} of {len(plan.entries)} checks; at most {budget.seconds:g} s, "
+        f"seed {subject.claim.seed}; what they find may leave later ones out"
+    )
+
+
+def _what(entry: Entry) -> str:
+    if entry.why_not is not None or entry.space is None:
+        return f"- {entry.why_not}"
+    cases = f"up to {entry.examples} drawn" if entry.examples else "every case of its own"
+    return f"{cases}, {layouts(entry.space)}"
+
+
+def layouts(space: Space) -> str:
+    """The largest sizes of a space that there are layouts for."""
+    found = sizes(space)
+    dp, cp, micro_batches, ranks = (
+        max(values) for values in zip(*((d, c, k, d * c) for d, c, k, _ in found), strict=True)
+    )
+    if ranks == micro_batches == 1:
+        return "one rank, one micro-batch"
+    kinds = f" ({', '.join(dict.fromkeys(kind for _, c, _, kind in found if c > 1))})"
+    return (
+        f"dp ≤ {dp}, cp ≤ {cp}{kinds if cp > 1 else ''}, micro-batches ≤ {micro_batches}, "
+        f"ranks ≤ {ranks}"
+    )

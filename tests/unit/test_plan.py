@@ -1,0 +1,74 @@
+"""The plan: every check of a subject, with its space or the reason why not, as data."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from aggverify.checks import CHECKS, check
+from aggverify.execution.budget import Budget
+from aggverify.execution.claim import NONLINEAR, Claim
+from aggverify.execution.subject import Subject
+from aggverify.generation.space import Space
+from aggverify.report.plan import plan_lines
+from aggverify.run.planning.plan import Entry, Plan, plan
+
+CLAIM = Claim("r.py", "reduce", "native", "sum", "token_mean")
+
+
+def planned(**changes: object) -> dict[str, Entry]:
+    claim = Claim("r.py", "reduce", "native", "sum", **({"mode": "token_mean"} | changes))  # type: ignore[arg-type]
+    return {entry.check.name: entry for entry in plan(Subject.of(claim)).entries}
+
+
+def test_every_check_has_an_entry_in_order() -> None:
+    entries = plan(Subject.of(CLAIM)).entries
+    assert [e.check.name for e in entries] == [c.name for c in CHECKS]
+    assert all((e.why_not is None) == (e.space is not None) or e.why_not for e in entries)
+
+
+def test_reasons_come_from_the_claim() -> None:
+    assert planned()["two_paths_agree"].why_not == "no --against TARGET"
+    assert planned()["holds_on_every_small_step"].why_not == "only with --profile thorough"
+    thorough = planned(budget=Budget("thorough"))["holds_on_every_small_step"]
+    assert (thorough.why_not, thorough.examples) == (None, 0)
+    wide = replace(check("padding_changes_nothing"), space=lambda s: Space(min_units=2))
+    assert plan(Subject.of(CLAIM), [wide]).entries[0].why_not == "no such layout on 8 ranks"
+    curved = planned(mode=NONLINEAR)
+    assert "says nothing about a non-linear objective" in {e.why_not for e in curved.values()}
+
+
+def test_examples_are_the_budgets_or_the_checks() -> None:
+    wanted = planned(budget=Budget("ci", max_examples=7))
+    assert wanted["independent_of_data_parallel_size"].examples == 7
+    most = [e for e in planned().values() if e.check.max_examples and e.check.only is None]
+    assert most and all(e.examples == min(150, e.check.max_examples or 0) for e in most)
+
+
+def test_the_plan_is_data() -> None:
+    made = plan(Subject.of(CLAIM))
+    data = json.loads(json.dumps(made.to_json()))
+    assert Claim.from_json(data["claim"]) == CLAIM
+    assert data["found"]["computes_in"] == "float64"
+    for entry, found in zip(data["entries"], made.entries, strict=True):
+        assert entry["check"] == found.check.name
+        assert (entry["space"] is None) == (found.space is None)
+        assert entry["why_not"] == found.why_not
+
+
+def test_the_table_has_a_line_for_every_check() -> None:
+    made = plan(Subject.of(CLAIM).noting("a\x1bnote"))
+    lines = list(plan_lines(made))
+    assert lines[0].startswith("r.py · reduce · token_mean · native convention, engine sum")
+    assert not any("\x1b" in line for line in lines)
+    body = lines[2:-1]
+    assert len(body) == len(CHECKS)
+    assert any("one rank, one micro-batch" in line for line in body)
+    assert any("dp ≤ 8" in line and "ranks ≤ 8" in line for line in body)
+    assert any(line.endswith("- no --against TARGET") for line in body)
+    ran = sum(e.why_not is None for e in made.entries)
+    assert lines[-1].startswith(f"{ran} of {len(CHECKS)} checks; at most 25 s, seed 0")
+
+
+def test_other_checks_can_be_planned() -> None:
+    assert plan(Subject.of(CLAIM), []) == Plan(Subject.of(CLAIM), ())
