@@ -1,8 +1,46 @@
-"""What several commands read from their options in the same way."""
+"""Options of the command line: made from the one table, and read in the same way everywhere."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import click
+
 from aggverify.errors import InputError
+from aggverify.execution.options import OPTIONS, Kind, Option
+
+F = TypeVar("F", bound=Callable[..., Any])
+_TYPES = {Kind.NUMBER: float, Kind.INTEGER: int}
+
+
+def every_option(command: F) -> F:
+    """Decorate a click command with every option of the table."""
+    for option in reversed(OPTIONS):
+        command = _decorated(option)(command)
+    return command
+
+
+def _decorated(option: Option) -> Callable[[F], F]:
+    usual = option.kind in (Kind.TEXT, Kind.INTEGER) and option.default is not None
+    several = option.kind in (Kind.TEXTS, Kind.READINGS) and not option.one_text
+    return click.option(
+        option.flag,
+        option.key,
+        is_flag=option.kind is Kind.FLAG,
+        multiple=several,
+        type=None if option.kind is Kind.FLAG else _TYPES.get(option.kind, str),
+        metavar=option.metavar,
+        help=option.help + (f"  [default: {option.default}]" if usual else ""),
+    )
+
+
+def said(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was said of what click gives; raises InputError for readings that are none."""
+    values = {k: v for k, v in given.items() if v is not None and v is not False and v != ()}
+    if "policy" in values:
+        values["policy"] = policy_readings(values["policy"])
+    return values
 
 
 def policy_readings(given: tuple[str, ...]) -> dict[str, str]:

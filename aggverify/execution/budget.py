@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from aggverify.errors import InputError, unknown
 
+MAX_WORLD, MAX_GROUP = 8, 64
+"""Most ranks, and most rollouts of a prompt group, that can be asked for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Profile:

@@ -10,14 +10,12 @@ from typing import Any
 from aggverify.conventions import FEATURES, convention
 from aggverify.engines import engine
 from aggverify.errors import InputError, unknown
-from aggverify.execution.budget import Budget
+from aggverify.execution.budget import MAX_GROUP, MAX_WORLD, Budget
 from aggverify.oracles import DEFAULT_POLICY, OracleError, Policy, mode
 
 SCHEMA = 1
 NONLINEAR = "nonlinear"
 """What a person writes for a mode when the objective is not linear in its inputs."""
-MAX_WORLD, MAX_GROUP = 8, 64
-"""Most ranks, and most rollouts of a prompt group, that can be asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +136,9 @@ def _convention(name: str, value: object) -> str:
 
 
 def _engine(name: str, value: object) -> str:
-    return engine(_text(name, value)).name
+    text = _text(name, value)
+    # A person's own, module:OBJECT, is imported where it is used: reading data runs no code.
+    return text if ":" in text else engine(text).name
 
 
 def _mode(name: str, value: object) -> str:

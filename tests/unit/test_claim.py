@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import fields, replace
 from typing import Any
 
@@ -103,6 +104,12 @@ def test_every_kind_of_mode(mode: str | None) -> None:
 def test_a_wrong_value_is_shown(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Claim.from_json(full().to_json() | changes)
+
+
+def test_reading_a_claim_imports_nothing() -> None:
+    claim = Claim.from_json(full().to_json() | {"engine": "antigravity:ENGINE"})
+    assert claim.engine == "antigravity:ENGINE"
+    assert "antigravity" not in sys.modules
 
 
 def test_another_path_has_no_other_path() -> None:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
+import click
 import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import aggverify
-from aggverify.conventions import ALIASES, CONVENTIONS, FEATURES
-from aggverify.engines import ENGINES
+from aggverify.cli import settings_schema
+from aggverify.cli.check import check
+from aggverify.cli.options import said
 from aggverify.errors import InputError
-from aggverify.execution.budget import PROFILES
-from aggverify.oracles import MODES
+from aggverify.execution.options import OPTIONS, Kind
 from aggverify.oracles.policy import READINGS
-from aggverify.report.formats import FORMATS
 from aggverify.run.planning.claims import completed
-from aggverify.run.planning.request import Request
+from aggverify.run.planning.request import Request, requested
 from aggverify.run.planning.settings import KEYS, find, read, validated
 
 SCHEMA = json.loads((Path(aggverify.__file__).parent / "schema" / "settings.json").read_text())
@@ -115,18 +116,61 @@ def test_a_projects_divisor_and_oracle_do_not_disturb_another_mode() -> None:
     assert completed(Request("x.py", settings=project), DESCRIPTION).oracle == "mine.py"
 
 
-def test_the_schema_knows_every_key_and_name() -> None:
+def test_the_schema_that_ships_is_the_tables() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    keys = SCHEMA["properties"]
-    assert set(keys) == set(KEYS)
-    assert keys["engine"]["enum"] == list(ENGINES)
-    assert keys["convention"]["enum"] == ["auto", *CONVENTIONS, *ALIASES]
-    assert keys["profile"]["enum"] == list(PROFILES)
-    assert keys["report"]["anyOf"][0]["enum"] == list(FORMATS)
-    assert keys["claim"]["anyOf"][0]["enum"] == list(FEATURES)
-    assert keys["mode"]["anyOf"][0]["anyOf"][0]["enum"] == [*MODES, "nonlinear"]
-    readings = keys["policy"]["properties"]
-    assert {q: tuple(readings[q]["enum"]) for q in READINGS} == dict(READINGS)
+    shipped = Path(aggverify.__file__).parent / "schema" / "settings.json"
+    assert shipped.read_text(encoding="utf-8") == settings_schema.rendered()
+    assert set(SCHEMA["properties"]) == set(KEYS)
+
+
+def test_the_command_has_every_option_of_the_table_and_no_other() -> None:
+    shown = {param.name: param for param in check.params if isinstance(param, click.Option)}
+    assert list(shown) == [option.key for option in OPTIONS]
+    for option in OPTIONS:
+        assert shown[option.key].opts == [option.flag]
+    text = " ".join(check.get_help(click.Context(check)).split())
+    for default in ("[default: 8]", "[default: ci]", "[default: 0]", "[default: .aggverify]"):
+        assert default in text
+
+
+def test_the_request_has_a_field_for_what_is_not_the_commands_own() -> None:
+    fields = {f.name: f for f in dataclasses.fields(Request)}
+    named = {option.field for option in OPTIONS if option.field}
+    assert named | {"target", "settings", "settings_source"} == set(fields)
+    assert {o.key for o in OPTIONS if not o.field} == {
+        *("report", "github", "report_dir", "list", "config")
+    }
+    for option in OPTIONS:
+        if option.field and option.kind is not Kind.READINGS:
+            assert fields[option.field].default == option.default, option.key
+
+
+@pytest.mark.parametrize(
+    ("given", "project", "expected"),
+    [
+        ({}, {}, (8, "ci", 0, None)),
+        ({}, {"world": 4, "profile": "quick", "seed": 7, "max_time": 2.5}, (4, "quick", 7, 2.5)),
+        ({"world": 2, "seed": 0}, {"world": 4, "seed": 7}, (2, "ci", 0, None)),
+    ],
+)
+def test_an_option_goes_before_the_project_and_the_project_before_the_default(
+    given: dict[str, Any], project: dict[str, Any], expected: tuple[Any, ...]
+) -> None:
+    found = requested("x.py", said({"claim": (), "list": False, **given}), project)
+    assert (found.max_world, found.profile, found.seed, found.max_time) == expected
+    assert (found.modes, found.claims, found.oracle) == ((), frozenset(), None)
+
+
+def test_what_is_repeated_on_the_command_line_is_put_together() -> None:
+    given = {"mode": ("token_mean", "sample_mean"), "claim": ("poison",), "policy": ("a=b", "c=d")}
+    found = requested("x.py", said(given), {"claim": ["fan-out"], "oracle": "own.py"})
+    assert found.modes == ("token_mean", "sample_mean")
+    assert found.policy == {"a": "b", "c": "d"}
+    # What the project says of these waits for what the file says of itself.
+    assert (found.claims, found.oracle) == (frozenset({"poison"}), None)
+    assert completed(found, DESCRIPTION | {"declared": {}}).claims == {"poison", "fan-out"}
+    with pytest.raises(InputError, match="--policy takes QUESTION=READING, got 'a'"):
+        said({"policy": ("a",)})
 
 
 names = st.sampled_from(

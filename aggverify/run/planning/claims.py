@@ -11,11 +11,11 @@ from aggverify.conventions import FEATURES
 from aggverify.engines import usable
 from aggverify.errors import InputError, NotClaimable, unknown
 from aggverify.execution.claim import NONLINEAR, Claim
+from aggverify.execution.options import OPTIONS, Kind, Option, texts
 from aggverify.execution.subject import Subject
 from aggverify.oracles import MODES, OracleError, Policy, Step, mode
 from aggverify.run.planning import settings
 from aggverify.run.planning.request import Request
-from aggverify.run.planning.settings import texts
 from aggverify.run.planning.target import Choice, Target, choose
 
 
@@ -37,19 +37,18 @@ def completed(request: Request, description: Mapping[str, Any]) -> Request:
     modes = request.modes or texts(() if "oracle" in said else said.get("mode", ()))
     if "divisor" not in declared and modes and not any(map(_divided, modes)):
         said.pop("divisor", None)  # the project's, for another mode
-    divisor = said.get("divisor")
     readings = {**request.settings.get("policy", {}), **declared.get("policy", {})}
-    return replace(
-        request,
-        modes=modes,
-        oracle=request.oracle or said.get("oracle"),
-        convention=request.convention or said.get("convention", "auto"),
-        engine=request.engine or said.get("engine"),
-        divisor=divisor if request.divisor is None else request.divisor,
-        group_size=request.group_size or said.get("group_size"),
-        policy={**readings, **request.policy},
-        claims=request.claims | frozenset(texts(said.get("claim", ()))),
-    )
+    values = {o.field: _put_together(o, getattr(request, o.field), said) for o in OPTIONS if o.late}
+    values |= {"modes": modes, "policy": {**readings, **request.policy}}
+    return replace(request, **values)
+
+
+def _put_together(option: Option, own: Any, said: Mapping[str, Any]) -> Any:
+    """What the command line says, or where it says nothing what was said elsewhere; both together
+    of an option that adds."""
+    if option.kind is Kind.TEXTS and option.adds:
+        return own | frozenset(texts(said.get(option.key, ())))
+    return said.get(option.key) if own is None else own
 
 
 def settings_note(request: Request) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from aggverify.errors import InputError
 from aggverify.execution.budget import Budget
-from aggverify.execution.claim import MAX_GROUP, MAX_WORLD
+from aggverify.execution.options import BY_KEY, OPTIONS, Kind, default
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,36 +16,55 @@ class Request:
     """One ``check`` command; None means "not said": the file's declaration or a default decides."""
 
     target: str
-    modes: tuple[str, ...] = ()
-    convention: str | None = None
-    engine: str | None = None
-    divisor: float | None = None
-    claims: frozenset[str] = frozenset()
-    max_world: int = 8
-    group_size: int | None = None
-    oracle: str | None = None
-    against: str | None = None
+    modes: tuple[str, ...] = default("mode")
+    convention: str | None = default("convention")
+    engine: str | None = default("engine")
+    divisor: float | None = default("divisor")
+    claims: frozenset[str] = default("claim")
+    max_world: int = default("world")
+    group_size: int | None = default("group_size")
+    oracle: str | None = default("oracle")
+    against: str | None = default("against")
     """Another target that must agree with this one on every step."""
     policy: Mapping[str, str] = field(default_factory=dict)
     """Readings other than the default, by question."""
-    profile: str = "ci"
-    max_examples: int | None = None
-    max_time: float | None = None
-    seed: int = 0
+    profile: str = default("profile")
+    max_examples: int | None = default("max_examples")
+    max_time: float | None = default("max_time")
+    seed: int = default("seed")
     settings: Mapping[str, Any] = field(default_factory=dict)
     """What the project's pyproject.toml says, where neither an option nor the file does."""
     settings_source: str | None = None
 
     def __post_init__(self) -> None:
-        if not 1 <= self.max_world <= MAX_WORLD:
-            raise InputError(f"--world must be between 1 and {MAX_WORLD}, got {self.max_world}")
-        if self.group_size is not None and not 1 <= self.group_size <= MAX_GROUP:
-            raise InputError(
-                f"--group-size must be between 1 and {MAX_GROUP}, got {self.group_size}"
-            )
+        for key in ("world", "group_size"):
+            option = BY_KEY[key]
+            value, least, most = getattr(self, option.field), option.least, option.most
+            if value is not None and not least <= value <= most:
+                raise InputError(f"{option.flag} must be between {least} and {most}, got {value}")
         _ = self.budget
 
     @property
     def budget(self) -> Budget:
         """How much to try; raises InputError for what no budget can be."""
         return Budget(self.profile, self.max_examples, self.max_time)
+
+
+def requested(
+    target: str, given: Mapping[str, Any], said: Mapping[str, Any], source: object = None
+) -> Request:
+    """The request of a command line, by key, with the project's settings where it says nothing.
+
+    What a file may say of itself waits until the file is known: ``claims.completed``.
+    """
+    values: dict[str, Any] = {}
+    for option in OPTIONS:
+        value = given.get(option.key)
+        if value is None and not option.late:
+            value = said.get(option.key)
+        if option.field and value is not None:
+            several = frozenset if option.adds else tuple
+            values[option.field] = several(value) if option.kind is Kind.TEXTS else value
+    return Request(
+        target, **values, settings=said, settings_source=None if source is None else str(source)
+    )

@@ -1,0 +1,94 @@
+"""The JSON schema of ``[tool.aggverify]``, made from the table of options.
+
+``python -m aggverify.cli.settings_schema > aggverify/schema/settings.json`` writes it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from aggverify.conventions import ALIASES, CONVENTIONS, FEATURES
+from aggverify.engines import ENGINES
+from aggverify.execution.budget import PROFILES
+from aggverify.execution.claim import NONLINEAR
+from aggverify.execution.options import Kind, Option
+from aggverify.oracles import FAMILIES, MODES
+from aggverify.oracles.policy import QUESTIONS, READINGS
+from aggverify.report.formats import FORMATS
+from aggverify.run.planning.settings import KEYS
+
+_MEMBER = rf"^({'|'.join(FAMILIES)})(\(-?[0-9]{{1,9}}(\.[0-9]{{1,9}}|/[0-9]{{1,9}})?\))?$"
+_OBJECT = "^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
+"""A person's own engine; whether it is one is not a schema's to say."""
+_MODES = {"anyOf": [{"enum": [*MODES, NONLINEAR]}, {"type": "string", "pattern": _MEMBER}]}
+_NAMES: dict[str, dict[str, Any]] = {
+    "": {"type": "string", "minLength": 1},
+    "mode": _MODES,
+    "convention": {"enum": ["auto", *CONVENTIONS, *ALIASES]},
+    "engine": {"anyOf": [{"enum": list(ENGINES)}, {"type": "string", "pattern": _OBJECT}]},
+    "claim": {"enum": list(FEATURES)},
+    "profile": {"enum": list(PROFILES)},
+    "report": {"enum": list(FORMATS)},
+}
+_SIMPLE = {Kind.NUMBER: "number", Kind.INTEGER: "integer", Kind.FLAG: "boolean"}
+
+
+def schema() -> dict[str, Any]:
+    """The schema as plain data."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "[tool.aggverify] in pyproject.toml",
+        "description": (
+            "What a project says once instead of on every command line; options and a file's own "
+            "AGGVERIFY go first."
+        ),
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {key: _property(option) for key, option in KEYS.items()},
+    }
+
+
+def _property(option: Option) -> dict[str, Any]:
+    relative = " Relative to this file." if option.is_path else ""
+    return {"description": option.help + relative, **_values(option)}
+
+
+def _values(option: Option) -> dict[str, Any]:
+    if option.kind is Kind.READINGS:
+        return _readings()
+    names = _NAMES[option.names]
+    if option.kind is Kind.TEXT:
+        return names
+    if option.kind is Kind.TEXTS:
+        return {"anyOf": [names, {"type": "array", "items": names}]}
+    limits = {
+        "minimum": option.least,
+        "maximum": option.most,
+        "exclusiveMinimum": option.above,
+    }
+    known = {name: limit for name, limit in limits.items() if limit is not None}
+    return {"type": _SIMPLE[option.kind], **known}
+
+
+def _readings() -> dict[str, Any]:
+    number = {"type": "string", "pattern": "^0*[1-9][0-9]*$"}
+    kinds: dict[str, dict[str, Any]] = {q: {"enum": list(r)} for q, r in READINGS.items()}
+    kinds["group_size"] = {"anyOf": [{"type": "integer", "minimum": 1}, number]}
+    needs_size = {"prompt_count": {"const": "rollouts_over_group_size"}}
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {q: {"description": words, **kinds[q]} for q, words in QUESTIONS.items()},
+        "if": {"properties": needs_size, "required": ["prompt_count"]},
+        "then": {"required": ["group_size"]},
+    }
+
+
+def rendered() -> str:
+    """As it is shipped."""
+    return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    print(rendered(), end="")

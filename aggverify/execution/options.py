@@ -1,0 +1,259 @@
+"""Every option of ``aggverify check``, once: the command line, the settings and their JSON schema,
+a file's own ``AGGVERIFY`` and the request are made from this table. Imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from aggverify.execution.budget import MAX_GROUP, MAX_WORLD
+
+
+class Kind(Enum):
+    """What a value is, in the words of an error."""
+
+    TEXT = "a text"
+    TEXTS = "a text or a list of texts"
+    NUMBER = "a finite number"
+    INTEGER = "an integer"
+    READINGS = "a table of question = reading"
+    FLAG = "true or false"
+
+    def fits(self, value: object) -> bool:
+        """Whether a value out of TOML, or of a module's dict, is one."""
+        match self:
+            case Kind.TEXT:
+                return _is_text(value)
+            case Kind.TEXTS:
+                several = isinstance(value, list | tuple) and all(map(_is_text, value))
+                return _is_text(value) or several
+            case Kind.NUMBER:
+                known = isinstance(value, int | float) and not isinstance(value, bool)
+                return known and math.isfinite(float(value))  # type: ignore[arg-type]
+            case Kind.INTEGER:
+                return _is_integer(value)
+            case Kind.READINGS:
+                return isinstance(value, Mapping) and all(
+                    _is_text(k) and (_is_text(v) or _is_integer(v)) for k, v in value.items()
+                )
+            case Kind.FLAG:
+                return isinstance(value, bool)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+class Where(Enum):
+    """Where it may be said besides the command line."""
+
+    NOWHERE = "nowhere"
+    PROJECT = "in [tool.aggverify]"
+    ANYWHERE = "there, and in the file's own AGGVERIFY"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option. ``key`` is its name in settings and, with dashes, on the command line."""
+
+    key: str
+    kind: Kind
+    help: str
+    where: Where = Where.PROJECT
+    field: str = ""
+    """Of the request; empty for what only the command itself looks at."""
+    default: Any = None
+    late: bool = False
+    """Whether what the project says waits until the file is known, which may say otherwise."""
+    adds: bool = False
+    """Whether what is said in several places is put together."""
+    names: str = ""
+    """The closed set that its values come from, which the schema lists."""
+    least: int | None = None
+    most: int | None = None
+    above: int | None = None
+    metavar: str | None = None
+    is_path: bool = False
+    """Whether it is relative to the file that says it."""
+    one_text: bool = False
+    """Whether several are written as one text on the command line, with commas."""
+
+    @property
+    def flag(self) -> str:
+        """As it is written on the command line."""
+        return f"--{self.key.replace('_', '-')}"
+
+
+OPTIONS = (
+    Option(
+        key="mode",
+        kind=Kind.TEXTS,
+        help="Mode it should implement; repeatable.",
+        where=Where.ANYWHERE,
+        late=True,
+        field="modes",
+        default=(),
+        names="mode",
+    ),
+    Option(
+        key="oracle",
+        kind=Kind.TEXT,
+        is_path=True,
+        help="Your own mode: a file with weights(step) or scalar(step, losses).",
+        field="oracle",
+        late=True,
+    ),
+    Option(
+        key="against",
+        kind=Kind.TEXT,
+        help="Another path, old.py[:name], that must agree on every step.",
+        where=Where.NOWHERE,
+        field="against",
+    ),
+    Option(
+        key="convention",
+        kind=Kind.TEXT,
+        help="How it is called; found out from the file by default.",
+        where=Where.ANYWHERE,
+        late=True,
+        field="convention",
+        names="convention",
+    ),
+    Option(
+        key="engine",
+        kind=Kind.TEXT,
+        help="How local losses become the update, or module:OBJECT; the convention's by default.",
+        where=Where.ANYWHERE,
+        late=True,
+        field="engine",
+        names="engine",
+    ),
+    Option(
+        key="divisor",
+        kind=Kind.NUMBER,
+        help="L of --mode constant.",
+        where=Where.ANYWHERE,
+        late=True,
+        field="divisor",
+    ),
+    Option(
+        key="claim",
+        kind=Kind.TEXTS,
+        help="Also test what is not claimed by default.",
+        where=Where.ANYWHERE,
+        late=True,
+        field="claims",
+        default=frozenset(),
+        adds=True,
+        names="claim",
+    ),
+    Option(
+        key="group_size",
+        kind=Kind.INTEGER,
+        help="Promise whole prompt groups of this many rollouts.",
+        where=Where.ANYWHERE,
+        late=True,
+        field="group_size",
+        least=1,
+        most=MAX_GROUP,
+    ),
+    Option(
+        key="policy",
+        kind=Kind.READINGS,
+        help="Reading of an open question, for example empty_units=exclude; repeatable.",
+        where=Where.ANYWHERE,
+        late=True,
+        field="policy",
+        adds=True,
+        metavar="QUESTION=READING",
+    ),
+    Option(
+        key="world",
+        kind=Kind.INTEGER,
+        help="Largest number of ranks.",
+        field="max_world",
+        default=MAX_WORLD,
+        least=1,
+        most=MAX_WORLD,
+    ),
+    Option(
+        key="profile",
+        kind=Kind.TEXT,
+        help="quick, ci or thorough.",
+        field="profile",
+        default="ci",
+        names="profile",
+    ),
+    Option(
+        key="max_examples",
+        kind=Kind.INTEGER,
+        help="Drawn cases per check.",
+        field="max_examples",
+        least=1,
+    ),
+    Option(
+        key="max_time",
+        kind=Kind.NUMBER,
+        help="Seconds for the search.",
+        field="max_time",
+        above=0,
+    ),
+    Option(key="seed", kind=Kind.INTEGER, help="Seed of the search.", field="seed", default=0),
+    Option(
+        key="report",
+        kind=Kind.TEXTS,
+        help="Also write: json, junit, md, html, text (comma-separated).",
+        default="",
+        names="report",
+        one_text=True,
+    ),
+    Option(
+        key="github",
+        kind=Kind.FLAG,
+        help="In GitHub Actions: annotate the reducer's line, add to the step summary.",
+        where=Where.NOWHERE,
+        default=False,
+    ),
+    Option(
+        key="report_dir",
+        kind=Kind.TEXT,
+        is_path=True,
+        help="Where cases and reports go.",
+        default=".aggverify",
+    ),
+    Option(
+        key="list",
+        kind=Kind.FLAG,
+        help="Print what would be run, and run no check.",
+        where=Where.NOWHERE,
+        default=False,
+    ),
+    Option(
+        key="config",
+        kind=Kind.TEXT,
+        is_path=True,
+        help="TOML file with [tool.aggverify]; the nearest pyproject.toml that has it by default.",
+        where=Where.NOWHERE,
+    ),
+)
+"""In the order of the help."""
+
+BY_KEY: Mapping[str, Option] = {option.key: option for option in OPTIONS}
+
+
+def default(key: str) -> Any:
+    """What holds where nobody has said anything."""
+    return BY_KEY[key].default
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """A text or a list of texts as a tuple."""
+    return (value,) if isinstance(value, str) else tuple(value)
