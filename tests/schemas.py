@@ -12,13 +12,13 @@ from referencing import Registry, Resource
 import aggverify
 
 FOLDER = Path(aggverify.__file__).parent / "schema"
-VERDICT, CASE = "verdict.json", "case.json"
+VERDICT, CASE, FAULT = "verdict.json", "case.json", "fault.json"
 
 
 @cache
 def validator(name: str) -> jsonschema.Draft202012Validator:
     """One of them, with those that it refers to."""
-    known = {each: json.loads((FOLDER / each).read_text()) for each in (VERDICT, CASE)}
+    known = {each: json.loads((FOLDER / each).read_text()) for each in (VERDICT, CASE, FAULT)}
     pairs = [(each, Resource.from_contents(schema)) for each, schema in known.items()]
     return jsonschema.Draft202012Validator(known[name], registry=Registry().with_resources(pairs))
 

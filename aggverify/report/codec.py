@@ -17,6 +17,7 @@ Text = Annotated[str, "lines"]
 """A text of several lines; a plain ``str`` is one line."""
 Case = Annotated[object, "case.json"]
 Claim = Annotated[object, "case.json#/$defs/claim"]
+Fault = Annotated[object, "fault.json"]
 """JSON values that have readers and schemas of their own, kept as they are and never shown."""
 T = TypeVar("T")
 

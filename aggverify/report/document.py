@@ -119,6 +119,7 @@ def reported(report: ReportedFinding, first: ReportedFinding, subject: Subject) 
         confirmed=report.confirmed,
         same_cause_as=None if report is first else first.stored.id,
         message=f.message,
+        fault=f.fault.to_json() if f.fault else None,
         detail=evidence(f.fault) or None if f.fault else None,
         case=report.stored.to_json(),
         replay=tuple(_command(report.stored, subject)),

@@ -16,7 +16,7 @@ from typing import Literal, TypeVar
 from aggverify.errors import InputError
 from aggverify.files import read_json
 from aggverify.report import codec
-from aggverify.report.codec import Case, Claim, Text
+from aggverify.report.codec import Case, Claim, Fault, Text
 
 SCHEMA: Literal[2] = 2
 MAX_BYTES = 1 << 28
@@ -106,7 +106,10 @@ class Finding:
     confirmed: bool
     same_cause_as: str | None
     message: Text
+    fault: Fault | None
+    """What the ranks did instead: exceptions, stacks and collectives of each."""
     detail: Text | None
+    """The fault in words."""
     case: Case
     replay: tuple[str, ...]
     """The command that runs the case again, word by word."""

@@ -29,7 +29,7 @@ RED = json.loads(model.render(DOCUMENTS["red"]))
 def test_the_schema_that_ships_is_the_models() -> None:
     shipped = (schemas.FOLDER / schemas.VERDICT).read_text()
     assert shipped == model.schema(), "python -m aggverify.report.model > verdict.json"
-    for name in (schemas.VERDICT, schemas.CASE):
+    for name in (schemas.VERDICT, schemas.CASE, schemas.FAULT):
         schemas.validator(name).check_schema(schemas.validator(name).schema)
 
 
@@ -112,8 +112,10 @@ def test_what_lacks_is_named() -> None:
 
 
 PATIENT = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-# Cases and claims have readers of their own.
-PLACES = [place for place in hostile.places(RED) if place and not {"case", "claim"} & {*place}]
+# Cases, claims and faults have readers of their own.
+PLACES = [
+    place for place in hostile.places(RED) if place and not {"case", "claim", "fault"} & {*place}
+]
 
 
 @given(st.sampled_from(PLACES), hostile.ANYTHING)
