@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 SEPARATOR = "|"
@@ -38,11 +38,6 @@ class Collective:
         """``all_reduce float32[4] SUM of ranks 0,1``."""
         of = f" of ranks {','.join(map(str, self.ranks))}" if self.ranks else ""
         return self.call + of
-
-    @property
-    def anywhere(self) -> Collective:
-        """The same, wherever it was issued from."""
-        return replace(self, place="")
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for :meth:`from_json`."""
