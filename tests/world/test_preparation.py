@@ -18,7 +18,7 @@ def test_first_use_costs_are_not_the_jobs(fails: bool) -> None:
     if fails:
         assert isinstance(first, Fault), first
         assert (first.kind, first.rank) == ("exception", 0)
-        assert first.message == "ValueError: cannot be prepared"
+        assert first.message == "rank 0: ValueError: cannot be prepared"
     else:
         assert isinstance(first, Replies), first
         # Neither what it left changed nor the collective it issued.
