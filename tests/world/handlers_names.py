@@ -15,7 +15,8 @@ BEYOND_REPAIR = (
     "sys.modules lost", "threads", *(() if _PRIVILEGED else ("priority",)), *_KEPT_DEVICE
 )  # fmt: skip
 CHANGED = (
-    "torch default dtype", *(() if _KEPT_DEVICE else ("torch default device",)), "torch grad mode", "torch anomaly mode",
+    "torch default dtype", *(() if _KEPT_DEVICE else ("torch default device",)),
+    "torch grad mode", "torch anomaly mode",
     "torch threads", "torch deterministic algorithms", "torch random state",
     "numpy random state", "random state", "recursion limit", "sys.path", "environment",
     "working directory", "signal handlers", "subnormal numbers", "warning filters", "timer",
