@@ -12,6 +12,7 @@ import click
 @click.argument("target", required=False)
 @click.option("--oracle", help="Your own mode, when the case was found with one.")
 @click.option("--against", help="The other path, when the case was found with one.")
+@click.option("--engine", help="Your own engine, when the case was found under one.")
 @click.option(
     "--report-dir",
     default=".aggverify",
@@ -20,7 +21,12 @@ import click
     help="Where cases are stored.",
 )
 def replay(
-    case: str, target: str | None, oracle: str | None, against: str | None, report_dir: Path
+    case: str,
+    target: str | None,
+    oracle: str | None,
+    against: str | None,
+    engine: str | None,
+    report_dir: Path,
 ) -> int:
     """Run one stored counterexample again.
 
@@ -42,7 +48,7 @@ def replay(
     try:
         stored = store.read(case, report_dir)
         with Pool(LIMITS) as pool:
-            result = run(stored, target, oracle, against, pool=pool)
+            result = run(stored, target, oracle, against, engine, pool=pool)
     except (AggverifyError, OracleError) as error:
         click.echo(escape.indented(f"ERROR   case {case}: {error}"), err=True)
         return int(Exit.NO_JUDGEMENT)

@@ -152,6 +152,8 @@ def _command(stored: StoredCase, subject: Subject) -> Iterator[str]:
         yield from ("--oracle", stored.claim.oracle)
     if check(stored.check).compares_paths and subject.against is not None:
         yield from ("--against", subject.against.target)
+    if ":" in stored.claim.engine:
+        yield from ("--engine", stored.claim.engine)
 
 
 def drawn(case: Case) -> model.Step:

@@ -33,13 +33,14 @@ def replay(
     target_text: str | None = None,
     oracle: str | None = None,
     against: str | None = None,
+    engine: str | None = None,
     *,
     pool: Pool,
 ) -> Replayed:
     """Judge the stored case on a target (the one it was found on by default).
 
     ``oracle``: the person's own mode, if the case was found with one; never taken from the case
-    file, which is data. ``against``: the other path, likewise.
+    file, which is data. ``against``: the other path, likewise, and ``engine``: a person's own.
     """
     claim = stored.claim
     if check(stored.check).compares_paths and against is None:
@@ -49,6 +50,12 @@ def replay(
             f"this case was found with a mode of your own: say --oracle FILE (it was "
             f"{claim.oracle!r:.200})"
         )
+    for named in filter(None, (claim, claim.against if against else None)):
+        if ":" in named.engine and named.engine != engine:
+            raise InputError(
+                f"this case was found under an engine of your own: say --engine MODULE:OBJECT (it "
+                f"was {named.engine!r:.200})"
+            )
     target = parse_target(target_text or claim.target)
     with (
         opened(pool, target.setup()) as template,

@@ -21,7 +21,14 @@ from aggverify.run.planning.target import Choice, Target, choose
 
 def declaration(description: Mapping[str, Any]) -> dict[str, Any]:
     """The module's own ``AGGVERIFY = {...}``, checked; raises InputError."""
-    return settings.validated("AGGVERIFY", description.get("declared") or {}, settings.CLAIMS)
+    declared = description.get("declared") or {}
+    own = declared.get("engine") if isinstance(declared, Mapping) else None
+    if isinstance(own, str) and ":" in own:
+        # The parent would import it, and the candidate has no say in what that does.
+        raise InputError(
+            f"AGGVERIFY: an engine of your own is said on the command line: --engine {own:.200}"
+        )
+    return settings.validated("AGGVERIFY", declared, settings.CLAIMS)
 
 
 def completed(request: Request, description: Mapping[str, Any]) -> Request:
