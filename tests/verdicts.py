@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from aggverify.checks import Finding
+from aggverify.codes.state import State
 from aggverify.diagnosis import Diagnosis
 from aggverify.diagnosis.bugs import BUGS
 from aggverify.execution.claim import Claim
@@ -59,10 +60,10 @@ def verdict(text: str = "", reports: int = 1, executed: int = 7, code: str = "AG
     """One check of every state, and ``reports`` findings."""
     about = subject(text)
     checks = (
-        CheckSummary(WEIGHTS, "", "T15", executed, False),
-        CheckSummary(CP, "", "T3", executed, reports > 0),
-        CheckSummary(LINEAR, "", "", 0, False, skipped=f"not claimed {text}"),
-        CheckSummary(SPLIT, "", "T9", executed, False, refused=f"2 times: {text}"),
+        CheckSummary(WEIGHTS, "", "T15", executed, State.OK if executed else State.NOT_JUDGED),
+        CheckSummary(CP, "", "T3", executed, State.FAILED if reports else State.OK),
+        CheckSummary(LINEAR, "", "", 0, State.LEFT_OUT, f"for a reason {text}"),
+        CheckSummary(SPLIT, "", "T9", executed, State.OK, refused=f"2 times: {text}"),
     )
     found = tuple(report(about, text, code, number=n + 1) for n in range(reports))
     margin = Margin("float64", 0.1, 2e-15, 3e-15, float("inf"), 0, 0)

@@ -87,7 +87,7 @@ SWITCH = Check(
     project=lambda case: case.trivial,
     max_examples=6,
     max_stored=6,
-    unclaimed="not told the mode, or one mode claimed",
+    nothing_to_say="not told the mode, or one mode claimed",
 )
 
 

@@ -92,8 +92,8 @@ class Check:
     """Cases observed beside its stored ones when a finding is diagnosed."""
     thorough: bool = False
     """Whether it costs so much that only ``--profile thorough`` runs it."""
-    unclaimed: str = "not claimed"
-    """Why there is nothing to check where the space is None."""
+    nothing_to_say: str | None = None
+    """Why there is nothing to check where the space is None; None: it is not claimed."""
     last: bool = False
     """Whether it is worth its cost only when nothing else failed; runs after all others."""
     establishes: Callable[[Subject, int], str] | None = None

@@ -171,6 +171,6 @@ CHECK = Check(
     space=space,
     judge=judge,
     max_examples=40,
-    unclaimed="returns no log",
+    nothing_to_say="returns no log",
     linear_only=True,
 )

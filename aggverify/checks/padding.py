@@ -62,7 +62,7 @@ CHECK = Check(
     project=fully_padded,
     control_first=True,
     alone_after=(LAYOUT,),
-    unclaimed="judged by an oracle only: what is masked may still be content",
+    nothing_to_say="judged by an oracle only: what is masked may still be content",
     max_examples=30,
     max_stored=20,
 )

@@ -81,6 +81,6 @@ CHECK = Check(
     space=space,
     variants=lambda case: (case, Trial(case, against=True)),
     judge=judge,
-    unclaimed="no --against TARGET",
+    nothing_to_say="no --against TARGET",
     compares_paths=True,
 )

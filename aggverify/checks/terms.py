@@ -51,6 +51,6 @@ CHECK = Check(
     space=space,
     variants=variants,
     judge=judge,
-    unclaimed="the reducer takes no per-token inputs beside the losses",
+    nothing_to_say="the reducer takes no per-token inputs beside the losses",
     max_examples=40,
 )

@@ -101,7 +101,7 @@ CHECK = Check(
     variants=variants,
     judge=judge,
     project=project,
-    unclaimed="micro-batches of whole prompt groups only",
+    nothing_to_say="micro-batches of whole prompt groups only",
     max_examples=2,
     max_stored=2,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from enum import StrEnum
 from fractions import Fraction
 from functools import cache
 from types import UnionType
@@ -41,7 +42,7 @@ def plain(value: Any) -> Any:
         return list(map(plain, value))
     if isinstance(value, float):
         return value.hex()
-    return str(value) if isinstance(value, Fraction) else value
+    return str(value) if isinstance(value, Fraction | StrEnum) else value
 
 
 def read(kind: type[T], data: object, where: str, *, harmless: bool = False) -> T:
@@ -76,6 +77,9 @@ def _read(kind: Any, data: Any, where: str, harmless: bool) -> Any:
         names = (escape.line(key) if harmless else key for key in data)
         values = (_read(inner[1], x, f"{where}.{key:.80}", harmless) for key, x in data.items())
         return dict(zip(names, values, strict=True))
+    if issubclass(kind, StrEnum):
+        _expect(data in list(kind), " or ".join(map(repr, map(str, kind))), data, where)
+        return kind(data)
     return (
         _object(kind, data, where, harmless) if is_dataclass(kind) else _number(kind, data, where)
     )
@@ -160,6 +164,8 @@ def _schema(kind: Any, named: dict[str, Any]) -> dict[str, Any]:
         return {"type": "array", "items": _schema(inner[0], named)}
     if get_origin(kind) is Mapping:
         return {"type": "object", "additionalProperties": _schema(inner[1], named)}
+    if issubclass(kind, StrEnum):
+        return {"enum": list(map(str, kind))}
     if kind.__name__ not in named:
         named[kind.__name__] = {}
         hints = _hints(kind)

@@ -94,7 +94,7 @@ def _policy(subject: Subject) -> Iterator[model.Reading]:
 
 def _check(c: CheckSummary) -> model.Check:
     return model.Check(
-        c.name, c.title, c.tests, c.cases, c.failed, c.skipped, c.refused, c.established
+        c.name, c.title, c.tests, c.cases, c.state, c.reason, c.refused, c.established
     )
 
 

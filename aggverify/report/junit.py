@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
+from aggverify.codes.state import State
 from aggverify.report import reading
 from aggverify.report.model import Check, Document, Finding, Verdict, harmless
 
@@ -41,13 +42,12 @@ def _case(verdict: Verdict, check: Check, mode: str) -> TestCase:
 
 
 def _result(verdict: Verdict, check: Check) -> Error | Failure | Skipped | None:
-    state = check.state
-    if state == "skipped":
-        return Skipped(check.skipped)
-    if state == "error":
-        return Error("no case was executed", "untested")
-    if state == "ok":
+    if check.state in (State.OK, State.HAZARD):
         return None
+    if check.state is State.NOT_JUDGED and not verdict.fails:
+        return Error(reading.state(check), "untested")
+    if check.state is not State.FAILED:
+        return Skipped(reading.state(check))
     found = [f for f in verdict.findings if f.check == check.name]
     titles = "; ".join(f"{f.code} {f.title}" for f in found)
     failure = Failure(titles or "failed", " ".join(dict.fromkeys(f.code for f in found)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from aggverify.codes.state import State
 from aggverify.report import reading
 from aggverify.report.drawing import counted
 from aggverify.report.model import Document, Finding, Verdict, harmless
@@ -20,7 +21,15 @@ _SPECIAL = re.compile(
     r"|:(?=\S)|(?<=www)\.",  # addresses, which become links by themselves, and :emoji:
     re.IGNORECASE,
 )
-_SIGNS = {"failed": "❌", "ok": "✅", "skipped": "➖", "error": "⚠️"}
+_SIGNS = {
+    State.FAILED: "❌",
+    State.HAZARD: "⚡",
+    State.OK: "✅",
+    State.REFUSED: "🚫",
+    State.NOT_JUDGED: "⚠️",
+    State.NOT_CLAIMED: "➖",
+    State.LEFT_OUT: "➖",
+}
 
 
 def render(document: Document) -> str:
@@ -95,7 +104,7 @@ def _inventory(verdict: Verdict) -> str:
     lines = [f"<details>\n<summary>{what} · {code(verdict.mode_name)}</summary>\n"]
     lines += ["| check | cases | |", "|---|---|---|"]
     for check in verdict.checks:
-        words = f": {_plain(check.skipped)}" if check.skipped else ""
+        words = f": {_plain(check.reason)}" if check.reason else ""
         words += f": {code(check.refused)}" if check.refused else ""
         state = f"{_SIGNS[check.state]} {check.state}{words}"
         lines.append(f"| {code(check.name)} | {check.cases or ''} | {state} |")

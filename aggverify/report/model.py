@@ -13,12 +13,13 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from aggverify.codes.state import State
 from aggverify.errors import InputError
 from aggverify.files import read_json
 from aggverify.report import codec
 from aggverify.report.codec import Case, Claim, Fault, Text
 
-SCHEMA: Literal[2] = 2
+SCHEMA: Literal[3] = 3
 MAX_BYTES = 1 << 28
 """Of a stored document: every mode of a large step, each with 100,000 weights in full."""
 
@@ -167,21 +168,13 @@ class Check:
     title: str
     tests: str
     cases: int
-    failed: bool
-    skipped: str | None
+    state: State
+    reason: str | None
+    """Why it was not judged or not run, where the state does not say it all."""
     refused: str | None
     """How often, and with what words, the reducer refused a case where it may."""
     established: str | None
     """What is proven by its passing."""
-
-    @property
-    def state(self) -> Literal["failed", "ok", "skipped", "error"]:
-        """``error`` where nothing was judged and no word why."""
-        if self.failed:
-            return "failed"
-        if self.skipped:
-            return "skipped"
-        return "ok" if self.cases else "error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +276,7 @@ class Verdict:
 class Document:
     """All verdicts of one command, or why there is none."""
 
-    schema: Literal[2]
+    schema: Literal[3]
     aggverify: str
     exit: int
     error: Text | None

@@ -20,7 +20,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     width = max(len(entry.check.name) for entry in plan.entries)
     for entry in plan.entries:
         yield f"{entry.check.tests:3} {entry.check.name:{width}}  {escape.line(_what(entry))}"
-    planned = sum(entry.why_not is None for entry in plan.entries)
+    planned = sum(entry.instead is None for entry in plan.entries)
     budget = subject.claim.budget
     yield (
         f"{planned} of {len(plan.entries)} checks; at most {budget.seconds:g} s, "
@@ -29,8 +29,8 @@ def plan_lines(plan: Plan) -> Iterator[str]:
 
 
 def _what(entry: Entry) -> str:
-    if entry.why_not is not None or entry.space is None:
-        return f"- {entry.why_not}"
+    if entry.instead is not None or entry.space is None:
+        return f"- {entry.instead}" + (f": {entry.why_not}" if entry.why_not else "")
     cases = f"up to {entry.examples} drawn" if entry.examples else "every case of its own"
     return f"{cases}, {layouts(entry.space)}"
 

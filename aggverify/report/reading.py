@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from aggverify.codes.state import State
 from aggverify.report.drawing import (
     MAX_ROWS,
     counted,
@@ -16,7 +17,7 @@ from aggverify.report.drawing import (
     ratio,
     token_name,
 )
-from aggverify.report.model import Document, Finding, Margin, Verdict
+from aggverify.report.model import Check, Document, Finding, Margin, Verdict
 
 MAX_LINE = 240
 """Characters shown of one line from the candidate."""
@@ -46,7 +47,7 @@ def headline(document: Document) -> str:
     if not document.verdicts or any(not v.executed for v in document.verdicts):
         return "Nothing was tested"
     modes = ", ".join(v.mode_name for v in document.verdicts)
-    passed = sum(c.state == "ok" for v in document.verdicts for c in v.checks)
+    passed = sum(c.state is State.OK for v in document.verdicts for c in v.checks)
     warnings = sum(len(v.warnings) for v in document.verdicts)
     hazards = _hazards(document.verdicts)
     return (
@@ -65,7 +66,7 @@ def summary(verdict: Verdict) -> str:
     """One verdict in one line."""
     ran = [c for c in verdict.checks if c.cases]
     if verdict.fails:
-        failed = counted(sum(c.failed for c in ran), "check")
+        failed = counted(sum(c.state is State.FAILED for c in ran), "check")
         causes = counted(sum(cause[0].fails for cause in verdict.causes), "finding")
         return f"{causes}{_hazards([verdict])} ({failed} of {len(ran)} failed)"
     if not verdict.executed:
@@ -192,6 +193,12 @@ def header(verdict: Verdict) -> list[tuple[str, str]]:
         ("mode", mode + "  [identified]" * verdict.identified),
         *([("against", verdict.against)] if verdict.against else []),
     ]
+
+
+def state(check: Check) -> str:
+    """What became of a check, and why."""
+    words = str(check.state) + (f": {check.reason}" if check.reason else "")
+    return words + (f" ({check.refused})" if check.refused else "")
 
 
 def inventory(verdict: Verdict) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from rich.rule import Rule
 from rich.status import Status
 from rich.text import Text
 
+from aggverify.codes.state import State
 from aggverify.report import escape, reading, text
 from aggverify.report.document import written
 from aggverify.report.model import harmless
@@ -70,8 +71,10 @@ class Terminal:
     def _plain(self, event: CheckFinished) -> None:
         if self.console.is_terminal:
             return
-        state = "FAILED" if event.failed else event.skipped or "ok"
-        self._line(f"[{time.monotonic() - self._started:5.1f} s] {event.name}: {state}")
+        done = event.summary
+        state = "FAILED" if done.state is State.FAILED else str(done.state)
+        state += f": {done.reason}" if done.reason else ""
+        self._line(f"[{time.monotonic() - self._started:5.1f} s] {done.name}: {state}")
 
     def _finish(self, event: Finished) -> None:
         self.close()

@@ -76,8 +76,7 @@ def replay_lines(case: str, before: str, finding: Finding | None) -> Iterator[st
 
 
 def _check(check: Check) -> str:
-    state = check.skipped if check.state == "skipped" and check.skipped else check.state
-    state += f" ({check.refused})" if check.refused else ""
+    state = reading.state(check)
     cases = f"{check.cases:5} cases" if check.cases else " " * 11
     return f"{check.tests:4}{check.name:40}{cases}   {state}"
 

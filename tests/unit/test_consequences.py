@@ -8,6 +8,7 @@ import pytest
 
 from aggverify.checks import check
 from aggverify.checks.base import FORMULA
+from aggverify.codes.state import State
 from aggverify.execution.budget import Budget
 from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Subject
@@ -28,7 +29,7 @@ SUBJECT = Subject.of(Claim("r.py", "reduce", "native", "sum", "token_mean"))
 def entry(name: str, space: Space | None = None) -> Entry:
     """The entry of a check as it was planned, or with another space."""
     [found] = plan(SUBJECT, [check(name)]).entries
-    return found if space is None else replace(found, space=space, why_not=None)
+    return found if space is None else replace(found, space=space, instead=None, why_not=None)
 
 
 def failed(name: str, code: str, layout: Layout | None = None) -> Outcome:
@@ -38,7 +39,7 @@ def failed(name: str, code: str, layout: Layout | None = None) -> Outcome:
         step = parse_step("1/1 1/1" if layout.dp_size > 1 else "1/11")
         case = Case(step, layout, (1.0, 1.0))
         told = replace(told, finding=replace(told.finding, case=case))
-    return Outcome(entry(name), CheckSummary(name, "", "", 1, True), told, Tally())
+    return Outcome(entry(name), CheckSummary(name, "", "", 1, State.FAILED), told, Tally())
 
 
 TWO_CP, TWO_DP = Layout((((0,),),), cp_size=2), Layout((((0,),), ((1,),)))
@@ -71,7 +72,7 @@ def test_where_ranks_are_blocked_no_further_step_is_run() -> None:
     narrow = Space(max_cp=2, min_units=2)
     blocked = [failed("two_paths_agree", "AGV404", TWO_CP)]
     assert "blocked there already" in str(remaining(entry(DP, narrow), blocked).why_not)
-    assert remaining(entry(DP, narrow), []).why_not is None
+    assert remaining(entry(DP, narrow), []).instead is None
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,7 @@ def test_where_ranks_are_blocked_no_further_step_is_run() -> None:
 )
 def test_some_codes_make_all_later_checks_worthless(code: str, reason: str | None) -> None:
     left = remaining(entry("weights_follow_the_samples"), [failed("two_paths_agree", code)])
-    assert (left.why_not is None) if reason is None else (reason in str(left.why_not))
+    assert (left.instead is None) if reason is None else (reason in str(left.why_not))
 
 
 def test_a_wrong_formula_leaves_invariance_and_skips_what_needs_it() -> None:
@@ -99,10 +100,10 @@ def test_a_wrong_formula_leaves_invariance_and_skips_what_needs_it() -> None:
 
 def test_a_hazard_is_no_failure_but_spoils_what_its_code_says() -> None:
     hazard = failed("weights_are_the_modes", "AGV101")
-    hazard = replace(hazard, summary=replace(hazard.summary, failed=False))
+    hazard = replace(hazard, summary=replace(hazard.summary, state=State.HAZARD))
     assert FORMULA not in hazard.wrong
     last = [e for e in plan(SUBJECT.claiming(budget=Budget("thorough"))).entries if e.check.last]
-    assert all(remaining(e, [hazard]).why_not is None for e in last)
+    assert all(remaining(e, [hazard]).instead is None for e in last)
 
 
 def test_what_is_planned_away_keeps_its_reason() -> None:
@@ -114,6 +115,6 @@ def test_what_is_planned_away_keeps_its_reason() -> None:
 def test_the_last_check_is_not_run_once_another_fails() -> None:
     thorough = SUBJECT.claiming(budget=Budget("thorough"))
     last = [e for e in plan(thorough).entries if e.check.last]
-    assert last and all(e.why_not is None for e in last)
+    assert last and all(e.instead is None for e in last)
     for one in last:
         assert "other checks fail" in str(remaining(one, [failed(DP, "AGV203")]).why_not)

@@ -24,14 +24,14 @@ def planned(**changes: object) -> dict[str, Entry]:
 def test_every_check_has_an_entry_in_order() -> None:
     entries = plan(Subject.of(CLAIM)).entries
     assert [e.check.name for e in entries] == [c.name for c in CHECKS]
-    assert all((e.why_not is None) == (e.space is not None) or e.why_not for e in entries)
+    assert all((e.instead is None) == (e.space is not None) or e.instead for e in entries)
 
 
 def test_reasons_come_from_the_claim() -> None:
     assert planned()["two_paths_agree"].why_not == "no --against TARGET"
     assert planned()["holds_on_every_small_step"].why_not == "only with --profile thorough"
     thorough = planned(budget=Budget("thorough"))["holds_on_every_small_step"]
-    assert (thorough.why_not, thorough.examples) == (None, 0)
+    assert (thorough.instead, thorough.examples) == (None, 0)
     wide = replace(check("padding_changes_nothing"), space=lambda s: Space(min_units=2))
     assert plan(Subject.of(CLAIM), [wide]).entries[0].why_not == "no such layout on 8 ranks"
     curved = planned(mode=NONLINEAR)
@@ -65,8 +65,8 @@ def test_the_table_has_a_line_for_every_check() -> None:
     assert len(body) == len(CHECKS)
     assert any("one rank, one micro-batch" in line for line in body)
     assert any("dp ≤ 8" in line and "ranks ≤ 8" in line for line in body)
-    assert any(line.endswith("- no --against TARGET") for line in body)
-    ran = sum(e.why_not is None for e in made.entries)
+    assert any(line.endswith("- left out: no --against TARGET") for line in body)
+    ran = sum(e.instead is None for e in made.entries)
     assert lines[-1].startswith(f"{ran} of {len(CHECKS)} checks; at most 25 s, seed 0")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from aggverify.checks.base import FORMULA
+from aggverify.codes.state import State
 from aggverify.generation.space import Space, sizes
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.outcome.verdict import CheckSummary, ReportedFinding
@@ -28,7 +29,7 @@ class Outcome:
         """Aspects of the reducer that are known to be wrong from now on."""
         if self.finding is None:
             return frozenset()
-        failed = {self.entry.check.aspect} if self.summary.failed else set()
+        failed = {self.entry.check.aspect} if self.summary.state is State.FAILED else set()
         return frozenset({*failed, *self.finding.finding.traits.spoils})
 
 
@@ -37,24 +38,28 @@ def remaining(entry: Entry, earlier: Sequence[Outcome]) -> Entry:
     found = [o.finding.finding for o in earlier if o.finding is not None]
     wrong = frozenset().union(*(outcome.wrong for outcome in earlier))
     stuck = [f.case.layout for f in found if f.traits.costs_a_world]
-    if entry.why_not is not None or entry.space is None:
+    if entry.instead is not None or entry.space is None:
         return entry
-    if entry.check.last and any(outcome.summary.failed for outcome in earlier):
-        return entry.skipped("not judged: other checks fail already")
+    if entry.check.last and any(outcome.summary.state is State.FAILED for outcome in earlier):
+        return _not_judged(entry, "other checks fail already")
     if any(f.traits.ends_the_run for f in found):
-        return entry.skipped("not judged: the reducer does not get through a step")
+        return _not_judged(entry, "the reducer does not get through a step")
     if any(f.traits.unsteady for f in found):
-        return entry.skipped("not judged: results depend on more than the step")
+        return _not_judged(entry, "results depend on more than the step")
     space = _without(entry.space, stuck)
     if not sizes(space):
-        return entry.skipped("not judged: ranks are blocked there already")
+        return _not_judged(entry, "ranks are blocked there already")
     for need in entry.check.needs:
         if need.aspect in wrong:
-            return entry.skipped(f"not judged: {need.otherwise}")
+            return _not_judged(entry, f"{need.otherwise}")
     if wrong.intersection(entry.check.alone_after):
         space = replace(space, max_dp=1, max_cp=1, max_microbatches=1, min_units=1, min_world=1)
     subject = entry.subject.knowing(trust_formula=FORMULA not in wrong)
     return replace(entry, subject=subject, space=space)
+
+
+def _not_judged(entry: Entry, why: str) -> Entry:
+    return entry.becoming(State.NOT_JUDGED, why)
 
 
 def _without(space: Space, stuck: Sequence[Layout]) -> Space:

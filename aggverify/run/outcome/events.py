@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from aggverify.execution.subject import Subject
-from aggverify.run.outcome.verdict import ReportedFinding, Verdict
+from aggverify.run.outcome.verdict import CheckSummary, ReportedFinding, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,9 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class CheckFinished:
-    """A check is done: how many cases, and whether it found something."""
+    """A check is done, or is not run."""
 
-    name: str
-    cases: int
-    failed: bool
-    skipped: str | None = None
+    summary: CheckSummary
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from enum import IntEnum
 
 from aggverify.checks import Finding
 from aggverify.codes import Effect
+from aggverify.codes.state import State
 from aggverify.diagnosis import Diagnosis
 from aggverify.execution.subject import Subject
 from aggverify.run.outcome.store import StoredCase
@@ -57,8 +58,9 @@ class CheckSummary:
     title: str
     tests: str
     cases: int
-    failed: bool
-    skipped: str | None = None
+    state: State
+    reason: str | None = None
+    """Why it was not judged or not run, where the state does not say it all."""
     established: str | None = None
     """What is proven by its passing."""
     refused: str | None = None

@@ -7,22 +7,26 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from aggverify.checks import CHECKS, Check
+from aggverify.codes.state import State
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space, sizes
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One check on one subject. ``space`` is None only where ``why_not`` says something."""
+    """One check on one subject. ``space`` is None only where it is not run."""
 
     check: Check
     subject: Subject
     space: Space | None
+    instead: State | None = None
+    """What becomes of a check that is not run."""
     why_not: str | None = None
+    """For what reason, where the state does not say it all."""
 
-    def skipped(self, why_not: str) -> Entry:
+    def becoming(self, state: State, why_not: str | None) -> Entry:
         """The same entry, not to be run for that reason."""
-        return replace(self, why_not=why_not)
+        return replace(self, instead=state, why_not=why_not)
 
     @property
     def examples(self) -> int:
@@ -45,6 +49,7 @@ class Entry:
             "tests": self.check.tests,
             "examples": self.examples,
             "space": space,
+            "instead": self.instead,
             "why_not": self.why_not,
         }
 
@@ -72,12 +77,16 @@ def plan(subject: Subject, checks: Iterable[Check] = CHECKS) -> Plan:
 
 def _entry(check: Check, subject: Subject) -> Entry:
     space = check.space(subject)
-    return Entry(check, subject, space, _why_not(check, subject, space))
+    entry = Entry(check, subject, space)
+    if space is None and check.nothing_to_say is None:
+        return entry.becoming(State.NOT_CLAIMED, None)
+    why_not = _why_not(check, subject, space)
+    return entry if why_not is None else entry.becoming(State.LEFT_OUT, why_not)
 
 
 def _why_not(check: Check, subject: Subject, space: Space | None) -> str | None:
     if space is None:
-        return check.unclaimed
+        return check.nothing_to_say
     if subject.nonlinear and check.linear_only:
         return "says nothing about a non-linear objective"
     if check.thorough and not subject.claim.budget.thorough:

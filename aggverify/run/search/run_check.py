@@ -8,6 +8,7 @@ from collections.abc import Callable
 from copy import deepcopy
 
 from aggverify.checks import Finding
+from aggverify.codes.state import State
 from aggverify.execution.laboratory import Laboratory
 from aggverify.run.outcome.consequences import Outcome
 from aggverify.run.outcome.events import CheckFinished, CheckStarted, Event, Found, Progress
@@ -35,11 +36,12 @@ def run_check(
     ``seconds``: for drawing; a check that runs all of its own cases has them only if asked for.
     """
     tally = Tally() if seen is None else deepcopy(seen)
-    check, why_not = entry.check, entry.why_not
-    if why_not is not None or entry.space is None:
-        emit(CheckFinished(check.name, 0, False, why_not))
-        skipped = CheckSummary(check.name, check.title, check.tests, 0, False, why_not)
-        return Outcome(entry, skipped, None, tally)
+    check = entry.check
+    if entry.instead is not None or entry.space is None:
+        state = entry.instead or State.NOT_CLAIMED
+        summary = CheckSummary(check.name, check.title, check.tests, 0, state, entry.why_not)
+        emit(CheckFinished(summary))
+        return Outcome(entry, summary, None, tally)
     emit(CheckStarted(check.name, check.title))
     claim = entry.subject.claim
     run = CheckRun(
@@ -59,24 +61,31 @@ def run_check(
     if reported is not None:
         emit(Found(reported))
     summary = _summary(run, reported)
-    emit(CheckFinished(check.name, run.cases, summary.failed))
+    emit(CheckFinished(summary))
     return Outcome(entry, summary, reported, tally)
 
 
 def _summary(run: CheckRun, reported: ReportedFinding | None) -> CheckSummary:
-    check, passed = run.check, run.complete and reported is None
-    stopped = "stopped by --max-time: not all of its cases"
-    proven = check.establishes(run.subject, run.cases) if passed and check.establishes else None
+    check, (state, reason) = run.check, _state(run, reported)
+    proves = check.establishes if state is State.OK else None
     return CheckSummary(
         check.name,
         check.title,
         check.tests,
         run.cases,
-        reported is not None and reported.fails,
-        None if run.complete or reported else stopped,
-        proven,
+        state,
+        reason,
+        proves(run.subject, run.cases) if proves else None,
         run.refused,
     )
+
+
+def _state(run: CheckRun, reported: ReportedFinding | None) -> tuple[State, str | None]:
+    if reported is not None:
+        return (State.FAILED if reported.fails else State.HAZARD), None
+    if not run.complete:
+        return State.NOT_JUDGED, "stopped by --max-time: not all of its cases"
+    return (State.OK, None) if run.cases else (State.NOT_JUDGED, "no case was executed")
 
 
 def _reported(run: CheckRun, finding: Finding) -> ReportedFinding:

@@ -1,0 +1,26 @@
+"""What became of a check: the words that every report uses."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """One check on one subject. What is not ``OK``, ``FAILED`` or ``HAZARD`` has a reason."""
+
+    OK = "ok"
+    FAILED = "failed"
+    HAZARD = "hazard"
+    """Wrong only where something holds that nobody has claimed."""
+    REFUSED = "refused"
+    """Every case of it declined by a clear exception of the reducer's own."""
+    NOT_JUDGED = "not judged"
+    """Should have been judged and could not be."""
+    NOT_CLAIMED = "not claimed"
+    LEFT_OUT = "left out"
+    """Has nothing to say of this subject, or is run only when asked for."""
+
+    @property
+    def judged(self) -> bool:
+        """Whether the check has come to a result."""
+        return self in (State.OK, State.FAILED, State.HAZARD, State.REFUSED)
