@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,10 @@ def read_json(path: Path, what: str, most: int) -> Any:
 
 
 def write_inside(directory: Path, name: str, text: str) -> Path:
-    """Write ``DIRECTORY/NAME`` and nothing outside, whatever links lie there; return the path."""
+    """Write ``DIRECTORY/NAME`` and nothing outside, whatever links lie there; return the path.
+
+    Raises OSError naming the path; what was half written is gone then.
+    """
     path = directory / name
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.parent.resolve().is_relative_to(directory.resolve()):
@@ -36,11 +40,24 @@ def write_inside(directory: Path, name: str, text: str) -> Path:
     # Written beside it and renamed: a link of that name is replaced instead of followed, and
     # nobody ever reads half a file.
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.unlink(missing_ok=True)
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-    with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123
-        file.write(text)
-    return beside.replace(path)
+    try:
+        beside.unlink(missing_ok=True)
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123
+            file.write(text)
+        return beside.replace(path)
+    except BaseException as error:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        if isinstance(error, OSError):  # a write to a full disk does not say where
+            raise OSError(error.errno, error.strerror, str(path)) from None
+        raise
+
+
+def told(error: OSError) -> str:
+    """What the machine refused, as a sentence."""
+    reason = error.strerror or str(error) or type(error).__name__
+    return f"{error.filename}: {reason}" if error.filename else f"the machine refuses: {reason}"
 
 
 def append(path: Path, text: str) -> None:

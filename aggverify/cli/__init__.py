@@ -8,16 +8,13 @@ from typing import NoReturn
 import click
 
 from aggverify import __version__
+from aggverify.cli import streams, ways_out
 from aggverify.cli.check import check
 from aggverify.cli.explain import explain
 from aggverify.cli.modes import modes
 from aggverify.cli.oracle import oracle
 from aggverify.cli.render import render
 from aggverify.cli.replay import replay
-from aggverify.errors import AggverifyError
-
-NO_JUDGEMENT = 2
-INTERRUPTED = 130
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -43,24 +40,9 @@ commands.add_command(explain)
 
 def main() -> NoReturn:
     """Entry point: every way out ends in one of the four exit codes."""
-    try:
-        code = commands.main(standalone_mode=False)
-    except click.exceptions.Abort:
-        _complain("interrupted")
-        sys.exit(INTERRUPTED)
-    except KeyboardInterrupt:
-        _complain("interrupted")
-        sys.exit(INTERRUPTED)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(NO_JUDGEMENT)
-    except AggverifyError as error:
-        _complain(f"error: {error}")
-        sys.exit(NO_JUDGEMENT)
-    sys.exit(code if isinstance(code, int) else 0)
-
-
-def _complain(message: str) -> None:
-    from aggverify.report.escape import indented
-
-    click.echo(f"aggverify: {indented(message)}", err=True)
+    with streams.guarded():
+        code = ways_out.ended(lambda: commands.main(standalone_mode=False))
+        if (why := streams.lost()) is not None:
+            ways_out.complain(f"error: cannot write to standard output: {why}")
+            code = code or ways_out.NO_JUDGEMENT
+    sys.exit(code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from aggverify.cli.options import every_option, said
 
 if TYPE_CHECKING:
     from aggverify.report.delivery import Delivery
+    from aggverify.run.outcome.verdict import Verdict
     from aggverify.run.planning.request import Request
 
 
@@ -56,33 +58,64 @@ def _list(request: Request) -> int:
 
 
 def _check(request: Request, where: Path, delivery: Delivery) -> int:
-    """Verify, show, store the cases under ``where``, deliver the reports; the exit code."""
+    """Verify, show, store the cases under ``where``, deliver the reports; the exit code.
+
+    Whatever stops it, what is known by then is stored and delivered as well.
+    """
+    from aggverify.cli import streams, ways_out
+    from aggverify.report.document import document, stopped
+    from aggverify.report.reading import headline
+
+    known, error = _verified(request)
+    made = document(known) if error is None else stopped(known, error)
+    unwritten = [*_stored(known, where), *delivery.deliver(made, request.target)]
+    for what, reason in unwritten:
+        ways_out.unwritten(what, reason, where)
+    if streams.lost() is not None:
+        ways_out.complain(headline(made))
+    if error is not None:
+        ways_out.explained(error, where)
+    return made.exit or (ways_out.NO_JUDGEMENT if unwritten else made.exit)
+
+
+def _verified(request: Request) -> tuple[list[Verdict], BaseException | None]:
+    """The verdicts, each shown as soon as it is there, and what stopped it if anything did."""
     from hypothesis import configuration
     from rich.console import Console
 
-    from aggverify.errors import AggverifyError
     from aggverify.execution.limits import LIMITS
-    from aggverify.report.document import document, failed
     from aggverify.report.terminal import Terminal
-    from aggverify.run.outcome import store
-    from aggverify.run.outcome.verdict import exit_code
+    from aggverify.run.outcome.events import Event, Finished
     from aggverify.run.session import verify
     from aggverify.world import Pool
 
     # Hypothesis would leave a folder where the user stands: nothing of what it keeps is needed.
     configuration.set_hypothesis_home_dir(os.devnull)
-    terminal = Terminal(Console())
+    terminal, known = Terminal(Console()), []
+
+    def listen(event: Event) -> None:
+        if isinstance(event, Finished):
+            known.append(event.verdict)  # first: showing it may fail
+        terminal(event)
+
     try:
         with Pool(LIMITS) as pool:
-            verdicts = verify(request, terminal, pool=pool)
-    except AggverifyError as error:
-        terminal.close()
-        delivery.deliver(failed(str(error)), request.target)
-        raise
+            verify(request, listen, pool=pool)
+    except BaseException as error:
+        return known, error
     finally:
         terminal.close()
-    for verdict in verdicts:
-        for found in verdict.reports:
-            store.write(found.stored, where)
-    delivery.deliver(document(verdicts), request.target)
-    return int(exit_code(verdicts))
+    return known, None
+
+
+def _stored(verdicts: Iterable[Verdict], where: Path) -> list[tuple[str, Exception]]:
+    """Write every case; what could not be written, the first only."""
+    from aggverify.run.outcome import store
+
+    try:
+        for verdict in verdicts:
+            for found in verdict.reports:
+                store.write(found.stored, where)
+    except Exception as error:
+        return [("cases", error)]
+    return []

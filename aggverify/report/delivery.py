@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from aggverify.files import append
+from aggverify.files import append, write_inside
 from aggverify.report import formats
 from aggverify.report.formats import FORMATS, Format
 from aggverify.report.model import Document
@@ -28,12 +28,24 @@ class Delivery:
         """Checks the formats' names; raises InputError."""
         return Delivery(directory, formats.chosen(names), github)
 
-    def deliver(self, document: Document, target: str) -> None:
-        """Write every format and say where; with ``github`` annotate and add to the summary."""
-        for name, path in formats.write(document, self.formats, self.directory).items():
-            click.echo(f"{FORMATS[name].what}: {path}")
+    def deliver(self, document: Document, target: str) -> list[tuple[str, Exception]]:
+        """Write every format and say where; with ``github`` annotate and add to the summary.
+
+        What cannot be written costs nothing else: it is handed back, each with what went wrong.
+        """
+        wrong: list[tuple[str, Exception]] = []
+        for each in self.formats.values():
+            try:
+                path = write_inside(self.directory, each.file, each.render(document))
+                click.echo(f"{each.what}: {path}")
+            except Exception as error:
+                wrong.append((each.what, error))
         if self.github:
-            self._tell_github(document, target)
+            try:
+                self._tell_github(document, target)
+            except Exception as error:
+                wrong.append(("annotations", error))
+        return wrong
 
     def _tell_github(self, document: Document, target: str) -> None:
         from aggverify.report.github import commands

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby, islice
 
 from aggverify import __version__
 from aggverify.checks import Finding, check
 from aggverify.checks.comparison import lowest_precision
 from aggverify.codes import CODES, Effect
+from aggverify.errors import AggverifyError
 from aggverify.execution.claim import NONLINEAR
 from aggverify.execution.subject import Subject
+from aggverify.files import told
 from aggverify.oracles import DEFAULT_POLICY, Sample, mode
 from aggverify.oracles.policy import QUESTIONS
 from aggverify.report import model
@@ -40,9 +43,16 @@ def document(verdicts: Sequence[Verdict]) -> model.Document:
     )
 
 
-def failed(error: str) -> model.Document:
-    """The document of a command that could not judge, and why."""
-    return model.Document(model.SCHEMA, __version__, int(Exit.NO_JUDGEMENT), error, ())
+def stopped(verdicts: Sequence[Verdict], error: BaseException) -> model.Document:
+    """The document of a command that came to no end of its own: why, and what is known."""
+    code, why = Exit.NO_JUDGEMENT, str(error) or type(error).__name__
+    if isinstance(error, KeyboardInterrupt):
+        code, why = Exit.INTERRUPTED, "interrupted"
+    elif isinstance(error, OSError):
+        why = told(error)
+    elif not isinstance(error, AggverifyError):
+        why = f"internal error in aggverify {__version__}: {type(error).__name__}: {error}"
+    return replace(document(verdicts), exit=int(code), error=why)
 
 
 def written(verdict: Verdict) -> model.Verdict:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 
 from aggverify.errors import unknown
-from aggverify.files import write_inside
 from aggverify.report.model import Document
 
 
@@ -45,11 +43,3 @@ def one(name: str) -> Format:
 def chosen(names: Iterable[str]) -> dict[str, Format]:
     """Formats by name, each once; raises InputError."""
     return {name: one(name) for name in map(str.strip, names) if name}
-
-
-def write(document: Document, formats: Mapping[str, Format], directory: Path) -> dict[str, Path]:
-    """Write ``DIRECTORY/FILE`` for each format; the paths by name."""
-    return {
-        name: write_inside(directory, each.file, each.render(document))
-        for name, each in formats.items()
-    }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
 
 from aggverify.errors import InputError
-from aggverify.files import read_json, write_inside
+from aggverify.files import read_json, told, write_inside
 
 
 def test_written_and_read(tmp_path: Path) -> None:
@@ -57,3 +58,18 @@ def test_depth_is_limited(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("[" * 100_000)
     with pytest.raises(InputError, match="recursion"):
         read_json(tmp_path / "a.json", "a case", 1 << 20)
+
+
+def test_nothing_half_written_stays(tmp_path: Path) -> None:
+    """A file size limit stands for a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    (tmp_path / "kept").write_text("as it was")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(OSError, match="kept") as caught:
+            write_inside(tmp_path, "kept", "x" * 100_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert told(caught.value) == f"{tmp_path / 'kept'}: File too large"
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    assert (tmp_path / "kept").read_text() == "as it was"

@@ -13,7 +13,8 @@ from aggverify.checks.paths import NAME as PATHS
 from aggverify.errors import InputError
 from aggverify.oracles import Sample, Step
 from aggverify.report import document, formats, github, markdown, page, reading, text
-from aggverify.report.document import failed, reported
+from aggverify.report.delivery import Delivery
+from aggverify.report.document import reported, stopped
 from aggverify.report.drawing import drawing
 from aggverify.report.formats import FORMATS
 from aggverify.report.model import Document
@@ -27,7 +28,7 @@ RED, GREEN = verdicts.written(verdicts.verdict()), verdicts.written(verdicts.ver
 NOTHING = verdicts.written(verdicts.verdict(reports=0, executed=0))
 VERDICT = RED.verdicts[0]
 FINDING = VERDICT.findings[0]
-ERROR = failed("no such file: r.py\nsee there")
+ERROR = stopped((), InputError("no such file: r.py\nsee there"))
 
 
 def test_junit_tells_failed_skipped_and_error_apart() -> None:
@@ -235,9 +236,10 @@ def test_every_format_lands_inside_the_directory(tmp_path: Path) -> None:
     out.mkdir()
     for each in FORMATS.values():
         (out / each.file).symlink_to(outside)
-    paths = formats.write(RED, FORMATS, out)
-    assert [path.name for path in paths.values()] == [each.file for each in FORMATS.values()]
-    assert all(path.read_text() for path in paths.values())
+    assert Delivery.to(out, FORMATS, github=False).deliver(RED, "r.py") == []
+    paths = [out / each.file for each in FORMATS.values()]
+    assert all(path.read_text() and not path.is_symlink() for path in paths)
+    assert sorted(out.iterdir()) == sorted(paths)
     assert outside.read_text() == "mine"
 
 

@@ -13,8 +13,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from aggverify.errors import InputError
 from aggverify.report import github
-from aggverify.report.document import failed
+from aggverify.report.document import stopped
 from aggverify.report.formats import FORMATS
 from tests import verdicts
 
@@ -66,7 +67,7 @@ SHAPES = {"html": shape_of_html, "md": shape_of_markdown, "junit": shape_of_xml}
 def test_hostile_text_leaves_the_shape_alone(name: str) -> None:
     for document in (
         lambda text: verdicts.written(verdicts.verdict(text)),
-        lambda text: failed(f"no reducer {text}"),
+        lambda text: stopped((), InputError(f"no reducer {text}")),
     ):
         plain, hostile = (FORMATS[name].render(document(text)) for text in ("word", HOSTILE))
         assert SHAPES[name](hostile) == SHAPES[name](plain)
@@ -115,7 +116,7 @@ def test_a_workflow_command_is_one_line_with_our_properties(
     verdict = replace(verdict, target=name, function="reduce", findings=titled)
     document = replace(document, verdicts=(verdict,))
     lines = github.commands(document, tmp_path)
-    lines += github.commands(failed(HOSTILE), tmp_path, target=name)
+    lines += github.commands(stopped((), InputError(HOSTILE)), tmp_path, target=name)
     assert len(lines) == 2
     for line in lines:
         assert line.isprintable(), "one line, no escape sequence"

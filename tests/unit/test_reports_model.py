@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from aggverify.errors import InputError
 from aggverify.report import codec, formats, model
-from aggverify.report.document import failed
+from aggverify.report.document import stopped
 from tests import hostile, schemas, verdicts
 
 DOCUMENTS = {
     "red": verdicts.written(verdicts.verdict("é\n\x1b[2J", reports=2)),
     "green": verdicts.written(verdicts.verdict(reports=0), verdicts.verdict(reports=0)),
     "untested": verdicts.written(verdicts.verdict(reports=0, executed=0)),
-    "error": failed("no such file\nr.py"),
+    "error": stopped((), InputError("no such file\nr.py")),
 }
 RED = json.loads(model.render(DOCUMENTS["red"]))
 

@@ -1,0 +1,106 @@
+"""Every way out of a command ends in one of the four exit codes, and one sentence says why."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from aggverify import __version__
+from aggverify.errors import AggverifyError
+from aggverify.files import told, write_inside
+
+CONFORMS, NO_JUDGEMENT, INTERRUPTED = 0, 2, 130
+"""``run.outcome.verdict.Exit`` has them all; nothing heavy is imported here."""
+
+
+def ended(command: Callable[[], object]) -> int:
+    """Run the command; its exit code, whatever happens in it."""
+    try:
+        code = command()
+    except BaseException as error:
+        return explained(error)
+    return code if isinstance(code, int) else CONFORMS
+
+
+def explained(error: BaseException, directory: Path | None = None) -> int:
+    """Say why a command came to no end of its own; its exit code.
+
+    ``directory``: where the report of an internal error goes, if it can be written there.
+    """
+    match error:
+        case SystemExit():
+            return error.code if isinstance(error.code, int) else NO_JUDGEMENT
+        case KeyboardInterrupt() | click.exceptions.Abort():
+            complain("interrupted")
+            return INTERRUPTED
+        case click.exceptions.Exit():
+            return error.exit_code
+        case click.ClickException():
+            error.show()
+        case AggverifyError():
+            complain(f"error: {error}")
+        case OSError():
+            complain(f"error: {told(error)}")
+        case MemoryError():
+            complain("error: the machine has no memory left for this")
+        case _:
+            _internal(error, directory)
+    return NO_JUDGEMENT
+
+
+def unwritten(what: str, error: Exception, directory: Path) -> None:
+    """Say that a part of what was found out could not be written."""
+    if isinstance(error, OSError | AggverifyError):
+        why = told(error) if isinstance(error, OSError) else str(error)
+        complain(f"error: cannot write the {what}: {why}")
+    else:
+        explained(error, directory)
+
+
+def complain(message: str) -> None:
+    """One message to a person, on standard error."""
+    from aggverify.report.escape import indented
+
+    click.echo(f"aggverify: {indented(message)}", err=True)
+
+
+def _internal(error: BaseException, directory: Path | None) -> None:
+    """Say that this is our mistake, and where its report is: in ``directory`` if it takes one."""
+    text = _report(error)
+    kept = _kept(text, directory)
+    where = f"the report is in {kept}" if kept else f"no report could be written:\n{text}"
+    what = f"{type(error).__name__}: {error}".partition("\n")[0]
+    complain(
+        f"internal error in aggverify {__version__}, no fault of the reducer ({what}); {where}"
+    )
+
+
+def _report(error: BaseException) -> str:
+    lines = [
+        f"aggverify {__version__} stopped at a mistake of its own.",
+        f"python {sys.version.split()[0]} on {sys.platform}",
+        f"command: {' '.join(sys.argv)}",
+        "",
+        *traceback.format_exception(error),
+    ]
+    return "\n".join(line.rstrip("\n") for line in lines) + "\n"
+
+
+def _kept(text: str, directory: Path | None) -> Path | None:
+    """Where the report was written; None where nothing takes it."""
+    if directory is not None:
+        with contextlib.suppress(OSError, AggverifyError):
+            return write_inside(directory, "internal-error.txt", text)
+    with contextlib.suppress(OSError):
+        descriptor, name = tempfile.mkstemp(".txt", "aggverify-internal-error-")
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        return Path(name)
+    return None

@@ -1,0 +1,144 @@
+"""Whatever goes wrong, a command ends in one of the four exit codes with a sentence."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aggverify import __version__
+from aggverify.cli import main
+from aggverify.report import junit, markdown
+from aggverify.run import session
+from tests.conftest import EXAMPLES, ROOT, Cli
+
+RIGHT = EXAMPLES / "native" / "accumulated_mean" / "token_mean.py"
+WRONG = EXAMPLES / "broken" / "micro_batch_token_mean.py"
+LITTLE = ("--profile", "quick", "--world", "1", "--max-examples", "1")
+EVERY = ("--report", "json,junit,md,html,text")
+
+
+def raising(error: BaseException) -> Callable[..., Any]:
+    def function(*arguments: object, **named: object) -> Any:
+        raise error
+
+    return function
+
+
+def test_reports_that_cannot_be_written_cost_no_verdict(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file")
+    ran = cli("check", RIGHT, *LITTLE, *EVERY, "--report-dir", "taken")
+    assert ran.code == 2, ran
+    assert "conforms: token_mean" in ran.out
+    for what in ("verdict document", "JUnit XML", "Markdown", "HTML", "text"):
+        assert f"aggverify: error: cannot write the {what}: taken: " in ran.err
+    assert "Traceback" not in ran.err and "internal" not in ran.err
+
+
+def test_findings_stay_findings_where_nothing_can_be_written(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file")
+    ran = cli("check", WRONG, "--profile", "quick", "--max-examples", "1", "--report-dir", "taken")
+    assert ran.code == 1, ran
+    assert "aggverify: error: cannot write the cases: taken" in ran.err
+    assert "AGV202" in ran.out
+
+
+def test_a_writer_that_fails_costs_no_other(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(markdown, "render", raising(KeyError("a mistake of ours")))
+    monkeypatch.setattr(junit, "render", raising(OSError(28, "No space left on device")))
+    ran = cli("check", RIGHT, *LITTLE, *EVERY, "--report-dir", "o")
+    assert ran.code == 2, ran
+    left = sorted(path.name for path in (tmp_path / "o").iterdir())
+    assert left == ["internal-error.txt", "report.html", "report.txt", "verdict.json"]
+    assert "cannot write the JUnit XML: the machine refuses: No space left on device" in ran.err
+    assert f"internal error in aggverify {__version__}" in ran.err
+    assert "Traceback" not in ran.err
+    told = (tmp_path / "o" / "internal-error.txt").read_text()
+    assert f"aggverify {__version__}" in told and "KeyError: 'a mistake of ours'" in told
+    assert "Traceback (most recent call last)" in told
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "sentence"),
+    [
+        (OSError(24, "Too many open files", "/x"), 2, "error: /x: Too many open files"),
+        (MemoryError(), 2, "error: the machine has no memory left"),
+        (ZeroDivisionError("ours"), 2, f"internal error in aggverify {__version__}"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
+)
+def test_what_stops_a_check_is_told_after_what_is_known(
+    cli: Cli,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    code: int,
+    sentence: str,
+) -> None:
+    """The second of two verdicts is never reached; the first is printed and delivered."""
+    examined, first = session.examine, []
+
+    def once(*arguments: Any, **named: Any) -> Any:
+        if first:
+            raise error
+        first.append(examined(*arguments, **named))
+        return first[0]
+
+    monkeypatch.setattr(session, "examine", once)
+    monkeypatch.setattr(session, "subjects", lambda *a: 2 * _subjects(*a))
+    ran = cli("check", RIGHT, *LITTLE, "--report", "json,text", "--report-dir", "o")
+    assert ran.code == code, ran
+    assert f"aggverify: {sentence}" in ran.err
+    assert "Traceback" not in ran.err
+    assert "conforms: token_mean" in ran.out
+    assert "conforms: token_mean" in (tmp_path / "o" / "report.txt").read_text()
+    assert f'"exit": {code}' in (tmp_path / "o" / "verdict.json").read_text()
+
+
+_subjects = session.subjects
+
+
+@pytest.mark.parametrize("how", [">/dev/full", ">&-", ""])
+def test_output_that_goes_nowhere_exits_2(how: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)  # "": to a reader that is gone
+    ran = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m aggverify explain AGV202 {how}"],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    os.close(writing)
+    assert ran.returncode == 2, ran
+    assert ran.stderr.startswith("aggverify: error: cannot write to standard output: "), ran
+    assert ran.stderr.count("\n") == 1
+
+
+def test_a_full_output_costs_no_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ["aggverify", "check", str(RIGHT), *LITTLE, "--report", "text", "--report-dir", "o"]
+    monkeypatch.setattr(sys, "argv", command)
+    with (
+        open("/dev/full", "w") as full,  # noqa: PTH123
+        open("said", "w") as said,  # noqa: PTH123
+        monkeypatch.context() as patch,
+        pytest.raises(SystemExit) as left,
+    ):
+        patch.setattr(sys, "stdout", full)
+        patch.setattr(sys, "stderr", said)
+        main()
+    assert left.value.code == 2
+    assert "conforms: token_mean" in (tmp_path / "o" / "report.txt").read_text()
+    told = (tmp_path / "said").read_text()
+    assert "cannot write to standard output: No space left on device" in told
+    assert "Conforms: token_mean" in told, "the verdict reached is still told"
