@@ -77,6 +77,8 @@ class Code:
     """Aspects (``checks.base``) of which no other check says anything new."""
     varies_losses: bool = False
     """Whether its check varies the loss values itself, so that they are not varied again."""
+    about_rounding: bool = False
+    """Whether a rounding of float32 is what it names, so that it explains nothing away."""
     splits: bool = False
     """Whether it is about samples dealt to several places: a comparison among fewer of them then
     also loses tokens."""

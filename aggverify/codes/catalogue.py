@@ -87,7 +87,7 @@ CATALOGUE: tuple[Code, ...] = (
         symptom=Symptom.SELECTION,
         diagnosed=Diagnosed.SYMPTOM,
     ),
-    Code("AGV301", "Counts or accumulates in too low a precision"),
+    Code("AGV301", "Counts or accumulates in too low a precision", about_rounding=True),
     Code(
         "AGV401",
         "Raises an exception",

@@ -80,8 +80,9 @@ def replay(
                 same = known.engine if against == known.target else None
                 subject = other.beside(subject, known.convention, same)
         subject = discovered(subject, laboratory).knowing(trust_formula=stored.trust_formula)
-        check_run = CheckRun(
-            check(stored.check), subject, Space(), laboratory, Tally(), lambda: None
-        )
+        broken = check(stored.check)
+        space = broken.space(subject) or Space()
+        check_run = CheckRun(broken, subject, space, laboratory, Tally())
         with laboratory.patient():
-            return Replayed(stored, subject, check_run.judge(stored.case))
+            finding = check_run.judge(stored.case)
+        return Replayed(stored, check_run.subject, finding)

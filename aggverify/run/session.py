@@ -13,7 +13,7 @@ from aggverify.errors import CandidateError, InputError
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.oracles import OracleError
-from aggverify.run.outcome.consequences import Outcome, remaining
+from aggverify.run.outcome.consequences import Outcome, precision, remaining
 from aggverify.run.outcome.events import Event, Finished, SubjectChosen
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.outcome.verdict import Verdict
@@ -79,7 +79,7 @@ def examine(
         outcomes.append(run_check(left, laboratory, emit, seen=tally, seconds=share))
         tally = outcomes[-1].tally
     return Verdict(
-        subject=subject,
+        subject=subject.knowing(computes_in=precision(subject, outcomes)),
         reports=tuple(o.finding for o in outcomes if o.finding is not None),
         checks=tuple(o.summary for o in outcomes),
         executed=laboratory.executed - executed,

@@ -148,6 +148,24 @@ def two_more_terms(losses: Tensor, batch: MicroBatch, kl: Tensor, entropy: Tenso
     return policy + 0.04 * penalty - 0.001 * kept(entropy, batch).sum() / batch.num_rollouts
 
 
+def normaliser_over_the_ranks(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """Exact on one rank; rounded where the number of ranks is no power of two."""
+    import torch
+
+    ranks = batch.dp_size * batch.cp_size
+    share = torch.tensor(batch.num_tokens).clamp(min=1.0) / ranks
+    return kept(losses, batch).sum() / share / ranks
+
+
+def share_of_the_micro_batches(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """Exact unless the number of micro-batches is no power of two."""
+    import torch
+
+    scale = 1.0 / torch.tensor(batch.num_microbatches)
+    whole = weighted(losses, batch, [max(n, 1) * batch.num_groups for n in batch.group_tokens])
+    return whole * scale * batch.num_microbatches
+
+
 def sorted_first(losses: Tensor, batch: MicroBatch) -> Tensor:
     values = kept(losses, batch)
     return values[values.detach().argsort()].sum()
@@ -206,6 +224,8 @@ CORRECT = (
         claims=("rejection",),
     ),
     Correct("two_more_terms", "terms have other normalisers", "sample_mean", "sum"),
+    Correct("normaliser_over_the_ranks", "a share in float32, TRL's", "token_mean", "sum"),
+    Correct("share_of_the_micro_batches", "1/K in float32", "prompt_mean", "sum"),
     Correct("sorted_first", "adds in order of size", "token_sum", "sum"),
     Correct(
         "get_pg_loss_reducer", "owner asked per token", "sample_mean", "megatron-sample", "slime"

@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 
 from aggverify.checks.base import FORMULA
 from aggverify.codes.state import State
+from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space, sizes
+from aggverify.oracles.bounds import PRECISIONS
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.outcome.verdict import CheckSummary, ReportedFinding
 from aggverify.run.planning.plan import Entry
@@ -19,6 +21,7 @@ class Outcome:
     """What came of one entry: what was done, what was found if anything, what has been seen."""
 
     entry: Entry
+    """Its subject with what has come out on the way."""
     summary: CheckSummary
     finding: ReportedFinding | None
     tally: Tally
@@ -54,12 +57,20 @@ def remaining(entry: Entry, earlier: Sequence[Outcome]) -> Entry:
             return _not_judged(entry, f"{need.otherwise}")
     if wrong.intersection(entry.check.alone_after):
         space = replace(space, max_dp=1, max_cp=1, max_microbatches=1, min_units=1, min_world=1)
-    subject = entry.subject.knowing(trust_formula=FORMULA not in wrong)
+    subject = entry.subject.knowing(
+        trust_formula=FORMULA not in wrong, computes_in=precision(entry.subject, earlier)
+    )
     return replace(entry, subject=subject, space=space)
 
 
 def _not_judged(entry: Entry, why: str) -> Entry:
     return entry.becoming(State.NOT_JUDGED, why)
+
+
+def precision(subject: Subject, earlier: Sequence[Outcome]) -> str:
+    """What the candidate computes in; it can come out on any case."""
+    known = {outcome.entry.subject.computes_in for outcome in earlier}
+    return min({subject.computes_in, *known}, key=lambda name: PRECISIONS[name].p)
 
 
 def _without(space: Space, stuck: Sequence[Layout]) -> Space:

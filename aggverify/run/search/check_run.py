@@ -17,6 +17,7 @@ from aggverify.generation.space import Space
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.search.drawing import search
 from aggverify.run.search.pipeline import Judged, Pipeline, Running
+from aggverify.run.search.rounding import LOW, explained_by_rounding, rounds
 from aggverify.run.search.smallest import made_small
 from aggverify.steps.case import Case
 
@@ -40,6 +41,8 @@ class CheckRun:
     """False when time ran out before the cases that are not drawn did."""
     refusals: list[str] = field(default_factory=list)
     """With what words the candidate refused a case, where it may."""
+    _rounds: bool | None = None
+    """Whether small deviations are float32 arithmetic, once that has been asked."""
 
     def run(self, *, examples: int, seed: int, deadline: float) -> Finding | None:
         """The finding on the smallest case that shows it, or None when every case passes."""
@@ -80,13 +83,25 @@ class CheckRun:
         finding = self.check.judge(self.subject, mine)
         if self.check.may_refuse and (words := refusal(mine[-1])):
             self.refusals.append(words)
+        if finding is not None and lean:
+            # Now the control decides whose fault it is.
+            mine = [*self.laboratory.run(self.subject, self.check.variants(case)[:1]), *mine]
+            finding = self.check.judge(self.subject, mine)
+        if finding is not None and self._is_rounding(finding, mine):
+            finding = None
         if finding is None:
             self.tally.add(self.subject, mine, scalars=self.check.judges_scalar)
-        elif lean:
-            # Now the control decides whose fault it is.
-            control = self.laboratory.run(self.subject, self.check.variants(case)[:1])
-            finding = self.check.judge(self.subject, [*control, *mine])
         return finding
+
+    def _is_rounding(self, finding: Finding, executions: Sequence[Execution]) -> bool:
+        """Whether the candidate turns out to compute in float32, which is all there is to it."""
+        if not explained_by_rounding(self.check, self.subject, finding, executions):
+            return False
+        if self._rounds is None:
+            self._rounds = rounds(self.check, self.subject, self.space, self.laboratory)
+        if self._rounds:
+            self.subject = self.subject.knowing(computes_in=LOW)
+        return self._rounds
 
     def stored_cases(self) -> list[Case]:
         """Catalogue and grid, brought into this check's space, duplicates dropped."""

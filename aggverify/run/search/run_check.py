@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 
 from aggverify.checks import Finding
 from aggverify.codes.state import State
@@ -62,7 +63,7 @@ def run_check(
         emit(Found(reported))
     summary = _summary(run, reported)
     emit(CheckFinished(summary))
-    return Outcome(entry, summary, reported, tally)
+    return Outcome(replace(entry, subject=run.subject), summary, reported, tally)
 
 
 def _summary(run: CheckRun, reported: ReportedFinding | None) -> CheckSummary:

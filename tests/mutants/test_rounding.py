@@ -1,0 +1,65 @@
+"""A constant in float32 that is exact on one rank: in which precision a reducer computes is settled
+on any layout, and no mistake of that size passes for a rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aggverify.checks.layout import CONTEXT_PARALLEL, DATA_PARALLEL, MICRO_BATCHES
+from aggverify.execution.budget import Budget
+from aggverify.execution.claim import Claim
+from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.subject import Subject
+from aggverify.run.outcome.verdict import Exit, Verdict
+from aggverify.run.replay import replay
+from aggverify.run.session import examine, opened
+from aggverify.world import Pool
+
+FILE = Path(__file__).with_name("rounded.py")
+CHECKS = (MICRO_BATCHES, DATA_PARALLEL, CONTEXT_PARALLEL)
+
+
+@pytest.fixture(scope="module")
+def laboratory(shared_pool: Pool) -> Iterator[Laboratory]:
+    with opened(shared_pool, {"path": str(FILE)}) as template:
+        yield Laboratory(template)
+
+
+def verdict(laboratory: Laboratory, function: str) -> Verdict:
+    budget = Budget("quick", max_examples=5)
+    claim = Claim(
+        f"{FILE}:{function}", function, "native", "sum", "token_mean", max_world=4, budget=budget
+    )
+    return examine(Subject.of(claim), laboratory, checks=CHECKS)
+
+
+def test_a_rounded_constant_is_no_dependence_on_the_layout(laboratory: Laboratory) -> None:
+    found = verdict(laboratory, "right")
+    assert (found.exit, found.reports) == (Exit.CONFORMS, ())
+    # Told by the layouts, and by them alone; so are the sizes that were judged before.
+    assert found.subject.computes_in == "float32"
+    assert {margin.dtype for margin in found.margins} == {"float64", "float32"}
+
+
+@pytest.mark.parametrize(
+    ("function", "code", "least"),
+    [
+        ("off_by_a_millionth", "AGV203", 0.9e-6),
+        ("off_below_a_rounding", "AGV203", 0.9e-8),
+        ("off_by_a_factor", "AGV201", 0.9),
+    ],
+)
+def test_no_mistake_passes_for_a_rounding(
+    laboratory: Laboratory, shared_pool: Pool, function: str, code: str, least: float
+) -> None:
+    found = verdict(laboratory, function)
+    assert [report.finding.code for report in found.reports] == [code]
+    [report] = found.reports
+    told = report.finding
+    assert told.token is not None and told.expected is not None and told.error is not None
+    assert told.error / told.expected[told.token] >= least
+    again = replay(report.stored, pool=shared_pool).finding
+    assert again is not None and again.code == code
