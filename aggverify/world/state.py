@@ -92,7 +92,7 @@ def _torch_aspects() -> list[Aspect]:
 
     return [
         ("torch default dtype", torch.get_default_dtype, torch.set_default_dtype),
-        ("torch default device", torch.get_default_device, _reset_device),
+        ("torch default device", _default_device, torch.set_default_device),
         ("torch grad mode", torch.is_grad_enabled, _set_grad),
         ("torch inference mode", torch.is_inference_mode_enabled, None),
         ("torch anomaly mode", torch.is_anomaly_enabled, _set_anomaly),
@@ -112,10 +112,13 @@ def _torch_aspects() -> list[Aspect]:
     ]
 
 
-def _reset_device(_: Any) -> None:
+def _default_device() -> Any:
+    """The one that was set, None for none."""
     import torch
 
-    torch.set_default_device(None)
+    # torch.get_default_device makes a tensor there, which fails where there is no such device.
+    context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+    return context and context.device
 
 
 def _set_grad(on: bool) -> None:

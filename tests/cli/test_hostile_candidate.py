@@ -56,6 +56,19 @@ def test_state_left_changed_is_told_and_put_right(cli: Cli, tmp_path: Path) -> N
     assert "AGVW11 Leaves global state changed: environment, torch default dtype; put" in ran.out
 
 
+@pytest.mark.parametrize("device", [pytest.param("meta", marks=pytest.mark.thorough), "xla"])
+def test_defaults_set_at_import_break_nothing_of_ours(
+    cli: Cli, tmp_path: Path, device: str
+) -> None:
+    # A device without storage; one that torch knows by name, and on which it can make nothing.
+    preset = f'torch.set_default_device("{device}"); torch.set_default_dtype(torch.float16)\n'
+    text = START.replace("FAULT", "pass").replace("\ndef reduce", f"{preset}\ndef reduce")
+    (tmp_path / "r.py").write_text(text)
+    ran = cli("check", "r.py", "--world", "2", *BRIEF)
+    assert ran.code == 0, ran
+    assert "AGVW11" not in ran.out
+
+
 @pytest.mark.parametrize("where", ["reduce", "import"])
 def test_what_a_reducer_says_cannot_pass_for_the_tools_words(
     cli: Cli, tmp_path: Path, where: str
