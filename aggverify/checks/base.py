@@ -36,6 +36,8 @@ class Finding:
     bound: Fraction | None = None
     fault: Fault | None = field(default=None, compare=False)
     """What the ranks did instead of finishing the case."""
+    term: str | None = None
+    """The auxiliary term whose weights these are; None for the losses."""
     signs: tuple[str, ...] = ()
     """What the check recognised, by names that the diagnosis knows bugs by."""
 

@@ -41,7 +41,7 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     picked = variants(laid_out.case)[0].term
     assert picked is not None
     name = subject.terms[picked % len(subject.terms)]
-    return replace(found, message=f"the weights of {name}, with everything else 0")
+    return replace(found, term=name, message=f"the weights of {name}, with everything else 0")
 
 
 CHECK = Check(

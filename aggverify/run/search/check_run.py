@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from aggverify.checks import Check, Finding
+from aggverify.checks.judging import is_finite
 from aggverify.checks.refusal import refusal
 from aggverify.execution.laboratory import Execution, Laboratory
 from aggverify.execution.subject import Subject
@@ -37,6 +38,10 @@ class CheckRun:
     tally: Tally
     progress: Callable[[], None] = lambda: None
     cases: int = 0
+    judged: int = 0
+    """Of these, how many came to a result, a refusal or a finding: the rest is no evidence."""
+    in_vain: str = "no result was finite"
+    """What the ranks did instead of coming to one, the last time."""
     complete: bool = True
     """False when time ran out before the cases that are not drawn did."""
     refusals: list[str] = field(default_factory=list)
@@ -81,17 +86,28 @@ class CheckRun:
         self.tally.sights.add(self.subject, [e.case for e in mine])
         self.tally.sights.altered.update(name for e in mine for name in e.altered)
         finding = self.check.judge(self.subject, mine)
-        if self.check.may_refuse and (words := refusal(mine[-1])):
-            self.refusals.append(words)
+        refused = refusal(mine[-1]) if self.check.may_refuse else None
+        if refused is not None:
+            self.refusals.append(refused)
         if finding is not None and lean:
             # Now the control decides whose fault it is.
             mine = [*self.laboratory.run(self.subject, self.check.variants(case)[:1]), *mine]
             finding = self.check.judge(self.subject, mine)
         if finding is not None and self._is_rounding(finding, mine):
             finding = None
+        self._weigh(mine, told=finding is not None or refused is not None)
         if finding is None:
             self.tally.add(self.subject, mine, scalars=self.check.judges_scalar)
         return finding
+
+    def _weigh(self, executions: Sequence[Execution], *, told: bool) -> None:
+        """Count the case as judged unless there was nothing to judge: equal failures say nothing
+        of what would have come without them."""
+        faults = [e.failure for e in executions if e.failure is not None]
+        if told or (not faults and all(e.weights is None or is_finite(e) for e in executions)):
+            self.judged += 1
+        elif faults:
+            self.in_vain = faults[0].message
 
     def _is_rounding(self, finding: Finding, executions: Sequence[Execution]) -> bool:
         """Whether the candidate turns out to compute in float32, which is all there is to it."""

@@ -11,6 +11,7 @@ from aggverify.checks import Finding
 from aggverify.codes import Symptom
 from aggverify.diagnosis import Diagnosis, recognised
 from aggverify.run.outcome.verdict import Relevance
+from aggverify.run.search.alike import same
 from aggverify.run.search.check_run import CheckRun
 from aggverify.run.search.explaining import explain
 from aggverify.run.search.relevance import LOSS_VALUES, relevance
@@ -42,7 +43,7 @@ def confirm(run: CheckRun, finding: Finding) -> bool:
     run.laboratory.fresh()
     with run.laboratory.patient():
         again = run.judge(finding.case)
-    return again is not None and again.code == finding.code
+    return same(finding, again)
 
 
 def explained(run: CheckRun, finding: Finding) -> Diagnosis | None:

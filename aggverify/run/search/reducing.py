@@ -9,6 +9,7 @@ from itertools import chain, islice
 from aggverify.checks import Finding
 from aggverify.generation.space import Space
 from aggverify.oracles import Sample, Step
+from aggverify.run.search.alike import same
 from aggverify.run.search.pipeline import JudgeCases
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
@@ -21,7 +22,7 @@ SHORT = 8
 
 
 def reduced(finding: Finding, judge: JudgeCases, space: Space) -> Finding:
-    """The finding on the smallest case that leaving out, and losses of 0, reach with its code."""
+    """The finding on the smallest case that shows it, by leaving out and losses of 0."""
     tried = {finding.case}
     costly = finding.traits.costs_a_world
     while len(tried) <= MOST:
@@ -33,8 +34,7 @@ def reduced(finding: Finding, judge: JudgeCases, space: Space) -> Finding:
             if not batch:
                 return finding
             tried.update(batch)
-            same = [f for f in judge(batch) if f is not None and f.code == finding.code]
-            found = same[0] if same else None
+            found = next((f for f in judge(batch) if same(finding, f)), None)
         finding = found or finding
     return finding
 

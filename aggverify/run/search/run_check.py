@@ -86,7 +86,11 @@ def _state(run: CheckRun, reported: ReportedFinding | None) -> tuple[State, str 
         return (State.FAILED if reported.fails else State.HAZARD), None
     if not run.complete:
         return State.NOT_JUDGED, "stopped by --max-time: not all of its cases"
-    return (State.OK, None) if run.cases else (State.NOT_JUDGED, "no case was executed")
+    if not run.cases:
+        return State.NOT_JUDGED, "no case was executed"
+    if not run.judged:
+        return State.NOT_JUDGED, f"no case came to a result: {run.in_vain}"
+    return State.OK, None
 
 
 def _reported(run: CheckRun, finding: Finding) -> ReportedFinding:

@@ -15,6 +15,7 @@ from aggverify.checks import Finding
 from aggverify.generation.enumeration import Box, every_case
 from aggverify.generation.space import Space
 from aggverify.oracles import Sample, Step
+from aggverify.run.search.alike import same
 from aggverify.run.search.pipeline import JudgeCases
 from aggverify.run.search.reducing import reduced
 from aggverify.steps.case import Case
@@ -32,12 +33,12 @@ BATCH = 16
 
 
 def made_small(finding: Finding, judge: JudgeCases, space: Space) -> Finding:
-    """The same code on the smallest case of the space that was found to show it."""
+    """The same finding on the smallest case of the space that was found to show it."""
     return reduced(shown_smaller(finding, judge, space) or finding, judge, space)
 
 
 def shown_smaller(finding: Finding, judge: JudgeCases, space: Space) -> Finding | None:
-    """The same code on the first of the smallest cases that shows it, if one below this does.
+    """The same finding on the first of the smallest cases that shows it, if one below this does.
 
     The plain ones come first: they are few, and one that shows it leaves less to try.
     """
@@ -46,16 +47,18 @@ def shown_smaller(finding: Finding, judge: JudgeCases, space: Space) -> Finding 
     for cases in (plain_cases(space), smallest_cases(space)):
         size = (best or finding).case.size
         below = [case for case in cases if case.size < size]
-        best = _first(finding.code, below[: FEW if costly else MOST], judge, costly) or best
+        best = _first(finding, below[: FEW if costly else MOST], judge, costly) or best
     return best
 
 
-def _first(code: str, cases: Sequence[Case], judge: JudgeCases, costly: bool) -> Finding | None:
-    """The first of the cases that shows the code; few at a time first: most are found at once."""
+def _first(
+    wanted: Finding, cases: Sequence[Case], judge: JudgeCases, costly: bool
+) -> Finding | None:
+    """The first of the cases that shows it; few at a time first: most are found at once."""
     tried, size = 0, 1
     while tried < len(cases):
         for found in judge(list(cases[tried : tried + size])):
-            if found is not None and found.code == code:
+            if same(wanted, found):
                 return found
         tried += size
         size = 1 if costly else min(2 * size, BATCH)

@@ -1,0 +1,52 @@
+"""Whether a finding on one case is the one that was found on another."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from aggverify.checks import Finding
+from aggverify.oracles.bounds import PRECISIONS
+
+SLIDE = Fraction(1, 1000)
+"""A deviation that many times smaller is another one: a factor is never that small on a smaller
+case, a rounding in float32 is that small beside any factor."""
+
+
+def same(found: Finding, other: Finding | None) -> bool:
+    """Whether the other shows what was found: the same code, of the same term, by a deviation of
+    that order; or the same exception. A rounding is no smaller case of a wrong factor."""
+    if other is None or (found.code, found.term) != (other.code, other.term):
+        return False
+    if found.fault is not None:
+        return raised_at(found) == raised_at(other)
+    was, now = _size(found), _size(other)
+    if was is None or now is None:
+        return was is now
+    return now >= SLIDE * was
+
+
+def raised_at(found: Finding) -> tuple[str, str] | None:
+    """Type and line of the exception that the finding is."""
+    error = None if found.fault is None else found.fault.error
+    return None if error is None else (error.type, error.candidate_line)
+
+
+def _size(found: Finding) -> Fraction | None:
+    """The deviation, relative to what is expected; None where it is no number."""
+    token = found.token
+    if found.error is None or (token is not None and not _is_finite(found, token)):
+        return None
+    if token is not None and found.expected is not None:
+        expected = abs(found.expected[token])
+        return found.error / expected if expected else Fraction(1)
+    # Of sums: their bound is what is added up times some roundings.
+    return found.error / found.bound * _unit(found) if found.bound else Fraction(1)
+
+
+def _unit(found: Finding) -> Fraction:
+    return PRECISIONS[found.case.dtype].unit_roundoff
+
+
+def _is_finite(found: Finding, token: int) -> bool:
+    return found.observed is None or math.isfinite(found.observed[token])
