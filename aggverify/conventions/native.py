@@ -87,6 +87,7 @@ class Native:
 
     name: str = "native"
     title: str = "aggverify's own signature"
+    usual_name: str = "reduce"
     signature: str = (
         "def reduce(losses: Tensor, batch: aggverify.MicroBatch) -> Tensor, (Tensor, count), "
         "(Tensor, log) or (Tensor, count, log)"

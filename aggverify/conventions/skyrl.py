@@ -52,6 +52,7 @@ class SkyrlAdvantages:
 
     name: str = "skyrl"
     title: str = "SkyRL, reduction by advantages (0.2.0 and later)"
+    usual_name: str = "apply_loss_reduction_to_advantages_minibatch"
     signature: str = (
         "def apply_loss_reduction_to_advantages_minibatch(advantages, loss_mask, loss_reduction, "
         "micro_batch_size, max_seq_len, prompt_boundaries=None) -> Tensor, "
@@ -112,6 +113,7 @@ class SkyrlReduceLoss:
 
     name: str = "skyrl-reduce-loss"
     title: str = "SkyRL, reduction per micro-batch (0.1.0)"
+    usual_name: str = "reduce_loss"
     signature: str = "def reduce_loss(loss, loss_mask, loss_reduction, max_seq_len=None) -> Tensor"
     mode_is_argument: bool = True
     not_claimed: Mapping[str, str] = field(default_factory=_not_claimed)

@@ -44,6 +44,7 @@ class SlimeHook:
 
     name: str = "slime"
     title: str = "slime / miles custom reducer hook"
+    usual_name: str = "get_pg_loss_reducer"
     signature: str = (
         "def get_pg_loss_reducer(total_lengths, response_lengths, loss_masks, "
         "calculate_per_token_loss=False) -> Callable[[Tensor], Tensor]"

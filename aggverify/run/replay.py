@@ -11,9 +11,10 @@ from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
 from aggverify.run.outcome.store import StoredCase
 from aggverify.run.outcome.tally import Tally
+from aggverify.run.planning.choosing import choose
 from aggverify.run.planning.claims import terms
 from aggverify.run.planning.discovery import discovered
-from aggverify.run.planning.target import choose, parse_target
+from aggverify.run.planning.target import parse_target
 from aggverify.run.search.check_run import CheckRun
 from aggverify.run.session import opened, other_path
 from aggverify.world import Pool

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from aggverify.checks import CHECKS, Check
@@ -17,11 +18,12 @@ from aggverify.run.outcome.consequences import Outcome, precision, remaining
 from aggverify.run.outcome.events import Event, Finished, SubjectChosen
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.outcome.verdict import Verdict
+from aggverify.run.planning.choosing import choose
 from aggverify.run.planning.claims import completed, declaration, settings_note, subjects, terms
 from aggverify.run.planning.discovery import discovered, identified
 from aggverify.run.planning.plan import Plan, plan
 from aggverify.run.planning.request import Request
-from aggverify.run.planning.target import Target, choose, parse_target
+from aggverify.run.planning.target import Target, dotted_instead, parse_target
 from aggverify.run.search.run_check import run_check
 from aggverify.world import Pool, Template, TemplateFailure
 
@@ -156,7 +158,11 @@ def opened(pool: Pool, setup: dict[str, str]) -> Iterator[Template]:
     if isinstance(template, TemplateFailure):
         where = setup.get("path") or setup["module"]
         detail = f"\n{template.traceback.rstrip()}" if template.traceback else ""
-        raise CandidateError(f"cannot import {where}: {template.message}{detail}")
+        hint = ""
+        if "relative import" in template.message and "path" in setup:
+            command = dotted_instead(Path(setup["path"]), setup.get("name"))
+            hint = f"\nthe file is part of a package: {command}" if command else ""
+        raise CandidateError(f"cannot import {where}: {template.message}{detail}{hint}")
     try:
         yield template
     finally:

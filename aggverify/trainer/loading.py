@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import inspect
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from aggverify.trainer.offers import offers
 
 
 def load(target: dict[str, str]) -> ModuleType:
@@ -27,24 +29,10 @@ def load(target: dict[str, str]) -> ModuleType:
     return module
 
 
-def described(module: ModuleType) -> dict[str, Any]:
-    """The functions on offer, with parameter names, and the module's own declaration."""
-    offers = []
-    for name, value in vars(module).items():
-        if inspect.isroutine(value) and not name.startswith("_"):
-            offers.append({"name": name} | _parameters(value))
-    return {"offers": offers, "declared": _plain(getattr(module, "AGGVERIFY", None))}
-
-
-def _parameters(function: Any) -> dict[str, list[str]]:
-    """Names of all parameters, and of those without a default."""
-    try:
-        found = inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return {"parameters": [], "required": []}
-    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    bare = [n for n, p in found.items() if p.default is p.empty and p.kind not in several]
-    return {"parameters": list(found), "required": bare}
+def described(module: ModuleType, named: str | None = None) -> dict[str, Any]:
+    """What it offers, with what the person named, and the module's own declaration."""
+    found = [asdict(offer) for offer in offers(module, named)]
+    return {"offers": found, "declared": _plain(getattr(module, "AGGVERIFY", None))}
 
 
 def _plain(declared: Any) -> Any:

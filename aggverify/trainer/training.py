@@ -9,6 +9,7 @@ import time
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from aggverify.conventions import Site, convention, megatron_mpu
@@ -59,13 +60,14 @@ class Trainer:
     def __init__(self, setup: dict[str, Any]) -> None:
         megatron_mpu.install()
         self._module = load(setup["target"])
+        self._named: str | None = setup["target"].get("name")
         self._specs: dict[str, EngineSpec] = {}
         self._sessions: dict[str, EngineSession] = {}
         self._cold = True
 
     def describe(self) -> dict[str, Any]:
-        """The functions on offer, with parameter names, and the module's own declaration."""
-        return described(self._module)
+        """What the module offers, with what the person named, and its own declaration."""
+        return described(self._module, self._named)
 
     def start(self, place: Place) -> None:
         """Remember this rank's place in its world."""
@@ -111,7 +113,7 @@ class Trainer:
         return UnderWay(self._rank, begun, self._sessions[name].reduce(parts))
 
     def _function(self, wanted: Assignment) -> Function:
-        function: Function = getattr(self._module, wanted.function)
+        function: Function = attrgetter(wanted.function)(self._module)
         return function
 
     def _run(self, wanted: Assignment, function: Function) -> Reply:

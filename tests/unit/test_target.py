@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from aggverify.errors import CandidateError, InputError, NotClaimable
+from aggverify.run.planning.choosing import choose
 from aggverify.run.planning.claims import completed, declaration, subjects
 from aggverify.run.planning.request import Request
-from aggverify.run.planning.target import choose, parse_target
+from aggverify.run.planning.target import dotted_instead, parse_target
 
 BOTH = ["losses", "batch"]
 NATIVE = {
@@ -87,14 +88,89 @@ def test_nothing_recognised_lists_both_sides(file: Path) -> None:
     assert "def get_pg_loss_reducer(total_lengths" in str(error.value)
 
 
+def offer(name: str, *parameters: str, **more: Any) -> dict[str, Any]:
+    parameters = parameters or ("losses", "batch")
+    return {"name": name, "parameters": parameters, "required": parameters, **more}
+
+
+def chosen(text: str, *offers: dict[str, Any], how: str = "auto") -> str:
+    return choose(parse_target(text), {"offers": offers}, how).function
+
+
 def test_several_reducers_ask_for_a_name(file: Path) -> None:
-    offers = [{"name": n, "parameters": BOTH, "required": BOTH} for n in ("one", "two")]
-    description = {"offers": offers, "declared": None}
-    with pytest.raises(CandidateError, match=r"several reducers \(one, two\); choose one: .*:one"):
-        choose(parse_target(str(file)), description, "auto")
-    assert choose(parse_target(f"{file}:two"), description, "auto").function == "two"
-    with pytest.raises(CandidateError, match="did you mean 'two'"):
-        choose(parse_target(f"{file}:twoo"), description, "auto")
+    offers = (offer("one"), offer("two"))
+    with pytest.raises(CandidateError) as error:
+        chosen(str(file), *offers)
+    assert f"    {file}:one  one(losses, batch)  (native)\n" in str(error.value)
+    assert f"    {file}:two  two(losses, batch)  (native)" in str(error.value)
+    assert chosen(f"{file}:two", *offers) == "two"
+    with pytest.raises(CandidateError, match="has no 'twoo'; did you mean 'two'"):
+        chosen(f"{file}:twoo", *offers)
+
+
+def test_functions_of_the_file_go_first_and_then_the_usual_name(file: Path) -> None:
+    helper = offer("padded", own=False)
+    assert chosen(str(file), helper, offer("mine")) == "mine"
+    assert chosen(str(file), offer("mine"), offer("reduce")) == "reduce"
+    assert chosen(str(file), offer("reduce", own=False), offer("mine")) == "mine"
+    assert chosen(str(file), helper) == "padded"
+    assert chosen(str(file), helper, offer("reduce", own=False)) == "reduce"
+    hook = offer("get_pg_loss_reducer", *HOOK["offers"][0]["parameters"])
+    assert chosen(str(file), hook, offer("fast_hook", *hook["parameters"])) == hook["name"]
+    with pytest.raises(CandidateError, match=r"several reducers(.|\n)*slime(.|\n)*native"):
+        chosen(str(file), hook, offer("reduce"))
+
+
+def test_a_helper_is_not_taken_for_the_file_s_own_function(file: Path) -> None:
+    with pytest.raises(CandidateError) as error:
+        chosen(str(file), offer("padded", own=False), offer("mine", "x", "mask"))
+    assert "it defines\n    mine(x, mask)" in str(error.value)
+    assert "it imports\n    padded(losses, batch)" in str(error.value)
+
+
+def test_what_is_named_is_taken_where_it_takes_two_arguments(file: Path) -> None:
+    assert chosen(f"{file}:f", offer("f", "x", "b")) == "f"
+    assert chosen(f"{file}:f", offer("f", "*args", "**kwargs", required=())) == "f"
+    assert chosen(f"{file}:f", offer("f", "x", "b", "n", required=("x", "b"))) == "f"
+    for other in (offer("f", "x"), offer("f", "x", "mask"), offer("f", "x", "y", "z")):
+        with pytest.raises(CandidateError, match="no reducer in"):
+            chosen(f"{file}:f", other)
+        assert chosen(f"{file}:f", other, how="native") == "f"
+    with pytest.raises(CandidateError, match=r"if f takes losses and batch: aggverify check .*:f"):
+        chosen(str(file), offer("f", "x", "b"))
+
+
+def test_what_cannot_be_called_says_why(file: Path) -> None:
+    sleeper = offer("f", why_not="is an async function: a call gives a coroutine and no loss")
+    with pytest.raises(CandidateError, match=r"r\.py:f is an async function"):
+        chosen(f"{file}:f", sleeper)
+    with pytest.raises(CandidateError, match=r"f\(losses, batch\): is an async function"):
+        chosen(str(file), sleeper)
+    only = offer("reduce", "losses", "batch", "kl", keyword_only=("kl",))
+    with pytest.raises(CandidateError, match="keyword-only without a default: kl"):
+        chosen(str(file), only)
+    with pytest.raises(CandidateError, match="has no 'reduce', and defines no function of its own"):
+        chosen(f"{file}:reduce", offer("where", "c", "x", "y", own=False))
+
+
+def test_a_relative_import_is_answered_with_the_dotted_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "src" / "pkg" / "loss" / "r.py"
+    file.parent.mkdir(parents=True)
+    file.write_text("from ..core import total\n")
+    monkeypatch.chdir(tmp_path)
+    # Without an __init__.py the dots alone say where the package begins.
+    assert dotted_instead(file, None) == "PYTHONPATH=src aggverify check pkg.loss.r"
+    for folder in (file.parent, file.parent.parent):
+        (folder / "__init__.py").touch()
+    assert dotted_instead(file, "f") == "PYTHONPATH=src aggverify check pkg.loss.r:f"
+    monkeypatch.chdir(tmp_path / "src")
+    assert dotted_instead(file, "f") == "aggverify check pkg.loss.r:f"
+    monkeypatch.chdir(file.parent)
+    assert dotted_instead(file, "f") == f"PYTHONPATH={tmp_path}/src aggverify check pkg.loss.r:f"
+    file.write_text("import core\n")
+    assert dotted_instead(file, None) is None
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,9 @@ from aggverify.execution.options import OPTIONS, Kind, Option, texts
 from aggverify.execution.subject import Subject
 from aggverify.oracles import MODES, OracleError, Policy, Step, mode
 from aggverify.run.planning import settings
+from aggverify.run.planning.choosing import Choice, choose
 from aggverify.run.planning.request import Request
-from aggverify.run.planning.target import Choice, Target, choose
+from aggverify.run.planning.target import Target
 
 
 def declaration(description: Mapping[str, Any]) -> dict[str, Any]:

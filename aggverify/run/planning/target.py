@@ -1,19 +1,18 @@
-"""What a person may write as TARGET, and how a candidate is found in it without importing it."""
+"""What a person may write as TARGET."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import ast
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from aggverify.conventions import CONVENTIONS, Convention, Offer, convention
-from aggverify.errors import CandidateError, unknown
+from aggverify.errors import CandidateError
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """``path.py``, ``path.py:name`` or ``package.module:name``."""
+    """``path.py``, ``path.py:name`` or ``package.module:name``; a name may be dotted."""
 
     text: str
     path: Path | None
@@ -22,19 +21,11 @@ class Target:
 
     def setup(self) -> dict[str, str]:
         """What a template process needs to import it."""
+        named = {} if self.name is None else {"name": self.name}
         if self.path is not None:
-            return {"path": str(self.path)}
+            return {"path": str(self.path), **named}
         assert self.module is not None
-        return {"module": self.module}
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The function to verify and how it is called."""
-
-    function: str
-    offer: Offer
-    convention: Convention
+        return {"module": self.module, **named}
 
 
 def parse_target(text: str) -> Target:
@@ -84,41 +75,28 @@ def _readable(path: Path) -> Path:
     return path.resolve()
 
 
-def choose(target: Target, description: Mapping[str, Any], wanted: str) -> Choice:
-    """The reducer among the module's functions; raises CandidateError listing what was found."""
-    offers = [
-        Offer(o["name"], tuple(o["parameters"]), tuple(o["required"]))
-        for o in description["offers"]
-        if target.name in (None, o["name"])
-    ]
-    if target.name is not None and not offers:
-        names = [o["name"] for o in description["offers"]]
-        raise CandidateError(str(unknown("function", target.name, names)))
-    conventions = list(CONVENTIONS.values()) if wanted == "auto" else [convention(wanted)]
-    found = [
-        Choice(offer.name, offer, c) for offer in offers for c in conventions if c.recognises(offer)
-    ]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        several = ", ".join(choice.function for choice in found)
-        raise CandidateError(
-            f"{target.text} offers several reducers ({several}); choose one: {target.text}:"
-            f"{found[0].function}"
-        )
-    if wanted != "auto" and len(offers) == 1:
-        # The person named both: call it as told; if it cannot be called so, that is the finding.
-        return Choice(offers[0].name, offers[0], conventions[0])
-    raise CandidateError(_nothing_found(target, offers, conventions))
+def dotted_instead(path: Path, name: str | None) -> str | None:
+    """The command for a file that imports relatively, which only works by its dotted name; None
+    for a file without such an import."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, ValueError, SyntaxError, RecursionError):
+        return None
+    levels = [n.level for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.level]
+    if not levels:
+        return None
+    root = path.parents[min(max(levels), len(path.parents) - 1)]
+    for folder in path.parents:
+        if not (folder / "__init__.py").is_file():
+            root = min(root, folder, key=lambda p: len(p.parts))
+            break
+    parts = path.relative_to(root).with_suffix("").parts
+    dotted = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    where = "" if root == Path.cwd() else f"PYTHONPATH={shlex.quote(_short(root))} "
+    return f"{where}aggverify check {dotted}" + (f":{name}" if name else "")
 
 
-def _nothing_found(
-    target: Target, offers: Sequence[Offer], conventions: Sequence[Convention]
-) -> str:
-    if offers:
-        lines = [f"    {o.name}({', '.join(o.parameters)})" for o in offers[:12]]
-        found = "found these functions:\n" + "\n".join(lines)
-    else:
-        found = "found no public function"
-    accepted = "\n".join(f"    {c.name:18} {c.signature}" for c in conventions)
-    return f"no reducer in {target.text}: {found}\n  accepted:\n{accepted}"
+def _short(folder: Path) -> str:
+    """Relative to where the person stands, if it lies below."""
+    here = Path.cwd()
+    return str(folder.relative_to(here)) if folder.is_relative_to(here) else str(folder)

@@ -1,0 +1,85 @@
+"""What people call the inputs of a reducer: read off a parameter's name, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+
+class Role(Enum):
+    """What a parameter stands for."""
+
+    LOSSES = "per-token losses"
+    MASK = "loss mask"
+    BATCH = "all of the micro-batch"
+    TOKENS = "tokens of the step"
+    SAMPLES = "samples of the step"
+    GROUPS = "prompt groups of the step"
+    DIVISOR = "fixed divisor"
+    WORLD = "ranks that gradients are averaged over"
+    MICRO_BATCHES = "micro-batches of a rank"
+    MODE = "mode"
+    LENGTHS = "response lengths"
+    TOTALS = "total lengths"
+    ROLLOUT_TOKENS = "tokens of each sample's rollout"
+    AXIS = "axis"
+    CP_RANK = "context-parallel rank"
+    CP_SIZE = "context-parallel size"
+    CP_GROUP = "context-parallel process group"
+    DP_GROUP = "data-parallel process group"
+    DP_RANK = "data-parallel rank"
+
+
+_NAMES: Mapping[Role, str] = {
+    Role.LOSSES: """
+        losses loss loss_mat loss_matrix loss_tensor per_token_loss per_token_losses token_loss
+        token_losses per_token_policy_loss values value tensor x pg_loss pg_losses policy_loss
+        policy_losses output output_tensor nll nll_loss unreduced_loss raw_loss elementwise_loss
+        token_level_losses l""",
+    Role.MASK: """
+        mask masks loss_mask loss_masks local_mask local_masks response_mask response_masks
+        completion_mask completion_masks action_mask action_masks attention_mask token_mask
+        token_masks valid_mask pg_loss_masks masks_list m eos_mask assistant_mask""",
+    Role.BATCH: "batch micro_batch microbatch mb data micro batch_info",
+    Role.TOKENS: """
+        batch_num_tokens num_items_in_batch num_tokens n_tokens total_tokens global_tokens
+        global_num_tokens global_valid_toks global_valid_tokens num_valid_tokens token_count
+        global_token_count total_num_tokens step_tokens global_normalization_factor loss_scale
+        ntokens total_valid_tokens denominator normalizer num_loss_tokens""",
+    Role.SAMPLES: """
+        global_batch_size num_samples num_sequences num_seqs global_valid_seqs n_samples
+        global_valid_samples batch_size num_rollouts n_rollouts total_samples global_num_samples
+        gbs step_global_batch_size""",
+    Role.GROUPS: "num_prompts num_groups n_prompts n_groups global_num_prompts",
+    Role.DIVISOR: """
+        loss_scale_factor max_seq_len max_length max_len max_response_length max_completion_length
+        divisor constant_normalizer generate_max_len generation_max_len max_tokens max_new_tokens
+        pg_loss_divisor loss_aggregation_divisor normalize_length norm_length""",
+    Role.WORLD: """
+        dp_size world_size data_parallel_size dp_world_size num_ranks dp n_ranks dp_cp_size
+        num_processes fsdp_size""",
+    Role.MICRO_BATCHES: """
+        num_microbatches num_micro_batches gradient_accumulation_steps accumulation_steps
+        grad_accum_steps grad_accum n_microbatches num_accumulation_steps
+        current_gradient_accumulation_steps""",
+    Role.MODE: """
+        loss_agg_mode loss_reduction loss_type token_level_loss calculate_per_token_loss mode
+        reduction agg_mode aggregation aggregation_mode loss_aggregation""",
+    Role.LENGTHS: "response_lengths response_lens completion_lengths lengths seq_lens seqlens",
+    Role.TOTALS: "total_lengths total_lens",
+    Role.ROLLOUT_TOKENS: "sample_denoms denominators rollout_tokens",
+    Role.AXIS: "dim axis",
+    Role.CP_RANK: "cp_rank context_parallel_rank",
+    Role.CP_SIZE: "cp_size context_parallel_size",
+    Role.CP_GROUP: "cp_group context_parallel_group",
+    Role.DP_GROUP: "dp_group data_parallel_group process_group group",
+    Role.DP_RANK: "dp_rank rank data_parallel_rank",
+}
+_ROLES: Mapping[str, Role] = {
+    name: role for role, names in _NAMES.items() for name in names.split()
+}
+
+
+def role(parameter: str) -> Role | None:
+    """What a parameter of that name stands for, as far as one can say."""
+    return _ROLES.get(parameter.strip("*_").lower())

@@ -1,0 +1,140 @@
+"""Which of the candidate's callables is verified, and how it is called; or why none can be."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aggverify.conventions import CONVENTIONS, Convention, Offer, convention
+from aggverify.conventions.parameters import Role, role
+from aggverify.errors import CandidateError
+from aggverify.run.planning.target import Target
+
+_LISTED = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The function to verify and how it is called."""
+
+    function: str
+    offer: Offer
+    convention: Convention
+
+
+def choose(target: Target, description: Mapping[str, Any], wanted: str) -> Choice:
+    """The reducer among what the module offers; raises CandidateError with what stands there."""
+    offers = [Offer.from_json(data) for data in description["offers"]]
+    conventions = list(CONVENTIONS.values()) if wanted == "auto" else [convention(wanted)]
+    if target.name is not None:
+        choice = _named(target, offers, conventions, wanted)
+    else:
+        choice = _found(target, offers, conventions, wanted)
+    if keyword := set(choice.offer.required) & set(choice.offer.keyword_only):
+        raise CandidateError(
+            f"{target.text}: {choice.offer.shown} cannot be called by position, as the "
+            f"{choice.convention.name} convention does: keyword-only without a default: "
+            f"{', '.join(sorted(keyword))}"
+        )
+    return choice
+
+
+def _named(
+    target: Target, offers: Sequence[Offer], conventions: Sequence[Convention], wanted: str
+) -> Choice:
+    """What the person named: taken if it can be called at all."""
+    found = next((offer for offer in offers if offer.name == target.name), None)
+    if found is None:
+        raise CandidateError(_no_such(target, offers))
+    if found.why_not:
+        raise CandidateError(f"{target.text} {found.why_not}")
+    for how in conventions:
+        if how.recognises(found):
+            return Choice(found.name, found, how)
+    # Convention and function named: called as told; if that cannot be, it is the finding.
+    if wanted != "auto" or _may_be_native(found):
+        return Choice(found.name, found, conventions[0])
+    raise CandidateError(_nothing_found(target, [found], conventions))
+
+
+def _may_be_native(offer: Offer) -> bool:
+    """Whether it takes two arguments, and no name says that the second is no batch."""
+    second = offer.parameters[1] if len(offer.parameters) > 1 else ""
+    return offer.takes(2) and role(second) in (None, Role.BATCH)
+
+
+def _found(
+    target: Target, offers: Sequence[Offer], conventions: Sequence[Convention], wanted: str
+) -> Choice:
+    """What has a convention's shape: of the file itself before what it imports, then by name."""
+    own = [o for o in offers if o.own and not o.why_not]
+    imported = [o for o in offers if not o.own and not o.why_not]
+    found = _shaped(own, conventions)
+    if not found:
+        found = _shaped(imported, conventions)
+        usual = [c for c in found if c.function == c.convention.usual_name]
+        found = usual if own else usual or found
+    if len(found) > 1:
+        found = [c for c in found if c.function == c.convention.usual_name] or found
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise CandidateError(_several(target, found))
+    if wanted != "auto" and len(own) == 1:
+        return Choice(own[0].name, own[0], conventions[0])
+    raise CandidateError(_nothing_found(target, offers, conventions))
+
+
+def _shaped(offers: Sequence[Offer], conventions: Sequence[Convention]) -> list[Choice]:
+    return [Choice(o.name, o, how) for o in offers for how in conventions if how.recognises(o)]
+
+
+def _several(target: Target, found: Sequence[Choice]) -> str:
+    width = max(len(choice.function) for choice in found) + len(target.text) + 1
+    lines = [
+        f"    {f'{target.text}:{c.function}':{width}}  {c.offer.shown}  ({c.convention.name}"
+        f"{'' if c.offer.own else ', imported'})"
+        for c in found[:_LISTED]
+    ]
+    more = [f"    and {len(found) - _LISTED} more"] if len(found) > _LISTED else []
+    head = f"{target.text} offers several reducers; name the one to check:"
+    return "\n".join([head, *lines, *more])
+
+
+def _no_such(target: Target, offers: Sequence[Offer]) -> str:
+    """That nothing has the name a person typed."""
+    file = target.text.rpartition(":")[0]
+    own = [o for o in offers if o.own]
+    text = f"{file} has no {target.name!r:.200}"
+    if not own:
+        return f"{text}, and defines no function of its own"
+    close = difflib.get_close_matches(str(target.name)[:80], [o.name for o in offers], 1, 0.5)
+    hint = f"; did you mean {close[0]!r}?" if close else ";"
+    return f"{text}{hint} it defines:\n{_listed(own)}"
+
+
+def _listed(offers: Sequence[Offer]) -> str:
+    lines = [f"    {o.shown}" + (f": {o.why_not}" if o.why_not else "") for o in offers]
+    more = [f"    and {len(lines) - _LISTED} more"] if len(lines) > _LISTED else []
+    return "\n".join([*lines[:_LISTED], *more])
+
+
+def _nothing_found(
+    target: Target, offers: Sequence[Offer], conventions: Sequence[Convention]
+) -> str:
+    own = [o for o in offers if o.own]
+    imported = [o for o in offers if not o.own and _shaped([o], conventions)]
+    parts = [f"no reducer in {target.text}: "]
+    parts[0] += f"it defines\n{_listed(own)}" if own else "it defines no public function"
+    if imported:
+        parts.append(f"  it imports\n{_listed(imported)}")
+    if target.name is None:
+        pairs = [o for o in own if not o.why_not and _may_be_native(o)]
+        parts += [
+            f"  if {o.name} takes losses and batch: aggverify check {target.text}:{o.name}"
+            for o in pairs[:3]
+        ]
+    accepted = "\n".join(f"    {c.name:18} {c.signature}" for c in conventions)
+    return "\n".join([*parts, f"  accepted:\n{accepted}"])

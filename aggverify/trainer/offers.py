@@ -1,0 +1,246 @@
+"""What a candidate's module offers: its callables, how each may be called, and why not."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+from aggverify.conventions.base import Offer
+
+_ANY = ("*args", "**kwargs")
+
+
+def offers(module: ModuleType, named: str | None = None) -> list[Offer]:
+    """Every public callable; and what the person named, be it what it may, if there is such."""
+    written = _Written(module)
+    found = [
+        written.offer(name, value)
+        for name, value in vars(module).items()
+        if not name.startswith("_") and _callable(value)
+    ]
+    if named is None or named in {offer.name for offer in found}:
+        return found
+    holder, value = _looked_up(module, named)
+    if value is _MISSING:
+        return found
+    if holder is not None and _is_plain_method(holder, value, named.rpartition(".")[2]):
+        return [*found, Offer(named, (), why_not=_needs_object(holder, named))]
+    return [*found, written.offer(named, value)]
+
+
+class _Missing:
+    pass
+
+
+_MISSING = _Missing()
+
+
+def _looked_up(module: ModuleType, named: str) -> tuple[Any, Any]:
+    """The value of a dotted name, and the class it was taken from if it was."""
+    holder: Any = None
+    value: Any = module
+    for part in named.split("."):
+        holder, value = value, getattr(value, part, _MISSING)
+        if value is _MISSING:
+            return None, _MISSING
+    return (holder if isinstance(holder, type) else None), value
+
+
+def _is_plain_method(holder: type, value: Any, name: str) -> bool:
+    return inspect.isfunction(value) and inspect.isfunction(inspect.getattr_static(holder, name))
+
+
+def _needs_object(holder: type, named: str) -> str:
+    owner, _, method = named.rpartition(".")
+    return (
+        f"is a method and needs an object: write `reducer = {owner}({_arguments(holder)})` into "
+        f"the file and name reducer.{method}"
+    )
+
+
+def _callable(value: Any) -> bool:
+    # Generic aliases (Callable[..., Tensor]) can be called too, and are no functions.
+    return callable(value) and type(value).__module__ not in ("typing", "types")
+
+
+class _Written:
+    """What the module's source says: which names it imports, and the parameters of its defs."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module = module.__name__
+        self._imported: set[str] = set()
+        self._made: set[str] = set()
+        self._defs: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
+        for statement in _statements(_parsed(module)):
+            self._read(statement)
+
+    def _read(self, statement: ast.stmt) -> None:
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            self._imported |= {a.asname or a.name.partition(".")[0] for a in statement.names}
+        elif isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            self._made.add(statement.name)
+            self._defs[statement.name] = statement
+        elif isinstance(statement, ast.ClassDef):
+            self._made.add(statement.name)
+        else:
+            stored = (n for n in ast.walk(statement) if isinstance(n, ast.Name))
+            self._made |= {n.id for n in stored if isinstance(n.ctx, ast.Store)}
+
+    def offer(self, name: str, value: Any) -> Offer:
+        """The value under its name."""
+        try:
+            offer = replace(_described(name, value), own=self._own(name, value))
+        except Exception:  # an object whose attributes raise
+            return Offer(name, _ANY)
+        if name in self._defs and all(p.startswith("*") for p in offer.parameters):
+            # A decorator without functools.wraps: the def under it says what it takes.
+            return _as_written(offer, self._defs[name].args)
+        return offer
+
+    def _own(self, name: str, value: Any) -> bool:
+        name = name.partition(".")[0]
+        if name in self._made:
+            return True
+        return name not in self._imported and getattr(value, "__module__", "") == self._module
+
+
+def _parsed(module: ModuleType) -> list[ast.stmt]:
+    try:
+        return ast.parse(inspect.getsource(module)).body
+    except Exception:  # no source at hand, or none that can be read
+        return []
+
+
+def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements that run at import, those inside if, try, with and loops too."""
+    for statement in body:
+        inner = [
+            part
+            for part in ast.iter_child_nodes(statement)
+            if isinstance(part, ast.stmt | ast.ExceptHandler)
+        ]
+        scope = isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        if scope or not inner:
+            yield statement
+        else:
+            handlers = [p for p in inner if isinstance(p, ast.ExceptHandler)]
+            plain = [p for p in inner if isinstance(p, ast.stmt)]
+            yield from _statements([*plain, *(s for h in handlers for s in h.body)])
+
+
+def _as_written(offer: Offer, said: ast.arguments) -> Offer:
+    plain = [a.arg for a in (*said.posonlyargs, *said.args)]
+    keyword_only = [a.arg for a in said.kwonlyargs]
+    with_default = set(plain[len(plain) - len(said.defaults) :]) | {
+        a for a, d in zip(keyword_only, said.kw_defaults, strict=True) if d is not None
+    }
+    stars = [f"*{said.vararg.arg}"] if said.vararg else []
+    last = [f"**{said.kwarg.arg}"] if said.kwarg else []
+    return replace(
+        offer,
+        parameters=(*plain, *stars, *keyword_only, *last),
+        required=tuple(a for a in (*plain, *keyword_only) if a not in with_default),
+        keyword_only=tuple(keyword_only),
+    )
+
+
+def _described(name: str, value: Any) -> Offer:
+    if isinstance(value, type):
+        return _of_class(name, value)
+    if not callable(value):
+        return Offer(name, (), why_not=f"is of type {type(value).__name__}, no function")
+    called = value if inspect.isroutine(value) else _what_is_called(value)
+    offer = _with_parameters(Offer(name, (), why_not=_why_not(called)), called)
+    if inspect.isbuiltin(value) and offer.parameters == _ANY and not offer.why_not:
+        offer = replace(offer, why_not="is built in, and its parameters cannot be read")
+    return offer
+
+
+def _what_is_called(value: Any) -> Any:
+    """The function that runs when an object is called."""
+    if isinstance(value, functools.partial):
+        return value
+    forward = getattr(value, "forward", None)
+    if _is_module(type(value)) and callable(forward):
+        return forward  # what nn.Module's own __call__ takes says nothing
+    return value
+
+
+def _is_module(kind: type) -> bool:
+    return any(c.__module__ == "torch.nn.modules.module" for c in kind.__mro__)
+
+
+def _of_class(name: str, kind: type) -> Offer:
+    """A class as what its objects take when they are called: no reducer, an object may be one."""
+    method = getattr(kind, "forward" if _is_module(kind) else "__call__", None)
+    if any(c.__module__ == "torch.autograd.function" for c in kind.__mro__):
+        return Offer(name, (), why_not=f"is an autograd function: name {name}.apply")
+    if not inspect.isfunction(method):
+        return Offer(name, (), why_not="is a class whose objects cannot be called")
+    offer = _with_parameters(Offer(name, ()), method)
+    return replace(
+        offer,
+        parameters=offer.parameters[1:],
+        required=offer.required[1:],
+        why_not=(
+            f"is a class: write `reduce = {name}({_arguments(kind)})` into the file and name reduce"
+        ),
+    )
+
+
+def _arguments(kind: type) -> str:
+    """How the constructor is called, as far as one can say."""
+    try:
+        needed = [
+            p
+            for p in inspect.signature(kind).parameters.values()
+            if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        ]
+    except Exception:
+        return "..."
+    return "..." if needed else ""
+
+
+def _why_not(function: Any) -> str:
+    """Why a call of it gives no loss; "" where it may."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    kinds: Mapping[str, Callable[[Any], bool]] = {
+        "is an async function: a call gives a coroutine and no loss": inspect.iscoroutinefunction,
+        "is an async generator: a call gives no loss": inspect.isasyncgenfunction,
+        "is a generator function (it yields): a call gives a generator and no loss": (
+            inspect.isgeneratorfunction
+        ),
+    }
+    looked_at = [function]
+    if not inspect.isroutine(function):
+        looked_at.append(inspect.getattr_static(type(function), "__call__", None))
+    return next((why for why, is_one in kinds.items() if any(map(is_one, looked_at))), "")
+
+
+def _with_parameters(offer: Offer, function: Any) -> Offer:
+    """The offer with its parameters, as far as they can be read."""
+    try:
+        found = inspect.signature(function).parameters
+        parameters = tuple(map(_starred, found.values()))
+        bare = [
+            n
+            for n, p in found.items()
+            if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        ]
+        only = [n for n, p in found.items() if p.kind is p.KEYWORD_ONLY]
+    except Exception:  # built in, or a signature of the person's own making
+        return replace(offer, parameters=_ANY)
+    return replace(offer, parameters=parameters, required=tuple(bare), keyword_only=tuple(only))
+
+
+def _starred(parameter: inspect.Parameter) -> str:
+    if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+        return f"*{parameter.name}"
+    var = parameter.kind is inspect.Parameter.VAR_KEYWORD
+    return f"**{parameter.name}" if var else parameter.name
