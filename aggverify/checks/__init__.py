@@ -47,6 +47,7 @@ _ALL: list[Check] = [
     masks.CHECK,
     empty.CHECK,
     poison.CHECK,
+    poison.WITH_NANS,
     scalar.CHECK,
     counts.CHECK,
     terms.CHECK,

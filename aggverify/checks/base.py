@@ -53,6 +53,7 @@ Judge = Callable[[Subject, Sequence[Execution]], Finding | None]
 FORMULA = "formula"
 LAYOUT = "layout"
 COLLECTIVES = "collectives"
+MASK = "mask"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,18 @@
-"""T6: NaN, infinities and huge values behind the mask change nothing, bit for bit."""
+"""T6: whatever stands behind the mask changes nothing, bit for bit.
+
+Huge values must not matter to anybody. NaN and infinity are another check, whose findings are
+hazards: ``x * mask`` is right wherever the trainer promises finite values.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
-from aggverify.checks.base import Check, Finding, failure_finding
+from aggverify.checks.base import MASK, Check, Finding, Need, failure_finding
 from aggverify.checks.judging import is_finite
 from aggverify.checks.spaces import small
 from aggverify.execution.laboratory import Execution
@@ -15,43 +20,50 @@ from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
 from aggverify.steps.case import Case
 
-NAME = "masked_values_never_matter"
-LOSS, GRADIENT = "AGV121", "AGV122"
+FINITE, NOT_FINITE = "masked_values_never_matter", "masked_nans_never_matter"
+HUGE = (1e30, -1e30, 1e20, -3e12)
+"""Of different sizes: those of two tokens never cancel."""
+POISONS = (math.nan, math.inf, -math.inf)
 CLEAN = "the clean run"
-POISONS = (math.nan, math.inf, -math.inf, 1e30)
 
 
-def space(subject: Subject) -> Space | None:
+def space(subject: Subject) -> Space:
     """Small layouts with at least one masked token."""
-    if "poison" not in subject.features:
-        return None
     return small(subject, empty_samples=True, needs_hole=True)
 
 
-def poisoned(case: Case) -> Case:
+def claimed_space(subject: Subject) -> Space | None:
+    """The same, unless nobody ever passes NaN or infinity."""
+    return space(subject) if "poison" in subject.features else None
+
+
+def poisoned(case: Case, poisons: Sequence[float] = POISONS) -> Case:
     """The case with the poisons in turn behind the mask."""
     losses = list(case.losses)
     for n, token in enumerate(case.masked_tokens()):
-        losses[token] = POISONS[n % len(POISONS)]
+        losses[token] = poisons[n % len(poisons)]
     return case.with_losses(tuple(losses))
 
 
-def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """Value and gradient of the poisoned run against the clean one."""
+def judge(
+    check: str, codes: tuple[str, str], subject: Subject, executions: Sequence[Execution]
+) -> Finding | None:
+    """Value and gradient of the poisoned run against the clean one; codes for either."""
     clean, dirty = executions
     if not is_finite(clean) or clean.value is None:
         return None
-    failed = failure_finding(NAME, subject, dirty)
+    failed = failure_finding(check, subject, dirty)
     if failed is not None or dirty.weights is None or clean.weights is None:
         return failed
+    in_loss, in_gradient = codes
     poison = f"with {_shown(dirty.case)} behind the mask the"
     changed = np.flatnonzero(~(dirty.weights == clean.weights))  # NaN differs, -0.0 does not
     if changed.size:
         worst = int(changed[0])
         was, now = float(clean.weights[worst]), float(dirty.weights[worst])
         return Finding(
-            GRADIENT,
-            NAME,
+            in_gradient,
+            check,
             f"{poison} weight of token {worst} becomes {now!r} (clean run: {was!r})",
             clean.case,
             subject.mode,
@@ -64,7 +76,14 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
         return None
     value = "not finite" if dirty.value is None else repr(float(dirty.value))
     message = f"{poison} reported loss is {value} (clean run: {float(clean.value)!r})"
-    return Finding(LOSS, NAME, message, clean.case, subject.mode, reference=CLEAN)
+    return Finding(in_loss, check, message, clean.case, subject.mode, reference=CLEAN)
+
+
+def judge_huge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
+    """The same of finite values; what a non-linear objective makes infinite is no finite value."""
+    if subject.nonlinear and not is_finite(executions[-1]) and executions[-1].failure is None:
+        return None
+    return judge(FINITE, ("AGV121", "AGV122"), subject, executions)
 
 
 def _shown(case: Case) -> str:
@@ -73,10 +92,20 @@ def _shown(case: Case) -> str:
 
 
 CHECK = Check(
-    name=NAME,
-    title="NaN, infinities and huge values behind the mask change no bit",
+    name=FINITE,
+    title="huge values behind the mask change no bit",
     tests="T6",
     space=space,
+    variants=lambda case: (case, poisoned(case, HUGE)),
+    judge=judge_huge,
+    aspect=MASK,
+)
+WITH_NANS = Check(
+    name=NOT_FINITE,
+    title="NaN and infinities behind the mask change no bit",
+    tests="T6",
+    space=claimed_space,
     variants=lambda case: (case, poisoned(case)),
-    judge=judge,
+    judge=partial(judge, NOT_FINITE, ("AGV123", "AGV124")),
+    needs=(Need(MASK, "finite values behind the mask matter already"),),
 )

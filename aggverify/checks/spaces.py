@@ -38,7 +38,7 @@ def spread(
         fan_out="fan-out" in subject.features,
         empty_samples=False,
         group_size=subject.group_size,
-        whole_groups=subject.refuses_split_groups,
+        whole_groups=subject.refuses_split_groups or "straddling-groups" in subject.without,
         uniform="ragged-micro-batches" not in subject.features,
         dtypes=("float64",) if subject.nonlinear else _DTYPES,
     )

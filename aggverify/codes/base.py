@@ -24,7 +24,8 @@ class Diagnosed(Enum):
 
     WEIGHTS = "weights observed over all layouts"
     VALUE = "reported losses observed over all layouts"
-    BEHIND_THE_MASK = "weights at masked tokens, and an overflow behind the mask"
+    BEHIND_THE_MASK = "weights at masked tokens"
+    NOT_FINITE_BEHIND_THE_MASK = "the same, and an overflow behind the mask"
     SYMPTOM = "the finding alone: its check has seen everything there is to see"
 
 
@@ -33,6 +34,7 @@ class Symptom(StrEnum):
 
     NONE = ""
     MASKED_VALUES = "masked values"
+    NOT_FINITE_BEHIND_THE_MASK = "not finite behind the mask"
     NOT_LINEAR = "not linear"
     CONSTANT_ADDED = "constant added"
     AUXILIARY_TERM = "auxiliary term"
@@ -65,6 +67,8 @@ class Code:
     symptom: str = Symptom.NONE
     """By which a known mistake is recognised."""
     diagnosed: Diagnosed = Diagnosed.WEIGHTS
+    promise: str = ""
+    """Of a hazard, the feature it depends on: where that is claimed, it is a failure."""
     failure: str = ""
     """The kind of failure that it names (``execution.laboratory.Failure.kind``)."""
     ends_the_run: bool = False

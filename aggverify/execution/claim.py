@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from aggverify.codes import Code, Effect
 from aggverify.conventions import FEATURES, convention
 from aggverify.engines import engine
 from aggverify.errors import InputError, unknown
@@ -43,6 +44,10 @@ class Claim:
     policy: Policy = DEFAULT_POLICY
     claimed: frozenset[str] = frozenset()
     """Features tested although the convention does not claim them."""
+    without: frozenset[str] = frozenset()
+    """Features that the person disclaims: nothing with them is generated."""
+    strict: bool = False
+    """Whether a hazard is a failure."""
     group_size: int | None = None
     """G, when the candidate is promised whole prompt groups of G rollouts in every micro-batch."""
     max_world: int = MAX_WORLD
@@ -50,6 +55,12 @@ class Claim:
     """Another path that must agree with this one on every step."""
     seed: int = 0
     budget: Budget = field(default_factory=Budget)
+
+    def effect(self, code: Code) -> Effect:
+        """What a finding of this code does to the verdict: a hazard fails where what it depends on
+        is claimed."""
+        fails = self.strict or code.promise in self.claimed
+        return Effect.FAILS if code.effect is Effect.HAZARD and fails else code.effect
 
     def to_json(self) -> dict[str, Any]:
         """Plain data with every field in it; the policy as its readings other than the default."""
@@ -61,6 +72,7 @@ class Claim:
             "offered": list(self.offered),
             "policy": readings(self.policy),
             "claimed": sorted(self.claimed),
+            "without": sorted(self.without),
             "against": None if self.against is None else self.against.to_json(),
             "budget": asdict(self.budget),
         }
@@ -163,6 +175,12 @@ def _features(name: str, value: object) -> frozenset[str]:
     return frozenset(_texts(name, value))
 
 
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InputError(f"{name} must be true or false, got {value!r:.200}")
+    return value
+
+
 def _policy(name: str, value: object) -> Policy:
     if not isinstance(value, Mapping):
         raise InputError(f"{name} must be an object, got {value!r:.200}")
@@ -203,6 +221,8 @@ _READERS: Mapping[str, Reader] = {
     "offered": _texts,
     "policy": _policy,
     "claimed": _features,
+    "without": _features,
+    "strict": _flag,
     "group_size": _or_null(_integer(1, MAX_GROUP)),
     "max_world": _integer(1, MAX_WORLD),
     "against": _or_null(_against),

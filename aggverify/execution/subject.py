@@ -145,10 +145,20 @@ class Subject:
         return self.found.notes
 
     @property
+    def without(self) -> frozenset[str]:
+        return self.claim.without
+
+    @property
+    def not_claimed(self) -> dict[str, str]:
+        """Features that are not tested, each with the reason, in order."""
+        unseen = {f: why for f, why in self.convention.not_claimed.items() if f not in self.claimed}
+        return dict(sorted((unseen | dict.fromkeys(self.without, DISCLAIMED)).items()))
+
+    @property
     def features(self) -> frozenset[str]:
         """What generated cases may contain: what the convention sees, plus explicit claims."""
-        seen = frozenset(FEATURES) - frozenset(self.convention.not_claimed)
-        mine = (seen | self.claimed) - ({"fan-out"} if self.group_size else frozenset())
+        mine = frozenset(FEATURES) - frozenset(self.not_claimed)
+        mine -= {"fan-out"} if self.group_size else frozenset()
         return mine if self.against is None else mine & self.against.features
 
     @property
@@ -179,6 +189,8 @@ class Subject:
         return find(self.mode, step, divisor=self.divisor, policy=self.policy)
 
 
+DISCLAIMED = "disclaimed by --without"
+"""Why a feature is not claimed that the person took out."""
 SHORT = 4096
 """Tokens of a step whose weights are remembered: it comes back under other layouts."""
 

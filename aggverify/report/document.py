@@ -9,7 +9,7 @@ from itertools import groupby, islice
 from aggverify import __version__
 from aggverify.checks import Finding, check
 from aggverify.checks.comparison import lowest_precision
-from aggverify.codes import CODES, Effect
+from aggverify.codes import CODES
 from aggverify.errors import AggverifyError
 from aggverify.execution.claim import NONLINEAR
 from aggverify.execution.subject import Subject
@@ -59,7 +59,6 @@ def written(verdict: Verdict) -> model.Verdict:
     """One verdict."""
     s = verdict.subject
     default = s.convention.default_engine(s.mode)
-    absent = {f: why for f, why in sorted(s.convention.not_claimed.items()) if f not in s.claimed}
     return model.Verdict(
         claim=s.claim.to_json(),
         target=s.target,
@@ -78,7 +77,8 @@ def written(verdict: Verdict) -> model.Verdict:
         computes_in=s.computes_in,
         policy=tuple(_policy(s)),
         claimed=tuple(sorted(s.claimed)),
-        not_claimed=absent,
+        without=tuple(sorted(s.without)),
+        not_claimed=s.not_claimed,
         seed=verdict.seed,
         notes=s.notes,
         checks=tuple(map(_check, verdict.checks)),
@@ -123,7 +123,8 @@ def reported(report: ReportedFinding, first: ReportedFinding, subject: Subject) 
         code=code.code,
         title=code.title,
         severity=code.severity,
-        effect="fails" if code.effect is Effect.FAILS else "hazard",
+        effect="fails" if report.fails else "hazard",
+        promise=code.promise or None,
         consequence=code.consequence or None,
         check=f.check,
         confirmed=report.confirmed,

@@ -38,6 +38,8 @@ def _suite(verdict: Verdict) -> TestSuite:
 def _case(verdict: Verdict, check: Check, mode: str) -> TestCase:
     case = TestCase(f"{check.name}[{mode}]", f"aggverify.{verdict.function}")
     case.result = list(filter(None, [_result(verdict, check)]))
+    if check.state is State.HAZARD:
+        case.system_out = _findings(verdict, check)
     return case
 
 
@@ -48,11 +50,19 @@ def _result(verdict: Verdict, check: Check) -> Error | Failure | Skipped | None:
         return Error(reading.state(check), "untested")
     if check.state is not State.FAILED:
         return Skipped(reading.state(check))
-    found = [f for f in verdict.findings if f.check == check.name]
+    found = _found(verdict, check)
     titles = "; ".join(f"{f.code} {f.title}" for f in found)
     failure = Failure(titles or "failed", " ".join(dict.fromkeys(f.code for f in found)))
-    failure.text = "\n\n".join(_told(verdict, finding) for finding in found)
+    failure.text = _findings(verdict, check)
     return failure
+
+
+def _found(verdict: Verdict, check: Check) -> list[Finding]:
+    return [finding for finding in verdict.findings if finding.check == check.name]
+
+
+def _findings(verdict: Verdict, check: Check) -> str:
+    return "\n\n".join(_told(verdict, finding) for finding in _found(verdict, check))
 
 
 def _told(verdict: Verdict, finding: Finding) -> str:

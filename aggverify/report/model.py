@@ -101,6 +101,8 @@ class Finding:
     severity: str
     effect: Literal["fails", "hazard"]
     """A hazard is right only where something holds that nobody has claimed: shown, no failure."""
+    promise: str | None
+    """Of a hazard, the feature that makes a failure of it where it is claimed."""
     consequence: str | None
     """What it does to a training run, where that is not told by weights."""
     check: str
@@ -241,6 +243,8 @@ class Verdict:
     computes_in: str
     policy: tuple[Reading, ...]
     claimed: tuple[str, ...]
+    without: tuple[str, ...]
+    """Features that the person took out of the claim."""
     not_claimed: Mapping[str, str]
     """With the reason."""
     seed: int

@@ -43,6 +43,7 @@ def render(document: Document) -> str:
     return _template().render(
         document=safe,
         headline=reading.headline(safe),
+        tag=reading.tag,
         header=reading.header,
         inventory=reading.inventory,
         findings=[_finding(verdict, cause) for verdict, cause in reading.every_cause(safe)],

@@ -49,17 +49,23 @@ def headline(document: Document) -> str:
     modes = ", ".join(v.mode_name for v in document.verdicts)
     passed = sum(c.state is State.OK for v in document.verdicts for c in v.checks)
     warnings = sum(len(v.warnings) for v in document.verdicts)
-    hazards = _hazards(document.verdicts)
+    hazards = _hazards(document.verdicts, titles=True)
     return (
         f"Conforms: {modes}, {counted(passed, 'check')} passed{hazards}, "
         f"{counted(warnings, 'warning')}"
     )
 
 
-def _hazards(verdicts: Sequence[Verdict]) -> str:
-    """Causes that are shown and do not fail."""
-    n = sum(not cause[0].fails for v in verdicts for cause in v.causes)
-    return f", {counted(n, 'hazard')}" if n else ""
+def _hazards(verdicts: Sequence[Verdict], *, titles: bool = False) -> str:
+    """Causes that are shown and do not fail, by their codes or also their titles."""
+    every = [cause[0] for v in verdicts for cause in v.causes if not cause[0].fails]
+    names = dict.fromkeys(f"{f.code} {f.title}" if titles else f.code for f in every)
+    return f", {counted(len(every), 'hazard')} ({'; '.join(names)})" if every else ""
+
+
+def tag(finding: Finding) -> str:
+    """How much it weighs."""
+    return finding.severity if finding.fails else "hazard, no failure"
 
 
 def summary(verdict: Verdict) -> str:
@@ -144,6 +150,9 @@ def _listed(what: str, names: Sequence[str]) -> list[str]:
 def explanation(finding: Finding) -> list[tuple[str, str]]:
     """What is computed instead, where that was seen before, and the usual fix; labelled."""
     lines = [("Factor", finding.factor)] if finding.factor else []
+    if not finding.fails:
+        claimed = f"--claim {finding.promise}, or " if finding.promise else ""
+        lines += [("Hazard", f"right where that never happens; a failure with {claimed}--strict")]
     bugs = finding.bugs
     lines += [("You compute", f"{bug.sentence} ({bug.seen})") for bug in bugs]
     sentence = finding.diagnosis
@@ -219,7 +228,8 @@ def inventory(verdict: Verdict) -> list[tuple[str, str]]:
         how = "declared" if p.declared else "default"
         lines.append(("policy", f"{p.question} = {p.reading}  [{how}]  {p.asks}"))
     for feature, reason in verdict.not_claimed.items():
-        lines.append(("not claimed", f"{feature}: {reason}  (--claim {feature})"))
+        how = "" if feature in verdict.without else f"  (--claim {feature})"
+        lines.append(("not claimed", f"{feature}: {reason}{how}"))
     return lines
 
 

@@ -81,7 +81,7 @@ class Terminal:
         verdict = harmless(written(event.verdict))
         self.console.print(Rule(Text(text.title(verdict).strip()), style="bold"))
         for line in text.body(verdict):
-            self._line(line, style="bold red" if line.startswith("- AGV") else None)
+            self._line(line, style=_style(line))
         style = "bold green" if verdict.executed and not verdict.fails else "bold red"
         self.console.print(Rule(Text(reading.summary(verdict)), style=style))
 
@@ -90,3 +90,9 @@ class Terminal:
         self.console.print(
             line, style=style, markup=False, highlight=False, emoji=False, soft_wrap=True
         )
+
+
+def _style(line: str) -> str | None:
+    if not line.startswith("- AGV"):
+        return None
+    return "bold yellow" if "[hazard" in line else "bold red"

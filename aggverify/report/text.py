@@ -46,18 +46,14 @@ def _cause(cause: Sequence[Finding], number: int) -> Iterator[str]:
     """One numbered root cause: its first case, and every check it breaks."""
     first, *others = cause
     yield f"{number}. Case {first.id}"
-    yield f"- {first.code} {first.title}    {_weight(first)}"
+    yield f"- {first.code} {first.title}    [{reading.tag(first)}]"
     for other in others:
-        yield f"- {other.code} {other.title}    {_weight(other)}  case {other.id}"
+        yield f"- {other.code} {other.title}    [{reading.tag(other)}]  case {other.id}"
     shown = [*reading.facts(first)]
     shown += [f"{label.lower()}: {what}" for label, what in reading.explanation(first)]
     yield from (f"    {line}" for line in (*shown, *_trace(first)))
     yield f"Reproduce:  {reading.replay(first)}"
     yield f"Explain:    aggverify explain {' '.join(dict.fromkeys(f.code for f in cause))}"
-
-
-def _weight(finding: Finding) -> str:
-    return f"[{finding.severity}]" if finding.fails else "[hazard, no failure]"
 
 
 def _trace(finding: Finding) -> list[str]:

@@ -40,7 +40,6 @@ BROKEN = {
         "the 257 tokens of the step were 256: the count is rounded",
         (1, 257, 1),
     ),
-    "multiply_by_mask.py": ("AGV121", "0 * NaN is NaN", (1, 1, 1)),
     "padded_width.py": ("AGV141", "the padded width of the batch at hand", (1, 2, 1)),
     "partial_groups.py": (
         "AGV206",
@@ -85,6 +84,34 @@ def test_a_non_linear_reference_is_the_same_everywhere(cli: Cli, file: str) -> N
     assert ran.code == 0, ran
     assert "conforms: nonlinear" in ran.out
     assert "a fixed bound of 2^-30" in ran.out
+
+
+def test_a_hazard_is_named_and_no_failure_until_it_is_claimed(cli: Cli, tmp_path: Path) -> None:
+    path = EXAMPLES / "hazards" / "slime_sample_mean.py"
+    ran = cli("check", path, *BRIEF, "--report", "json,junit")
+    assert ran.code == 0, ran
+    title = "AGV123 NaN or infinity behind the mask reaches the loss"
+    assert f"- {title}    [hazard, no failure]" in ran.out
+    assert "conforms: sample_mean" in ran.out
+    assert "1 hazard (AGV123)" in ran.out
+    document = json.loads((tmp_path / ".aggverify" / "verdict.json").read_text())
+    [hazard] = document["verdicts"][0]["findings"]
+    assert (hazard["effect"], hazard["promise"]) == ("hazard", "poison")
+    states = {c["name"]: c["state"] for c in document["verdicts"][0]["checks"]}
+    assert [n for n, state in states.items() if state == "hazard"] == ["masked_nans_never_matter"]
+    assert states["masked_values_never_matter"] == "ok"
+    assert "system-out" in (tmp_path / ".aggverify" / "junit.xml").read_text()
+
+
+@pytest.mark.parametrize(
+    "claim", [("--claim", "poison"), pytest.param(("--strict",), marks=pytest.mark.thorough)]
+)
+def test_a_hazard_fails_where_it_is_claimed(cli: Cli, claim: tuple[str, ...]) -> None:
+    path = EXAMPLES / "hazards" / "multiply_by_mask.py"
+    ran = cli("check", path, *BRIEF, *claim)
+    assert ran.code == 1, ran
+    assert "- AGV123 NaN or infinity behind the mask reaches the loss    [high]" in ran.out
+    assert "0 * NaN is NaN" in ran.out
 
 
 def smallest(folder: Path, code: str) -> tuple[int, int, int]:

@@ -22,6 +22,21 @@ def product_under_a_root(losses: Tensor, batch: MicroBatch) -> Tensor:
     return ((losses * mask) ** 2).sum().sqrt() / max(batch.num_tokens, 1)
 
 
+def subtracted_again(losses: Tensor, batch: MicroBatch) -> Tensor:
+    import torch
+
+    outside = 1 - torch.cat(batch.local_masks)
+    return (losses.sum() - (losses * outside).sum()) / max(batch.num_tokens, 1)
+
+
+def clipped_by_the_largest(losses: Tensor, batch: MicroBatch) -> Tensor:
+    import torch
+
+    largest = max([1e6, *losses.detach().abs().tolist()])
+    scaled = losses * (1e6 / largest) * torch.cat(batch.local_masks)
+    return scaled.sum() / max(batch.num_tokens, 1)
+
+
 def squared(losses: Tensor, batch: MicroBatch) -> Tensor:
     values = kept(losses, batch)
     return (values * values.detach().abs()).sum() / max(batch.num_tokens, 1)

@@ -79,7 +79,7 @@ def test_the_fixed_version_conforms(shell: Cli, wheels: Path, version: str, mode
 def test_masked_nan_is_found_when_asked_for(shell: Cli, wheels: Path) -> None:
     code, out = check(shell, wheels, "0.3.0", "token_mean", "--claim", "poison")
     assert code == 1, out
-    assert "AGV121 Values behind the mask reach the loss" in out
+    assert "AGV123 NaN or infinity behind the mask reaches the loss" in out
     assert "SkyRL #1635" in out
 
 

@@ -28,6 +28,8 @@ OTHERS: dict[str, Any] = {
     "offered": ("constant",),
     "policy": Policy(empty_units="exclude"),
     "claimed": frozenset({"fan-out"}),
+    "without": frozenset({"gathered"}),
+    "strict": True,
     "group_size": 8,
     "max_world": 3,
     "against": None,

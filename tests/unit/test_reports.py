@@ -69,11 +69,13 @@ def test_a_hazard_is_shown_in_full_and_is_no_failure() -> None:
     hazard = replace(FINDING, effect="hazard")
     verdict = replace(GREEN.verdicts[0], findings=(hazard,))
     document = replace(GREEN, verdicts=(verdict,))
-    conforms = "Conforms: token_mean, 3 checks passed, 1 hazard, 1 warning"
+    named = "1 hazard (AGV201 Result depends on context-parallel size)"
+    conforms = f"Conforms: token_mean, 3 checks passed, {named}, 1 warning"
     assert reading.headline(document) == conforms
     told = text.render(document)
     assert "- AGV201 Result depends on context-parallel size    [hazard, no failure]" in told
-    assert " conforms: token_mean, 3 checks passed, 0 findings, 1 hazard, 1 warning " in told
+    found = "0 findings, 1 hazard (AGV201), 1 warning"
+    assert f" conforms: token_mean, 3 checks passed, {found} " in told
     assert f"### ✅ {conforms}" in markdown.render(document)
     assert "<summary>⚠️ AGV201" in markdown.render(document)
     assert '<h1 class="good">' in page.render(document)
@@ -82,7 +84,7 @@ def test_a_hazard_is_shown_in_full_and_is_no_failure() -> None:
     # Beside a failure it comes last.
     both = replace(RED, verdicts=(replace(VERDICT, findings=(hazard, replace(FINDING, id="b"))),))
     assert [cause[0].fails for _, cause in reading.every_cause(both)] == [True, False]
-    assert " 1 finding, 1 hazard (1 check of 3 failed) " in text.render(both)
+    assert " 1 finding, 1 hazard (AGV201) (1 check of 3 failed) " in text.render(both)
 
 
 def test_the_headline_states_the_consequence() -> None:

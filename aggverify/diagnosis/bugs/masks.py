@@ -40,7 +40,7 @@ BUGS: tuple[Bug, ...] = (
         "values behind the mask are multiplied by 0, and 0 * NaN is NaN",
         "SkyRL #1635",
         "select with torch.where(mask.bool(), x, 0) before any arithmetic",
-        (sign(Symptom.MASKED_VALUES), sign("no-overflow")),
+        (sign(Symptom.NOT_FINITE_BEHIND_THE_MASK), sign("no-overflow")),
     ),
     Bug(
         "samples-dropped",

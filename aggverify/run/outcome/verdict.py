@@ -47,7 +47,12 @@ class ReportedFinding:
     @property
     def fails(self) -> bool:
         """Whether it is a reason not to take the reducer."""
-        return self.finding.traits.effect is Effect.FAILS
+        return self.effect is Effect.FAILS
+
+    @property
+    def effect(self) -> Effect:
+        """What it does to the verdict, under its claim."""
+        return self.stored.claim.effect(self.finding.traits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,9 +69,8 @@ class Sights:
         cores = len(os.sched_getaffinity(0))
         if self.largest_world > cores:
             yield Weakness("AGVW05", f"up to {self.largest_world} ranks shared {cores} cores")
-        absent = sorted(set(subject.convention.not_claimed) - subject.claimed)
-        if absent:
-            yield Weakness("AGVW06", ", ".join(absent))
+        if subject.not_claimed:
+            yield Weakness("AGVW06", ", ".join(subject.not_claimed))
         same = [m for m in RIVALS if judged and m != subject.mode and m not in self.told_apart]
         if same:
             yield Weakness("AGVW07", f"the same weights as {', '.join(same)} on every step")

@@ -54,6 +54,8 @@ def completed(request: Request, description: Mapping[str, Any]) -> Request:
 def _put_together(option: Option, own: Any, said: Mapping[str, Any]) -> Any:
     """What the command line says, or where it says nothing what was said elsewhere; both together
     of an option that adds."""
+    if option.kind is Kind.FLAG:
+        return bool(own or said.get(option.key))
     if option.kind is Kind.TEXTS and option.adds:
         return own | frozenset(texts(said.get(option.key, ())))
     return said.get(option.key) if own is None else own
@@ -123,9 +125,7 @@ def _claim(
     engine_name = request.engine or how.default_engine(None if name == NONLINEAR else name)
     features = request.claims | ({"whole-groups"} if request.group_size else frozenset())
     _check_mode(request, choice, name)
-    for feature in request.claims:
-        if feature not in FEATURES:
-            raise unknown("claim", feature, FEATURES)
+    _check_features(request)
     usable(engine_name)
     _check_cell(choice, None if name == NONLINEAR else name, engine_name, features)
     divisor = request.divisor if _divided(name) else None
@@ -143,11 +143,27 @@ def _claim(
         offered=tuple(m for m in modes if m is not None) if how.mode_is_argument else (),
         policy=_policy(request.policy),
         claimed=features,
+        without=request.without,
+        strict=request.strict,
         group_size=request.group_size,
         max_world=request.max_world,
         seed=request.seed,
         budget=request.budget,
     )
+
+
+def _check_features(request: Request) -> None:
+    """Whether these are features, none both claimed and disclaimed."""
+    for feature in (*request.claims, *request.without):
+        if feature not in FEATURES:
+            raise unknown("feature", feature, FEATURES)
+    if both := sorted(request.claims & request.without):
+        raise InputError(
+            f"--claim {both[0]} and --without {both[0]} together: it is claimed or it is not (what "
+            f"the file's own AGGVERIFY and [tool.aggverify] say is added to the command line's)"
+        )
+    if request.group_size and "whole-groups" in request.without:
+        raise InputError("--group-size promises whole prompt groups: not --without whole-groups")
 
 
 def _check_mode(request: Request, choice: Choice, name: str | None) -> None:

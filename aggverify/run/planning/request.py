@@ -21,6 +21,8 @@ class Request:
     engine: str | None = default("engine")
     divisor: float | None = default("divisor")
     claims: frozenset[str] = default("claim")
+    without: frozenset[str] = default("without")
+    strict: bool = default("strict")
     max_world: int = default("world")
     group_size: int | None = default("group_size")
     oracle: str | None = default("oracle")

@@ -67,9 +67,10 @@ def _check_names(where: str, values: Mapping[str, Any]) -> None:
         Request("", **{KEYS[key].field: values[key] for key in numbers if key in values})
     except (OracleError, InputError) as error:
         raise InputError(f"{where}: {error}") from None
-    for name in texts(values.get("claim", ())):
-        if name not in FEATURES:
-            raise _unknown(where, "claim", name, FEATURES)
+    for key in ("claim", "without"):
+        for name in texts(values.get(key, ())):
+            if name not in FEATURES:
+                raise _unknown(where, "feature", name, FEATURES)
     if "profile" in values and values["profile"] not in PROFILES:
         raise _unknown(where, "profile", values["profile"], PROFILES)
 

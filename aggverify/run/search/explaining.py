@@ -42,6 +42,9 @@ def explain(
         return recognised(subject, finding)
     if how is Diagnosed.BEHIND_THE_MASK:
         return _behind_the_mask(subject, finding, laboratory, own)
+    if how is Diagnosed.NOT_FINITE_BEHIND_THE_MASK:
+        known = _behind_the_mask(subject, finding, laboratory, own)
+        return known or _not_finite_behind_the_mask(subject, finding, laboratory)
     if not shown and how is not Diagnosed.VALUE:
         return _failure(subject, finding, laboratory)
     return _weights(subject, finding, laboratory, own)
@@ -115,11 +118,15 @@ def unit_case() -> Case:
 def _behind_the_mask(
     subject: Subject, finding: Finding, laboratory: Laboratory, own: Sequence[Case]
 ) -> Diagnosis | None:
-    """Weights at masked tokens explain it; failing that, two masked losses whose sum overflows: a
-    product with the mask stays finite, a sum times 0 does not."""
-    plain = diagnose(subject, finding, [list(_observe(subject, laboratory, own).values())])
-    if plain is not None:
-        return plain
+    """Weights at masked tokens explain it."""
+    return diagnose(subject, finding, [list(_observe(subject, laboratory, own).values())])
+
+
+def _not_finite_behind_the_mask(
+    subject: Subject, finding: Finding, laboratory: Laboratory
+) -> Diagnosis | None:
+    """Two masked losses whose sum overflows: a product with the mask stays finite, a sum times 0
+    does not."""
     step = parse_step("1/100")
     huge = Case(step, Layout.trivial(1), (1.0, _HUGE, _HUGE))
     [execution] = laboratory.run(subject, [huge])
