@@ -62,7 +62,9 @@ def document() -> dict[str, Any]:
         seed=3,
         budget=Budget("quick", max_examples=7),
     )
-    return StoredCase(case, claim, "weights_are_the_modes", "AGV101", trust_formula=False).to_json()
+    return StoredCase(
+        case, claim, "weights_are_the_modes", "AGV101", False, ("r.py:reduce",)
+    ).to_json()
 
 
 def places(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

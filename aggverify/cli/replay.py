@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from aggverify.run.replay import Replayed
 
 
 @click.command()
@@ -31,7 +35,8 @@ def replay(
     """Run one stored counterexample again.
 
     CASE is its id or a path to its JSON file; TARGET is the reducer it was found on by default.
-    Prints FIXED (exit 0), FAILED (exit 1) or ERROR (exit 2).
+    Prints FIXED (exit 0) where the reducer gets through the case's steps and all is well, FAILED
+    (exit 1), or ERROR (exit 2) where nothing can be said, as when it does not run.
     """
     from aggverify.codes import CODES
     from aggverify.errors import AggverifyError
@@ -52,9 +57,26 @@ def replay(
     except (AggverifyError, OracleError) as error:
         click.echo(escape.indented(f"ERROR   case {case}: {error}"), err=True)
         return int(Exit.NO_JUDGEMENT)
+    found = None if result.finding is None else harmless(judged(result.finding, result.subject))
     before = result.stored.code
     before += f" {CODES[before].title}" if before in CODES else ""
-    found = None if result.finding is None else harmless(judged(result.finding, result.subject))
-    for line in text.replay_lines(result.stored.id, escape.line(before), found):
+    if result.fixed and result.refused:
+        before += f" (the reducer refuses the step: {result.refused})"
+    lines = text.replay_lines(result.stored.id, escape.line(before), found, _unrun(result))
+    for line in lines:
         click.echo(line)
-    return int(Exit.CONFORMS if found is None else Exit.FINDINGS)
+    if found is not None:
+        return int(Exit.FINDINGS)
+    return int(Exit.CONFORMS if result.fixed else Exit.NO_JUDGEMENT)
+
+
+def _unrun(result: Replayed) -> str | None:
+    """Why there is neither a finding nor a result."""
+    from aggverify.world import evidence
+
+    if result.finding is not None or result.fixed:
+        return None
+    if result.failure is None:
+        return "no step of it was run"
+    told = f"the reducer does not get through its step: {result.failure.message}"
+    return "\n".join(filter(None, (told, evidence(result.failure))))

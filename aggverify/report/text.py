@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from aggverify.report import reading
+from aggverify.report import escape, reading
 from aggverify.report.model import Check, Document, Finding, Verdict, harmless
 
 WIDTH = 80
@@ -61,8 +61,17 @@ def _trace(finding: Finding) -> list[str]:
     return ["", *lines] if lines else []
 
 
-def replay_lines(case: str, before: str, finding: Finding | None) -> Iterator[str]:
-    """FIXED or FAILED, and what is left of the finding; ``before``: the code it was stored with."""
+def replay_lines(
+    case: str, before: str, finding: Finding | None, unrun: str | None = None
+) -> Iterator[str]:
+    """FIXED, FAILED or ERROR, and what is left of the finding.
+
+    ``before``: the code it was stored with; ``unrun``: why nothing can be said.
+    """
+    if unrun is not None:
+        yield f"ERROR   case {case}: neither fixed nor failed (it was {before})"
+        yield from (f"    {line}" for line in escape.clean(unrun).rstrip().split("\n"))
+        return
     if finding is None:
         yield f"FIXED   case {case}: {before}"
         return

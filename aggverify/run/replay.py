@@ -9,6 +9,7 @@ from aggverify.errors import InputError
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
+from aggverify.run.outcome import store
 from aggverify.run.outcome.store import StoredCase
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.planning.choosing import choose
@@ -17,7 +18,7 @@ from aggverify.run.planning.discovery import discovered
 from aggverify.run.planning.target import parse_target
 from aggverify.run.search.check_run import CheckRun
 from aggverify.run.session import opened, other_path
-from aggverify.world import Pool
+from aggverify.world import Fault, Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,16 @@ class Replayed:
     stored: StoredCase
     subject: Subject
     finding: Finding | None
+    failure: Fault | None = None
+    """Without a finding: why the target did not get through every step of it."""
+    refused: str | None = None
+    """In the target's words, where a refusal is as good as the right result."""
+    executions: int = 0
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the target got through the case's steps and all is well."""
+        return self.finding is None and self.failure is None and self.executions > 0
 
 
 def replay(
@@ -57,7 +68,7 @@ def replay(
                 f"this case was found under an engine of your own: say --engine MODULE:OBJECT (it "
                 f"was {named.engine!r:.200})"
             )
-    target = parse_target(target_text or claim.target)
+    target = parse_target(target_text or store.found_again(stored))
     with (
         opened(pool, target.setup()) as template,
         other_path(pool, against) as other,
@@ -86,4 +97,7 @@ def replay(
         check_run = CheckRun(broken, subject, space, laboratory, Tally())
         with laboratory.patient():
             finding = check_run.judge(stored.case)
-        return Replayed(stored, check_run.subject, finding)
+    refused = check_run.refusals[-1] if check_run.refusals else None
+    failures = [] if refused else check_run.failures
+    failure = failures[0] if failures and finding is None else None
+    return Replayed(stored, check_run.subject, finding, failure, refused, check_run.executions)

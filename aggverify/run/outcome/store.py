@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from base64 import b32encode
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
+from errno import EEXIST
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +18,10 @@ from aggverify.errors import InputError
 from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Subject
 from aggverify.files import read_json, write_inside
+from aggverify.run.planning.target import is_path, split
 from aggverify.steps.case import Case
 
-SCHEMA = 2
+SCHEMA = 3
 MAX_BYTES = 1 << 20
 """A stored case is at most 3 KB when shrunk; anything near this is not one of ours."""
 
@@ -32,20 +36,30 @@ class StoredCase:
     code: str
     trust_formula: bool = True
     """False where the formula was known to be wrong, so that only invariance was judged."""
+    whose: tuple[str, ...] = ()
+    """Whose finding it is, wherever the project lies: ``path:function`` from the project's folder,
+    or ``package.module:function``; then the other path's and the file of a mode of the person's
+    own, where there are any."""
 
     @property
     def id(self) -> str:
-        """Six letters and digits: a hash of what is run, not of whose reducer it is."""
-        said = {
-            key: value for key, value in self.claim.to_json().items() if key not in _NOT_WHAT_IS_RUN
-        }
-        plain = Claim("", "", "", "").to_json()
-        said = {k: v for k, v in said.items() if k in _ALWAYS or v != plain[k]}
-        said |= {"case": self.case.to_json(), "check": self.check}
-        if not self.trust_formula:
-            said["trust_formula"] = False
-        text = json.dumps(said, sort_keys=True, separators=(",", ":"))
+        """Six letters and digits: a hash of the reducer, what was claimed and what was found."""
+        text = json.dumps(self.named(), sort_keys=True, separators=(",", ":"))
         return b32encode(hashlib.sha256(text.encode()).digest()).decode()[:6].lower()
+
+    def named(self) -> dict[str, Any]:
+        """What the id stands for: all that makes it this finding and no other."""
+        claim = _what_is_run(self.claim)
+        if self.claim.against is not None:
+            claim["against"] = _what_is_run(self.claim.against)
+        return {
+            "whose": list(self.whose),
+            "claim": claim,
+            "case": self.case.to_json(),
+            "check": self.check,
+            "code": self.code,
+            "trust_formula": self.trust_formula,
+        }
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
@@ -53,6 +67,7 @@ class StoredCase:
         return {
             "schema": SCHEMA,
             **values,
+            "whose": list(self.whose),
             "case": self.case.to_json(),
             "claim": self.claim.to_json(),
         }
@@ -74,6 +89,9 @@ class StoredCase:
                 raise InputError(f"{name} must be text, got {data[name]!r:.200}")
         if not isinstance(data["trust_formula"], bool):
             raise InputError(f"trust_formula must be a bool, got {data['trust_formula']!r:.200}")
+        whose = data["whose"]
+        if not isinstance(whose, list) or not all(isinstance(r, str) for r in whose):
+            raise InputError(f"whose must be a list of texts, got {whose!r:.200}")
         check(data["check"])
         return StoredCase(
             Case.from_json(data["case"]),
@@ -81,26 +99,76 @@ class StoredCase:
             data["check"],
             data["code"],
             data["trust_formula"],
+            tuple(whose),
         )
 
 
 _ALWAYS = frozenset({"convention", "engine", "mode", "divisor", "policy"})
 """What is part of an id also where it is nothing."""
 _NOT_WHAT_IS_RUN = frozenset(
-    {"schema", "target", "function", "terms", "against", "max_world", "seed", "budget"}
+    {"schema", "target", "function", "against", "oracle", "max_world", "seed", "budget"}
 )
-"""Of a claim: whose reducers they are, and how the case was searched for."""
+"""Of a claim: what an id has elsewhere, and how the case was searched for."""
+_PROJECT = ("pyproject.toml", ".git")
+"""One of them lies in a project's folder."""
+
+
+def _what_is_run(claim: Claim) -> dict[str, Any]:
+    plain = Claim("", "", "", "").to_json()
+    said = {k: v for k, v in claim.to_json().items() if k not in _NOT_WHAT_IS_RUN}
+    return {k: v for k, v in said.items() if k in _ALWAYS or v != plain[k]}
 
 
 def stored_case(subject: Subject, finding: Finding) -> StoredCase:
     """What is stored of a finding."""
+    claims = [c for c in (subject.claim, subject.claim.against) if c is not None]
+    names = [f"{_from_project(split(c.target)[0])}:{c.function}" for c in claims]
+    names += [] if subject.claim.oracle is None else [_from_project(subject.claim.oracle)]
     return StoredCase(
-        finding.case, subject.claim, finding.check, finding.code, subject.trust_formula
+        finding.case,
+        subject.claim,
+        finding.check,
+        finding.code,
+        subject.trust_formula,
+        tuple(names),
     )
 
 
+def project(start: Path) -> Path:
+    """The folder of the project that ``start`` is in; itself where there is none."""
+    folders = (start, *start.parents)
+    return next((f for f in folders if any((f / name).exists() for name in _PROJECT)), start)
+
+
+def _from_project(head: str) -> str:
+    """A file relative to the project's folder where it lies below it; a module as it is."""
+    if not is_path(head):
+        return head
+    path, root = Path(head).absolute(), project(Path.cwd())
+    resolved = Path(os.path.normpath(path))
+    return str(resolved.relative_to(root) if resolved.is_relative_to(root) else resolved)
+
+
+def found_again(stored: StoredCase) -> str:
+    """The target a case was found on, also from another folder of the same project."""
+    text = stored.claim.target
+    head, name = split(text)
+    mine = stored.whose[0].rpartition(":")[0] if stored.whose else ""
+    inside = project(Path.cwd()) / mine
+    if not is_path(head) or Path(head).exists() or not mine or not inside.exists():
+        return text
+    return str(inside) + (f":{name}" if name else "")
+
+
 def write(stored: StoredCase, directory: Path) -> Path:
-    """Write the case to ``DIRECTORY/cases/ID.json`` and return the path."""
+    """Write the case to ``DIRECTORY/cases/ID.json`` and return the path.
+
+    Raises OSError where that cannot be done, as where another finding lies there.
+    """
+    with suppress(InputError):
+        if read(stored.id, directory).named() != stored.named():
+            path = directory / "cases" / f"{stored.id}.json"
+            raise FileExistsError(EEXIST, "another finding is stored there", str(path))
     text = json.dumps(stored.to_json(), separators=(",", ":")) + "\n"
     return write_inside(directory, f"cases/{stored.id}.json", text)
 

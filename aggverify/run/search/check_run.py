@@ -21,6 +21,7 @@ from aggverify.run.search.pipeline import Judged, Pipeline, Running
 from aggverify.run.search.rounding import LOW, explained_by_rounding, rounds
 from aggverify.run.search.smallest import made_small
 from aggverify.steps.case import Case
+from aggverify.world import Fault
 
 FIRST_BATCH, LAST_BATCH = 4, 64
 """Stored cases sent to the ranks in one go, doubling: an early fault costs little, a late one is
@@ -46,6 +47,9 @@ class CheckRun:
     """False when time ran out before the cases that are not drawn did."""
     refusals: list[str] = field(default_factory=list)
     """With what words the candidate refused a case, where it may."""
+    executions: int = 0
+    failures: list[Fault] = field(default_factory=list)
+    """Of these executions, what became of those without a result."""
     _rounds: bool | None = None
     """Whether small deviations are float32 arithmetic, once that has been asked."""
 
@@ -85,6 +89,8 @@ class CheckRun:
     def _judged(self, case: Case, mine: list[Execution], lean: bool) -> Finding | None:
         self.tally.sights.add(self.subject, [e.case for e in mine])
         self.tally.sights.altered.update(name for e in mine for name in e.altered)
+        self.executions += len(mine)
+        self.failures += [e.failure for e in mine if e.failure is not None]
         finding = self.check.judge(self.subject, mine)
         refused = refusal(mine[-1]) if self.check.may_refuse else None
         if refused is not None:

@@ -1,0 +1,91 @@
+"""``replay``: only what got through its steps is fixed, and it is the right reducer's."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from aggverify.checks import Finding
+from aggverify.execution.claim import Claim
+from aggverify.execution.subject import Subject
+from aggverify.generation.catalogue import plain_losses
+from aggverify.run.outcome import store
+from aggverify.run.outcome.store import StoredCase, stored_case
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+from aggverify.steps.notation import parse_micro_batches, parse_step
+from tests.conftest import Cli
+
+RIGHT = """
+import torch
+
+def reduce(losses, batch):
+    mask = torch.cat(batch.local_masks).bool()
+    return torch.where(mask, losses, torch.zeros_like(losses)).sum() / batch.num_tokens
+"""
+WRONG = RIGHT.replace("batch.num_tokens", "batch.num_microbatches / batch.num_tokens")
+RAISES = "def reduce(losses, batch):\n    return losses.sum() / batch.num_tokns\n"
+ONE_ARGUMENT = "def reduce(losses):\n    return losses.sum()\n"
+NOTHING = "def reduce(losses, batch):\n    return None\n"
+REFUSES = RIGHT.replace(
+    "    mask", '    if batch.num_microbatches > 1:\n        raise ValueError("one only")\n    mask'
+)
+KINDS = ("independent_of_micro_batches", "AGV202"), ("repeats_bit_for_bit", "AGV407")
+
+
+def kept(folder: Path, text: str, check: str, code: str, name: str = "r.py") -> StoredCase:
+    """A finding on two micro-batches of ``folder/NAME``, stored as the command does."""
+    (folder / name).write_text(text)
+    step = parse_step("1/1 1/11")
+    case = Case(step, Layout(parse_micro_batches("0 1")), plain_losses(step))
+    with contextlib.chdir(folder):
+        subject = Subject.of(Claim(name, "reduce", "native", "sum", "token_mean"))
+        found = stored_case(subject, Finding(code, check, "", case, "token_mean"))
+        store.write(found, folder / ".aggverify")
+    return found
+
+
+@pytest.mark.parametrize(("check", "code"), KINDS)
+@pytest.mark.parametrize("text", [RAISES, NOTHING, ONE_ARGUMENT], ids=["typo", "none", "arity"])
+def test_what_cannot_run_a_step_is_not_fixed(
+    cli: Cli, tmp_path: Path, text: str, check: str, code: str
+) -> None:
+    case = kept(tmp_path, text, check, code)
+    ran = cli("replay", case.id)
+    said = ran.out + ran.err
+    assert "FIXED" not in said, ran
+    assert (ran.code, said.split()[0]) in [(2, "ERROR"), (1, "FAILED")], ran
+    if text is RAISES:
+        assert "AttributeError: 'MicroBatch' object has no attribute 'num_tokns'" in said
+        assert "line 2, in reduce" in said, "the candidate's own traceback"
+
+
+def test_fixed_failed_and_refused(cli: Cli, tmp_path: Path) -> None:
+    case = kept(tmp_path, RIGHT, *KINDS[0])
+    ran = cli("replay", case.id)
+    assert (ran.code, ran.out) == (
+        0, f"FIXED   case {case.id}: AGV202 Result depends on the split into micro-batches\n"
+    )  # fmt: skip
+    (tmp_path / "r.py").write_text(WRONG)
+    ran = cli("replay", case.id)
+    assert (ran.code, ran.out.split()[:3]) == (1, ["FAILED", "case", f"{case.id}:"])
+    (tmp_path / "r.py").write_text(REFUSES)
+    ran = cli("replay", case.id)
+    assert ran.code != 0 and "FIXED" not in ran.out, ran
+    assert "ValueError: one only" in ran.out
+
+
+def test_each_case_finds_its_own_reducer(cli: Cli, tmp_path: Path) -> None:
+    """Two reducers with the same finding; also from a folder below the project's."""
+    (tmp_path / "pyproject.toml").touch()
+    wrong = kept(tmp_path, WRONG, *KINDS[0], name="wrong.py")
+    right = kept(tmp_path, RIGHT, *KINDS[0], name="right.py")
+    assert wrong.id != right.id
+    assert cli("replay", wrong.id).code == 1
+    assert cli("replay", right.id).code == 0
+    below = tmp_path / "below"
+    below.mkdir()
+    with contextlib.chdir(below):
+        assert store.found_again(wrong) == str(tmp_path / "wrong.py")
