@@ -1,20 +1,57 @@
-"""aggverify: numerical verification of loss aggregation under real torch.distributed."""
+"""aggverify: numerical verification of loss aggregation under real torch.distributed.
+
+``import aggverify`` imports nothing else: every name comes with its module on first use.
+``__init__.pyi`` tells type checkers what each is.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from aggverify.conventions.native import MicroBatch as MicroBatch
+from importlib import import_module
+from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["MicroBatch", "__version__"]
+
+_FROM = {
+    "Case": "aggverify.steps.case",
+    "Document": "aggverify.report.model",
+    "Layout": "aggverify.steps.layouts",
+    "MicroBatch": "aggverify.conventions.native",
+    "Observation": "aggverify.api.observation",
+    "Pool": "aggverify.world",
+    "Sample": "aggverify.oracles",
+    "Step": "aggverify.oracles",
+    "Verdict": "aggverify.report.model",
+    "assert_invariant": "aggverify.api.invariance",
+    "check_reducer": "aggverify.api.running",
+    "load_verdict": "aggverify.report.model",
+    "observe": "aggverify.api.running",
+    "parse_step": "aggverify.steps.notation",
+    "verify": "aggverify.api.running",
+}
+_ELSEWHERE = {"load_verdict": "load"}
+"""What is called otherwise in its module."""
+
+__all__ = [
+    "Case",
+    "Document",
+    "Layout",
+    "MicroBatch",
+    "Observation",
+    "Pool",
+    "Sample",
+    "Step",
+    "Verdict",
+    "__version__",
+    "assert_invariant",
+    "check_reducer",
+    "load_verdict",
+    "observe",
+    "parse_step",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use: ``aggverify --help`` should not wait for it."""
-    if name == "MicroBatch":
-        from aggverify.conventions.native import MicroBatch
-
-        return MicroBatch
-    raise AttributeError(f"module 'aggverify' has no attribute {name!r}")
+    if name not in _FROM:
+        raise AttributeError(f"module 'aggverify' has no attribute {name!r}")
+    return getattr(import_module(_FROM[name]), _ELSEWHERE.get(name, name))

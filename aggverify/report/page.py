@@ -14,10 +14,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from aggverify.report import reading
 from aggverify.report.drawing import fraction, number, ratio
-from aggverify.report.model import Check, Document, Finding, Sample, Verdict, harmless
+from aggverify.report.model import Check, Document, Finding, Sample, Step, Verdict, harmless
 
 MAX_CELLS = 400
 """Cells of one heat map; equal neighbours share one, so shrunk cases never come near."""
+Pair = tuple[Fraction, float]
+"""Expected and actual weight of one response token."""
 STEPS = 4
 """Shades on either side of a ratio of 1, one for each factor of about 1.4."""
 
@@ -40,7 +42,7 @@ def render(document: Document) -> str:
     """The page; every text goes through the template's escaping."""
     safe = harmless(document)
     names = dict.fromkeys(c.name for v in safe.verdicts for c in v.checks)
-    return _template().render(
+    return _template("page.html").render(
         document=safe,
         headline=reading.headline(safe),
         tag=reading.tag,
@@ -51,12 +53,12 @@ def render(document: Document) -> str:
     )
 
 
-@lru_cache(maxsize=1)
-def _template() -> Template:
+@lru_cache(maxsize=2)
+def _template(name: str) -> Template:
     loader = PackageLoader("aggverify.report", "templates")
     return Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    ).get_template("page.html")
+    ).get_template(name)
 
 
 def _of(verdict: Verdict, name: str) -> Check | None:
@@ -75,20 +77,27 @@ def _finding(verdict: Verdict, cause: Sequence[Finding]) -> dict[str, Any]:
         "trace": "\n".join(reading.trace(first)),
         "replay": reading.replay(first),
         "codes": " ".join(dict.fromkeys(f.code for f in cause)),
-        "heat": heat_map(first),
+        "heat": heat_map(first.step, first.weights, first.token),
     }
 
 
-def heat_map(finding: Finding) -> list[tuple[str, list[Cell]]]:
+def observed(title: str, step: Step, weights: Sequence[Pair] | None, token: int | None) -> str:
+    """A part of a page for one step, as a notebook shows it."""
+    heat = heat_map(step, weights, token)
+    return _template("observed.html").render(title=title, heat=heat)
+
+
+def heat_map(
+    step: Step, weights: Sequence[Pair] | None, token: int | None
+) -> list[tuple[str, list[Cell]]]:
     """One labelled row of cells a sample, MAX_CELLS in all; what is left out is said."""
-    weights = finding.weights
     if weights is None:
         return []
     rows: list[tuple[str, list[Cell]]] = []
     room, start = MAX_CELLS, 0
-    for i, sample in enumerate(finding.step.samples):
+    for i, sample in enumerate(step.samples):
         owned = weights[start : start + sample.response_length]
-        worst = None if finding.token is None else finding.token - start
+        worst = None if token is None else token - start
         cells = list(islice(_cells(sample, owned, worst), room + 1))
         rows.append((f"sample {i}, prompt group {sample.prompt_group}", cells[:room]))
         if len(cells) > room or sum(run.tokens for run in sample.runs) < len(owned):
@@ -97,9 +106,7 @@ def heat_map(finding: Finding) -> list[tuple[str, list[Cell]]]:
     return rows
 
 
-def _cells(
-    sample: Sample, weights: Sequence[tuple[Fraction, float]], worst: int | None
-) -> Iterator[Cell]:
+def _cells(sample: Sample, weights: Sequence[Pair], worst: int | None) -> Iterator[Cell]:
     runs = chain.from_iterable(repeat(run, run.tokens) for run in sample.runs)
     # Neighbours by text, where one NaN is like the other, and the worst token by itself.
     rows = enumerate(zip(runs, weights, strict=False))

@@ -36,7 +36,7 @@ Emit = Callable[[Event], None]
 def verify(request: Request, emit: Emit, *, pool: Pool) -> tuple[Verdict, ...]:
     """Verify every mode asked for; raises AggverifyError when nothing can be judged."""
     verdicts = []
-    with _loaded(request, pool) as (found, laboratory, any_engine):
+    with loaded(request, pool) as (found, laboratory, any_engine):
         for subject in found:
             verdict = examine(subject, laboratory, emit, any_engine=any_engine)
             emit(Finished(verdict))
@@ -46,7 +46,7 @@ def verify(request: Request, emit: Emit, *, pool: Pool) -> tuple[Verdict, ...]:
 
 def plans(request: Request, *, pool: Pool) -> tuple[Plan, ...]:
     """What :func:`verify` would run, one plan a subject; modes are found out, nothing is judged."""
-    with _loaded(request, pool) as (found, laboratory, any_engine):
+    with loaded(request, pool) as (found, laboratory, any_engine):
         return tuple(plan(prepared(s, laboratory, any_engine=any_engine)) for s in found)
 
 
@@ -93,7 +93,7 @@ def examine(
 
 
 @contextmanager
-def _loaded(request: Request, pool: Pool) -> Iterator[tuple[tuple[Subject, ...], Laboratory, bool]]:
+def loaded(request: Request, pool: Pool) -> Iterator[tuple[tuple[Subject, ...], Laboratory, bool]]:
     """The subjects of a request, ranks that have imported them, and whether nobody has named an
     engine; raises AggverifyError."""
     target = parse_target(request.target)

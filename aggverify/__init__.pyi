@@ -1,0 +1,32 @@
+from aggverify.api.invariance import assert_invariant
+from aggverify.api.observation import Observation
+from aggverify.api.running import check_reducer, observe, verify
+from aggverify.conventions.native import MicroBatch
+from aggverify.oracles import Sample, Step
+from aggverify.report.model import Document, Verdict
+from aggverify.report.model import load as load_verdict
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+from aggverify.steps.notation import parse_step
+from aggverify.world import Pool
+
+__version__: str
+
+__all__ = [
+    "Case",
+    "Document",
+    "Layout",
+    "MicroBatch",
+    "Observation",
+    "Pool",
+    "Sample",
+    "Step",
+    "Verdict",
+    "__version__",
+    "assert_invariant",
+    "check_reducer",
+    "load_verdict",
+    "observe",
+    "parse_step",
+    "verify",
+]

@@ -1,0 +1,1 @@
+"""The library: what a person imports. Small and stable; ``tests/api`` pins the names."""

@@ -1,0 +1,107 @@
+"""``verify``, ``check_reducer`` and ``observe``: the command line's work, for a person's Python."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from aggverify.api.observation import Observation, observation
+from aggverify.api.targets import Reducer, target_text
+from aggverify.errors import InputError
+from aggverify.execution.limits import LIMITS
+from aggverify.execution.options import BY_KEY, OPTIONS, Kind, texts
+from aggverify.generation.catalogue import plain_losses
+from aggverify.oracles import Step
+from aggverify.report import text
+from aggverify.report.document import written
+from aggverify.report.model import Verdict, harmless
+from aggverify.run.planning.request import Request, requested
+from aggverify.run.session import loaded
+from aggverify.run.session import verify as run
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+from aggverify.steps.notation import parse_step
+from aggverify.world import Pool
+
+_ONE_AT_A_TIME = threading.RLock()
+"""A pool serves one thread at a time."""
+
+
+@contextmanager
+def ranks(pool: Pool | None = None) -> Iterator[Pool]:
+    """The given pool, or one of its own that ends with the block; other threads wait."""
+    with _ONE_AT_A_TIME:
+        if pool is not None:
+            yield pool
+            return
+        with Pool(LIMITS) as own:
+            yield own
+
+
+def request(target: str, options: Mapping[str, Any]) -> Request:
+    """The options of ``aggverify check`` by name, ``max_examples=50``; raises InputError."""
+    given = {}
+    for key, value in options.items():
+        option = BY_KEY.get(key)
+        if option is None or not option.field:
+            names = ", ".join(o.key for o in OPTIONS if o.field)
+            raise InputError(f"unknown option {key!r:.100} (accepted: {names})")
+        if value is None:
+            continue
+        plain = sorted(value) if isinstance(value, set | frozenset) else value
+        if not option.kind.fits(plain):
+            raise InputError(f"{key} must be {option.kind.value}, got {value!r:.200}")
+        given[key] = texts(plain) if option.kind is Kind.TEXTS else plain
+    return requested(target, given, {})
+
+
+def verify(reducer: Reducer, *, pool: Pool | None = None, **options: Any) -> tuple[Verdict, ...]:
+    """What ``aggverify check`` finds: one verdict for each mode.
+
+    ``options`` are those of the command line: ``mode``, ``engine``, ``divisor``, ``claim``,
+    ``profile``, ``max_examples``, ``max_time``, ``seed`` and so on. Raises AggverifyError where
+    nothing can be judged: no such file, no reducer in it, a mode that cannot be claimed.
+    """
+    wanted = request(target_text(reducer), options)
+    with ranks(pool) as running:
+        return tuple(map(written, run(wanted, lambda event: None, pool=running)))
+
+
+def check_reducer(reducer: Reducer, *, pool: Pool | None = None, **options: Any) -> None:
+    """Raise AssertionError, with what the terminal would show, unless the reducer conforms.
+
+    Options as for :func:`verify`; raises AggverifyError where nothing can be judged.
+    """
+    for verdict in verify(reducer, pool=pool, **options):
+        if verdict.fails or not verdict.executed:
+            raise AssertionError("\n" + "\n".join(text.verdict_lines(harmless(verdict))))
+
+
+def observe(
+    reducer: Reducer,
+    step: Step | str,
+    layout: Layout | None = None,
+    *,
+    losses: Sequence[float] | None = None,
+    dtype: str = "float64",
+    pool: Pool | None = None,
+    **options: Any,
+) -> Observation:
+    """Run one step and look at the weight that every response token gets in the update.
+
+    ``step``: a :class:`Step`, or its line of text (``"2/1101 1/11"``: prompt length, mask; see
+    ``steps/notation.py``). ``layout``: one rank and one micro-batch by default. ``losses``: one
+    float per response token, flat. ``options`` as for :func:`verify`; without ``mode`` nothing is
+    expected. Raises AggverifyError, and a failing reducer is an observation with ``fault``.
+    """
+    step = parse_step(step) if isinstance(step, str) else step
+    layout = layout or Layout.trivial(len(step.samples))
+    case = Case(step, layout, tuple(plain_losses(step) if losses is None else losses), dtype)
+    with ranks(pool) as running, loaded(request(target_text(reducer), options), running) as found:
+        (subject, *_), laboratory, _ = found
+        subject = replace(subject, claim=replace(subject.claim, max_world=case.layout.world_size))
+        [execution] = laboratory.run(subject, [case])
+        return observation(subject, execution)
