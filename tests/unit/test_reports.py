@@ -135,7 +135,7 @@ def test_markdown_leaves_whole_findings_out_and_counts_them() -> None:
 
 
 def test_the_heat_map_shows_every_token_in_its_shade() -> None:
-    ((label, cells),) = page.heat_map(FINDING)
+    ((label, cells),) = page.heat_map(FINDING.step, FINDING.weights, FINDING.token)
     assert label == "sample 0, prompt group 0"
     shown = [(c.tokens, c.expected, c.actual, c.times, c.shade, c.worst) for c in cells]
     assert shown == [
@@ -146,7 +146,7 @@ def test_the_heat_map_shows_every_token_in_its_shade() -> None:
 
 def test_a_heat_map_is_cut_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "MAX_CELLS", 1)
-    (_, cells), (told, none) = page.heat_map(FINDING)
+    (_, cells), (told, none) = page.heat_map(FINDING.step, FINDING.weights, FINDING.token)
     assert (len(cells), told, none) == (1, "the rest is in the case, not shown here", [])
 
 
@@ -171,7 +171,7 @@ def test_every_mode_has_its_column_suite_and_row() -> None:
 )  # fmt: skip
 def test_shades(expected: str, actual: float, shade: str) -> None:
     finding = replace(FINDING, expected=(Fraction(expected),) * 2, observed=(actual,) * 2)
-    ((_, cells),) = page.heat_map(finding)
+    ((_, cells),) = page.heat_map(finding.step, finding.weights, finding.token)
     assert cells[0].shade == shade
 
 
