@@ -28,7 +28,7 @@ if __name__ == "oracles":
 else:
     from .errors import OracleError
     from .evaluate import scalar, scalars, weights
-    from .modes import FAMILIES, MODES, Mode, mode
+    from .modes import FAMILIES, LEGACY, MODES, NAMES, Mode, mode, translated
     from .policy import DEFAULT_POLICY, Policy
     from .second_road import scalar_mp
     from .step import Sample, Step
@@ -36,7 +36,9 @@ else:
     __all__ = [
         "DEFAULT_POLICY",
         "FAMILIES",
+        "LEGACY",
         "MODES",
+        "NAMES",
         "Mode",
         "OracleError",
         "Policy",
@@ -46,5 +48,6 @@ else:
         "scalar",
         "scalar_mp",
         "scalars",
+        "translated",
         "weights",
     ]

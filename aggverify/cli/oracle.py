@@ -43,14 +43,14 @@ def oracle(
     """
     from aggverify.cli.options import policy_readings
     from aggverify.errors import InputError
-    from aggverify.oracles import MODES, OracleError, Policy
+    from aggverify.oracles import MODES, OracleError, Policy, translated
     from aggverify.report.tables import scalars_table, weights_table
 
     found, stored = read_step(step)
     values = _numbers(losses) if losses else stored
     try:
         policy = Policy.from_text(policy_readings(readings))
-        names = modes or tuple(MODES)
+        names = tuple(translated(name).mode for name in modes) or tuple(MODES)
         for line in weights_table(found, divisor, policy, names):
             click.echo(line)
         if values is not None:

@@ -13,7 +13,7 @@ from aggverify.engines import ENGINES
 from aggverify.execution.budget import PROFILES
 from aggverify.execution.claim import NONLINEAR
 from aggverify.execution.options import Kind, Option
-from aggverify.oracles import FAMILIES, MODES
+from aggverify.oracles import FAMILIES, MODES, NAMES
 from aggverify.oracles.policy import QUESTIONS, READINGS
 from aggverify.report.formats import FORMATS
 from aggverify.run.planning.settings import KEYS
@@ -21,7 +21,9 @@ from aggverify.run.planning.settings import KEYS
 _MEMBER = rf"^({'|'.join(FAMILIES)})(\(-?[0-9]{{1,9}}(\.[0-9]{{1,9}}|/[0-9]{{1,9}})?\))?$"
 _OBJECT = "^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
 """A person's own engine; whether it is one is not a schema's to say."""
-_MODES = {"anyOf": [{"enum": [*MODES, NONLINEAR]}, {"type": "string", "pattern": _MEMBER}]}
+_TAKEN = [n for n, meanings in NAMES.items() if len(meanings) == 1 and meanings[0].mode in MODES]
+_ENUM = list(dict.fromkeys([*MODES, NONLINEAR, *_TAKEN]))
+_MODES = {"anyOf": [{"enum": _ENUM}, {"type": "string", "pattern": _MEMBER}]}
 _NAMES: dict[str, dict[str, Any]] = {
     "": {"type": "string", "minLength": 1},
     "mode": _MODES,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from aggverify import oracles
-from aggverify.oracles import DEFAULT_POLICY, FAMILIES, MODES, Policy, Step, mode
+from aggverify.oracles import DEFAULT_POLICY, FAMILIES, MODES, Mode, Policy, Step, mode
 from aggverify.oracles.policy import QUESTIONS, READINGS
 from aggverify.steps.notation import format_step
 
@@ -114,7 +114,12 @@ def _mode_lines(name: str) -> list[str]:
     if found.needs_divisor:
         lines.append("    needs --divisor L")
     lines.append(f"    policy: {', '.join(found.asks) or 'nothing is open'}")
-    return lines + [f"    {f}: {found.names[f]}" for f in FRAMEWORKS if f in found.names]
+    said = {f: ", ".join([*found.names.get(f, ()), *_remark(found, f)]) for f in FRAMEWORKS}
+    return lines + [f"    {framework}: {text}" for framework, text in said.items() if text]
+
+
+def _remark(found: Mode, framework: str) -> list[str]:
+    return [found.remarks[framework]] if framework in found.remarks else []
 
 
 def _policy_lines() -> list[str]:

@@ -24,6 +24,7 @@ from . import (
     vl_norm,
 )
 from .base import Mode
+from .names import LEGACY, Meaning, Names, names_of
 
 MODES: dict[str, Mode] = {
     module.MODE.name: module.MODE
@@ -34,6 +35,9 @@ FAMILIES: Mapping[str, Callable[[Fraction], Mode]] = {
     "vl_norm": vl_norm.member,
     "length_weighted": length_weighted.member,
 }
+
+NAMES: Names = names_of([*MODES.values(), LEGACY])
+"""What a person may write for a mode besides its own name."""
 
 _MEMBER = re.compile(r"(\w+)(?:\((-?\d{1,9}(?:\.\d{1,9}|/\d{1,9})?)\))?")
 
@@ -47,10 +51,28 @@ def mode(name: str | Mode) -> Mode:
     match = _MEMBER.fullmatch(str(name))
     if match is not None and match[1] in FAMILIES:
         return FAMILIES[match[1]](_parameter(name, match[2] or "1"))
+    raise _unknown(str(name))
+
+
+def translated(name: str) -> Meaning:
+    """The mode that a name stands for, a framework's or its own; what is no name at all stands for
+    itself. Raises OracleError for one that stands for several."""
+    if name in MODES or name not in NAMES:
+        return Meaning(name)
+    first, *others = NAMES[name]
+    if others:
+        meanings = "; ".join(meaning.sentence(name) for meaning in NAMES[name])
+        raise OracleError(f"{name!r} is the name of several modes: {meanings}")
+    return first
+
+
+def _unknown(name: str) -> OracleError:
     known = [*MODES, *FAMILIES]
-    close = difflib.get_close_matches(str(name), known, n=1)
+    close = difflib.get_close_matches(name[:80], [*known, *NAMES], n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
-    raise OracleError(f"unknown mode {name!r}{hint} (known: {', '.join(known)})")
+    if close and close[0] not in known:
+        hint = f"{hint[:-1]} ({NAMES[close[0]][0].sentence(close[0])})?"
+    return OracleError(f"unknown mode {name!r:.200}{hint} (known: {', '.join(known)})")
 
 
 def _parameter(name: str, text: str) -> Fraction:
@@ -60,4 +82,4 @@ def _parameter(name: str, text: str) -> Fraction:
         raise OracleError(f"the parameter of a mode must be a number, got {name!r}") from None
 
 
-__all__ = ["FAMILIES", "MODES", "Mode", "mode"]
+__all__ = ["FAMILIES", "LEGACY", "MODES", "NAMES", "Meaning", "Mode", "mode", "translated"]

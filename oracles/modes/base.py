@@ -36,8 +36,12 @@ class Mode:
     sample_weights: SampleWeights
     scalar_mp: ScalarMp
     needs_divisor: bool = False
-    names: Mapping[str, str] = field(default_factory=dict)
-    """Framework -> what the mode is called there."""
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Framework -> what a person writes there to get the mode; a name is taken for the mode."""
+    remarks: Mapping[str, str] = field(default_factory=dict)
+    """Framework -> what else there is to say of it there."""
+    caveats: Mapping[str, str] = field(default_factory=dict)
+    """Name -> what it means elsewhere."""
     more_roundings: int = 0
     """Roundings beyond a handful on a weight's path: its denominator is a sum of quotients."""
     asks: tuple[str, ...] = ()

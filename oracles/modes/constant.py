@@ -43,11 +43,12 @@ MODE = Mode(
     asks=("denominators", "constant_count"),
     needs_divisor=True,
     names={
-        "slime": "constant, --pg-loss-divisor",
-        "miles": "constant, --pg-loss-divisor",
-        "SkyRL": "seq_mean_token_sum_norm",
-        "verl": "seq-mean-token-sum-norm",
-        "TRL": "dr_grpo",
-        "ROLL": "seq-mean-token-sum-norm",
+        "slime": ("constant",),
+        "miles": ("constant",),
+        "SkyRL": ("seq_mean_token_sum_norm",),
+        "verl": ("seq-mean-token-sum-norm",),
+        "TRL": ("dr_grpo",),
+        "ROLL": ("seq-mean-token-sum-norm",),
     },
+    remarks={"slime": "with --pg-loss-divisor", "miles": "with --pg-loss-divisor"},
 )

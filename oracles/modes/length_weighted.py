@@ -48,5 +48,5 @@ def member(exponent: Fraction) -> Mode:
         sample_weights=sample_weights,
         scalar_mp=scalar_mp,
         asks=("empty_units", "denominators"),
-        names={"TRL": "luspo"} if exponent == 1 else {},
+        names={"TRL": ("luspo",)} if exponent == 1 else {},
     )

@@ -40,5 +40,5 @@ MODE = Mode(
     sample_weights=sample_weights,
     scalar_mp=scalar_mp,
     asks=("empty_units", "denominators", "prompt_count", "group_size"),
-    names={"slime": "prompt_mean", "miles": "prompt_mean", "SkyRL": "prompt_mean"},
+    names=dict.fromkeys(("slime", "miles", "SkyRL"), ("prompt_mean",)),
 )

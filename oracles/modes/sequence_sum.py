@@ -29,5 +29,9 @@ MODE = Mode(
     sample_weights=sample_weights,
     scalar_mp=scalar_mp,
     asks=("empty_units", "denominators"),
-    names={"verl": "seq-mean-token-sum", "TRL": "luspo", "ROLL": "seq-mean-token-sum"},
+    names={
+        "verl": ("seq-mean-token-sum",),
+        "TRL": ("luspo",),
+        "ROLL": ("seq-mean-token-sum",),
+    },
 )

@@ -27,9 +27,9 @@ MODE = Mode(
     citation="Tinker: losses are summed, the person normalises through advantages or weights",
     sample_weights=sample_weights,
     scalar_mp=scalar_mp,
-    names={
+    names={"verl": ("token-sum",)},
+    remarks={
         "SkyRL": "masked sum of scaled advantages",
-        "verl": "token-sum",
         "Tinker": "the only mode",
         "prime-rl": "what its per-sample loss functions return",
         "Megatron-LM": "what loss_func returns",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -11,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aggverify import oracles
-from aggverify.oracles import MODES, OracleError, Policy, Sample, Step, mode
+from aggverify.oracles import MODES, OracleError, Policy, Sample, Step, mode, modes, translated
+from aggverify.oracles.modes import Meaning
+from aggverify.oracles.modes.names import names_of
 from tests.oracle.drawing import divisor_for, losses, policies, step_of, steps
 
 MEANS = ("sample_mean", "prompt_mean", "token_mean")
@@ -246,9 +249,41 @@ def test_every_mode_says_what_it_is(name: str) -> None:
     found = mode(name)
     assert mode(found) is found and found.name == name
     assert found.formula and found.citation
-    assert set(found.names) <= FRAMEWORKS
+    assert {*found.names, *found.remarks} <= FRAMEWORKS
+    assert all(isinstance(names, tuple) for names in found.names.values())
+    assert set(found.caveats) <= {n for names in found.names.values() for n in names}
     assert found.needs_divisor == (name == "constant")
 
 
 def test_every_framework_is_named_somewhere() -> None:
-    assert {f for found in MODES.values() for f in found.names} == FRAMEWORKS
+    assert {f for m in MODES.values() for f in (*m.names, *m.remarks)} == FRAMEWORKS
+
+
+@every_mode
+def test_every_framework_s_name_is_the_mode(name: str) -> None:
+    for framework, names in mode(name).names.items():
+        for said in names:
+            assert translated(said).mode == name
+            assert said == name or framework in translated(said).frameworks
+            other = said.replace("-", "_") if said[0] != "-" else said
+            assert translated(other).mode == name
+
+
+def test_what_a_name_means_is_said() -> None:
+    assert translated("seq-mean-token-mean").sentence("seq-mean-token-mean") == (
+        "verl's and ROLL's seq-mean-token-mean is sample_mean"
+    )
+    assert translated("sample-mean").sentence("sample-mean") == "sample-mean is sample_mean"
+    assert translated("bnpo") == Meaning("token_mean_legacy", ("TRL",))
+    assert translated("vl_norm(1/2)") == Meaning("vl_norm(1/2)")
+    with pytest.raises(OracleError, match=r"did you mean 'seq-mean-token-mean' \(verl's"):
+        mode("seq-mean-token-meen")
+
+
+def test_a_name_of_several_modes_is_refused_with_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = replace(MODES["sample_mean"], names={"here": ("average",)})
+    there = replace(MODES["token_mean"], names={"there": ("average",), "also": ("average",)})
+    monkeypatch.setattr(modes, "NAMES", names_of([here, there]))
+    message = "here's average is sample_mean; there's and also's average is token_mean"
+    with pytest.raises(OracleError, match=message):
+        translated("average")

@@ -56,6 +56,7 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     [
         ('moed = "x"', "unknown key 'moed'; did you mean 'mode'"),
         ('mode = "token_men"', "unknown mode 'token_men'; did you mean 'token_mean'"),
+        ('mode = "token_mean_legacy"', "not claimable: token_mean_legacy averages over ranks"),
         ("mode = 3", "mode must be a text or a list of texts, got 3"),
         ("world = '8'", "world must be an integer, got '8'"),
         ("world = true", "world must be an integer, got True"),
@@ -174,7 +175,20 @@ def test_what_is_repeated_on_the_command_line_is_put_together() -> None:
 
 
 names = st.sampled_from(
-    ["token_mean", "vl_norm(1/2)", "vl_norm(", "sum", "mean", "slime", "ci", "quick", "fan-out", ""]
+    [
+        "token_mean",
+        "dapo",
+        "bnpo",
+        "vl_norm(1/2)",
+        "vl_norm(",
+        "sum",
+        "mean",
+        "slime",
+        "ci",
+        "quick",
+        "fan-out",
+        "",
+    ]
 )
 numbers = st.integers(-2, 70) | st.floats(-2, 70) | st.booleans()
 values = st.one_of(names, numbers, st.lists(names, max_size=2), st.none())

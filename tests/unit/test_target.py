@@ -207,6 +207,8 @@ def test_the_command_line_overrides_the_declaration(file: Path) -> None:
         ({"engine": "summ"}, NATIVE, InputError, "did you mean 'sum'"),
         ({"claims": frozenset(["fanout"])}, NATIVE, InputError, "did you mean 'fan-out'"),
         ({"modes": ("token_mean_legacy",)}, NATIVE, NotClaimable, "has no step scalar"),
+        ({"modes": ("bnpo",)}, NATIVE, NotClaimable, "TRL's bnpo is token_mean_legacy, which aver"),
+        ({"modes": ("seq-mean-token-sum-norm",)}, NATIVE, InputError, "constant needs --divisor"),
         ({"modes": ("prompt_mean",)}, HOOK, NotClaimable, "token totals of prompt groups"),
         (
             {"modes": ("token_mean",), "engine": "megatron-sample"},
@@ -228,6 +230,35 @@ def test_refusals(
     request = Request(str(file), **changes)
     with pytest.raises(error, match=message):
         subjects(request, parse_target(str(file)), description)
+
+
+@pytest.mark.parametrize(
+    ("said", "mode", "note"),
+    [
+        ("seq-mean-token-mean", "sample_mean", "verl's and ROLL's seq-mean-token-mean is sample"),
+        ("sequence_mean", "sample_mean", "SkyRL's sequence_mean is sample_mean"),
+        ("dapo", "token_mean", "TRL's dapo is token_mean (the DAPO paper prints prompt_mean)"),
+        ("token_mean", "token_mean", ""),
+    ],
+)
+def test_a_framework_s_name_of_a_mode_is_taken(file: Path, said: str, mode: str, note: str) -> None:
+    target = parse_target(str(file))
+    for request in (
+        Request(str(file), modes=(said,)),
+        completed(Request(str(file)), NATIVE | {"declared": {"mode": said}}),
+        completed(Request(str(file), settings={"mode": said}), NATIVE),
+    ):
+        [subject] = subjects(request, target, NATIVE)
+        assert subject.mode == mode
+        assert [n[: len(note)] for n in subject.notes] == [note] * bool(note)
+
+
+def test_two_names_of_one_mode_are_one(file: Path) -> None:
+    request = Request(str(file), modes=("token-mean", "token_mean"))
+    assert len(subjects(request, parse_target(str(file)), NATIVE)) == 1
+    divided = Request(str(file), modes=("dr_grpo",), divisor=4.0)
+    [subject] = subjects(divided, parse_target(str(file)), NATIVE)
+    assert (subject.mode, subject.divisor) == ("constant", 4.0)
 
 
 def test_default_engines_per_mode(file: Path) -> None:

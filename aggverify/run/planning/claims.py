@@ -13,9 +13,10 @@ from aggverify.errors import InputError, NotClaimable, unknown
 from aggverify.execution.claim import NONLINEAR, Claim
 from aggverify.execution.options import OPTIONS, Kind, Option, texts
 from aggverify.execution.subject import Subject
-from aggverify.oracles import MODES, OracleError, Policy, Step, mode
+from aggverify.oracles import MODES, OracleError, Policy, Step, mode, translated
 from aggverify.run.planning import settings
 from aggverify.run.planning.choosing import Choice, choose
+from aggverify.run.planning.naming import canonical
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import Target
 
@@ -74,6 +75,8 @@ def subjects(
 ) -> tuple[Subject, ...]:
     """One subject per mode; a single one with mode None when the mode is to be found out."""
     choice = choose(target, description, request.convention or "auto")
+    named = dict(map(canonical, request.modes))
+    request = replace(request, modes=tuple(named))
     modes = request.modes or _default_modes(choice)
     if request.divisor is not None and not any(map(_divided, modes)):
         given = ", ".join(m or "no mode" for m in modes)
@@ -84,7 +87,12 @@ def subjects(
         _check_own_mode(request, choice)
         modes = (None,)
     try:
-        return tuple(Subject.of(_claim(request, target, choice, modes, name)) for name in modes)
+        return tuple(
+            Subject.of(_claim(request, target, choice, modes, name)).noting(
+                *named.get(name or "", ())
+            )
+            for name in modes
+        )
     except OracleError as error:
         raise InputError(str(error)) from None
 
@@ -96,7 +104,7 @@ _DEFAULT_DIVISOR = 16.0
 def _divided(name: str | None) -> bool:
     """Whether a mode takes ``--divisor``; what is no mode at all is refused later."""
     try:
-        return name is not None and mode(name).needs_divisor
+        return name is not None and mode(translated(name).mode).needs_divisor
     except OracleError:
         return False
 
@@ -167,12 +175,7 @@ def _check_features(request: Request) -> None:
 
 
 def _check_mode(request: Request, choice: Choice, name: str | None) -> None:
-    """Whether that is a mode, with the divisor it needs, and one that a reducer can have."""
-    if name == "token_mean_legacy":
-        raise NotClaimable(
-            "not claimable: token_mean_legacy averages over ranks and micro-batches, so it depends "
-            "on the layout and has no step scalar; check --mode token_mean to see what it changes"
-        )
+    """Whether the mode has the divisor it needs, and the reducer can have it."""
     if name == NONLINEAR and choice.convention.mode_is_argument:
         raise InputError(
             f"{choice.function} is told its mode ({choice.convention.name} convention), and all of "
@@ -180,10 +183,6 @@ def _check_mode(request: Request, choice: Choice, name: str | None) -> None:
         )
     if name is None or name == NONLINEAR:
         return
-    try:
-        mode(name)
-    except OracleError as error:
-        raise InputError(str(error)) from None
     if request.modes:
         _check_divisor(name, request.divisor)
 

@@ -12,9 +12,9 @@ from aggverify.conventions import FEATURES, convention
 from aggverify.engines import engine
 from aggverify.errors import InputError, unknown
 from aggverify.execution.budget import PROFILES
-from aggverify.execution.claim import NONLINEAR
 from aggverify.execution.options import OPTIONS, Option, Where, texts
-from aggverify.oracles import OracleError, Policy, mode
+from aggverify.oracles import OracleError, Policy
+from aggverify.run.planning.naming import canonical
 from aggverify.run.planning.request import Request
 
 SECTION = "tool.aggverify"
@@ -56,8 +56,7 @@ def _check_names(where: str, values: Mapping[str, Any]) -> None:
     """Names out of closed sets, checked here so that the error can say where they stand."""
     try:
         for name in texts(values.get("mode", ())):
-            if name != NONLINEAR:
-                mode(name)
+            canonical(name)
         Policy.from_text({q: str(r) for q, r in values.get("policy", {}).items()})
         if "engine" in values:
             engine(values["engine"])
