@@ -51,7 +51,7 @@ def mode(name: str | Mode) -> Mode:
     match = _MEMBER.fullmatch(str(name))
     if match is not None and match[1] in FAMILIES:
         return FAMILIES[match[1]](_parameter(name, match[2] or "1"))
-    raise _unknown(str(name))
+    raise _unknown(name)
 
 
 def translated(name: str) -> Meaning:
@@ -66,9 +66,9 @@ def translated(name: str) -> Meaning:
     return first
 
 
-def _unknown(name: str) -> OracleError:
+def _unknown(name: object) -> OracleError:
     known = [*MODES, *FAMILIES]
-    close = difflib.get_close_matches(name[:80], [*known, *NAMES], n=1)
+    close = difflib.get_close_matches(str(name)[:80], [*known, *NAMES], n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     if close and close[0] not in known:
         hint = f"{hint[:-1]} ({NAMES[close[0]][0].sentence(close[0])})?"
