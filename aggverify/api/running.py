@@ -76,7 +76,7 @@ def check_reducer(reducer: Reducer, *, pool: Pool | None = None, **options: Any)
     Options as for :func:`verify`; raises AggverifyError where nothing can be judged.
     """
     for verdict in verify(reducer, pool=pool, **options):
-        if verdict.fails or not verdict.executed:
+        if not verdict.conforms:
             raise AssertionError("\n" + "\n".join(text.verdict_lines(harmless(verdict))))
 
 
@@ -101,7 +101,7 @@ def observe(
     layout = layout or Layout.trivial(len(step.samples))
     case = Case(step, layout, tuple(plain_losses(step) if losses is None else losses), dtype)
     with ranks(pool) as running, loaded(request(target_text(reducer), options), running) as found:
-        (subject, *_), laboratory, _ = found
+        (subject, *_), laboratory = found
         subject = replace(subject, claim=replace(subject.claim, max_world=case.layout.world_size))
         [execution] = laboratory.run(subject, [case])
         return observation(subject, execution)

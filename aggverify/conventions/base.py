@@ -145,6 +145,11 @@ class Convention(Protocol):
         """Whether the candidate is told the mode, so that one function implements several."""
 
     @property
+    def fixes_engine(self) -> bool:
+        """Whether its framework alone says how local losses become the update: where it does not,
+        an engine that nobody has named is an assumption."""
+
+    @property
     def not_claimed(self) -> Mapping[str, str]:
         """Features this convention cannot see (or does not promise), each with the reason."""
 

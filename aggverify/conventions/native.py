@@ -93,6 +93,7 @@ class Native:
         "(Tensor, log) or (Tensor, count, log)"
     )
     mode_is_argument: bool = False
+    fixes_engine: bool = False
     not_claimed: Mapping[str, str] = field(default_factory=_not_claimed)
     misuses: tuple[Misuse, ...] = NATIVE
 

@@ -59,6 +59,7 @@ class SkyrlAdvantages:
         "with def reduce_loss(loss, loss_mask) beside it"
     )
     mode_is_argument: bool = True
+    fixes_engine: bool = True
     not_claimed: Mapping[str, str] = field(default_factory=_not_claimed)
     misuses: tuple[Misuse, ...] = SKYRL
 
@@ -116,6 +117,7 @@ class SkyrlReduceLoss:
     usual_name: str = "reduce_loss"
     signature: str = "def reduce_loss(loss, loss_mask, loss_reduction, max_seq_len=None) -> Tensor"
     mode_is_argument: bool = True
+    fixes_engine: bool = True
     not_claimed: Mapping[str, str] = field(default_factory=_not_claimed)
     misuses: tuple[Misuse, ...] = SKYRL_REDUCE_LOSS
 

@@ -50,6 +50,7 @@ class SlimeHook:
         "calculate_per_token_loss=False) -> Callable[[Tensor], Tensor]"
     )
     mode_is_argument: bool = False
+    fixes_engine: bool = True
     not_claimed: Mapping[str, str] = field(default_factory=_not_claimed)
     misuses: tuple[Misuse, ...] = SLIME
 

@@ -80,6 +80,7 @@ class EmulatedEngine:
     name: str
     title: str
     trainers: str
+    does: str
     required: str
     roundings: int
     scale: tuple[Factor, ...] = ()

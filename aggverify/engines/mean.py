@@ -7,7 +7,8 @@ from aggverify.engines.emulated import EmulatedEngine, over
 MEAN = EmulatedEngine(
     name="mean",
     title="mean over all dp*cp ranks, micro-batches added: update = 1/(D*C) * sum grad f",
-    trainers="torch DDP and FSDP",
+    trainers="torch DDP and FSDP, as in verl and NeMo-RL",
+    does="averages gradients over ranks, as DDP and FSDP do",
     required="D*C * sum(w*l) over its own tokens",
     roundings=1,
     # DDP divides each rank's bucket first and sums afterwards.
@@ -17,6 +18,7 @@ ACCUMULATED_MEAN = EmulatedEngine(
     name="accumulated-mean",
     title="mean over micro-batches and ranks: update = 1/(D*C*K) * sum grad f",
     trainers="gradient accumulation as in HF Trainer, and SkyRL before March 2026",
+    does="averages gradients over micro-batches and ranks",
     required="K*D*C * sum(w*l) over its own tokens",
     roundings=2,
     scale=(over("num_microbatches"),),

@@ -10,6 +10,7 @@ MEGATRON_SAMPLE = EmulatedEngine(
     "update = 1/N * sum grad f",
     # N is the trainer's global batch size.
     trainers="slime and miles on Megatron-LM: loss_func returns (loss, 1, logs)",
+    does="divides by the step's number of rollouts, as slime on Megatron does",
     required="N * sum(w*l) over its own tokens",
     roundings=5,
     scale=(
@@ -29,6 +30,7 @@ MEGATRON_TOKEN = EmulatedEngine(
     "update = sum grad f / tokens",
     trainers="slime and miles on Megatron-LM under calculate_per_token_loss: loss_func returns "
     "(loss, num_tokens, logs)",
+    does="divides by the step's number of tokens, as Megatron does per token",
     required="(tokens of the step) * sum(w*l) over its own tokens",
     roundings=3,
     scale=(times("cp_size"),),

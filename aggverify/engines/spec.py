@@ -46,6 +46,11 @@ class EngineSpec(Protocol):
         """Who trains with it."""
 
     @property
+    def does(self) -> str:
+        """What such a trainer does with gradients, as in "your trainer averages them": the words of
+        a person who does not know our names."""
+
+    @property
     def required(self) -> str:
         """What a reducer must return per rank and micro-batch for the update to be sum(w*l)."""
 

@@ -26,6 +26,8 @@ class Discovered:
 
     identified: bool = False
     """Whether the claim's mode (and its divisor and engine) was recognised rather than claimed."""
+    engine_said: bool = True
+    """False where nobody has named the engine: the claim's is where to begin."""
     computes_in: str = "float64"
     trust_formula: bool = True
     """False once the formula is known to be wrong: from then on only invariance is judged."""
@@ -67,6 +69,15 @@ class Subject:
         how, what = convention(claim.convention), usable(claim.engine)
         return replace(self, claim=claim, convention=how, engine=what)
 
+    def under(self, name: str) -> Subject:
+        """The same subject under another engine, and so the path beside it where that one's
+        engine is only taken over from here."""
+        moved = self.claiming(engine=name)
+        path = self.against
+        if path is None or path.found.engine_said:
+            return moved
+        return moved.beside(path.under(name))
+
     def beside(self, other: Subject) -> Subject:
         """The same subject with another path to agree with."""
         return replace(self, claim=replace(self.claim, against=other.claim), against=other)
@@ -78,6 +89,18 @@ class Subject:
     def noting(self, *notes: str) -> Subject:
         """The same subject with more to say about it in its verdict."""
         return self.knowing(notes=(*self.found.notes, *notes))
+
+    @property
+    def engine_assumed(self) -> bool:
+        """Whether another engine may be the trainer's: neither a person nor the convention says."""
+        return not (self.found.engine_said or self.convention.fixes_engine)
+
+    @property
+    def engine_in_question(self) -> bool:
+        """Whether an assumed engine is not even the convention's usual one: the claim is not
+        complete, whatever comes of it."""
+        usual = self.convention.default_engine(self.mode)
+        return self.engine_assumed and self.engine.name != usual
 
     @property
     def target(self) -> str:

@@ -10,6 +10,8 @@ from aggverify import __version__
 from aggverify.checks import Finding, check
 from aggverify.checks.comparison import lowest_precision
 from aggverify.codes import CODES
+from aggverify.engines import engine
+from aggverify.engines.ratio import ratio
 from aggverify.errors import AggverifyError
 from aggverify.execution.claim import NONLINEAR
 from aggverify.execution.subject import Subject
@@ -20,6 +22,7 @@ from aggverify.report import model
 from aggverify.run.outcome.store import StoredCase, stored_case
 from aggverify.run.outcome.verdict import CheckSummary, Exit, ReportedFinding, Verdict, exit_code
 from aggverify.run.outcome.verdict import Margin as Sharpness
+from aggverify.run.planning.engine import possible_engines
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import token_owner
 from aggverify.world import evidence
@@ -58,7 +61,6 @@ def stopped(verdicts: Sequence[Verdict], error: BaseException) -> model.Document
 def written(verdict: Verdict) -> model.Verdict:
     """One verdict."""
     s = verdict.subject
-    default = s.convention.default_engine(s.mode)
     return model.Verdict(
         claim=s.claim.to_json(),
         target=s.target,
@@ -68,7 +70,10 @@ def written(verdict: Verdict) -> model.Verdict:
         convention_title=s.convention.title,
         engine=s.engine.name,
         engine_title=s.engine.title,
-        engine_is_default=s.engine.name == default,
+        engine_does=s.engine.does,
+        engine_is_default=s.engine.name == s.convention.default_engine(s.mode),
+        engine_assumed=s.engine_assumed,
+        other_engines=tuple(_other_engines(s)) if s.engine_assumed else (),
         mode=NONLINEAR if s.nonlinear else s.mode,
         oracle=s.oracle.name if s.oracle else None,
         identified=verdict.identified,
@@ -90,6 +95,21 @@ def written(verdict: Verdict) -> model.Verdict:
         ),
         findings=tuple(reported(r, causes[0], s) for causes in verdict.causes for r in causes),
     )
+
+
+def _other_engines(subject: Subject) -> Iterator[model.OtherEngine]:
+    """Those whose update differs by a product of sizes that the subject's layouts have."""
+    usual = subject.convention.default_engine(subject.mode)
+    one = {
+        "dp_size": subject.max_world == 1,
+        "cp_size": subject.max_world == 1 or "context-parallel" not in subject.features,
+    }
+    for name in sorted(possible_engines(subject)[1:], key=lambda name: name != usual):
+        other = engine(name)
+        found = ratio(other, subject.engine) or ()
+        factor = tuple(model.Power(p.size, p.power) for p in found if not one.get(p.size))
+        if factor:
+            yield model.OtherEngine(name, other.does, factor)
 
 
 def _policy(subject: Subject) -> Iterator[model.Reading]:

@@ -50,6 +50,7 @@ def _message(verdict: Verdict, finding: Finding) -> str:
     first = finding.message.partition("\n")[0]
     lines += [reading.shortened(first)] if first else []
     lines += [f"{label}: {what}" for label, what in reading.explanation(finding)]
+    lines += filter(None, [reading.assumption(verdict)])
     return "\n".join([*lines, f"Reproduce: {reading.replay(finding)}"])
 
 

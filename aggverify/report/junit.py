@@ -31,6 +31,10 @@ def _suite(verdict: Verdict) -> TestSuite:
         nothing = TestCase("something_was_tested", "aggverify")
         nothing.result = [Error("no case was executed: there is no verdict", "untested")]
         cases.append(nothing)
+    if verdict.engine_in_question:
+        question = TestCase("engine_is_said", "aggverify")
+        question.result = [Error(reading.assumption(verdict), "question")]
+        cases.append(question)
     suite.add_testcases(cases)
     return suite
 

@@ -46,7 +46,7 @@ def render(document: Document) -> str:
 
 
 def _headline(document: Document) -> str:
-    return _plain(reading.shortened(reading.headline(document)))
+    return _plain(reading.headline(document), reading.MAX_HEADLINE)
 
 
 def _fitted(head: Sequence[str], found: Sequence[str], inventory: Sequence[str]) -> str:
@@ -118,9 +118,9 @@ def code(text: str) -> str:
     return f"<code>{_plain(text)}</code>"
 
 
-def _plain(text: str) -> str:
+def _plain(text: str, most: int = reading.MAX_LINE) -> str:
     """One line whose punctuation stands for itself: entities can form no structure."""
-    return _SPECIAL.sub(_entity, reading.shortened(text.replace("\n", " ")))
+    return _SPECIAL.sub(_entity, reading.shortened(text.replace("\n", " "), most))
 
 
 def _entity(found: re.Match[str]) -> str:

@@ -219,6 +219,25 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
+class Power:
+    """A size of the step, and how often it is a factor; negative where it divides."""
+
+    size: str
+    power: int
+
+
+@dataclass(frozen=True, slots=True)
+class OtherEngine:
+    """An engine that the trainer may have just as well: nobody has said which it is."""
+
+    name: str
+    does: str
+    """As in "your trainer averages gradients over ranks"."""
+    factor: tuple[Power, ...]
+    """Its update over the one judged."""
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The outcome for one subject.
 
@@ -234,7 +253,12 @@ class Verdict:
     convention_title: str
     engine: str
     engine_title: str
+    engine_does: str
     engine_is_default: bool
+    engine_assumed: bool
+    """Whether nobody has said it, and the convention leaves it open."""
+    other_engines: tuple[OtherEngine, ...]
+    """Where it is assumed; the convention's default first."""
     mode: str | None
     oracle: str | None
     identified: bool
@@ -263,9 +287,25 @@ class Verdict:
         return self.oracle or self.mode or "no known mode"
 
     @property
+    def engine_in_question(self) -> bool:
+        """Whether it was judged under an engine that is neither said nor the convention's own."""
+        return self.engine_assumed and not self.engine_is_default
+
+    @property
+    def not_judged(self) -> list[Check]:
+        """Checks that should have come to a result, and did not."""
+        return [check for check in self.checks if check.state is State.NOT_JUDGED]
+
+    @property
     def fails(self) -> bool:
         """Whether anything found is a reason not to take the reducer."""
         return any(finding.fails for finding in self.findings)
+
+    @property
+    def conforms(self) -> bool:
+        """Whether it is right, and nothing was left open."""
+        judged = self.executed and not self.not_judged and not self.engine_in_question
+        return bool(judged) and not self.fails
 
     @property
     def causes(self) -> list[list[Finding]]:

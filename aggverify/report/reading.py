@@ -17,10 +17,12 @@ from aggverify.report.drawing import (
     ratio,
     token_name,
 )
-from aggverify.report.model import Check, Document, Finding, Margin, Verdict
+from aggverify.report.model import Check, Document, Finding, Margin, Power, Verdict
 
 MAX_LINE = 240
 """Characters shown of one line from the candidate."""
+MAX_HEADLINE = 400
+"""Most of it are words of ours."""
 MAX_DETAIL = 40
 """Lines of a traceback or of the ranks' stacks."""
 _FIXED_BOUND = (
@@ -46,6 +48,13 @@ def headline(document: Document) -> str:
         return f"Merging this {consequence(first, verdict)}{more}"
     if not document.verdicts or any(not v.executed for v in document.verdicts):
         return "Nothing was tested"
+    left = [c for v in document.verdicts for c in v.not_judged]
+    if left:
+        return f"Could not judge {_names(left)}"
+    open_ones = sorted(document.verdicts, key=lambda v: not v.engine_in_question)
+    assumed = next(filter(None, map(assumption, open_ones)), None)
+    if assumed is not None:
+        return assumed[:1].upper() + assumed[1:] + _hazards(document.verdicts, titles=True)
     modes = ", ".join(v.mode_name for v in document.verdicts)
     passed = sum(c.state is State.OK for v in document.verdicts for c in v.checks)
     warnings = sum(len(v.warnings) for v in document.verdicts)
@@ -77,10 +86,54 @@ def summary(verdict: Verdict) -> str:
         return f"{causes}{_hazards([verdict])} ({failed} of {len(ran)} failed)"
     if not verdict.executed:
         return "nothing was tested"
+    if verdict.not_judged:
+        return f"could not judge {_names(verdict.not_judged)}"
     what = verdict.oracle or verdict.mode or "the same step scalar in every layout (no known mode)"
     what += "" if verdict.linear else " (one value and gradient in every layout)"
     rest = f"0 findings{_hazards([verdict])}, {counted(len(verdict.warnings), 'warning')}"
-    return f"conforms: {what}, {counted(len(ran), 'check')} passed, {rest}"
+    if verdict.engine_in_question:
+        what = f"which engine? {what} under {verdict.engine}"
+    else:
+        what = f"conforms: {what}"
+    return f"{what}, {counted(len(ran), 'check')} passed, {rest}"
+
+
+def _names(checks: Sequence[Check]) -> str:
+    more = f" and {counted(len(checks) - 3, 'more check')}" if len(checks) > 3 else ""
+    return ", ".join(check.name for check in checks[:3]) + more
+
+
+def assumption(verdict: Verdict) -> str | None:
+    """What the verdict takes for granted of the trainer, where nobody has said it, and what comes
+    of it if the trainer does something else; None where nothing is left open."""
+    if not verdict.other_engines:
+        return None
+    other = verdict.other_engines[0]
+    mine = f"your trainer {verdict.engine_does} (engine {verdict.engine}"
+    theirs = f"if it {other.does} (engine {other.name}), updates are"
+    if verdict.fails:
+        return (
+            f"judged as if {mine}, which nobody has said); {theirs} "
+            f"{_times(other.factor, 'larger', 'smaller')}: say which with --engine"
+        )
+    mode = verdict.oracle or verdict.mode
+    conforms = f"conforms to {mode}" if mode else "gives the same in every layout"
+    times = _times(other.factor, "too large", "too small")
+    if verdict.engine_in_question:
+        return (
+            f"{conforms} if {mine}); {theirs} {times}. Which does your trainer do? "
+            f"--engine {verdict.engine} or --engine {other.name}"
+        )
+    return f"{conforms} if {mine}, assumed); {theirs} {times}"
+
+
+def _times(factor: Sequence[Power], up: str, down: str) -> str:
+    above, below = (
+        " x ".join(p.size for p in factor for _ in range(sign * p.power)) for sign in (1, -1)
+    )
+    if above and below:
+        return f"{above} / ({below}) times those"
+    return f"{above} times {up}" if above else f"{below} times {down}"
 
 
 def consequence(finding: Finding, verdict: Verdict) -> str:
@@ -195,12 +248,14 @@ def header(verdict: Verdict) -> list[tuple[str, str]]:
         mode += ": no oracle, the same value and gradient in every layout"
     mode += f" (divisor {verdict.divisor:g})" if verdict.divisor is not None else ""
     default = f" [{verdict.convention}'s default]" if verdict.engine_is_default else ""
+    default = " [assumed: nobody has said it]" if verdict.engine_assumed else default
     return [
         ("reducer", f"{verdict.target} · {verdict.function}"),
         ("convention", f"{verdict.convention} ({verdict.convention_title})"),
         ("engine", f"{verdict.engine}{default} ({verdict.engine_title})"),
         ("mode", mode + "  [identified]" * verdict.identified),
         *([("against", verdict.against)] if verdict.against else []),
+        *([("assumed", words)] if verdict.fails and (words := assumption(verdict)) else []),
     ]
 
 
@@ -249,6 +304,6 @@ def margin(m: Margin) -> Iterator[str]:
         )
 
 
-def shortened(line: str) -> str:
+def shortened(line: str, most: int = MAX_LINE) -> str:
     """A line no longer than a person reads."""
-    return line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}…"
+    return line if len(line) <= most else f"{line[:most]}…"

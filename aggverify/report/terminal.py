@@ -24,6 +24,7 @@ from aggverify.run.outcome.events import (
     Progress,
     SubjectChosen,
 )
+from aggverify.run.outcome.verdict import Exit
 
 
 @dataclass(slots=True)
@@ -82,8 +83,10 @@ class Terminal:
         self.console.print(Rule(Text(text.title(verdict).strip()), style="bold"))
         for line in text.body(verdict):
             self._line(line, style=_style(line))
-        style = "bold green" if verdict.executed and not verdict.fails else "bold red"
+        style = "bold green" if event.verdict.exit is Exit.CONFORMS else "bold red"
         self.console.print(Rule(Text(reading.summary(verdict)), style=style))
+        if not verdict.fails and (assumed := reading.assumption(verdict)) is not None:
+            self._line(assumed, style="bold")
 
     def _line(self, line: str, style: str | None = None) -> None:
         line = escape.line(line)

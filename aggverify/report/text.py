@@ -23,6 +23,8 @@ def verdict_lines(verdict: Verdict) -> Iterator[str]:
     yield title(verdict).center(WIDTH, "─")
     yield from body(verdict)
     yield f" {reading.summary(verdict)} ".center(WIDTH, "─")
+    if not verdict.fails:
+        yield from filter(None, [reading.assumption(verdict)])
 
 
 def title(verdict: Verdict) -> str:

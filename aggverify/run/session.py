@@ -21,6 +21,7 @@ from aggverify.run.outcome.verdict import Verdict
 from aggverify.run.planning.choosing import choose
 from aggverify.run.planning.claims import completed, declaration, settings_note, subjects, terms
 from aggverify.run.planning.discovery import discovered, identified
+from aggverify.run.planning.engine import engine_settled
 from aggverify.run.planning.plan import Plan, plan
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import Target, dotted_instead, parse_target
@@ -36,9 +37,9 @@ Emit = Callable[[Event], None]
 def verify(request: Request, emit: Emit, *, pool: Pool) -> tuple[Verdict, ...]:
     """Verify every mode asked for; raises AggverifyError when nothing can be judged."""
     verdicts = []
-    with loaded(request, pool) as (found, laboratory, any_engine):
+    with loaded(request, pool) as (found, laboratory):
         for subject in found:
-            verdict = examine(subject, laboratory, emit, any_engine=any_engine)
+            verdict = examine(subject, laboratory, emit)
             emit(Finished(verdict))
             verdicts.append(verdict)
     return tuple(verdicts)
@@ -46,14 +47,15 @@ def verify(request: Request, emit: Emit, *, pool: Pool) -> tuple[Verdict, ...]:
 
 def plans(request: Request, *, pool: Pool) -> tuple[Plan, ...]:
     """What :func:`verify` would run, one plan a subject; modes are found out, nothing is judged."""
-    with loaded(request, pool) as (found, laboratory, any_engine):
-        return tuple(plan(prepared(s, laboratory, any_engine=any_engine)) for s in found)
+    with loaded(request, pool) as (found, laboratory):
+        return tuple(plan(prepared(s, laboratory)) for s in found)
 
 
-def prepared(subject: Subject, laboratory: Laboratory, *, any_engine: bool = False) -> Subject:
+def prepared(subject: Subject, laboratory: Laboratory) -> Subject:
     """The subject with all that has to be known before its checks can be planned."""
     laboratory.begin()
-    return discovered(identified(subject, laboratory, any_engine=any_engine), laboratory)
+    subject = identified(subject, laboratory)
+    return discovered(engine_settled(subject, laboratory), laboratory)
 
 
 def examine(
@@ -61,15 +63,11 @@ def examine(
     laboratory: Laboratory,
     emit: Emit = lambda event: None,
     *,
-    any_engine: bool = False,
     checks: Iterable[Check] = CHECKS,
 ) -> Verdict:
-    """Every check on one subject whose candidate is loaded already: a fold over its plan.
-
-    ``any_engine``: whether the claim's engine is only where to begin looking for the mode.
-    """
+    """Every check on one subject whose candidate is loaded already: a fold over its plan."""
     executed, worlds = laboratory.executed, dict(laboratory.worlds)
-    subject = prepared(subject, laboratory, any_engine=any_engine)
+    subject = prepared(subject, laboratory)
     entries = plan(subject, checks).entries
     emit(SubjectChosen(subject, len(entries)))
     outcomes: list[Outcome] = []
@@ -93,9 +91,8 @@ def examine(
 
 
 @contextmanager
-def loaded(request: Request, pool: Pool) -> Iterator[tuple[tuple[Subject, ...], Laboratory, bool]]:
-    """The subjects of a request, ranks that have imported them, and whether nobody has named an
-    engine; raises AggverifyError."""
+def loaded(request: Request, pool: Pool) -> Iterator[tuple[tuple[Subject, ...], Laboratory]]:
+    """The subjects of a request, and ranks that have imported them; raises AggverifyError."""
     target = parse_target(request.target)
     with (
         opened(pool, target.setup()) as template,
@@ -108,7 +105,7 @@ def loaded(request: Request, pool: Pool) -> Iterator[tuple[tuple[Subject, ...], 
         noted = tuple(s.noting(*settings_note(request)) for s in found)
         try:
             beside = None if other is None else other.laboratory
-            yield noted, Laboratory(template, beside), request.engine is None
+            yield noted, Laboratory(template, beside)
         except OracleError as error:
             # A person's own oracle can be wrong on any step.
             raise InputError(str(error)) from None
@@ -129,8 +126,9 @@ class OtherPath:
         what = what or declaration(self.description).get("engine")
         if what is None and choice.convention.name != subject.convention.name:
             what = choice.convention.default_engine(subject.mode)
+        said = what is not None or subject.found.engine_said
         return subject.beside(
-            subject.claiming(
+            subject.knowing(engine_said=said).claiming(
                 target=self.target.text,
                 function=choice.function,
                 terms=terms(choice),

@@ -21,6 +21,7 @@ class Ddp:
     name: str = "tests.engines.ddp:DDP"
     title: str = MEAN.title
     trainers: str = "torch DDP"
+    does: str = MEAN.does
     required: str = MEAN.required
     roundings: int = MEAN.roundings
     takes_counts: bool = False

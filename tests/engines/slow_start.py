@@ -37,6 +37,7 @@ SLOW = SlowStart(
     name=f"{__name__}:SLOW",
     title=PLAIN_SUM.title,
     trainers="tests",
+    does="sums gradients",
     required=PLAIN_SUM.required,
     roundings=PLAIN_SUM.roundings,
 )

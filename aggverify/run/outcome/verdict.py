@@ -122,10 +122,14 @@ class Verdict:
 
     @property
     def exit(self) -> Exit:
-        """Conforms only when something was tested and nothing failed; a hazard is no failure."""
+        """Conforms only when something was tested, all that had to be was judged, and nothing
+        failed, under an engine that is the trainer's; a hazard is no failure."""
         if any(report.fails for report in self.reports):
             return Exit.FINDINGS
-        return Exit.CONFORMS if self.executed else Exit.NO_JUDGEMENT
+        left = any(check.state is State.NOT_JUDGED for check in self.checks)
+        if left or not self.executed or self.subject.engine_in_question:
+            return Exit.NO_JUDGEMENT
+        return Exit.CONFORMS
 
 
 def _follows(report: ReportedFinding, other: ReportedFinding) -> bool:

@@ -87,14 +87,15 @@ def subjects(
         _check_own_mode(request, choice)
         modes = (None,)
     try:
-        return tuple(
+        found = [
             Subject.of(_claim(request, target, choice, modes, name)).noting(
                 *named.get(name or "", ())
             )
             for name in modes
-        )
+        ]
     except OracleError as error:
         raise InputError(str(error)) from None
+    return tuple(subject.knowing(engine_said=request.engine is not None) for subject in found)
 
 
 _DEFAULT_DIVISOR = 16.0

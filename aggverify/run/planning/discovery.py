@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from aggverify.engines import ENGINES
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.oracles import MODES
+from aggverify.run.planning.engine import possible_engines
 from aggverify.run.planning.identify import identify, precision_of, telling_cases
 from aggverify.run.planning.refusing import settled
 
@@ -21,20 +21,17 @@ def discovered(subject: Subject, laboratory: Laboratory) -> Subject:
     return subject.knowing(computes_in=precision_of(subject, laboratory))
 
 
-def identified(subject: Subject, laboratory: Laboratory, *, any_engine: bool) -> Subject:
+def identified(subject: Subject, laboratory: Laboratory) -> Subject:
     """The subject with the mode it is recognised as, if one was neither claimed nor is unknown.
 
-    ``any_engine``: after the claim's engine, which is the convention's default, every other one.
+    Where nobody has named an engine, every other one is tried after the convention's default.
     """
     if subject.has_oracle or subject.nonlinear:
         return subject
     how, chosen = subject.convention, None
-    others = [
-        e.name for e in ENGINES.values() if e.name != subject.claim.engine and e.available() is None
-    ]
-    for name in [subject.claim.engine, *(others if any_engine else ())]:
+    for name in possible_engines(subject):
         modes = [m for m in MODES if how.why_not(m, name, subject.claimed) is None]
-        tried = subject.claiming(engine=name)
+        tried = subject.under(name)
         found = identify(tried, laboratory, modes) if modes else None
         if found is None:
             continue

@@ -1,0 +1,59 @@
+"""By which sizes the updates of two engines differ, read off their scalars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from aggverify.engines.spec import EngineSpec, Sizes
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """A size of the step, and how often it is a factor; negative where it divides."""
+
+    size: str
+    power: int
+
+
+_SIZES = ("dp_size", "cp_size", "num_microbatches", "num_rollouts", "tokens")
+_PROBES = ((2, 3, 5, 7, 11), (13, 17, 19, 23, 29))
+"""Different primes in the order of the sizes: a product of sizes is told by its factors."""
+
+
+def ratio(one: EngineSpec, other: EngineSpec) -> tuple[Power, ...] | None:
+    """The update that ``one`` makes of the same local losses over ``other``'s, as a product of
+    sizes; empty where they do the same, None where it is no such product."""
+    found = {_powers(one, other, primes) for primes in _PROBES}
+    return found.pop() if len(found) == 1 else None
+
+
+def _powers(one: EngineSpec, other: EngineSpec, primes: Sequence[int]) -> tuple[Power, ...] | None:
+    left = _update(one, primes) / _update(other, primes)
+    powers = []
+    for size, prime in zip(_SIZES, primes, strict=True):
+        power = _multiplicity(left.numerator, prime) - _multiplicity(left.denominator, prime)
+        left /= Fraction(prime) ** power
+        if power:
+            powers.append(Power(size, power))
+    return tuple(powers) if left == 1 else None
+
+
+def _update(engine: EngineSpec, primes: Sequence[int]) -> Fraction:
+    """The update of losses that add up to 1, with every context-parallel rank counting all of its
+    micro-batch's tokens; times what the count of tokens has of the other sizes."""
+    dp, cp, k, rollouts, tokens = primes
+    cells = dp * cp * k
+    found = engine.value([Fraction(1, cells)] * cells, [tokens] * cells, Sizes(dp, cp, k, rollouts))
+    # The step has tokens * dp * k of them here: taken as one size.
+    exponent = _multiplicity(found.numerator, tokens) - _multiplicity(found.denominator, tokens)
+    return found / Fraction(dp * k) ** exponent
+
+
+def _multiplicity(number: int, prime: int) -> int:
+    found = 0
+    while number and number % prime == 0:
+        number //= prime
+        found += 1
+    return found

@@ -1,0 +1,106 @@
+"""Which engine a reducer is right under, where nobody has said what the trainer does.
+
+A factor that is wrong under one engine is what another one needs: before anything is judged, let
+alone advised, the engine that fits best is found on a few steps with every dimension above 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aggverify.checks.judging import is_finite
+from aggverify.checks.layout import COMBINED, CONTEXT_PARALLEL, DATA_PARALLEL, MICRO_BATCHES
+from aggverify.engines import ENGINES
+from aggverify.execution.laboratory import Execution, Laboratory
+from aggverify.execution.subject import Subject
+from aggverify.generation.catalogue import grid, hard_cases
+from aggverify.steps.case import Case
+
+CASES = 4
+"""Of each dimension, and of their combination: ragged, on few ranks."""
+
+_D, _C, _K = "data parallelism", "context parallelism", "micro-batches"
+_AS_FAR_AS = ({_D, _C, _K}, {_D, _K}, {_D, _C}, {_D})
+"""Dimensions in which an engine must fit, the most first: one that fits nowhere else still explains
+a factor of the number of ranks better than one that does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """How one trial case went under one engine."""
+
+    right: bool
+    """Whether its weights are the mode's, on one rank and as laid out."""
+    steady: bool
+    """Whether they are the same in both."""
+
+
+def possible_engines(subject: Subject) -> list[str]:
+    """The claim's engine, and after it every other one, unless somebody has named it."""
+    mine, how = subject.claim.engine, subject.convention
+    if subject.found.engine_said:
+        return [mine]
+    others = (e.name for e in ENGINES.values() if e.name != mine and e.available() is None)
+    allowed = (n for n in others if how.why_not(subject.mode, n, subject.claimed) is None)
+    return [mine, *allowed]
+
+
+def engine_settled(subject: Subject, laboratory: Laboratory) -> Subject:
+    """The subject under the engine it fits best, the claim's own wherever that fits as well."""
+    if not subject.engine_assumed:
+        return subject
+    cases = _finished(subject, laboratory, trial_cases(subject))
+    fits: dict[str, dict[Case, _Fit]] = {}
+    for dimensions in _AS_FAR_AS:
+        mine = [case for case in cases if _above_one(case) <= dimensions]
+        for kind in ("right", "steady"):
+            for name in possible_engines(subject) if mine else ():
+                if name not in fits:
+                    fits[name] = _fits(subject.under(name), laboratory, cases)
+                if all(getattr(fits[name][case], kind) for case in mine):
+                    return subject if name == subject.claim.engine else subject.under(name)
+    return subject
+
+
+def trial_cases(subject: Subject) -> list[Case]:
+    """Stored cases with data parallelism, context parallelism, micro-batches and all of them."""
+    found: dict[Case, None] = {}
+    for check in (DATA_PARALLEL, MICRO_BATCHES, CONTEXT_PARALLEL, COMBINED):
+        space = check.space(subject)
+        if space is None:
+            continue
+        stored = (*hard_cases(), *grid(subject.max_world, space.cp_kinds))
+        mine = [c for c in dict.fromkeys(map(check.project, stored)) if c in space]
+        mine = [c for c in mine if c.layout.cp_size == 1 or c.layout.cp_kind == space.cp_kinds[0]]
+        mine.sort(key=lambda case: (-len(_above_one(case)), case.layout.world_size))
+        found |= dict.fromkeys(mine[:CASES])
+    return list(found)
+
+
+def _above_one(case: Case) -> frozenset[str]:
+    layout = case.layout
+    sizes = {_D: layout.dp_size, _C: layout.cp_size, _K: layout.num_microbatches}
+    return frozenset(name for name, size in sizes.items() if size > 1)
+
+
+def _finished(subject: Subject, laboratory: Laboratory, cases: Sequence[Case]) -> list[Case]:
+    """Those that come to a result at all: what raises or hangs does so under every engine."""
+    done = laboratory.run(subject, cases)
+    return [case for case, execution in zip(cases, done, strict=True) if is_finite(execution)]
+
+
+def _fits(subject: Subject, laboratory: Laboratory, cases: Sequence[Case]) -> dict[Case, _Fit]:
+    """A factor is far beyond every rounding: float32's bound, in which a reducer may compute."""
+    subject = subject.knowing(computes_in="float32")
+    done = iter(laboratory.run(subject, [c for case in cases for c in (case.trivial, case)]))
+    return {case: _fit(subject, next(done), next(done)) for case in cases}
+
+
+def _fit(subject: Subject, alone: Execution, spread: Execution) -> _Fit:
+    def same(*executions: Execution) -> bool:
+        return COMBINED.judge(subject, executions) is None
+
+    steady = is_finite(alone) and same(alone, spread)
+    oracle = subject.has_oracle and not subject.nonlinear
+    return _Fit(steady and (not oracle or (same(alone) and same(spread))), steady)

@@ -1,0 +1,199 @@
+"""Where nobody has said the engine, the one a reducer is right under is found, and asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from aggverify.checks import check
+from aggverify.engines import ENGINES, Sizes
+from aggverify.engines.emulated import EmulatedEngine, over, times
+from aggverify.engines.ratio import Power, ratio
+from aggverify.execution.budget import Budget
+from aggverify.execution.claim import NONLINEAR, Claim
+from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.subject import Subject
+from aggverify.report import reading
+from aggverify.report.document import document
+from aggverify.run.outcome.verdict import Exit, Verdict
+from aggverify.run.planning.discovery import identified
+from aggverify.run.planning.engine import engine_settled, trial_cases
+from aggverify.run.session import examine, opened
+from aggverify.world import Pool
+from tests.conftest import EXAMPLES, Cli
+
+FEW = tuple(map(check, ("weights_are_the_modes", "independent_of_data_parallel_size")))
+FILE = Path(__file__).with_name("undeclared.py")
+
+
+@pytest.fixture(scope="module")
+def laboratory(shared_pool: Pool) -> Iterator[Laboratory]:
+    with opened(shared_pool, {"path": str(FILE)}) as template:
+        yield Laboratory(template)
+
+
+def undeclared(
+    function: str,
+    mode: str | None = None,
+    *,
+    said: bool = False,
+    world: int = 4,
+    engine: str = "sum",
+) -> Subject:
+    claim = Claim(
+        str(FILE), function, "native", engine, mode, max_world=world,
+        budget=Budget("quick", max_examples=2),
+    )  # fmt: skip
+    return Subject.of(claim).knowing(engine_said=said)
+
+
+@pytest.mark.parametrize(
+    ("function", "mode", "engine"),
+    [
+        ("summed", None, "sum"),
+        ("averaged", None, "mean"),
+        ("averaged", "token_mean", "mean"),
+        ("accumulated", None, "accumulated-mean"),
+        ("plain_sums", "token_mean", "megatron-token"),
+        ("plain_sums", "sequence_sum", "megatron-sample"),
+        # what is wrong besides stays wrong, and is not blamed on a factor that the trainer needs
+        ("averaged", "sample_mean", "mean"),
+        ("averaged_without_context_parallelism", "token_mean", "mean"),
+        ("averaged_float32", "token_mean", "mean"),
+        ("averaged_and_refusing", "token_mean", "mean"),
+        ("no_known_mode", None, "mean"),
+        ("not_linear", NONLINEAR, "mean"),
+        # right nowhere: where one would have begun
+        ("local_means", "token_mean", "sum"),
+        ("local_counts_of_samples", "constant", "sum"),
+    ],
+)
+def test_the_engine_that_fits(
+    laboratory: Laboratory, function: str, mode: str | None, engine: str
+) -> None:
+    subject = undeclared(function, mode)
+    if mode == "constant":
+        subject = subject.claiming(divisor=16.0)
+    found = engine_settled(identified(subject, laboratory), laboratory)
+    assert found.engine.name == engine
+    assert found.engine_in_question == (engine != "sum")
+
+
+def test_an_engine_that_was_said_is_not_doubted(laboratory: Laboratory) -> None:
+    subject = undeclared("averaged", "token_mean", said=True)
+    assert engine_settled(subject, laboratory) is subject
+    before = laboratory.executed
+    hook = undeclared("averaged", "token_mean").claiming(
+        convention="slime", engine="megatron-token"
+    )
+    assert engine_settled(hook, laboratory) is hook
+    assert laboratory.executed == before
+
+
+def test_the_trial_has_every_dimension_above_one() -> None:
+    layouts = [case.layout for case in trial_cases(undeclared("summed", "token_mean"))]
+    sizes = {(lay.dp_size > 1, lay.cp_size > 1, lay.num_microbatches > 1) for lay in layouts}
+    alone = {(True, False, False), (False, True, False), (False, False, True)}
+    assert sizes >= {*alone, (True, True, True)}
+    one_rank = trial_cases(undeclared("summed", "token_mean", world=1))
+    assert {case.layout.world_size for case in one_rank} == {1}
+
+
+def test_the_path_beside_it_moves_along_unless_it_names_its_own(laboratory: Laboratory) -> None:
+    subject = undeclared("averaged", "token_mean")
+    follows = engine_settled(subject.beside(undeclared("averaged", "token_mean")), laboratory)
+    assert follows.against is not None
+    assert follows.against.engine.name == follows.engine.name == "mean"
+    own = undeclared("summed", "token_mean", said=True)
+    stays = engine_settled(subject.beside(own), laboratory)
+    assert stays.against is not None
+    assert (stays.engine.name, stays.against.engine.name) == ("mean", "sum")
+
+
+def told(verdict: Verdict) -> tuple[Exit, str]:
+    return verdict.exit, reading.headline(document([verdict]))
+
+
+def test_right_elsewhere_is_a_question(laboratory: Laboratory) -> None:
+    verdict = examine(undeclared("averaged"), laboratory, checks=FEW)
+    assert not verdict.reports
+    assert told(verdict) == (
+        Exit.NO_JUDGEMENT,
+        "Conforms to token_mean if your trainer averages gradients over ranks, as DDP and FSDP do "
+        "(engine mean); if it sums gradients over ranks (engine sum), updates are dp_size x "
+        "cp_size times too large. Which does your trainer do? --engine mean or --engine sum",
+    )
+
+
+def test_right_where_one_begins_is_assumed(laboratory: Laboratory) -> None:
+    assert told(examine(undeclared("summed"), laboratory, checks=FEW)) == (
+        Exit.CONFORMS,
+        "Conforms to token_mean if your trainer sums gradients over ranks (engine sum, assumed); "
+        "if it averages gradients over ranks, as DDP and FSDP do (engine mean), updates are "
+        "dp_size x cp_size times too small",
+    )
+    # On one rank there are no ranks to average over.
+    _, alone = told(examine(undeclared("summed", world=1), laboratory, checks=FEW))
+    assert "(engine accumulated-mean), updates are num_microbatches times too small" in alone
+
+
+def test_what_fails_is_judged_where_it_fits_best(laboratory: Laboratory) -> None:
+    verdict = examine(undeclared("averaged", "sample_mean"), laboratory, checks=FEW)
+    assert verdict.exit is Exit.FINDINGS
+    assert [report.finding.code for report in verdict.reports] == ["AGV101"]
+    assert verdict.reports[0].stored.claim.engine == "mean"
+    lines = reading.assumption(document([verdict]).verdicts[0])
+    assert lines is not None
+    assert lines.startswith("judged as if your trainer averages gradients over ranks")
+
+
+def test_said_on_the_command_line(cli: Cli, tmp_path: Path) -> None:
+    path = EXAMPLES / "native" / "mean" / "token_mean.py"
+    lines = [s for s in path.read_text().splitlines() if not s.startswith("AGGVERIFY")]
+    (tmp_path / "r.py").write_text("\n".join(lines))
+    little = ("--profile", "quick", "--world", "2", "--max-examples", "2")
+    asked = cli("check", "r.py", *little, "--report", "junit,md,html")
+    assert asked.code == 2, asked
+    assert "Which does your trainer do? --engine mean or --engine sum" in asked.out
+    assert "fix" not in asked.out
+    folder = tmp_path / ".aggverify"
+    assert not (folder / "cases").exists()
+    assert 'errors="1"' in (folder / "junit.xml").read_text()
+    for name in ("junit.xml", "summary.md", "report.html"):
+        assert "Which does your trainer do" in (folder / name).read_text(), name
+    said = cli("check", "r.py", *little, "--engine", "mean")
+    assert said.code == 0, said
+    assert "assumed" not in said.out
+    wrong = cli("check", "r.py", *little, "--engine", "sum")
+    assert wrong.code == 1, wrong
+    assert "assumed" not in wrong.out
+
+
+def test_ratios_are_read_off_the_engines_own_scalars() -> None:
+    found = {name: ratio(spec, ENGINES["sum"]) for name, spec in ENGINES.items()}
+    per_rank = (Power("dp_size", -1), Power("cp_size", -1))
+    assert found == {
+        "sum": (),
+        "mean": per_rank,
+        "accumulated-mean": (*per_rank, Power("num_microbatches", -1)),
+        "megatron-sample": (Power("num_rollouts", -1),),
+        "megatron-token": (Power("tokens", -1),),
+        "skyrl-fsdp": (Power("cp_size", -1),),
+    }
+    own = EmulatedEngine(
+        "own", "", "", "", "", 0, scale=(times("dp_size"), times("dp_size"), over("num_rollouts"))
+    )
+    assert ratio(own, ENGINES["mean"]) == (
+        Power("dp_size", 3), Power("cp_size", 1), Power("num_rollouts", -1)
+    )  # fmt: skip
+
+
+def test_what_is_no_product_of_sizes_has_no_ratio() -> None:
+    class Odd(EmulatedEngine):
+        def value(self, losses: object, num_tokens: object, sizes: Sizes) -> Fraction:
+            return Fraction(1, sizes.dp_size + 1)
+
+    assert ratio(Odd("odd", "", "", "", "", 0), ENGINES["sum"]) is None
