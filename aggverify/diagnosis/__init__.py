@@ -72,7 +72,8 @@ def recognised(subject: Subject, finding: Finding, *signs: str) -> Diagnosis | N
         return None
     # The formula check may have met the same constant, and has the same words for it.
     root = finding.message if bug.in_numbers else bug.sentence
-    return Diagnosis(root, None, bug, root)
+    # Each auxiliary term has a mistake of its own.
+    return Diagnosis(root, None, bug, root if finding.term is None else f"{root} ({finding.term})")
 
 
 def _clues(subject: Subject, finding: Finding, *signs: str) -> Clues:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from aggverify.oracles import Step
@@ -108,6 +109,16 @@ def _has_whole_groups(case: Case, size: int) -> bool:
     cells = [cell for _, _, cell in case.layout.cells()]
     cut = [cell[i : i + size] for cell in cells for i in range(0, len(cell), size)]
     return all(piece in groups and len(piece) == size for piece in cut)
+
+
+def folded(space: Space, sizes: Collection[str]) -> Space:
+    """The space with only one of these sizes of a layout."""
+    return replace(
+        space,
+        max_dp=1 if "dp_size" in sizes else space.max_dp,
+        max_cp=1 if "cp_size" in sizes else space.max_cp,
+        max_microbatches=1 if "num_microbatches" in sizes else space.max_microbatches,
+    )
 
 
 Size = tuple[int, int, int, CpKind]

@@ -80,7 +80,7 @@ def examine(
         tally = outcomes[-1].tally
     return Verdict(
         subject=subject.knowing(computes_in=precision(subject, outcomes)),
-        reports=tuple(o.finding for o in outcomes if o.finding is not None),
+        reports=tuple(report for outcome in outcomes for report in outcome.findings),
         checks=tuple(o.summary for o in outcomes),
         executed=laboratory.executed - executed,
         worlds=tuple((w, n - worlds.get(w, 0)) for w, n in sorted(laboratory.worlds.items())),

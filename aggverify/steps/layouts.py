@@ -112,6 +112,12 @@ class Layout:
         return layout
 
 
+def dimensions(layout: Layout) -> frozenset[str]:
+    """The sizes of the layout that are more than one, by the names of :class:`Layout`."""
+    names = ("dp_size", "cp_size", "num_microbatches")
+    return frozenset(name for name in names if getattr(layout, name) > 1)
+
+
 def _index(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise InputError(f"a sample index must be a non-negative integer, got {value!r:.200}")

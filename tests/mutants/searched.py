@@ -20,3 +20,31 @@ def sum_of_means_in_float32(losses: torch.Tensor, batch: MicroBatch) -> torch.Te
 
 def raises(losses: torch.Tensor, batch: MicroBatch) -> torch.Tensor:
     raise KeyError("loss_mask")
+
+
+def raises_in_data_parallel(losses: torch.Tensor, batch: MicroBatch) -> torch.Tensor:
+    """And is cp_size times too large."""
+    if batch.dp_size > 1:
+        raise KeyError("dp")
+    return _kept(losses, batch).sum() / batch.num_tokens * batch.cp_size
+
+
+def two_terms(
+    losses: torch.Tensor, batch: MicroBatch, kl: torch.Tensor, entropy: torch.Tensor
+) -> torch.Tensor:
+    """One by its own tokens, the other once for each micro-batch."""
+    mask = torch.cat(batch.local_masks)
+    policy = _kept(losses, batch).sum() / batch.num_tokens
+    penalty = _kept(kl, batch).sum() / max(int(mask.sum()), 1)
+    bonus = _kept(entropy, batch).sum() / batch.num_tokens * batch.num_microbatches
+    return policy + 0.1 * penalty - 0.01 * bonus
+
+
+def two_terms_alike(
+    losses: torch.Tensor, batch: MicroBatch, kl: torch.Tensor, entropy: torch.Tensor
+) -> torch.Tensor:
+    """One of them only, wrong in every dimension."""
+    mask = torch.cat(batch.local_masks)
+    policy = _kept(losses, batch).sum() / batch.num_tokens
+    penalty = _kept(kl, batch).sum() / max(int(mask.sum()), 1)
+    return policy + 0.1 * penalty - 0.01 * _kept(entropy, batch).sum() / batch.num_tokens

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from aggverify.checks import Check, formula, windows
+from aggverify.checks import Check, formula, padding, terms, windows
+from aggverify.checks.layout import CONTEXT_PARALLEL, DATA_PARALLEL
 from aggverify.checks.steadiness import REPEAT, STATE
 from aggverify.codes.state import State
 from aggverify.execution.budget import Budget
@@ -17,7 +19,7 @@ from aggverify.execution.subject import Subject
 from aggverify.run.outcome.consequences import Outcome
 from aggverify.run.planning.plan import plan
 from aggverify.run.search.run_check import run_check
-from aggverify.run.session import opened
+from aggverify.run.session import examine, opened
 from aggverify.world import Pool
 
 FILE = Path(__file__).with_name("searched.py")
@@ -29,16 +31,20 @@ def laboratory(shared_pool: Pool) -> Iterator[Laboratory]:
         yield Laboratory(template)
 
 
-def outcome(laboratory: Laboratory, function: str, check: Check, mode: str) -> Outcome:
+def subject(function: str, mode: str, *terms: str) -> Subject:
     budget = Budget("quick", max_examples=5)
     claim = Claim(str(FILE), function, "native", "sum", mode, max_world=4, budget=budget)
-    [entry] = plan(Subject.of(claim), [check]).entries
+    return Subject.of(replace(claim, terms=terms))
+
+
+def outcome(laboratory: Laboratory, about: Subject, check: Check) -> Outcome:
+    [entry] = plan(about, [check]).entries
     return run_check(entry, laboratory)
 
 
 def test_a_wrong_factor_does_not_slide_into_its_rounding(laboratory: Laboratory) -> None:
-    found = outcome(laboratory, "sum_of_means_in_float32", formula.CHECK, "sample_mean").finding
-    assert found is not None
+    about = subject("sum_of_means_in_float32", "sample_mean")
+    [found] = outcome(laboratory, about, formula.CHECK).findings
     told = found.finding
     assert told.expected is not None and told.observed is not None and told.token is not None
     assert told.observed[told.token] / told.expected[told.token] == pytest.approx(2)
@@ -46,7 +52,31 @@ def test_a_wrong_factor_does_not_slide_into_its_rounding(laboratory: Laboratory)
 
 @pytest.mark.parametrize("check", [REPEAT, STATE, windows.CHECK], ids=lambda check: check.name)
 def test_equal_exceptions_are_no_evidence(laboratory: Laboratory, check: Check) -> None:
-    summary = outcome(laboratory, "raises", check, "token_mean").summary
+    summary = outcome(laboratory, subject("raises", "token_mean"), check).summary
     assert summary.cases > 0
     assert summary.state is State.NOT_JUDGED
     assert "KeyError: 'loss_mask'" in str(summary.reason)
+
+
+def test_what_raises_in_one_dimension_does_not_hide_another(laboratory: Laboratory) -> None:
+    about = subject("raises_in_data_parallel", "token_mean")
+    verdict = examine(about, laboratory, checks=[DATA_PARALLEL, CONTEXT_PARALLEL, padding.CHECK])
+    raised, factor = verdict.reports
+    assert raised.finding.case.layout.dp_size == 2
+    assert "KeyError: 'dp'" in raised.finding.message
+    assert factor.finding.code == "AGV201"
+    assert factor.diagnosis is not None and factor.diagnosis.factor == "cp_size"
+    assert verdict.checks[-1].state is State.OK, verdict.checks[-1]
+
+
+def test_the_first_wrong_term_does_not_hide_the_second(laboratory: Laboratory) -> None:
+    about = subject("two_terms", "token_mean", "kl", "entropy")
+    found = outcome(laboratory, about, terms.CHECK).findings
+    assert {report.finding.term for report in found} == {"kl", "entropy"}
+    assert len(found) == 2 and all(report.confirmed for report in found)
+
+
+def test_one_wrong_term_is_told_once(laboratory: Laboratory) -> None:
+    about = subject("two_terms_alike", "token_mean", "kl", "entropy")
+    [found] = outcome(laboratory, about, terms.CHECK).findings
+    assert found.finding.term == "kl"

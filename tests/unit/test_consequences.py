@@ -39,7 +39,7 @@ def failed(name: str, code: str, layout: Layout | None = None) -> Outcome:
         step = parse_step("1/1 1/1" if layout.dp_size > 1 else "1/11")
         case = Case(step, layout, (1.0, 1.0))
         told = replace(told, finding=replace(told.finding, case=case))
-    return Outcome(entry(name), CheckSummary(name, "", "", 1, State.FAILED), told, Tally())
+    return Outcome(entry(name), CheckSummary(name, "", "", 1, State.FAILED), (told,), Tally())
 
 
 TWO_CP, TWO_DP = Layout((((0,),),), cp_size=2), Layout((((0,),), ((1,),)))
@@ -71,7 +71,7 @@ def test_nothing_earlier_leaves_the_entry_alone() -> None:
 def test_where_ranks_are_blocked_no_further_step_is_run() -> None:
     narrow = Space(max_cp=2, min_units=2)
     blocked = [failed("two_paths_agree", "AGV404", TWO_CP)]
-    assert "blocked there already" in str(remaining(entry(DP, narrow), blocked).why_not)
+    assert "gets through no such step" in str(remaining(entry(DP, narrow), blocked).why_not)
     assert remaining(entry(DP, narrow), []).instead is None
 
 
@@ -86,8 +86,35 @@ def test_where_ranks_are_blocked_no_further_step_is_run() -> None:
     ],
 )
 def test_some_codes_make_all_later_checks_worthless(code: str, reason: str | None) -> None:
-    left = remaining(entry("weights_follow_the_samples"), [failed("two_paths_agree", code)])
+    plain = [failed("two_paths_agree", code, Layout.trivial(1))]
+    left = remaining(entry("weights_follow_the_samples"), plain)
     assert (left.instead is None) if reason is None else (reason in str(left.why_not))
+
+
+@pytest.mark.parametrize("code", ["AGV401", "AGV402", "AGV404"])
+def test_what_fails_in_one_dimension_hides_no_other(code: str) -> None:
+    left = remaining(entry("reported_loss_is_the_scalar", SPACE), [failed(DP, code, TWO_DP)])
+    assert (left.instead, left.space) == (None, replace(SPACE, max_dp=1))
+
+
+def test_what_a_plain_step_does_not_have_is_left_out() -> None:
+    wide = replace(SPACE, fan_out=True)
+    told = failed(DP, "AGV401", Layout.trivial(1))
+
+    def left(step: str, space: Space = wide, loss: float = 1.0) -> Space | None:
+        known = parse_step(step)
+        losses = (loss,) * known.num_response_tokens
+        case = Case(known, Layout.trivial(len(known.samples)), losses)
+        [report] = told.findings
+        found = replace(report, finding=replace(report.finding, case=case))
+        after = remaining(entry(DP, space), [replace(told, findings=(found,))])
+        return None if after.instead else after.space
+
+    assert left("1/11") is None
+    assert left("1/11+2/1") == replace(wide, fan_out=False)
+    assert left("1/00") == replace(wide, empty_samples=False)
+    assert left("1/00", replace(wide, blank_a_unit=True)) is None
+    assert left("1/11", loss=float("nan")) == wide
 
 
 def test_a_wrong_formula_leaves_invariance_and_skips_what_needs_it() -> None:

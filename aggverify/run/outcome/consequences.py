@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from aggverify.checks.base import FORMULA
+from aggverify.checks.base import FORMULA, Finding
 from aggverify.codes.state import State
 from aggverify.execution.subject import Subject
-from aggverify.generation.space import Space, sizes
+from aggverify.generation.space import Space, folded, sizes
 from aggverify.oracles.bounds import PRECISIONS
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.outcome.verdict import CheckSummary, ReportedFinding
 from aggverify.run.planning.plan import Entry
-from aggverify.steps.layouts import Layout
+from aggverify.steps.layouts import dimensions
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,35 +24,36 @@ class Outcome:
     entry: Entry
     """Its subject with what has come out on the way."""
     summary: CheckSummary
-    finding: ReportedFinding | None
+    findings: tuple[ReportedFinding, ...]
+    """Each of a cause of its own, as far as the check can tell."""
     tally: Tally
     """Of this entry and of those before it."""
 
     @property
-    def wrong(self) -> frozenset[str]:
+    def wrong(self) -> set[str]:
         """Aspects of the reducer that are known to be wrong from now on."""
-        if self.finding is None:
-            return frozenset()
         failed = {self.entry.check.aspect} if self.summary.state is State.FAILED else set()
-        return frozenset({*failed, *self.finding.finding.traits.spoils})
+        return failed.union(*(report.finding.traits.spoils for report in self.findings))
 
 
 def remaining(entry: Entry, earlier: Sequence[Outcome]) -> Entry:
     """The entry after these outcomes: skipped, on fewer ranks, without the oracle, or as it was."""
-    found = [o.finding.finding for o in earlier if o.finding is not None]
-    wrong = frozenset().union(*(outcome.wrong for outcome in earlier))
-    stuck = [f.case.layout for f in found if f.traits.costs_a_world]
+    found = [report.finding for outcome in earlier for report in outcome.findings]
+    wrong = set[str]().union(*(outcome.wrong for outcome in earlier))
     if entry.instead is not None or entry.space is None:
         return entry
     if entry.check.last and any(outcome.summary.state is State.FAILED for outcome in earlier):
         return _not_judged(entry, "other checks fail already")
-    if any(f.traits.ends_the_run for f in found):
-        return _not_judged(entry, "the reducer does not get through a step")
     if any(f.traits.unsteady for f in found):
         return _not_judged(entry, "results depend on more than the step")
-    space = _without(entry.space, stuck)
-    if not sizes(space):
-        return _not_judged(entry, "ranks are blocked there already")
+    space = entry.space
+    for fatal in (f for f in found if f.traits.ends_the_run or f.traits.costs_a_world):
+        left = _outside(space, fatal)
+        if left is None:
+            return _not_judged(entry, "the reducer does not get through a step")
+        space = left
+        if not sizes(space):
+            return _not_judged(entry, "the reducer gets through no such step")
     for need in entry.check.needs:
         if need.aspect in wrong:
             return _not_judged(entry, f"{need.otherwise}")
@@ -73,8 +75,16 @@ def precision(subject: Subject, earlier: Sequence[Outcome]) -> str:
     return min({subject.computes_in, *known}, key=lambda name: PRECISIONS[name].p)
 
 
-def _without(space: Space, stuck: Sequence[Layout]) -> Space:
-    """The space without the dimensions in which ranks are blocked already: each such step costs a
-    world of ranks, and says nothing new."""
-    dp, cp = (any(getattr(lay, name) > 1 for lay in stuck) for name in ("dp_size", "cp_size"))
-    return replace(space, max_dp=1 if dp else space.max_dp, max_cp=1 if cp else space.max_cp)
+def _outside(space: Space, fatal: Finding) -> Space | None:
+    """The space without what the smallest such step has beyond a plain one, which says nothing new
+    and may cost a world of ranks; None where that is nothing."""
+    case, step = fatal.case, fatal.case.step
+    if more := dimensions(case.layout):
+        return folded(space, more)
+    if len(step.samples) > step.num_rollouts:
+        return replace(space, fan_out=False)
+    if not all(s.num_original for s in step.samples):
+        return None if space.blank_a_unit else replace(space, empty_samples=False)
+    if not all(map(math.isfinite, case.losses)):
+        return space
+    return None if fatal.traits.ends_the_run else space

@@ -1,4 +1,4 @@
-"""Whether a finding on one case is the one that was found on another."""
+"""Whether a finding on one case is the one that was found on another, or of the same cause."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from aggverify.checks import Finding
 from aggverify.oracles.bounds import PRECISIONS
+from aggverify.steps.layouts import dimensions
 
 SLIDE = Fraction(1, 1000)
 """A deviation that many times smaller is another one: a factor is never that small on a smaller
@@ -24,6 +25,22 @@ def same(found: Finding, other: Finding | None) -> bool:
     if was is None or now is None:
         return was is now
     return now >= SLIDE * was
+
+
+def of_one_cause(known: Finding, other: Finding) -> bool:
+    """Whether the other may be nothing but the known one again, on a case that was not made small:
+    the same thing said, of the losses where the known one's layout has a part in it, of a term
+    anywhere."""
+    if _said(known) != _said(other):
+        return False
+    mine = dimensions(known.case.layout)
+    return not mine or known.term is not None or bool(mine & dimensions(other.case.layout))
+
+
+def _said(found: Finding) -> tuple[object, ...]:
+    what = found.traits.symptom or found.code
+    finite = found.token is None or _is_finite(found, found.token)
+    return what, found.traits.effect, found.term, raised_at(found), finite
 
 
 def raised_at(found: Finding) -> tuple[str, str] | None:

@@ -1,4 +1,5 @@
-"""One check on one subject: stored cases, then drawn ones, until one fails; that one made small."""
+"""One check on one subject: stored cases, then drawn ones, until one fails; that one made small;
+and a few more, for what that one may hide."""
 
 from __future__ import annotations
 
@@ -14,18 +15,22 @@ from aggverify.checks.refusal import refusal
 from aggverify.execution.laboratory import Execution, Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import grid, hard_cases
-from aggverify.generation.space import Space
+from aggverify.generation.space import Space, folded, sizes
 from aggverify.run.outcome.tally import Tally
+from aggverify.run.search.alike import of_one_cause
 from aggverify.run.search.drawing import search
 from aggverify.run.search.pipeline import Judged, Pipeline, Running
 from aggverify.run.search.rounding import LOW, explained_by_rounding, rounds
 from aggverify.run.search.smallest import made_small
 from aggverify.steps.case import Case
+from aggverify.steps.layouts import dimensions
 from aggverify.world import Fault
 
 FIRST_BATCH, LAST_BATCH = 4, 64
 """Stored cases sent to the ranks in one go, doubling: an early fault costs little, a late one is
 rare, and progress is seen in between."""
+FURTHER = 24
+"""Cases drawn at most after a finding, where it has no part in them."""
 
 
 @dataclass(slots=True)
@@ -41,8 +46,6 @@ class CheckRun:
     cases: int = 0
     judged: int = 0
     """Of these, how many came to a result, a refusal or a finding: the rest is no evidence."""
-    in_vain: str = "no result was finite"
-    """What the ranks did instead of coming to one, the last time."""
     complete: bool = True
     """False when time ran out before the cases that are not drawn did."""
     refusals: list[str] = field(default_factory=list)
@@ -50,6 +53,11 @@ class CheckRun:
     executions: int = 0
     failures: list[Fault] = field(default_factory=list)
     """Of these executions, what became of those without a result."""
+    known: list[Finding] = field(default_factory=list)
+    """What has been found on a smallest case, and is not found again."""
+    _told: list[Finding] = field(default_factory=list)
+    """Every finding on any case so far, known ones and those on the way to a smaller one too."""
+    _tried: set[Case] = field(default_factory=set)
     _rounds: bool | None = None
     """Whether small deviations are float32 arithmetic, once that has been asked."""
 
@@ -61,6 +69,30 @@ class CheckRun:
             self.space, self.submit, max_examples=examples, seed=seed, deadline=deadline
         )
         return None if found is None else made_small(found, self.findings, self.space)
+
+    def further(self, known: Finding, *, seed: int, deadline: float) -> Finding | None:
+        """After what is known now, the next finding of another cause, likewise on its smallest
+        case, or None: among what was seen on the way, stored cases that have not been run, and a
+        few that are drawn where the known one has no part. ``seed``: another one than before."""
+        self.known.append(known)
+        if self.check.only is not None or time.monotonic() > deadline:
+            return None
+        # Another term can be wrong in the same dimension; of the losses it would be told again.
+        mine = dimensions(known.case.layout) if known.term is None else frozenset()
+        rest = folded(self.space, mine)
+        drawn = bool(sizes(rest)) and (bool(mine) or known.term is not None)
+        if known.traits.costs_a_world:
+            if not drawn:
+                return None
+            self.space = rest
+        told = (f for f in self._told if f.case in self.space and not self._is_known(f))
+        found = next(told, None) or self.stored_failure()
+        if found is None and drawn:
+            found = search(rest, self.submit, max_examples=FURTHER, seed=seed, deadline=deadline)
+        return None if found is None else made_small(found, self.findings, self.space)
+
+    def _is_known(self, finding: Finding) -> bool:
+        return any(of_one_cause(known, finding) for known in self.known)
 
     def judge(self, case: Case) -> Finding | None:
         """Execute the variants of one case and judge them."""
@@ -74,6 +106,7 @@ class CheckRun:
         """Start these cases' variants."""
         lean = self.check.control_first and self.subject.has_oracle
         variants = [self.check.variants(case)[1 if lean else 0 :] for case in cases]
+        self._tried.update(cases)
         wanted = [c for group in variants for c in group]
 
         def judged(executions: Sequence[Execution]) -> list[Finding | None]:
@@ -101,19 +134,12 @@ class CheckRun:
             finding = self.check.judge(self.subject, mine)
         if finding is not None and self._is_rounding(finding, mine):
             finding = None
-        self._weigh(mine, told=finding is not None or refused is not None)
+        self.judged += finding is not None or refused is not None or all(map(_has_result, mine))
         if finding is None:
             self.tally.add(self.subject, mine, scalars=self.check.judges_scalar)
-        return finding
-
-    def _weigh(self, executions: Sequence[Execution], *, told: bool) -> None:
-        """Count the case as judged unless there was nothing to judge: equal failures say nothing
-        of what would have come without them."""
-        faults = [e.failure for e in executions if e.failure is not None]
-        if told or (not faults and all(e.weights is None or is_finite(e) for e in executions)):
-            self.judged += 1
-        elif faults:
-            self.in_vain = faults[0].message
+            return None
+        self._told.append(finding)
+        return None if self._is_known(finding) else finding
 
     def _is_rounding(self, finding: Finding, executions: Sequence[Execution]) -> bool:
         """Whether the candidate turns out to compute in float32, which is all there is to it."""
@@ -149,7 +175,7 @@ class CheckRun:
 
     def _not_drawn(self) -> Iterable[Case]:
         if self.check.only is None:
-            return self.stored_cases()
+            return [case for case in self.stored_cases() if case not in self._tried]
         return (case for case in self.check.only(self.subject) if case in self.space)
 
     @property
@@ -158,6 +184,13 @@ class CheckRun:
         if not self.refusals:
             return None
         return f"{len(self.refusals)} of {self.cases} refused: {self.refusals[-1]}"
+
+
+def _has_result(execution: Execution) -> bool:
+    """Whether there is something to judge: equal failures say nothing of what would have come."""
+    if execution.failure is not None:
+        return False
+    return execution.weights is None or is_finite(execution)
 
 
 def _first(judged: Judged) -> Finding | None:

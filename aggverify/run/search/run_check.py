@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import replace
 
@@ -17,10 +17,13 @@ from aggverify.run.outcome.store import stored_case
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.outcome.verdict import CheckSummary, ReportedFinding
 from aggverify.run.planning.plan import Entry
+from aggverify.run.search.alike import raised_at
 from aggverify.run.search.check_run import CheckRun
 from aggverify.run.search.evidence import gathered
 
 Emit = Callable[[Event], None]
+MOST = 3
+"""Findings of one check, each of a cause of its own."""
 
 
 def run_check(
@@ -42,7 +45,7 @@ def run_check(
         state = entry.instead or State.NOT_CLAIMED
         summary = CheckSummary(check.name, check.title, check.tests, 0, state, entry.why_not)
         emit(CheckFinished(summary))
-        return Outcome(entry, summary, None, tally)
+        return Outcome(entry, summary, (), tally)
     emit(CheckStarted(check.name, check.title))
     claim = entry.subject.claim
     run = CheckRun(
@@ -58,15 +61,28 @@ def run_check(
     finding = run.run(examples=entry.examples, seed=claim.seed, deadline=deadline)
     if finding is None and check.only is None and time.monotonic() > deadline:
         tally.sights.cut_short.append(check.name)
-    reported = None if finding is None else _reported(run, finding)
-    if reported is not None:
-        emit(Found(reported))
+    reported: list[ReportedFinding] = []
+    for n in range(1, MOST + 1):
+        if finding is None:
+            break
+        found = _reported(run, finding)
+        if not any(_repeats(found, known) for known in reported):
+            reported.append(found)
+            emit(Found(found))
+        finding = run.further(finding, seed=claim.seed + n, deadline=deadline) if n < MOST else None
     summary = _summary(run, reported)
     emit(CheckFinished(summary))
-    return Outcome(replace(entry, subject=run.subject), summary, reported, tally)
+    return Outcome(replace(entry, subject=run.subject), summary, tuple(reported), tally)
 
 
-def _summary(run: CheckRun, reported: ReportedFinding | None) -> CheckSummary:
+def _repeats(found: ReportedFinding, known: ReportedFinding) -> bool:
+    """Whether it is the known one in another dimension: of the same cause, or of none known."""
+    same = (found.finding.code, found.finding.term) == (known.finding.code, known.finding.term)
+    roots = [report.diagnosis.root if report.diagnosis else None for report in (found, known)]
+    return same and roots[0] == roots[1] and raised_at(found.finding) == raised_at(known.finding)
+
+
+def _summary(run: CheckRun, reported: Sequence[ReportedFinding]) -> CheckSummary:
     check, (state, reason) = run.check, _state(run, reported)
     proves = check.establishes if state is State.OK else None
     return CheckSummary(
@@ -81,15 +97,16 @@ def _summary(run: CheckRun, reported: ReportedFinding | None) -> CheckSummary:
     )
 
 
-def _state(run: CheckRun, reported: ReportedFinding | None) -> tuple[State, str | None]:
-    if reported is not None:
-        return (State.FAILED if reported.fails else State.HAZARD), None
+def _state(run: CheckRun, reported: Sequence[ReportedFinding]) -> tuple[State, str | None]:
+    if reported:
+        return (State.FAILED if any(r.fails for r in reported) else State.HAZARD), None
     if not run.complete:
         return State.NOT_JUDGED, "stopped by --max-time: not all of its cases"
     if not run.cases:
         return State.NOT_JUDGED, "no case was executed"
     if not run.judged:
-        return State.NOT_JUDGED, f"no case came to a result: {run.in_vain}"
+        why = run.failures[-1].message if run.failures else "none was finite"
+        return State.NOT_JUDGED, f"no case came to a result: {why}"
     return State.OK, None
 
 
