@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from aggverify import codes
 from aggverify.checks import (
+    claimed,
     counts,
     empty,
     exhaustive,
@@ -55,6 +56,7 @@ _ALL: list[Check] = [
     ISSUE_ALIKE,
     AGREEMENT,
     logs.CHECK,
+    claimed.CHECK,
     SWITCH,
     REFUSES,
     counts.BEYOND_FLOAT32,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -103,8 +103,9 @@ class Check:
     """What is proven when that many cases pass, for the verdict."""
     linear_only: bool = False
     """Whether it says nothing about a non-linear objective."""
-    may_refuse: bool = False
-    """Whether a clear exception of the candidate's own is as good as the right result."""
+    may_refuse: Callable[[Case], Set[int]] | None = None
+    """Where a clear exception of the candidate's own is as good as the right result: the ranks that
+    it must come from."""
     compares_paths: bool = False
     """Whether it needs another target beside the subject's, also to see its findings again."""
     judges_scalar: bool = False

@@ -11,6 +11,7 @@ from aggverify.checks.spaces import spread
 from aggverify.execution.laboratory import Execution
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
+from aggverify.steps.case import ranks_with_parts
 
 NAME = "split_groups_equal_or_refused"
 CODE = "AGV206"
@@ -18,7 +19,9 @@ CODE = "AGV206"
 
 def space(subject: Subject) -> Space | None:
     """Unequal prompt groups, one of them in more than one micro-batch or rank."""
-    if subject.group_size or "straddling-groups" not in subject.features:
+    # What it refuses is still run: of some it may say nothing.
+    features = subject.features | {r.feature for r in subject.refused}
+    if subject.group_size or "straddling-groups" not in features:
         return None
     cp = 1 if subject.nonlinear else 2
     return spread(subject, dp=4, cp=cp, micro_batches=2, split_groups=True, whole_groups=False)
@@ -26,7 +29,8 @@ def space(subject: Subject) -> Space | None:
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     """Equal to the whole group, or loud: a silently different number is a failure."""
-    if refusal(executions[-1]) is not None:
+    split = executions[-1]
+    if refusal(split, ranks_with_parts(split.case)) is not None:
         return None
     return judge_spread(NAME, CODE, subject, executions)
 
@@ -39,7 +43,7 @@ CHECK = Check(
     variants=lambda case: (case.trivial, case),
     judge=judge,
     control_first=True,
-    may_refuse=True,
+    may_refuse=ranks_with_parts,
     max_examples=30,
     max_stored=20,
 )

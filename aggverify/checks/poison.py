@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 
 from aggverify.checks.base import MASK, Check, Finding, Need, failure_finding
 from aggverify.checks.judging import is_finite
+from aggverify.checks.refusal import refusal
 from aggverify.checks.spaces import small
 from aggverify.execution.laboratory import Execution
 from aggverify.execution.subject import Subject
@@ -86,6 +86,13 @@ def judge_huge(subject: Subject, executions: Sequence[Execution]) -> Finding | N
     return judge(FINITE, ("AGV121", "AGV122"), subject, executions)
 
 
+def judge_not_finite(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
+    """The same of NaN and infinities, which may also be refused."""
+    if refusal(executions[-1]) is not None:
+        return None
+    return judge(NOT_FINITE, ("AGV123", "AGV124"), subject, executions)
+
+
 def _shown(case: Case) -> str:
     values = {str(case.losses[t]) for t in case.masked_tokens()}
     return ", ".join(sorted(values))
@@ -106,6 +113,7 @@ WITH_NANS = Check(
     tests="T6",
     space=claimed_space,
     variants=lambda case: (case, poisoned(case)),
-    judge=partial(judge, NOT_FINITE, ("AGV123", "AGV124")),
+    judge=judge_not_finite,
+    may_refuse=lambda case: frozenset(),
     needs=(Need(MASK, "finite values behind the mask matter already"),),
 )

@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Set
+
 from aggverify.execution.laboratory import Execution
-from aggverify.steps.case import ranks_with_parts
+from aggverify.world import Raised
 
 DELIBERATE = ("ValueError", "AssertionError", "NotImplementedError", "RuntimeError")
-"""Types people raise to say no; an IndexError is an accident."""
+"""Built-in types people raise to say no, beside their own; an IndexError is an accident."""
+_ASSERT = re.compile(r"assert\b\s*")
+_SHAPES = re.compile(
+    r"\bshapes?\b|\bnumel\b|\blen\(|\.size\(|torch\.Size|\bbroadcast|\bmismatch|"
+    r"\b(?:do|does|did) ?n[o']t match|\bmust match|\bsame (?:length|size)|\blengths? (?:of|differ)",
+    re.IGNORECASE,
+)
+"""Of sizes that do not go together: about arguments, not about a layout."""
 
 
-def refusal(execution: Execution) -> str | None:
+def refusal(execution: Execution, concerned: Set[int] = frozenset()) -> str | None:
     """The candidate's words if it refused the step on purpose, else None.
 
-    A ``raise`` or ``assert`` with a message, of a type in DELIBERATE, in code that is neither
-    torch's nor the standard library's, on every rank that holds a part of a split prompt group.
+    A ``raise`` or ``assert`` in code that is neither torch's nor the standard library's, not about
+    shapes, on all ranks ``concerned``, and on one at least.
     """
     fault = execution.failure
-    error = None if fault is None or fault.kind != "exception" else fault.error
-    if fault is None or error is None or error.type not in DELIBERATE:
+    if fault is None or fault.kind != "exception" or fault.error is None:
+        return None
+    if concerned - fault.errors.keys():
+        return None
+    said = [_words(fault.errors[rank]) for rank in {fault.rank or 0, *concerned}]
+    return said[0] if all(said) else None
+
+
+def _words(error: Raised) -> str | None:
+    """The message, or what a bare ``assert`` asserts; None where it is no refusal."""
+    if error.type not in DELIBERATE and "." not in error.type:
         return None
     if not (error.stated and error.frames and error.frames[-1].owner == "candidate"):
         return None
-    if not error.message.strip() or ranks_with_parts(execution.case) - fault.errors.keys():
-        return None
-    return error.text
+    if error.before is not None and not (error.before.stated or error.before.type == "KeyError"):
+        return None  # it passes on what went wrong
+    source = error.frames[-1].source
+    words = error.message.strip() or (_ASSERT.sub("", source, 1) if _ASSERT.match(source) else "")
+    return words if words and not _SHAPES.search(words) else None

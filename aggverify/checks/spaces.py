@@ -29,20 +29,28 @@ def spread(
     """
     kinds = cp_kinds(subject)
     space = Space(
-        max_dp=min(dp, subject.max_world),
-        max_cp=min(cp, subject.max_world) if kinds else 1,
-        max_microbatches=micro_batches,
+        max_dp=_most(subject, "data-parallel", dp),
+        max_cp=_most(subject, "context-parallel", cp) if kinds else 1,
+        max_microbatches=_most(subject, "micro-batches", micro_batches, world=False),
         max_world=subject.max_world,
         cp_kinds=kinds or ("zigzag",),
         min_units=2,
         fan_out="fan-out" in subject.features,
         empty_samples=False,
         group_size=subject.group_size,
-        whole_groups=subject.refuses_split_groups or "straddling-groups" in subject.without,
+        whole_groups=subject.keeps_groups_whole,
         uniform="ragged-micro-batches" not in subject.features,
         dtypes=("float64",) if subject.nonlinear else _DTYPES,
     )
     return replace(space, **narrowed)
+
+
+def _most(subject: Subject, feature: str, most: int, *, world: bool = True) -> int:
+    """The largest size: what the check wants, as far as there are ranks and it is not refused."""
+    if feature not in subject.features:
+        return 1
+    limits = [most, subject.most(feature), subject.max_world if world else None]
+    return min(limit for limit in limits if limit is not None)
 
 
 def small(subject: Subject, **narrowed: Any) -> Space:

@@ -28,7 +28,9 @@ CODE = "AGV208"
 
 def space(subject: Subject) -> Space | None:
     """Up to three micro-batches on up to two ranks, after a window with one more."""
-    if subject.group_size:
+    if subject.group_size or subject.most("micro-batches") is not None:
+        return None
+    if "micro-batches" not in subject.features:
         return None
     return spread(subject, dp=2, cp=1, min_units=1, fan_out=False)
 

@@ -47,6 +47,12 @@ CATALOGUE: tuple[Code, ...] = (
         diagnosed=Diagnosed.NOT_FINITE_BEHIND_THE_MASK,
     ),
     Code(
+        "AGV125",
+        "Refuses what is claimed",
+        consequence="refuses training steps that it is claimed to take",
+        diagnosed=Diagnosed.SYMPTOM,
+    ),
+    Code(
         "AGV131",
         "Weights depend on the losses: the reducer is not linear",
         symptom=Symptom.NOT_LINEAR,

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 FEATURES: Mapping[str, str] = {
+    "data-parallel": "samples dealt to several data-parallel ranks",
+    "micro-batches": "several micro-batches accumulated on a rank",
     "context-parallel": "samples sliced over context-parallel ranks",
     "contiguous": "context-parallel ranks that own contiguous chunks",
     "gathered": "losses gathered over context parallelism before the reduction",

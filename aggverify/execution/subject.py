@@ -13,11 +13,29 @@ from aggverify.engines import EngineSpec, usable
 from aggverify.execution.claim import NONLINEAR, Claim
 from aggverify.oracles import Policy, Step
 from aggverify.oracles.custom import CustomOracle, load
+from aggverify.steps.dimensions import BY_FEATURE
 
 CANDIDATE_ROUNDINGS = 8
 """Roundings allowed on one token's path inside the candidate: count conversion, reciprocal,
 division by a second count, up to three scale factors, the accumulation of a partial weight and one
 spare; see docs/bounds.md. Independent of the number of tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A feature of layouts or steps that the candidate declines by an exception of its own."""
+
+    feature: str
+    words: str
+    """Its own, from the simplest case."""
+    beyond: int = 1
+    """The largest size it still takes."""
+
+    @property
+    def what(self) -> str:
+        """After "refuses"."""
+        beyond = f" beyond {self.beyond}" if self.beyond > 1 else ""
+        return f"{BY_FEATURE[self.feature].title}{beyond}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +49,8 @@ class Discovered:
     computes_in: str = "float64"
     trust_formula: bool = True
     """False once the formula is known to be wrong: from then on only invariance is judged."""
-    refuses_split_groups: bool = False
-    """Whether it says no to a prompt group that is not whole in a micro-batch, which is right."""
+    refused: tuple[Refused, ...] = ()
+    """What it says no to, which is right where it is not claimed."""
     returns_logs: bool = True
     """False once a step was seen without."""
     notes: tuple[str, ...] = ()
@@ -156,8 +174,18 @@ class Subject:
         return self.found.trust_formula
 
     @property
-    def refuses_split_groups(self) -> bool:
-        return self.found.refuses_split_groups
+    def refused(self) -> tuple[Refused, ...]:
+        return self.found.refused
+
+    @property
+    def keeps_groups_whole(self) -> bool:
+        """Whether prompt groups are only given whole: it refuses split ones, or the person does."""
+        split = "straddling-groups"
+        return split in self.without or self.most(split) is not None
+
+    def most(self, feature: str) -> int | None:
+        """The largest size of a feature that it does not refuse; None for any."""
+        return next((r.beyond for r in self.refused if r.feature == feature), None)
 
     @property
     def returns_logs(self) -> bool:
@@ -179,9 +207,11 @@ class Subject:
 
     @property
     def features(self) -> frozenset[str]:
-        """What generated cases may contain: what the convention sees, plus explicit claims."""
+        """What generated cases may contain: what the convention sees, plus explicit claims, less
+        what it refuses."""
         mine = frozenset(FEATURES) - frozenset(self.not_claimed)
         mine -= {"fan-out"} if self.group_size else frozenset()
+        mine -= {r.feature for r in self.refused if r.beyond == 1}
         return mine if self.against is None else mine & self.against.features
 
     @property

@@ -9,6 +9,7 @@ from itertools import groupby, islice
 from aggverify import __version__
 from aggverify.checks import Finding, check
 from aggverify.checks.comparison import lowest_precision
+from aggverify.checks.spaces import spread
 from aggverify.codes import CODES
 from aggverify.engines import engine
 from aggverify.engines.ratio import ratio
@@ -16,6 +17,7 @@ from aggverify.errors import AggverifyError
 from aggverify.execution.claim import NONLINEAR
 from aggverify.execution.subject import Subject
 from aggverify.files import told
+from aggverify.generation.space import sizes
 from aggverify.oracles import DEFAULT_POLICY, Sample, mode
 from aggverify.oracles.policy import QUESTIONS
 from aggverify.report import model
@@ -83,6 +85,11 @@ def written(verdict: Verdict) -> model.Verdict:
         policy=tuple(_policy(s)),
         claimed=tuple(sorted(s.claimed)),
         without=tuple(sorted(s.without)),
+        refused=tuple(
+            model.Refusal(r.feature, r.what, r.words, r.feature in s.claimed) for r in s.refused
+        ),
+        layouts_refused=_layouts(s.knowing(refused=())) - _layouts(s),
+        layouts_left=_layouts(s),
         not_claimed=s.not_claimed,
         seed=verdict.seed,
         notes=s.notes,
@@ -110,6 +117,10 @@ def _other_engines(subject: Subject) -> Iterator[model.OtherEngine]:
         factor = tuple(model.Power(p.size, p.power) for p in found if not one.get(p.size))
         if factor:
             yield model.OtherEngine(name, other.does, factor)
+
+
+def _layouts(subject: Subject) -> int:
+    return len(sizes(spread(subject, min_units=1)))
 
 
 def _policy(subject: Subject) -> Iterator[model.Reading]:

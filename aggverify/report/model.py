@@ -238,6 +238,17 @@ class OtherEngine:
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """A feature of layouts or steps that the reducer declines, in its own words."""
+
+    feature: str
+    what: str
+    """After "refuses"."""
+    words: str
+    claimed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The outcome for one subject.
 
@@ -269,6 +280,10 @@ class Verdict:
     claimed: tuple[str, ...]
     without: tuple[str, ...]
     """Features that the person took out of the claim."""
+    refused: tuple[Refusal, ...]
+    layouts_refused: int
+    layouts_left: int
+    """Sizes of layouts that were judged instead of all that are claimed."""
     not_claimed: Mapping[str, str]
     """With the reason."""
     seed: int

@@ -60,9 +60,17 @@ def headline(document: Document) -> str:
     warnings = sum(len(v.warnings) for v in document.verdicts)
     hazards = _hazards(document.verdicts, titles=True)
     return (
-        f"Conforms: {modes}, {counted(passed, 'check')} passed{hazards}, "
-        f"{counted(warnings, 'warning')}"
+        f"Conforms: {modes}{refusals(document.verdicts)}, {counted(passed, 'check')} passed"
+        f"{hazards}, {counted(warnings, 'warning')}"
     )
+
+
+def refusals(verdicts: Sequence[Verdict]) -> str:
+    """What is not judged because the reducer declines it, in its own words; empty for nothing."""
+    told = dict.fromkeys(f"{r.what}: '{shortened(r.words)}'" for v in verdicts for r in v.refused)
+    lost = sum(v.layouts_refused for v in verdicts)
+    judged = f" ({lost} layouts refused, {sum(v.layouts_left for v in verdicts)} judged)"
+    return f"; refuses {', '.join(told)}{judged * bool(lost)}" if told else ""
 
 
 def _hazards(verdicts: Sequence[Verdict], *, titles: bool = False) -> str:
@@ -83,7 +91,7 @@ def summary(verdict: Verdict) -> str:
     if verdict.fails:
         failed = counted(sum(c.state is State.FAILED for c in ran), "check")
         causes = counted(sum(cause[0].fails for cause in verdict.causes), "finding")
-        return f"{causes}{_hazards([verdict])} ({failed} of {len(ran)} failed)"
+        return f"{causes}{_hazards([verdict])} ({failed} of {len(ran)} failed){refusals([verdict])}"
     if not verdict.executed:
         return "nothing was tested"
     if verdict.not_judged:
@@ -95,7 +103,8 @@ def summary(verdict: Verdict) -> str:
         what = f"which engine? {what} under {verdict.engine}"
     else:
         what = f"conforms: {what}"
-    return f"{what}, {counted(len(ran), 'check')} passed, {rest}"
+    passed = counted(sum(c.state is State.OK for c in ran), "check")
+    return f"{what}{refusals([verdict])}, {passed} passed, {rest}"
 
 
 def _names(checks: Sequence[Check]) -> str:
@@ -279,6 +288,7 @@ def inventory(verdict: Verdict) -> list[tuple[str, str]]:
         computes = f"the reducer computes in {verdict.computes_in} whatever its input"
         lines.append(("note", computes))
     lines += [("note", note) for note in verdict.notes]
+    lines += [("refused", f"{r.what}: '{r.words}'") for r in verdict.refused]
     for p in verdict.policy:
         how = "declared" if p.declared else "default"
         lines.append(("policy", f"{p.question} = {p.reading}  [{how}]  {p.asks}"))

@@ -11,11 +11,12 @@ from aggverify.run.outcome.store import StoredCase
 from tests.choosing import first_of_each, thorough_but
 from tests.conftest import EXAMPLES, Cli
 
+REFUSING = EXAMPLES / "slime" / "refusing" / "constant.py"
 CORRECT = sorted(
     path
     for folder in ("native", "slime")
     for path in (EXAMPLES / folder).rglob("*.py")
-    if path.name != "zigzag.py"
+    if path.name != "zigzag.py" and path != REFUSING
 )
 BROKEN = {
     # file: the code, what it says, and the smallest step: samples, tokens, ranks
@@ -112,6 +113,40 @@ def test_a_hazard_fails_where_it_is_claimed(cli: Cli, claim: tuple[str, ...]) ->
     assert ran.code == 1, ran
     assert "- AGV123 NaN or infinity behind the mask reaches the loss    [high]" in ran.out
     assert "0 * NaN is NaN" in ran.out
+
+
+REFUSED = "refuses context parallelism: 'only supports cp_size == 1'"
+
+
+def test_a_refusal_is_said_and_the_rest_is_judged(cli: Cli, tmp_path: Path) -> None:
+    ran = cli("check", REFUSING, *BRIEF, "--report", "json,md")
+    assert ran.code == 0, ran
+    assert f"conforms: constant; {REFUSED}" in ran.out
+    document = json.loads((tmp_path / ".aggverify" / "verdict.json").read_text())
+    [verdict] = document["verdicts"]
+    assert [r["feature"] for r in verdict["refused"]] == ["context-parallel"]
+    assert verdict["layouts_refused"] > 0 < verdict["layouts_left"]
+    states = {c["name"]: c["state"] for c in verdict["checks"]}
+    assert states["independent_of_context_parallel_size"] == "refused"
+    assert states["independent_of_data_parallel_size"] == "ok"
+    summary = (tmp_path / ".aggverify" / "summary.md").read_text()
+    assert f"({verdict['layouts_refused']} layouts refused, " in summary
+    assert "Conforms: constant; refuses context parallelism: 'only supports" in summary
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (("--divisor", "1000"), "AGV101"),
+        pytest.param(("--claim", "context-parallel"), "AGV125", marks=pytest.mark.thorough),
+    ],
+)
+def test_what_is_refused_hides_nothing(cli: Cli, options: tuple[str, ...], code: str) -> None:
+    ran = cli("check", REFUSING, *BRIEF, *options)
+    assert ran.code == 1, ran
+    assert f"- {code} " in ran.out, ran
+    assert "- AGV401 " not in ran.out, ran
+    assert "refused     context parallelism: 'only supports cp_size == 1'" in ran.out
 
 
 def smallest(folder: Path, code: str) -> tuple[int, int, int]:

@@ -37,6 +37,11 @@ def clipped_by_the_largest(losses: Tensor, batch: MicroBatch) -> Tensor:
     return scaled.sum() / max(batch.num_tokens, 1)
 
 
+def one_context_parallel_rank(losses: Tensor, batch: MicroBatch) -> Tensor:
+    assert batch.cp_size == 1
+    return kept(losses, batch).sum() / max(batch.num_tokens, 1)
+
+
 def squared(losses: Tensor, batch: MicroBatch) -> Tensor:
     values = kept(losses, batch)
     return (values * values.detach().abs()).sum() / max(batch.num_tokens, 1)

@@ -157,5 +157,7 @@ def test_what_bounds_the_search_is_the_same(shared_pool: Pool) -> None:
     for lost in ({"group_size": None}, {"max_world": 1}, {"claimed": frozenset()}):
         assert masks.space(replayed.claiming(**lost)) != space
     # Asked again, as check does: this reducer says no to a prompt group that is not whole.
-    assert replayed.refuses_split_groups
-    assert COMBINED.space(replayed) != COMBINED.space(replayed.knowing(refuses_split_groups=False))
+    stored = StoredCase(case(), replace(claim, group_size=None), FORMULA, "AGV101")
+    replayed = replay(stored, pool=shared_pool).subject
+    assert replayed.keeps_groups_whole
+    assert COMBINED.space(replayed) != COMBINED.space(replayed.knowing(refused=()))

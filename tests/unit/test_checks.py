@@ -13,7 +13,7 @@ from aggverify.checks import CHECKS, Check, check, register, registered
 from aggverify.codes import CODES, Code
 from aggverify.errors import InputError
 from aggverify.execution.claim import NONLINEAR, Claim
-from aggverify.execution.subject import Subject
+from aggverify.execution.subject import Refused, Subject
 from aggverify.generation.space import Space
 
 EXPECTED = json.loads(Path(__file__).with_name("spaces.json").read_text(encoding="utf-8"))
@@ -40,7 +40,7 @@ SUBJECTS = (
     PLAIN.knowing(trust_formula=False),
     PLAIN.claiming(mode=NONLINEAR, claimed=ALL),
     PLAIN.claiming(group_size=4),
-    PLAIN.claiming(terms=("kl", "entropy")).knowing(refuses_split_groups=True),
+    PLAIN.claiming(terms=("kl", "entropy")).knowing(refused=(Refused("straddling-groups", "no"),)),
     PLAIN.beside(SKYRL),
     SKYRL.claiming(mode="sequence_sum", claimed=ALL),
     SKYRL.claiming(mode="sample_mean", max_world=4),

@@ -171,6 +171,8 @@ def _check_features(request: Request) -> None:
             f"--claim {both[0]} and --without {both[0]} together: it is claimed or it is not (what "
             f"the file's own AGGVERIFY and [tool.aggverify] say is added to the command line's)"
         )
+    if {"whole-groups", "straddling-groups"} <= request.without:
+        raise InputError("--without whole-groups and straddling-groups: no step would be left")
     if request.group_size and "whole-groups" in request.without:
         raise InputError("--group-size promises whole prompt groups: not --without whole-groups")
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from aggverify.checks import CHECKS, Check
 from aggverify.codes.state import State
-from aggverify.execution.subject import Subject
+from aggverify.errors import InputError
+from aggverify.execution.subject import DISCLAIMED, Refused, Subject
 from aggverify.generation.space import Space, sizes
 
 
@@ -71,17 +72,42 @@ class Plan:
 
 
 def plan(subject: Subject, checks: Iterable[Check] = CHECKS) -> Plan:
-    """The plan of a subject; what earlier checks find out may still shorten it."""
-    return Plan(subject, tuple(_entry(check, subject) for check in checks))
+    """The plan of a subject; what earlier checks find out may still shorten it.
+
+    Raises InputError where the person has left nothing to test.
+    """
+    entries = tuple(_entry(check, subject) for check in checks)
+    if entries and subject.without and all(entry.instead is not None for entry in entries):
+        raise InputError(f"nothing is left to test: --without {', '.join(sorted(subject.without))}")
+    return Plan(subject, entries)
 
 
 def _entry(check: Check, subject: Subject) -> Entry:
     space = check.space(subject)
     entry = Entry(check, subject, space)
+    if not _has_layouts(space):
+        if (refused := _refused(check, subject)) is not None:
+            return entry.becoming(State.REFUSED, f"{refused.what}: {refused.words!r}")
+        if subject.without and _has_layouts(check.space(subject.claiming(without=frozenset()))):
+            return entry.becoming(State.NOT_CLAIMED, DISCLAIMED)
     if space is None and check.nothing_to_say is None:
         return entry.becoming(State.NOT_CLAIMED, None)
     why_not = _why_not(check, subject, space)
     return entry if why_not is None else entry.becoming(State.LEFT_OUT, why_not)
+
+
+def _has_layouts(space: Space | None) -> bool:
+    return space is not None and bool(sizes(space))
+
+
+def _refused(check: Check, subject: Subject) -> Refused | None:
+    """What the candidate refuses and the check is about."""
+    for one in subject.refused:
+        others = tuple(r for r in subject.refused if r != one)
+        if _has_layouts(check.space(subject.knowing(refused=others))):
+            return one
+    nothing = check.space(subject.knowing(refused=()))
+    return subject.refused[0] if subject.refused and _has_layouts(nothing) else None
 
 
 def _why_not(check: Check, subject: Subject, space: Space | None) -> str | None:

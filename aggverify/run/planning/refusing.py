@@ -1,35 +1,89 @@
-"""Does the candidate refuse prompt groups that are not whole? Asked before anything is judged."""
+"""Which layouts and steps does the candidate decline? Asked before anything is judged.
+
+One that raises because it is broken must not pass for one that declines: what is refused has to be
+all that was tried of a dimension, and nothing without it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from aggverify.checks.refusal import refusal
-from aggverify.execution.laboratory import Laboratory
-from aggverify.execution.subject import Subject
-from aggverify.generation.catalogue import plain_losses
+from aggverify.checks.spaces import spread
+from aggverify.execution.laboratory import Execution, Laboratory
+from aggverify.execution.subject import Refused, Subject
+from aggverify.generation.catalogue import grid, hard_cases, more_cases, plain_losses
 from aggverify.steps.case import Case
-from aggverify.steps.layouts import Layout
+from aggverify.steps.dimensions import DIMENSIONS, Dimension
+from aggverify.steps.layouts import CpKind, Layout
 from aggverify.steps.notation import parse_micro_batches, parse_step
 
-_SPLIT = (("1/1 2/111; 3/11", "0 1,2"), ("1/1 2/111; 3/11", "0,2 | 1"))
-"""A prompt group over two micro-batches, and over two ranks."""
+_FIRST: tuple[tuple[str, str, int, CpKind], ...] = (
+    # a prompt group over two micro-batches, and over two ranks
+    ("1/1 2/111; 3/11", "0 1,2", 1, "zigzag"),
+    ("1/1 2/111; 3/11", "0,2 | 1", 1, "zigzag"),
+    ("1/1; 2/111", "0 | 1", 1, "zigzag"),
+    ("1/1; 2/111", "0 1", 1, "zigzag"),
+    ("1/1; 2/111; 3/11", "0 1,2", 1, "zigzag"),
+    ("1/1; 2/111; 3/11; 1/1111", "0 | 1 | 2 | 3", 1, "zigzag"),
+    ("2/11+3/111 4/1111", "0,1,2", 1, "zigzag"),
+    ("3/1+1/11; 2/111", "0,1 2", 1, "zigzag"),
+    ("3/1111111", "0", 2, "zigzag"),
+    ("3/1111111 5/11", "0,1", 2, "contiguous"),
+    ("3/1111111 5/11", "0,1", 2, "gathered"),
+    ("3/1111111", "0", 4, "zigzag"),
+)
+"""Something of every dimension; should any of it be refused, all stored cases are asked about."""
+_EVIDENCE = 3
+"""Steps that must be refused in a dimension, and all of them, for it to be what is refused."""
 
 
-def split_groups() -> tuple[Case, ...]:
+def asked_first() -> tuple[Case, ...]:
     """The steps a candidate may refuse."""
     found = []
-    for text, cells in _SPLIT:
+    for text, cells, cp, kind in _FIRST:
         step = parse_step(text)
-        found.append(Case(step, Layout(parse_micro_batches(cells)), plain_losses(step)))
+        found.append(Case(step, Layout(parse_micro_batches(cells), cp, kind), plain_losses(step)))
     return tuple(found)
 
 
 def settled(subject: Subject, laboratory: Laboratory) -> Subject:
-    """The subject, and whether it refuses: then every other check keeps prompt groups whole."""
-    if "straddling-groups" not in subject.features:
+    """The subject, and what it refuses: every check is judged on the rest."""
+    space = spread(subject, min_units=1)
+    cases = [case for case in asked_first() if case in space]
+    known = dict(zip(cases, laboratory.run(subject, cases), strict=True))
+    if not any(map(refusal, known.values())):
         return subject
-    asked = [c for c in split_groups() if c.layout.world_size <= subject.max_world]
-    refused = [words for e in laboratory.run(subject, asked) if (words := refusal(e))]
-    if not refused:
-        return subject
-    note = f"refuses split prompt groups ({refused[0]}); all other checks keep groups whole"
-    return subject.knowing(refuses_split_groups=True).noting(note)
+    sizes = subject.max_world, space.cp_kinds
+    more = [c for c in (*hard_cases(), *grid(*sizes), *more_cases(*sizes)) if c in space]
+    more = [c for c in dict.fromkeys(c for m in more for c in (m, m.trivial)) if c not in known]
+    known |= zip(more, laboratory.run(subject, more), strict=True)
+    return subject.knowing(refused=tuple(refused(known)))
+
+
+def refused(known: Mapping[Case, Execution]) -> Iterator[Refused]:
+    """The dimensions that what was refused goes with, the widest first."""
+    left = {case for case, execution in known.items() if refusal(execution)}
+    declined = [pair for pair in (_declined(d, known) for d in DIMENSIONS) if pair is not None]
+    found = []
+    for one, cases in declined:
+        if cases & left:
+            found.append(one)
+            left -= cases
+    if not left:  # otherwise it raises for a reason of its own
+        yield from found
+
+
+def _declined(
+    dimension: Dimension, known: Mapping[Case, Execution]
+) -> tuple[Refused, set[Case]] | None:
+    """What is refused of it, and the cases that were, if all beyond one of its sizes are."""
+    sizes = {case: dimension.size(case) for case in known}
+    for beyond in range(1, max(sizes.values(), default=1)):
+        cases = {case for case, size in sizes.items() if size > beyond}
+        said = [refusal(known[case], dimension.concerned(case)) for case in cases]
+        if all(said) and len({case.step for case in cases}) >= _EVIDENCE:
+            first = min(cases, key=lambda case: case.size)
+            words = refusal(known[first], dimension.concerned(first)) or ""
+            return Refused(dimension.feature, words, beyond), cases
+    return None

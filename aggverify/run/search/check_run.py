@@ -125,7 +125,8 @@ class CheckRun:
         self.executions += len(mine)
         self.failures += [e.failure for e in mine if e.failure is not None]
         finding = self.check.judge(self.subject, mine)
-        refused = refusal(mine[-1]) if self.check.may_refuse else None
+        last, concerned = mine[-1], self.check.may_refuse
+        refused = None if concerned is None else refusal(last, concerned(last.case))
         if refused is not None:
             self.refusals.append(refused)
         if finding is not None and lean:

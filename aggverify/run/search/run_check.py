@@ -104,6 +104,8 @@ def _state(run: CheckRun, reported: Sequence[ReportedFinding]) -> tuple[State, s
         return State.NOT_JUDGED, "stopped by --max-time: not all of its cases"
     if not run.cases:
         return State.NOT_JUDGED, "no case was executed"
+    if len(run.refusals) >= run.cases:
+        return State.REFUSED, None
     if not run.judged:
         why = run.failures[-1].message if run.failures else "none was finite"
         return State.NOT_JUDGED, f"no case came to a result: {why}"
