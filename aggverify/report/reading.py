@@ -54,7 +54,8 @@ def headline(document: Document) -> str:
     open_ones = sorted(document.verdicts, key=lambda v: not v.engine_in_question)
     assumed = next(filter(None, map(assumption, open_ones)), None)
     if assumed is not None:
-        return assumed[:1].upper() + assumed[1:] + _hazards(document.verdicts, titles=True)
+        told = refusals(document.verdicts) + _hazards(document.verdicts, titles=True)
+        return assumed[:1].upper() + assumed[1:] + told
     modes = ", ".join(v.mode_name for v in document.verdicts)
     passed = sum(c.state is State.OK for v in document.verdicts for c in v.checks)
     warnings = sum(len(v.warnings) for v in document.verdicts)
