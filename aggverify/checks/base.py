@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from aggverify.codes import Code, code, code_of_failure
+from aggverify.codes import Code, Diagnosed, code, code_of_failure
 from aggverify.execution.laboratory import Execution
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial
@@ -45,6 +46,14 @@ class Finding:
     def traits(self) -> Code:
         """What its code is: how the rest of the tool treats it."""
         return code(self.code)
+
+    @property
+    def not_finite(self) -> bool:
+        """Whether it is about a weight or a loss that is not finite though every loss is."""
+        how = self.traits.diagnosed
+        if how is not Diagnosed.WEIGHTS:
+            return how is Diagnosed.NOT_FINITE
+        return any(not math.isfinite(weight) for weight in self.observed or ())
 
 
 Judge = Callable[[Subject, Sequence[Execution]], Finding | None]

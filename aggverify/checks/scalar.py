@@ -22,7 +22,7 @@ from aggverify.execution.subject import Subject
 from aggverify.steps.case import Case
 
 NAME = "reported_loss_is_the_scalar"
-CODE = "AGV102"
+CODE, NOT_FINITE = "AGV102", "AGV104"
 
 
 def probe(case: Case) -> Case:
@@ -56,7 +56,7 @@ def _judged(subject: Subject, execution: Execution) -> Finding | None:
         return None  # another check's to say
     if execution.value is None:
         message = "the weights are finite, the reported loss is not"
-        return Finding(CODE, NAME, message, case, subject.mode)
+        return Finding(NOT_FINITE, NAME, message, case, subject.mode)
     right, reference = _weights(subject, case, weights)
     found = scalar_mismatch(subject, case, execution.value, right)
     if found is None:

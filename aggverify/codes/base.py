@@ -24,8 +24,8 @@ class Diagnosed(Enum):
 
     WEIGHTS = "weights observed over all layouts"
     VALUE = "reported losses observed over all layouts"
-    BEHIND_THE_MASK = "weights at masked tokens"
-    NOT_FINITE_BEHIND_THE_MASK = "the same, and an overflow behind the mask"
+    NOT_FINITE = "which losses and gradients are not finite, over all layouts and empty units"
+    BEHIND_THE_MASK = "weights at masked tokens, and what each kind of value does there"
     SYMPTOM = "the finding alone: its check has seen everything there is to see"
 
 
@@ -33,8 +33,6 @@ class Symptom(StrEnum):
     """What known mistakes have in common with a code, where weights do not tell them."""
 
     NONE = ""
-    MASKED_VALUES = "masked values"
-    NOT_FINITE_BEHIND_THE_MASK = "not finite behind the mask"
     NOT_LINEAR = "not linear"
     CONSTANT_ADDED = "constant added"
     AUXILIARY_TERM = "auxiliary term"

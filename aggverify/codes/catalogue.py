@@ -13,19 +13,27 @@ CATALOGUE: tuple[Code, ...] = (
         consequence="leaves training alone, but what it reports is not the objective",
         diagnosed=Diagnosed.VALUE,
     ),
-    Code("AGV103", "Weights are not finite"),
-    Code("AGV111", "Not finite when something is fully masked"),
+    Code("AGV103", "Weights are not finite", diagnosed=Diagnosed.NOT_FINITE),
+    Code(
+        "AGV104",
+        "Reported loss is not finite, the weights are",
+        consequence="makes the reported loss NaN or infinite",
+        diagnosed=Diagnosed.NOT_FINITE,
+    ),
+    Code(
+        "AGV111",
+        "Not finite when something is fully masked",
+        diagnosed=Diagnosed.NOT_FINITE,
+    ),
     Code("AGV112", "Wrong weights when something is fully masked"),
     Code(
         "AGV121",
         "Values behind the mask reach the loss",
-        symptom=Symptom.MASKED_VALUES,
         diagnosed=Diagnosed.BEHIND_THE_MASK,
     ),
     Code(
         "AGV122",
         "Values behind the mask reach the gradient",
-        symptom=Symptom.MASKED_VALUES,
         diagnosed=Diagnosed.BEHIND_THE_MASK,
     ),
     Code(
@@ -34,8 +42,7 @@ CATALOGUE: tuple[Code, ...] = (
         effect=Effect.HAZARD,
         promise="poison",
         consequence="makes the loss NaN wherever a value behind the mask is not finite",
-        symptom=Symptom.NOT_FINITE_BEHIND_THE_MASK,
-        diagnosed=Diagnosed.NOT_FINITE_BEHIND_THE_MASK,
+        diagnosed=Diagnosed.BEHIND_THE_MASK,
     ),
     Code(
         "AGV124",
@@ -43,8 +50,7 @@ CATALOGUE: tuple[Code, ...] = (
         effect=Effect.HAZARD,
         promise="poison",
         consequence="makes gradients NaN wherever a value behind the mask is not finite",
-        symptom=Symptom.NOT_FINITE_BEHIND_THE_MASK,
-        diagnosed=Diagnosed.NOT_FINITE_BEHIND_THE_MASK,
+        diagnosed=Diagnosed.BEHIND_THE_MASK,
     ),
     Code(
         "AGV125",

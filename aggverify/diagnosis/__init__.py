@@ -11,11 +11,13 @@ import numpy as np
 
 from aggverify.checks import Finding
 from aggverify.codes import Diagnosed
+from aggverify.diagnosis.behind import Behind, Poison, behind, poisoned
 from aggverify.diagnosis.bugs import Bug, known_bug, known_bugs
 from aggverify.diagnosis.clues import Clues
 from aggverify.diagnosis.distorted import distorted_count
 from aggverify.diagnosis.factors import Factor, common_factor
 from aggverify.diagnosis.forms import closed_forms, telling
+from aggverify.diagnosis.notfinite import in_words, not_finite
 from aggverify.diagnosis.observation import Observation, Shown, close
 from aggverify.diagnosis.readings import other_mode, other_reading
 from aggverify.diagnosis.shown import shown_by_weights
@@ -74,6 +76,37 @@ def recognised(subject: Subject, finding: Finding, *signs: str) -> Diagnosis | N
     root = finding.message if bug.in_numbers else bug.sentence
     # Each auxiliary term has a mistake of its own.
     return Diagnosis(root, None, bug, root if finding.term is None else f"{root} ({finding.term})")
+
+
+def diagnose_mask(
+    subject: Subject, finding: Finding, observations: Sequence[Observation]
+) -> Diagnosis | None:
+    """Masked tokens that have a weight, if that is what these show."""
+    shown = shown_by_weights(observations, masked=True) if observations else None
+    return _shown(_clues(subject, finding), shown) if shown is not None else None
+
+
+def diagnose_behind(subject: Subject, finding: Finding, seen: Behind) -> Diagnosis | None:
+    """The mistake that lets values behind the mask do this."""
+    bug = known_bug(replace(_clues(subject, finding), behind=seen))
+    return Diagnosis(bug.sentence, None, bug, _apart(bug.sentence)) if bug is not None else None
+
+
+def diagnose_not_finite(
+    subject: Subject, finding: Finding, observations: Sequence[Observation]
+) -> Diagnosis | None:
+    """The mistake that makes something not finite, from where it does."""
+    seen = not_finite(observations)
+    sentence = in_words(seen) if seen is not None else None
+    bug = known_bug(Clues(subject.mode, subject.engine.name, not_finite=seen))
+    if sentence is None or bug is None:
+        return None
+    return Diagnosis(sentence, None, bug, _apart(sentence))
+
+
+def _apart(root: str) -> str:
+    """What is not finite has causes of its own: never one with those of wrong weights."""
+    return f"not finite: {root}"
 
 
 def _clues(subject: Subject, finding: Finding, *signs: str) -> Clues:
@@ -175,7 +208,14 @@ __all__ = [
     "Diagnosis",
     "Factor",
     "Observation",
+    "Poison",
+    "behind",
     "diagnose",
+    "diagnose_behind",
+    "diagnose_mask",
+    "diagnose_not_finite",
+    "not_finite",
+    "poisoned",
     "ratio",
     "recognised",
     "telling_case",

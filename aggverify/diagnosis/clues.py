@@ -6,8 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import Protocol
 
+from aggverify.diagnosis.behind import Behind, Poison
 from aggverify.diagnosis.factors import Factor
 from aggverify.diagnosis.forms import SIZES, ClosedForm
+from aggverify.diagnosis.notfinite import NotFinite
 from aggverify.diagnosis.terms import Term
 from aggverify.world import Raised
 
@@ -18,7 +20,8 @@ class Clues:
 
     ``signs``: by name, the symptom of its code, what its check has seen, and what its weights, its
     reported values or its fault show. ``factor``: by which all weights are off. ``form``: the
-    closed form that they have. ``error``: what the rank at fault raised.
+    closed form that they have. ``error``: what the rank at fault raised. ``not_finite``: where
+    something is not, although every loss is. ``behind``: what values behind the mask do.
     """
 
     mode: str | None
@@ -27,6 +30,8 @@ class Clues:
     factor: Factor | None = None
     form: ClosedForm | None = None
     error: Raised | None = None
+    not_finite: NotFinite | None = None
+    behind: Behind | None = None
 
 
 class Clue(Protocol):
@@ -95,6 +100,46 @@ class Error:
             error is not None
             and re.search(self.says, error.message) is not None
             and re.search(self.line, error.candidate_line) is not None
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """Not finite although every loss is: the losses themselves, or only gradients; where
+    something is empty, or at masked tokens."""
+
+    forward: bool
+    masked: bool = False
+
+    def fits(self, seen: Clues) -> bool:
+        found = seen.not_finite
+        return (
+            found is not None
+            and found.forward == self.forward
+            and found.masked == self.masked
+            and (found.masked or bool(found.empty))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Leaks:
+    """Values behind the mask that reach the loss, all of these and none of those; or, with none of
+    either, only the gradient."""
+
+    by: tuple[Poison, ...] = ()
+    not_by: tuple[Poison, ...] = ()
+    cancels: bool = False
+
+    def fits(self, seen: Clues) -> bool:
+        found = seen.behind
+        if found is None:
+            return False
+        if not self.by:
+            return not found.value and bool(found.gradient)
+        return (
+            found.value.issuperset(self.by)
+            and found.value.isdisjoint(self.not_by)
+            and found.cancels == self.cancels
         )
 
 

@@ -14,43 +14,17 @@ from aggverify.oracles import Sample
 from aggverify.steps.layouts import owned_pieces
 
 
-def shown_by_weights(observations: Sequence[Observation]) -> Shown | None:
-    """The first sign that is seen in every observation that can show it."""
+def shown_by_weights(observations: Sequence[Observation], *, masked: bool = False) -> Shown | None:
+    """The first sign that is seen in every observation that can show it; ``masked``: of those
+    that are about masked tokens having a weight."""
     usable = [o for o in observations if o.expected is not None]
     if not usable:
         return None
-    for recogniser in _RECOGNISERS:
+    for recogniser in _OF_THE_MASK if masked else _RECOGNISERS:
         found = recogniser(usable)
         if found is not None:
             return found
     return None
-
-
-def _nan_behind_the_mask(observations: Sequence[Observation]) -> Shown | None:
-    bad = [o for o in observations if not np.isfinite(o.observed).all()]
-    if not bad or any((~np.isfinite(o.observed) != ~o.mask).any() for o in bad):
-        return None
-    if any(o in bad for o in observations if o.mask.all()):
-        return None
-    return Shown("nan-behind-the-mask", "gradients are NaN exactly at the masked tokens")
-
-
-def _no_floor(observations: Sequence[Observation]) -> Shown | None:
-    """Not finite where a sample, rollout, group or the step is fully masked, right elsewhere."""
-    bad = [o for o in observations if not np.isfinite(o.observed).all()]
-    if not bad:
-        return None
-    for unit in ("sample", "rollout", "prompt group", ""):
-        if all((~np.isfinite(o.observed) == _empty(o, unit)).all() for o in observations):
-            name = unit or "step"
-            return Shown("no-floor", f"the count of a fully masked {name} is divided by as 0")
-    return None
-
-
-def _empty(o: Observation, unit: str) -> npt.NDArray[np.bool_]:
-    tokens = Tokens([o.case])
-    ids = tokens.unit(*([unit] if unit else []))
-    return np.asarray(np.bincount(ids, weights=tokens.mask)[ids] == 0)
 
 
 def _not_applied(observations: Sequence[Observation]) -> Shown | None:
@@ -283,9 +257,8 @@ def _in_turn(observations: Sequence[Observation]) -> Shown | None:
     )
 
 
+_OF_THE_MASK = (_shifted, _not_applied)
 _RECOGNISERS: tuple[Callable[[Sequence[Observation]], Shown | None], ...] = (
-    _nan_behind_the_mask,
-    _no_floor,
     _integer_weights,
     _shifted,
     _not_applied,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from itertools import combinations, product
 
@@ -48,6 +49,17 @@ def hard_cases() -> tuple[Case, ...]:
         layout = Layout(parse_micro_batches(cells), cp, kind)
         found.append(Case(step, layout, plain_losses(step)))
     return tuple(found)
+
+
+def blanked(case: Case) -> Iterator[Case]:
+    """The case with its first sample fully masked, and with its first micro-batch."""
+    first = set(next(case.layout.cells())[2])
+    for members in dict.fromkeys((frozenset({0}), frozenset(first))):
+        samples = (
+            replace(s, loss_mask=bytes(s.response_length)) if i in members else s
+            for i, s in enumerate(case.step.samples)
+        )
+        yield replace(case, step=Step(tuple(samples)))
 
 
 def plain_losses(step: Step) -> tuple[float, ...]:

@@ -175,7 +175,8 @@ def reported(report: ReportedFinding, first: ReportedFinding, subject: Subject) 
         precision=lowest_precision(subject, f.case),
         roundings=None if subject.nonlinear else subject.roundings,
         matters=report.relevance.matters,
-        does_not_matter=report.relevance.irrelevant,
+        # What a finding is about is never said not to matter: it only showed with less.
+        does_not_matter=tuple(n for n in report.relevance.irrelevant if n != code.field),
         factor=d.factor if d else None,
         diagnosis=d.sentence if d else None,
         bugs=tuple(model.Bug(bug.name, bug.sentence, bug.seen, bug.fix) for bug in bugs),

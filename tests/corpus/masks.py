@@ -50,6 +50,31 @@ def applied_to_the_result(losses: Tensor, batch: MicroBatch) -> Tensor:
     return torch.where(mask.bool(), losses / mask, 0.0).sum() / max(batch.num_tokens, 1)
 
 
+def mean_over_an_empty_mask(losses: Tensor, batch: MicroBatch) -> tuple[Tensor, int]:
+    """ROLL's masked mean, with the count that it divides by."""
+    import torch
+
+    mask = torch.cat(batch.local_masks)
+    mean = torch.where(mask.bool(), losses, 0.0).sum() / mask.sum()
+    return mean * mask.sum(), sum(int(m.sum()) for m in batch.loss_masks)
+
+
+def guarded_by_where(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """The division hidden where the count is 0, after it was done."""
+    import torch
+
+    count = torch.tensor(float(batch.num_tokens))
+    total = (losses * torch.cat(batch.local_masks)).sum()
+    return torch.where(count > 0, total / count, 0.0)
+
+
+def everything_less_the_masked(losses: Tensor, batch: MicroBatch) -> Tensor:
+    import torch
+
+    masked = losses[torch.cat(batch.local_masks) == 0]
+    return (losses.sum() - masked.sum()) / max(batch.num_tokens, 1)
+
+
 def written_into_integers(losses: Tensor, batch: MicroBatch) -> Tensor:
     import torch
 
@@ -135,6 +160,33 @@ MUTANTS = (
         "sum",
         ("AGV103",),
         "mask-on-the-result",
+    ),
+    Mutant(
+        "mean_over_an_empty_mask",
+        64,
+        "ROLL (masked_mean without a floor)",
+        "token_mean",
+        "megatron-token",
+        ("AGV104", "AGV111"),
+        "no-floor",
+    ),
+    Mutant(
+        "guarded_by_where",
+        64,
+        "torch.where on the result only, around a division",
+        "token_mean",
+        "sum",
+        ("AGV111",),
+        "guard-on-the-result",
+    ),
+    Mutant(
+        "everything_less_the_masked",
+        24,
+        "a masked sum as the sum of everything less the sum of what is masked",
+        "token_mean",
+        "sum",
+        ("AGV121",),
+        "added-and-subtracted",
     ),
     Mutant(
         "written_into_integers",

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from aggverify.report.document import reported
 from aggverify.run.outcome.verdict import Relevance
 from tests import verdicts
 
@@ -26,3 +27,10 @@ def test_a_split_group_whose_groups_do_not_matter_follows_the_layout(
     split = verdicts.report(verdict.subject, code="AGV206", number=2)
     split = replace(split, diagnosis=None, relevance=Relevance(matters, irrelevant))
     assert len(replace(verdict, reports=(*verdict.reports, split)).causes) == groups
+
+
+def test_a_split_group_is_never_told_that_prompt_groups_do_not_matter() -> None:
+    verdict = verdicts.verdict()
+    split = verdicts.report(verdict.subject, code="AGV206")
+    split = replace(split, relevance=Relevance(("cp_size",), ("dtype", "prompt groups")))
+    assert reported(split, split, verdict.subject).does_not_matter == ("dtype",)

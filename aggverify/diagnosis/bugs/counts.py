@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aggverify.diagnosis.bugs.base import Bug
-from aggverify.diagnosis.clues import Claimed, Count, Off, Shape, sign
+from aggverify.diagnosis.clues import Broken, Claimed, Count, Off, Shape, sign
 from aggverify.diagnosis.terms import TOKENS
 
 BUGS: tuple[Bug, ...] = (
@@ -190,10 +190,10 @@ BUGS: tuple[Bug, ...] = (
     ),
     Bug(
         "no-floor",
-        "an empty unit is divided by its count of 0",
-        "verl, OpenRLHF (why they add 1e-8); slime 82d3f94a3",
+        "0 / 0: what has no token is divided by its count of 0",
+        "ROLL's masked_mean; verl, OpenRLHF (why they add 1e-8); slime 82d3f94a3",
         "divide by max(count, 1)",
-        (sign("no-floor"),),
+        (Broken(forward=True),),
     ),
     Bug(
         "metric-before-a-rescale",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from aggverify.codes import Symptom
+from aggverify.diagnosis.behind import Poison
 from aggverify.diagnosis.bugs.base import Bug
-from aggverify.diagnosis.clues import Error, sign
+from aggverify.diagnosis.clues import Broken, Error, Leaks, sign
 
 BUGS: tuple[Bug, ...] = (
     Bug(
@@ -24,23 +25,51 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "mask-on-the-result",
         "torch.where on the result only: 0 * inf in the backward of what it hides",
-        "torch.where on the result only",
+        "a loss that is finite with a gradient that is NaN",
         "select the inputs first, then do arithmetic on what is left",
-        (sign("nan-behind-the-mask"),),
+        (Broken(forward=False, masked=True),),
+    ),
+    Bug(
+        "mask-on-the-result",
+        "torch.where on the result only: 0 * inf in the backward of what it hides",
+        "a loss that is finite with a gradient that is NaN",
+        "select the inputs first, then do arithmetic on what is left",
+        (Leaks(),),
+    ),
+    Bug(
+        "guard-on-the-result",
+        "a division by an empty count is hidden by torch.where: its backward is 0 * inf",
+        "a loss that is finite with a gradient that is NaN",
+        "clamp the count before dividing: sum / count.clamp(min=1)",
+        (Broken(forward=False),),
+    ),
+    Bug(
+        "added-and-subtracted",
+        "masked values are added and subtracted again: huge ones drown the rest, inf - inf is NaN",
+        "a masked sum as the sum of everything less the sum of what is masked",
+        "select with torch.where(mask.bool(), x, 0) before summing, and sum once",
+        (Leaks(by=(Poison.FINITE,), cancels=True),),
+    ),
+    Bug(
+        "masked-values-reported",
+        "values behind the mask are part of the reported loss, though of no gradient",
+        "a metric over every token, masked ones included",
+        "select with torch.where(mask.bool(), x, 0) before summing what is reported",
+        (Leaks(by=(Poison.FINITE,)),),
     ),
     Bug(
         "keep-alive",
         "0 * sum(everything) is added to keep the graph alive, and 0 * inf is NaN",
         "slime, miles",
         "multiply the masked sum by 0, or select before summing",
-        (sign("overflowing-sum"),),
+        (Leaks(by=(Poison.OVERFLOW,), not_by=(Poison.FINITE,)),),
     ),
     Bug(
         "multiply-by-mask",
         "values behind the mask are multiplied by 0, and 0 * NaN is NaN",
         "SkyRL #1635",
         "select with torch.where(mask.bool(), x, 0) before any arithmetic",
-        (sign(Symptom.NOT_FINITE_BEHIND_THE_MASK), sign("no-overflow")),
+        (Leaks(by=(Poison.NAN,), not_by=(Poison.FINITE, Poison.OVERFLOW)),),
     ),
     Bug(
         "samples-dropped",

@@ -135,6 +135,8 @@ class Verdict:
 def _follows(report: ReportedFinding, other: ReportedFinding) -> bool:
     """Whether a finding only shows what the other does to any step: what it is about itself, such
     as split prompt groups, does not matter."""
+    if report.finding.not_finite or other.finding.not_finite:
+        return False
     return report.finding.traits.field in report.relevance.irrelevant and bool(
         set(report.relevance.matters) & set(other.relevance.matters)
     )

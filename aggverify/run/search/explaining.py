@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -12,13 +11,20 @@ from aggverify.codes import Diagnosed
 from aggverify.diagnosis import (
     Diagnosis,
     Observation,
+    Poison,
+    behind,
     diagnose,
+    diagnose_behind,
+    diagnose_mask,
+    diagnose_not_finite,
+    not_finite,
+    poisoned,
     recognised,
     telling_case,
 )
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.laboratory import Execution, Laboratory
 from aggverify.execution.subject import Subject
-from aggverify.generation.catalogue import grid, hard_cases, more_cases, plain_losses
+from aggverify.generation.catalogue import blanked, grid, hard_cases, more_cases, plain_losses
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
@@ -38,13 +44,12 @@ def explain(
     subject = subject.knowing(trust_formula=True)
     shown = finding.observed is not None
     how = finding.traits.diagnosed
+    if finding.not_finite:
+        return _not_finite(subject, finding, laboratory, own)
     if how is Diagnosed.SYMPTOM or (subject.nonlinear and shown):
         return recognised(subject, finding)
     if how is Diagnosed.BEHIND_THE_MASK:
         return _behind_the_mask(subject, finding, laboratory, own)
-    if how is Diagnosed.NOT_FINITE_BEHIND_THE_MASK:
-        known = _behind_the_mask(subject, finding, laboratory, own)
-        return known or _not_finite_behind_the_mask(subject, finding, laboratory)
     if not shown and how is not Diagnosed.VALUE:
         return _failure(subject, finding, laboratory)
     return _weights(subject, finding, laboratory, own)
@@ -92,17 +97,25 @@ def _observe(
     done = dict(zip(distinct, laboratory.run(subject, distinct), strict=True))
     found = {}
     for case, execution in done.items():
-        if execution.weights is not None:
-            control = done[case.trivial].weights
-            found[case] = Observation(
-                case,
-                execution.weights,
-                subject.expected(case.step),
-                execution.value,
-                execution.local_losses,
-                control,
-            )
+        seen = _observed(subject, execution, done[case.trivial])
+        if seen is not None:
+            found[case] = seen
     return found
+
+
+def _observed(
+    subject: Subject, execution: Execution, control: Execution | None = None
+) -> Observation | None:
+    if execution.weights is None:
+        return None
+    return Observation(
+        execution.case,
+        execution.weights,
+        subject.expected(execution.case.step),
+        execution.value,
+        execution.local_losses,
+        control.weights if control is not None else None,
+    )
 
 
 def _double(case: Case) -> Case:
@@ -115,28 +128,36 @@ def unit_case() -> Case:
     return Case(step, Layout.trivial(1), plain_losses(step))
 
 
+def _not_finite(
+    subject: Subject, finding: Finding, laboratory: Laboratory, own: Sequence[Case]
+) -> Diagnosis | None:
+    """Where something is not finite, with and without units that are empty; in float64 first, then
+    as it was found."""
+    space = spread(subject, min_units=1, empty_samples=True)
+    stored = (*hard_cases(), *grid(subject.max_world, space.cp_kinds))
+    cases = [finding.case, *own, *(c for case in stored for c in (case, *blanked(case)))]
+    fitting = [case for case in cases if case in space or case is finding.case]
+    found = list(_observe(subject, laboratory, fitting).values())
+    if not_finite(found) is None:
+        ran = laboratory.run(subject, [finding.case, *own])
+        found = [o for o in (_observed(subject, e) for e in ran) if o is not None]
+    return diagnose_not_finite(subject, finding, found)
+
+
 def _behind_the_mask(
     subject: Subject, finding: Finding, laboratory: Laboratory, own: Sequence[Case]
 ) -> Diagnosis | None:
-    """Weights at masked tokens explain it."""
-    return diagnose(subject, finding, [list(_observe(subject, laboratory, own).values())])
-
-
-def _not_finite_behind_the_mask(
-    subject: Subject, finding: Finding, laboratory: Laboratory
-) -> Diagnosis | None:
-    """Two masked losses whose sum overflows: a product with the mask stays finite, a sum times 0
-    does not."""
-    step = parse_step("1/100")
-    huge = Case(step, Layout.trivial(1), (1.0, _HUGE, _HUGE))
-    [execution] = laboratory.run(subject, [huge])
-    if execution.failure is not None:
-        return None
-    overflows = execution.value is None
-    return recognised(subject, finding, "overflowing-sum" if overflows else "no-overflow")
-
-
-_HUGE = math.ldexp(1.5, 1023)
+    """Weights at masked tokens explain it; failing that, what each kind of value does there."""
+    plain = diagnose_mask(subject, finding, list(_observe(subject, laboratory, own).values()))
+    if plain is not None:
+        return plain
+    # Where nothing else is in the sum, what is added and subtracted again leaves no trace.
+    beside = parse_step("1/100")
+    clean = [_double(finding.case), Case(beside, Layout.trivial(1), plain_losses(beside))]
+    wanted = [case for plain in clean for case in (plain, *(poisoned(plain, p) for p in Poison))]
+    ran = iter([_observed(subject, execution) for execution in laboratory.run(subject, wanted)])
+    runs = [(next(ran), dict(zip(Poison, ran, strict=False))) for _ in clean]
+    return diagnose_behind(subject, finding, behind(runs))
 
 
 def _failure(subject: Subject, finding: Finding, laboratory: Laboratory) -> Diagnosis | None:

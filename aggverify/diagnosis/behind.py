@@ -1,0 +1,72 @@
+"""What values behind the mask do, one kind of them at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from aggverify.diagnosis.observation import Observation
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+from aggverify.steps.notation import parse_step
+
+
+class Poison(StrEnum):
+    """What every masked loss is made."""
+
+    NAN = "NaN"
+    INFINITY = "infinity"
+    FINITE = "a huge finite value"
+    OVERFLOW = "two values whose sum overflows"
+
+
+_HUGE = math.ldexp(1.5, 1023)
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """Which of them change the reported loss, and which the gradient. ``cancels``: infinity gives
+    a NaN although the finite value has changed something: it is added and subtracted again."""
+
+    value: frozenset[Poison]
+    gradient: frozenset[Poison]
+    cancels: bool = False
+
+
+def poisoned(case: Case, poison: Poison) -> Case:
+    """The case with this behind its mask; another step where two masked tokens are needed."""
+    if poison is Poison.OVERFLOW:
+        step = parse_step("1/100")
+        return Case(step, Layout.trivial(1), (1.0, _HUGE, _HUGE))
+    value = {Poison.NAN: math.nan, Poison.INFINITY: math.inf, Poison.FINITE: 2.0**100}[poison]
+    losses = list(case.losses)
+    for token in case.masked_tokens():
+        losses[token] = value
+    return case.with_losses(tuple(losses))
+
+
+Run = tuple[Observation | None, Mapping[Poison, Observation | None]]
+"""A clean run, and the same with each kind behind the mask; None for one that did not finish."""
+
+
+def behind(runs: Sequence[Run]) -> Behind:
+    """What they do to values and weights in any of these runs."""
+    seen = [(clean, p, o) for clean, dirty in runs if clean for p, o in dirty.items() if o]
+    value = {p for clean, p, o in seen if o.value is None or not _alike(clean, p, o)}
+    gradient = {
+        p
+        for clean, p, o in seen
+        if p is not Poison.OVERFLOW and bool((o.observed != clean.observed).any())
+    }
+    losses = [
+        x for _, p, o in seen if p is Poison.INFINITY for rank in o.local_losses for x in rank
+    ]
+    nan = any(map(math.isnan, losses))
+    return Behind(frozenset(value), frozenset(gradient), Poison.FINITE in value and nan)
+
+
+def _alike(clean: Observation, poison: Poison, dirty: Observation) -> bool:
+    """The overflowing case is another step: there only what is not finite tells."""
+    return poison is Poison.OVERFLOW or dirty.value == clean.value
