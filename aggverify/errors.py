@@ -22,6 +22,10 @@ class CandidateError(AggverifyError):
     """The candidate could not be found, read or imported."""
 
 
+class NotJudged(AggverifyError):
+    """Something that is not the candidate's doing kept a check from being judged."""
+
+
 def unknown(what: str, given: object, accepted: Iterable[str]) -> InputError:
     """Error for a name outside a closed set, with the nearest accepted one."""
     names = list(accepted)

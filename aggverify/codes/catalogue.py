@@ -238,6 +238,7 @@ CATALOGUE: tuple[Code, ...] = (
             ("AGVW09", "No parallel layout was run"),
             ("AGVW10", "No mode to compare with"),
             ("AGVW11", "Leaves global state changed"),
+            ("AGVW12", "Ranks were ended from outside"),
         )
     ),
 )

@@ -22,7 +22,7 @@ from aggverify.trainer.assignment import Assignment
 from aggverify.world import Fault, Job, Outcome
 
 if TYPE_CHECKING:
-    from aggverify.world import Template
+    from aggverify.world import Pending, Template
 
 Weights = npt.NDArray[np.float64]
 
@@ -53,6 +53,8 @@ class Execution:
     """Processor time of the slowest rank for which this was the first case; 0.0 for none."""
     altered: tuple[str, ...] = ()
     """Global state that the candidate left changed, and that was put right again."""
+    call_seconds: float = 0.0
+    """By the clock, for one call of the candidate; 0.0 where it is next to nothing."""
 
     def scalar(self, subject: Subject, losses: Sequence[float]) -> Fraction | None:
         """What the engine makes of one number per rank and micro-batch; None if not finite."""
@@ -124,10 +126,8 @@ class Laboratory:
         pending = self._template.submit(jobs)
 
         def executions() -> list[Execution]:
-            done = [
-                _execution(subject, wanted, outcome)
-                for wanted, outcome in zip(trials, pending.wait(), strict=True)
-            ]
+            done = self._executions(subject, trials, pending)
+            self._outlive(subject, trials, done)
             self._patience.seen(max((e.first_seconds for e in done), default=0.0))
             odd = [n for n, execution in enumerate(done) if doubtful(execution.failure)]
             if odd and self._again(subject, trials[odd[0]], done[odd[0]].failure):
@@ -138,6 +138,34 @@ class Laboratory:
 
         return Submitted(executions, pending.stumbles)
 
+    def _executions(
+        self, subject: Subject, trials: Sequence[Trial], pending: Pending
+    ) -> list[Execution]:
+        pairs = zip(trials, pending.wait(), strict=True)
+        return [_execution(subject, wanted, outcome) for wanted, outcome in pairs]
+
+    def _outlive(self, subject: Subject, trials: Sequence[Trial], done: list[Execution]) -> None:
+        """Run again, in their place, cases whose ranks somebody else may have ended.
+
+        Raises NotJudged where that does not help and the reducer cannot be said to do it.
+        """
+        while ended := [n for n, e in enumerate(done) if e.failure and e.failure.ended]:
+            failure = done[ended[0]].failure
+            assert failure is not None
+
+            def ends(n: int = ended[0]) -> Fault | None:
+                [outcome] = self._template.run([_job(subject, trials[n], None)])
+                return outcome if isinstance(outcome, Fault) else None
+
+            if not self._patience.outlives(failure, ends):
+                return
+            jobs = [_job(subject, trials[n], None) for n in ended]
+            again = self._executions(
+                subject, [trials[n] for n in ended], self._template.submit(jobs)
+            )
+            for n, execution in zip(ended, again, strict=True):
+                done[n] = execution
+
     def _again(self, subject: Subject, wanted: Trial, failure: Fault | None) -> bool:
         def runs_away(seconds: float) -> bool:
             [outcome] = self._template.run([_job(subject, wanted, seconds)])
@@ -145,6 +173,11 @@ class Laboratory:
 
         assert failure is not None
         return self._patience.again(failure, runs_away)
+
+    @property
+    def outlived(self) -> tuple[str, ...]:
+        """Signals by which ranks of this subject were ended from outside, one for each time."""
+        return tuple(self._patience.outlived)
 
     @contextmanager
     def patient(self) -> Iterator[None]:
@@ -158,6 +191,7 @@ class Laboratory:
     def fresh(self) -> None:
         """Replace every world, so that nothing of earlier cases can remain."""
         self._template.restart_worlds()
+        self._patience.doubt()
         if self._other is not None:
             self._other.fresh()
 
@@ -215,6 +249,7 @@ def _execution(subject: Subject, wanted: Trial, outcome: Outcome) -> Execution:
         changed=tuple(f"rank {n}: {text}" for n, a in enumerate(answers) for text in a.changed),
         first_seconds=max(answer.first_seconds for answer in answers),
         altered=tuple(dict.fromkeys(name for reply in replies for name in reply.changes)),
+        call_seconds=max(answer.call_seconds for answer in answers),
     )
     return replace(found, value=found.scalar(subject, copies(found.local_losses, case, 0)))
 

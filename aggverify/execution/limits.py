@@ -32,6 +32,9 @@ first its ranks run; the longer if they are importing or compiling, which may ha
 QUICK_START = 0.3
 """Processor time of first cases that leaves no doubt about what runs away: usual ones take a tenth
 of that, on a busy machine."""
+MOST_ENDS, MOST_OUTLIVED = 3, 20
+"""How often a rank that somebody else may have ended is run again before the reducer is taken to do
+it; and how often in a run others may have done it before nothing can be judged."""
 MOST_WAITS, WAIT_SECONDS = 20, 0.1
 """How often waiting for an import or a compiler is not believed to be for good, and for how much
 longer each time the machine is left to whoever is waited for."""

@@ -1,4 +1,5 @@
-"""Ranks that take their time are told from ranks that are stuck or run away.
+"""Ranks that take their time are told from ranks that are stuck or run away, and ranks that were
+ended from outside from ranks that end themselves.
 
 Code may import, compile or build tables at its first call, in every fresh rank again, and
 compilers wait for each other. A failure that may be no more than that is not believed at once.
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from aggverify.errors import NotJudged
 from aggverify.execution import limits
 from aggverify.world import Fault
 
@@ -36,13 +38,45 @@ class Patience:
     None while there is no reason for more than usual."""
 
     seconds: float | None = None
+    outlived: list[str] = field(default_factory=list)
+    """By what ranks were ended from outside."""
     _first_seconds: float = 0.0
     _looked: set[float] = field(default_factory=set)
     _waits: int = 0
+    _ends_itself: bool = False
 
     def seen(self, first_seconds: float) -> None:
         """Note what the first case of a rank took; 0.0 where it was not the first."""
         self._first_seconds = max(self._first_seconds, first_seconds)
+
+    def outlives(self, failure: Fault, ends: Callable[[], Fault | None]) -> bool:
+        """Whether ranks were ended from outside, so that their cases should be run again.
+
+        ``ends`` runs one of them by itself, and says how that failed. One that is ended every time
+        ends itself, and so do others from then on; raises NotJudged where the kernel says that it
+        has done it, or somebody does it all the time.
+        """
+        if self._ends_itself:
+            return False
+        said = {failure.out_of_memory}
+        for _ in range(limits.MOST_ENDS):
+            again = ends()
+            if again is None or again.ended != failure.ended:
+                self.outlived.append(failure.ended)
+                break
+            said.add(again.out_of_memory)
+        else:
+            if words := "; ".join(sorted(said - {""})):
+                raise NotJudged(f"ranks are ended for lack of memory, the kernel says: {words}")
+            self._ends_itself = True
+            return False
+        if (times := len(self.outlived)) > limits.MOST_OUTLIVED:
+            raise NotJudged(f"ranks were ended by {failure.ended} from outside, {times} times")
+        return True
+
+    def doubt(self) -> None:
+        """Believe of no reducer any longer that it ends its ranks itself."""
+        self._ends_itself = False
 
     def again(self, failure: Fault, runs_away: Callable[[float], bool]) -> bool:
         """Whether a case with a doubtful failure, and others like it, should be run again.

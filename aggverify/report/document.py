@@ -101,6 +101,7 @@ def written(verdict: Verdict) -> model.Verdict:
             model.Warned(w.code, CODES[w.code].title, w.detail) for w in verdict.weaknesses
         ),
         findings=tuple(reported(r, causes[0], s) for causes in verdict.causes for r in causes),
+        call_milliseconds=verdict.call_milliseconds,
     )
 
 

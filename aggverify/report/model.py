@@ -295,6 +295,8 @@ class Verdict:
     margins: tuple[Margin, ...]
     warnings: tuple[Warned, ...]
     findings: tuple[Finding, ...]
+    call_milliseconds: int | None
+    """About what one call takes by the clock, to one digit; None where it is next to nothing."""
 
     @property
     def mode_name(self) -> str:

@@ -281,6 +281,8 @@ def inventory(verdict: Verdict) -> list[tuple[str, str]]:
     steps = f"{counted(verdict.executed, 'step')} ({worlds} ranks), seed {verdict.seed}"
     lines = [("established", c.established) for c in verdict.checks if c.established]
     lines.append(("executed", steps))
+    if verdict.call_milliseconds is not None:
+        lines.append(("slow", f"about {verdict.call_milliseconds} ms a call, by the clock"))
     lines += [("margin", text) for m in verdict.margins for text in margin(m)]
     if not verdict.linear:
         lines.append(("margin", _FIXED_BOUND))

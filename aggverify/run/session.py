@@ -78,6 +78,7 @@ def examine(
         left = remaining(entry, outcomes)
         outcomes.append(run_check(left, laboratory, emit, seen=tally, seconds=share))
         tally = outcomes[-1].tally
+    tally.sights.outlived = laboratory.outlived
     return Verdict(
         subject=subject.knowing(computes_in=precision(subject, outcomes)),
         reports=tuple(report for outcome in outcomes for report in outcome.findings),
@@ -87,6 +88,7 @@ def examine(
         margins=tally.margins(subject),
         seed=subject.claim.seed,
         weaknesses=tally.sights.weaknesses(subject),
+        call_milliseconds=tally.pace.milliseconds,
     )
 
 

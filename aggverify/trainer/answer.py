@@ -28,6 +28,8 @@ class Answer:
     """Misuses by name, with what the candidate refused each; None for one it accepted."""
     first_seconds: float = 0.0
     """Processor time, where it was the rank's first case."""
+    call_seconds: float = 0.0
+    """By the clock, of one call of the candidate; 0.0 where it is next to nothing."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, floats in their exact hexadecimal form; what is empty is left out."""
@@ -44,6 +46,8 @@ class Answer:
             data["refusals"] = list(map(list, self.refusals))
         if self.first_seconds:
             data["first_seconds"] = self.first_seconds
+        if self.call_seconds:
+            data["call_seconds"] = self.call_seconds
         return data
 
     @staticmethod

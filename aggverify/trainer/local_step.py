@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,9 +12,14 @@ from aggverify.engines import Sizes
 from aggverify.steps.layouts import owned_pieces, positions
 from aggverify.trainer.answer import Log
 from aggverify.trainer.contract import NoGradient, checked_count, checked_loss, logged
+from aggverify.world.trace import TRACER
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+_NEXT_TO_NOTHING = 0.002
+"""Seconds of a call that are not worth telling."""
 
 
 class CandidateStep:
@@ -33,6 +39,7 @@ class CandidateStep:
         self.losses: list[float] = []
         self.counts: list[int] = []
         self.logs: list[Log] = []
+        self._seconds = 0.0
 
     @property
     def num_microbatches(self) -> int:
@@ -42,6 +49,12 @@ class CandidateStep:
     def num_tokens(self) -> int:
         """Tokens counted on this rank so far: the reducer's own counts, or the trainer's."""
         return sum(self.counts)
+
+    @property
+    def call_seconds(self) -> float:
+        """What one call has taken by the clock; 0.0 for next to nothing."""
+        each = self._seconds / max(len(self.losses), 1)
+        return each if each > _NEXT_TO_NOTHING else 0.0
 
     def tokens(self, k: int) -> Tensor:
         """Which response tokens of the step this rank owns in micro-batch ``k``; int64, 1-D."""
@@ -57,7 +70,10 @@ class CandidateStep:
         case, members = self._site.case, self._micro_batches[k]
         if case.layout.cp_kind == "gathered" and case.layout.cp_size > 1:
             losses = _gather(self._site, members, losses)
+        began = time.perf_counter()
         out = self._call(k, losses.to(getattr(torch, case.dtype)))
+        self._seconds += time.perf_counter() - began
+        TRACER.pulse()
         loss = checked_loss(out.loss)
         self.losses.append(float(loss.item()))
         self.counts.append(checked_count(out.count, self._site, members))

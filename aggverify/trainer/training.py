@@ -141,6 +141,7 @@ class Trainer:
             logs=tuple(step.logs) if any(log is not None for log in step.logs) else (),
             changed=tuple(watch.changes()),
             first_seconds=time.process_time() - began if cold else 0.0,
+            call_seconds=step.call_seconds,
         ), part
 
     def _site(self, wanted: Assignment, cell: Cell) -> Site:

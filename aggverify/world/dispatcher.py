@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from aggverify.world import linux, wire
+from aggverify.world import linux, memory, wire
 from aggverify.world.faults import Fault
 from aggverify.world.launcher import Opened
 from aggverify.world.link import MUCH, Link, open_link
@@ -52,6 +52,8 @@ class Dispatcher:
         self._alone: deque[Task] = deque()
         self._odd = 0
         self._born = 0
+        self._memory = memory.Watched()
+        self._known: set[frozenset[tuple[str, int]]] = set()
         self._watch(opened.connection.fileno(), self._on_process)
         self._watch(opened.output.fd, self._on_output)
 
@@ -92,9 +94,11 @@ class Dispatcher:
         """Hold nothing that has run away or been odd so far against the jobs that come."""
         self._limit(self._usual)
         self._odd = 0
+        self._known.clear()
 
     def restart(self) -> None:
         """Replace every world; jobs in flight run again."""
+        self._known.clear()
         for world in list(self._worlds.values()):
             self._replace(world)
 
@@ -103,7 +107,8 @@ class Dispatcher:
         found = [*self._alone, *(task for tasks in self._waiting.values() for task in tasks)]
         for task in [task for world in self._worlds.values() for task in world.in_flight]:
             if task.alone:
-                task.deliver(Fault("died", None, _TEMPLATE_KILLED))
+                size, said = task.key.size, self._memory.said()
+                task.deliver(Fault("died", None, _TEMPLATE_KILLED, size, out_of_memory=said))
             else:
                 task.alone = True
                 found.append(task)
@@ -176,7 +181,7 @@ class Dispatcher:
             link, fds = open_link(rank)
             links.append(link)
             handed.append(fds)
-        world = self._worlds[key] = World(self._born, key, links, self._options, now)
+        world = self._worlds[key] = World(self._born, key, links, self._options, now, self._known)
         for link in links:
             self._watch_link(world, link)
         request = {

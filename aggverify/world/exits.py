@@ -12,6 +12,11 @@ def exit_text(status: int | None) -> str:
         return "closed its connection"
     if status >= 0:
         return f"exited with status {status}"
+    return f"was ended by {signal_name(status)}"
+
+
+def signal_name(status: int) -> str:
+    """The signal of a negative exit status."""
     with contextlib.suppress(ValueError):
-        return f"was ended by {signal.Signals(-status).name}"
-    return f"was ended by signal {-status}"
+        return signal.Signals(-status).name
+    return f"signal {-status}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, get_args
@@ -10,6 +11,7 @@ from aggverify.errors import AggverifyError, InputError
 from aggverify.world.backends import Backend
 from aggverify.world.candidate_errors import Raised
 from aggverify.world.collectives import Collective
+from aggverify.world.exits import signal_name
 from aggverify.world.frames import Stack
 
 T = TypeVar("T")
@@ -66,6 +68,7 @@ class Fault:
     it issued in this job; ``apart``, the one at which ranks first disagree, None for one that
     issued no more; ``output``, the tail of what it printed; ``changes``, the global state it had
     left changed. ``crash``: the interpreter's last words. ``first``: the ranks had finished no job.
+    ``out_of_memory``: what the kernel says, if it ended processes of ours for lack of memory.
     """
 
     kind: FaultKind
@@ -82,6 +85,20 @@ class Fault:
     exit_status: int | None = None
     crash: str = ""
     first: bool = False
+    out_of_memory: str = ""
+
+    @property
+    def ended(self) -> str:
+        """By what a rank was ended that somebody else may have sent, "" for anything else.
+
+        Of the process that ranks are forked from it is not known how it ended.
+        """
+        if self.kind != "died":
+            return ""
+        if self.rank is None:
+            return "an unknown signal"
+        status = self.exit_status
+        return signal_name(status) if status is not None and status in _FROM_OUTSIDE else ""
 
     @property
     def error(self) -> Raised | None:
@@ -115,7 +132,10 @@ class Fault:
             raise InputError(f"not a fault: {data!r:.200} ({error!r:.200})") from error
 
 
-_PLAIN = ("kind", "rank", "message", "size", "exit_status", "crash", "first")
+_PLAIN = ("kind", "rank", "message", "size", "exit_status", "crash", "first", "out_of_memory")
+_FROM_OUTSIDE = frozenset(
+    -number for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+)
 
 
 def _fault(data: Mapping[str, Any]) -> Fault:
@@ -136,6 +156,7 @@ def _fault(data: Mapping[str, Any]) -> Fault:
         _whole(data["exit_status"]),
         str(data["crash"]),
         bool(data["first"]),
+        str(data["out_of_memory"]),
     )
 
 

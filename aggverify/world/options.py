@@ -17,6 +17,7 @@ class Options:
     ``cpu_seconds_after``: the same once a job has run away; less, where such jobs are sought out.
     ``patience``: how long a world may be silent before it is looked at for being blocked; raise
     it for code that sleeps, or waits for something outside the machine, on purpose.
+    ``second_look``: how long a rank must have slept outside any collective to be taken for blocked.
     ``silence``: wall-clock limit without any progress, where the other two do not tell.
     ``memory``: address space of a rank beyond what it started with.
     ``import_memory``: what the handler's construction may write to beyond what torch takes.
@@ -28,6 +29,7 @@ class Options:
     cpu_seconds: float = 2.0
     cpu_seconds_after: float = 2.0
     patience: float = 0.03
+    second_look: float = 1.0
     silence: float = 120.0
     memory: int = 1 << 30
     import_memory: int = 1 << 32

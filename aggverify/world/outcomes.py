@@ -13,14 +13,14 @@ from aggverify.world.candidate_errors import Raised
 from aggverify.world.collectives import Collective, read
 from aggverify.world.exits import exit_text
 from aggverify.world.faults import Fault, FaultKind, Outcome, Replies, Reply
-from aggverify.world.frames import Stack
+from aggverify.world.frames import Frame, Stack
 from aggverify.world.link import Link
 from aggverify.world.stacks import collect, parse
 from aggverify.world.state import PROCESS_GROUP
-from aggverify.world.wire import Frame
+from aggverify.world.wire import Frame as Message
 
 
-def finished(frames: Sequence[Frame], links: Sequence[Link]) -> tuple[Replies | Fault, bool]:
+def finished(frames: Sequence[Message], links: Sequence[Link]) -> tuple[Replies | Fault, bool]:
     """Outcome of a job that every rank has answered; True when the world can go on."""
     headers = [header for header, _ in frames]
     usable = not any(header.get("replace") for header in headers)
@@ -67,6 +67,7 @@ class Scene:
     def __init__(self, links: Sequence[Link], number: int) -> None:
         self._links = links
         self._number = number
+        self._signs = tuple(slate.signs(link.slate) for link in links)
         self._traces: dict[int, Trace] = {}
         self._inside: dict[int, Collective] = {}
         self._errors: dict[int, Raised] = {}
@@ -113,6 +114,28 @@ class Scene:
         message = f"rank {odd.rank}: {odd.message}"
         return self._fault("diverged", odd.rank, message, apart=odd.calls, **more)
 
+    @property
+    def signs(self) -> tuple[bytes, ...]:
+        """What ranks said of themselves on the way: another one where any has got further."""
+        return self._signs
+
+    @property
+    def asleep(self) -> list[int]:
+        """Ranks that have not answered and are in no collective, while what the others have done
+        says nothing against it."""
+        if self._left or disagreement(self._traces) is not None:
+            return []
+        return [link.rank for link in self._links if self._idle(link)]
+
+    def _idle(self, link: Link) -> bool:
+        return not link.replies and link.rank not in self._inside
+
+    def sleeping_at(self) -> frozenset[tuple[str, int]]:
+        """Lines on which those sleep: what the code under test stands on, and what it called."""
+        stacks = self._stacks(wake=False)
+        threads = [stack for rank in self.asleep for stack in stacks.get(rank, ())]
+        return frozenset((f.file, f.line) for stack in threads for f in _called(stack))
+
     def blocked(self) -> Fault:
         """Every rank that has not answered sleeps for good."""
         stacks = self._stacks()
@@ -124,11 +147,11 @@ class Scene:
         odd = disagreement(self._traces)
         if odd is not None:
             return self.diverged(odd, stacks=stacks)
-        silent = [link.rank for link in self._links if not link.replies]
-        idle = [rank for rank in silent if rank not in self._inside]
+        idle = [link.rank for link in self._links if self._idle(link)]
         if idle:
             message = f"rank {idle[0]} sleeps or waits outside any collective, for good"
             return self._fault("blocked", idle[0], message, stacks=stacks)
+        silent = [link.rank for link in self._links if not link.replies]
         # All wait in collectives, which cannot be the same one, or it would complete.
         apart = different(
             {rank: self._inside[rank] for rank in silent}, "ranks wait for each other"
@@ -145,7 +168,7 @@ class Scene:
         first = self._number == 0
         return self._fault("runaway", rank, message, stacks=self._stacks(), first=first)
 
-    def died(self, rank: int) -> Fault:
+    def died(self, rank: int, out_of_memory: str) -> Fault:
         """A rank is gone without an answer."""
         link = self._links[rank]
         odd = disagreement(self._traces)
@@ -154,9 +177,15 @@ class Scene:
             return self.diverged(odd, exit_status=link.exit_status)
         message = f"rank {rank} {link.garbage or exit_text(link.exit_status)}"
         crash, threads = parse(slate.dump(link.slate))
-        stacks = {rank: threads} if threads else {}
-        status = link.exit_status
-        return self._fault("died", rank, message, stacks=stacks, crash=crash, exit_status=status)
+        return self._fault(
+            "died",
+            rank,
+            message,
+            stacks={rank: threads} if threads else {},
+            crash=crash,
+            exit_status=link.exit_status,
+            out_of_memory=out_of_memory,
+        )
 
     def _fault(self, kind: FaultKind, rank: int, message: str, **more: Any) -> Fault:
         return Fault(
@@ -172,14 +201,19 @@ class Scene:
             **more,
         )
 
-    def _stacks(self) -> dict[int, tuple[Stack, ...]]:
-        return collect(
-            {
-                link.rank: (link.pid, link.slate)
-                for link in self._links
-                if link.pid is not None and not link.ended and not link.replies
-            }
-        )
+    def _stacks(self, *, wake: bool = True) -> dict[int, tuple[Stack, ...]]:
+        silent = {
+            link.rank: (link.pid, link.slate)
+            for link in self._links
+            if link.pid is not None and not link.ended and not link.replies
+        }
+        return collect(silent, wake=wake)
+
+
+def _called(stack: Stack) -> Sequence[Frame]:
+    """Frames up to the outermost of the code under test; what called that may differ."""
+    theirs = [n for n, frame in enumerate(stack.frames) if frame.owner == "candidate"]
+    return stack.frames[: theirs[-1] + 1] if theirs else stack.frames
 
 
 def _list(ranks: Sequence[int]) -> str:

@@ -1,7 +1,7 @@
 """A page of memory per rank that the parent can read even when the rank is stuck or dead.
 
-Layout of the file: a head (job number, length of the text, whether inside a collective), the
-text of this job's trace one entry a line, then from ``DUMP`` on whatever faulthandler wrote.
+Layout of the file: a head (job number, length of the text, whether inside a collective, pulse),
+the text of this job's trace one entry a line, then from ``DUMP`` on whatever faulthandler wrote.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import struct
 from dataclasses import dataclass
 
-_HEAD = struct.Struct("<III")
+_HEAD = struct.Struct("<IIII")
 DUMP = 1 << 16
 _DUMP_LIMIT = 1 << 17
 
@@ -27,18 +27,19 @@ def create() -> int:
 class Writer:
     """The rank's side: a few stores per collective."""
 
-    __slots__ = ("_end", "_job", "_memory")
+    __slots__ = ("_end", "_job", "_memory", "_pulse")
 
     def __init__(self, fd: int) -> None:
         self._memory = mmap.mmap(fd, DUMP)
         self._end = _HEAD.size
         self._job = 0
+        self._pulse = 0
 
     def begin(self, job: int) -> None:
         """Wipe for the next job."""
         self._end = _HEAD.size
         self._job = job
-        _HEAD.pack_into(self._memory, 0, job, 0, 0)
+        _HEAD.pack_into(self._memory, 0, job, 0, 0, self._pulse)
 
     def enter(self, entry: str) -> None:
         """Note that a collective begins; entries beyond the page are dropped."""
@@ -47,11 +48,20 @@ class Writer:
         if end <= DUMP:
             self._memory[self._end : end] = line
             self._end = end
-        _HEAD.pack_into(self._memory, 0, self._job, self._end - _HEAD.size, 1)
+        self._note(1)
 
     def leave(self) -> None:
         """Note that the collective has returned."""
-        _HEAD.pack_into(self._memory, 0, self._job, self._end - _HEAD.size, 0)
+        self._note(0)
+
+    def pulse(self) -> None:
+        """Note that there was some progress."""
+        self._pulse = (self._pulse + 1) & 0xFFFFFFFF
+        self._note(0)
+
+    def _note(self, inside: int) -> None:
+        length = self._end - _HEAD.size
+        _HEAD.pack_into(self._memory, 0, self._job, length, inside, self._pulse)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +76,15 @@ class Reading:
 def read(fd: int) -> Reading:
     """The parent's side; a slate scribbled over by the rank reads as empty."""
     data = os.pread(fd, DUMP, 0)
-    job, length, inside = _HEAD.unpack_from(data)
+    job, length, inside, _ = _HEAD.unpack_from(data)
     text = data[_HEAD.size : _HEAD.size + length].decode(errors="replace")
     entries = tuple(text.splitlines())
     return Reading(job, entries, entries[-1] if inside and entries else None)
+
+
+def signs(fd: int) -> bytes:
+    """The head as it stands: another one after every sign of life."""
+    return os.pread(fd, _HEAD.size, 0)
 
 
 def dump_size(fd: int) -> int:
@@ -77,6 +92,6 @@ def dump_size(fd: int) -> int:
     return max(0, os.fstat(fd).st_size - DUMP)
 
 
-def dump(fd: int) -> str:
-    """What faulthandler wrote, cut to a sane length."""
-    return os.pread(fd, _DUMP_LIMIT, DUMP).decode(errors="replace")
+def dump(fd: int, start: int = 0) -> str:
+    """What faulthandler wrote after so many bytes, cut to a sane length."""
+    return os.pread(fd, _DUMP_LIMIT, DUMP + start).decode(errors="replace")

@@ -19,13 +19,19 @@ _PATIENCE = 0.25
 _PAUSE = 0.003
 
 
-def collect(processes: Mapping[int, tuple[int, int]]) -> dict[int, tuple[Stack, ...]]:
-    """Stacks per key, of ``(pid, slate)``; what has not come after a moment is left out."""
+def collect(
+    processes: Mapping[int, tuple[int, int]], *, wake: bool = True
+) -> dict[int, tuple[Stack, ...]]:
+    """Stacks per key, of ``(pid, slate)``; what has not come after a moment is left out.
+
+    ``wake``: a process that was stopped could not answer, and goes on.
+    """
     before = {key: slate.dump_size(page) for key, (_, page) in processes.items()}
     for pid, _ in processes.values():
         with contextlib.suppress(OSError):
             os.kill(pid, STACK_SIGNAL)
-            os.kill(pid, signal.SIGCONT)  # a stopped process could not answer
+            if wake:
+                os.kill(pid, signal.SIGCONT)
     ends = time.monotonic() + _PATIENCE
     sizes: dict[int, int] = {}
     while time.monotonic() < ends:
@@ -35,7 +41,8 @@ def collect(processes: Mapping[int, tuple[int, int]]) -> dict[int, tuple[Stack, 
         if now == sizes and all(now[key] > before[key] for key in now):
             break
         sizes = now
-    dumps = {key: parse(slate.dump(page))[1] for key, (_, page) in processes.items()}
+    pages = {key: page for key, (_, page) in processes.items()}
+    dumps = {key: parse(slate.dump(page, before[key]))[1] for key, page in pages.items()}
     return {key: threads for key, threads in dumps.items() if threads}
 
 

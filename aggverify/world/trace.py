@@ -63,6 +63,11 @@ class Tracer:
         if self.slate is not None:
             self.slate.leave()
 
+    def pulse(self) -> None:
+        """Note that there was some progress, outside any collective."""
+        if self.slate is not None:
+            self.slate.pulse()
+
     def _prefix(self, group: Any) -> str:
         prefix = self.prefixes.get(group)
         if prefix is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from aggverify.world import outcomes
+from aggverify.world import memory, outcomes
 from aggverify.world.backends import Backend
 from aggverify.world.candidate_errors import Raised
 from aggverify.world.exits import exit_text
@@ -28,6 +28,8 @@ _TOGETHER_BYTES = 1 << 18
 # hundredth of it.
 _DOUBT = 0.25
 _GO = encode({"go": True})
+# How often a rank that sleeps is looked at, until it is believed to do so for good.
+_DOZING = 0.05
 # A dead rank's connection ends a little before its exit status is known.
 _STATUS_PATIENCE = 0.5
 # After a death the other ranks mostly die as well, or raise, having lost their connection. Those
@@ -87,6 +89,8 @@ class World:
     links: Sequence[Link]
     options: Options
     born: float
+    known: set[frozenset[tuple[str, int]]] = field(default_factory=set)
+    """Lines on which ranks have slept for good: the same needs no second look. Shared by worlds."""
     flying: deque[Flight] = field(default_factory=deque)
     ready: bool = False
     broken: bool = False
@@ -95,6 +99,9 @@ class World:
     failure: Fault | None = None
     _end_seen: float | None = None
     _death_scene: outcomes.Scene | None = None
+    _memory: memory.Watched = field(default_factory=memory.Watched)
+    _signs: tuple[bytes, ...] = ()
+    _asleep_since: float = 0.0
 
     def __post_init__(self) -> None:
         self.watchdog = Watchdog(self.options.patience, self.key.backend.ticking)
@@ -205,7 +212,7 @@ class World:
         # The first to end is the cause; of several that ended alike the lowest is named.
         first = min(known or dead, key=lambda link: link.ended_at)
         alike = [link.rank for link in dead if link.exit_status == first.exit_status]
-        return (self._death_scene or self._scene()).died(min(alike))
+        return (self._death_scene or self._scene()).died(min(alike), self._memory.said())
 
     def _look(self, unanswered: Sequence[Link], now: float) -> Callable[[], Fault] | None:
         """How to tell that these ranks are blocked or run away; None while they may finish."""
@@ -216,7 +223,8 @@ class World:
             return None
         pids = {link.pid: link.rank for link in unanswered if link.pid is not None}
         if self.watchdog.blocked(pids, now):
-            return self._scene().blocked
+            scene = self._scene()
+            return scene.blocked if self._for_good(scene, now) else None
         limit = self._cpu_limit(unanswered)
         used = self.watchdog.cpu_since_progress()
         if any(seconds > limit for seconds in used.values()):
@@ -224,6 +232,21 @@ class World:
             away = [pids[pid] for pid, seconds in used.items() if seconds > limit / 2]
             return partial(self._scene().runaway, min(away), limit)
         return None
+
+    def _for_good(self, scene: outcomes.Scene, now: float) -> bool:
+        """Whether ranks that do nothing do so for good. One asleep outside any collective may wake
+        by itself: it is looked at again after a while, unless others have slept there for good."""
+        if not scene.asleep:
+            return True
+        if scene.signs != self._signs:
+            self._signs, self._asleep_since = scene.signs, now
+        left = self._asleep_since + self.options.second_look - now
+        if left > 0 and not (self.known and scene.sleeping_at() in self.known):
+            self.watchdog.next_look = now + min(left, _DOZING)
+            return False
+        if where := scene.sleeping_at():
+            self.known.add(where)
+        return True
 
     def _cpu_limit(self, unanswered: Sequence[Link]) -> float:
         # All ranks prepare at once, and what they used is forgotten when one is done.
@@ -259,7 +282,9 @@ class World:
             self._fail(Fault("exception", link.rank, text, len(self.links), {link.rank: error}))
         elif link.exit_status is not None:
             text = f"rank {link.rank} {exit_text(link.exit_status)} while it started"
-            self._fail(Fault("died", link.rank, text, exit_status=link.exit_status))
+            status, said = link.exit_status, self._memory.said()
+            size = len(self.links)
+            self._fail(Fault("died", link.rank, text, size, exit_status=status, out_of_memory=said))
 
     def _fail(self, failure: Fault) -> None:
         self.broken = True

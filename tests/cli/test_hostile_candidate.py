@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 
 import pytest
 
+from aggverify.codes.state import State
+from aggverify.report.model import load
+from aggverify.world import memory
 from tests.conftest import Cli
 
 BRIEF = ["--profile", "quick", "--max-examples", "1", "--max-time", "1"]
@@ -54,6 +58,55 @@ def test_state_left_changed_is_told_and_put_right(cli: Cli, tmp_path: Path) -> N
     ran = cli("check", "r.py", "--world", "1", *BRIEF)
     assert ran.code == 0, ran
     assert "AGVW11 Leaves global state changed: environment, torch default dtype; put" in ran.out
+
+
+KILLS = """
+    mark = __file__ + "." + str(WHEN)
+    if not os.path.exists(mark):
+        open(mark, "w").close(); os.kill(os.getpid(), 9)"""
+
+
+def test_a_rank_killed_from_outside_is_not_held_against_the_reducer(
+    cli: Cli, tmp_path: Path
+) -> None:
+    # Ended in flight with others, by itself, and when run again; then no more.
+    kills = "".join(KILLS.replace("WHEN", str(n)) for n in range(3))
+    (tmp_path / "r.py").write_text(START.replace("\n    FAULT", kills))
+    ran = cli("check", "r.py", "--world", "1", *BRIEF)
+    assert ran.code == 0, ran
+    assert "AGVW12 Ranks were ended from outside: by SIGKILL, " in ran.out
+
+
+def test_a_reducer_that_kills_its_rank_every_time_is_found(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "r.py").write_text(START.replace("FAULT", "if odd: os.kill(os.getpid(), 9)"))
+    ran = cli("check", "r.py", "--world", "2", *BRIEF)
+    assert ran.code == 1, ran
+    assert "AGV403 A rank died" in ran.out
+    assert "    rank 1 was ended by SIGKILL\n" in ran.out
+    assert "not again in fresh ranks" not in ran.out
+
+
+def test_ranks_that_the_kernel_ends_for_memory_cannot_be_judged(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = count()
+    monkeypatch.setattr(memory, "oom_kills", lambda: ("/a/memory.events", next(counts)))
+    (tmp_path / "r.py").write_text(
+        START.replace("FAULT", "if batch.cp_size > 1: os.kill(os.getpid(), 9)")
+    )
+    ran = cli("check", "r.py", "--world", "2", "--report", "json", *BRIEF)
+    assert (ran.code == 1, "AGV403" in ran.out) == (False, False), ran
+    [verdict] = load(tmp_path / ".aggverify/verdict.json").verdicts
+    not_judged = [c.reason for c in verdict.checks if c.state is State.NOT_JUDGED]
+    assert not_judged, ran
+    assert all(r and "lack of memory, the kernel says: oom_kill" in r for r in not_judged), ran
+
+
+def test_slow_is_a_figure_and_no_failure(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "r.py").write_text(START.replace("FAULT", "time.sleep(0.05)"))
+    ran = cli("check", "r.py", "--world", "2", *BRIEF)
+    assert ran.code == 0, ran
+    assert "slow        about 50 ms a call, by the clock\n" in ran.out
 
 
 @pytest.mark.parametrize("device", [pytest.param("meta", marks=pytest.mark.thorough), "xla"])

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from aggverify.errors import NotJudged
 from aggverify.execution import limits
-from aggverify.execution.limits import LOADING_SECONDS, MOST_WAITS, SECOND_LOOK
+from aggverify.execution.limits import (
+    LOADING_SECONDS,
+    MOST_ENDS,
+    MOST_OUTLIVED,
+    MOST_WAITS,
+    SECOND_LOOK,
+)
 from aggverify.execution.patience import Patience, doubtful
 from aggverify.world import Fault, Frame, Stack
 from aggverify.world.faults import FaultKind
@@ -87,3 +96,46 @@ def test_candidates_known_to_start_quickly_are_believed() -> None:
     slow.seen(1.9)
     slow.seen(0.02)
     assert slow.again(COMPUTES_FIRST, lambda _: False)
+
+
+KILLED = Fault("died", 1, "", 2, exit_status=-9)
+
+
+@pytest.mark.parametrize(
+    ("fault", "by"),
+    [
+        (KILLED, "SIGKILL"),
+        (Fault("died", 0, "", exit_status=-15), "SIGTERM"),
+        (Fault("died", None, ""), "an unknown signal"),
+        (Fault("died", 0, "", exit_status=-11), ""),
+        (Fault("died", 0, "", exit_status=9), ""),
+        (Fault("died", 0, ""), ""),
+        (COMPUTES, ""),
+    ],
+)
+def test_by_what_somebody_else_may_have_ended_a_rank(fault: Fault, by: str) -> None:
+    assert fault.ended == by
+
+
+def test_what_comes_back_every_time_is_the_reducers() -> None:
+    patience, runs = Patience(), []
+    assert not patience.outlives(KILLED, lambda: runs.append(1) or KILLED)
+    assert len(runs) == MOST_ENDS
+    # Known from then on, so that it is made small quickly, until it is to be confirmed.
+    assert not patience.outlives(KILLED, lambda: pytest.fail("run again"))
+    patience.doubt()
+    assert patience.outlives(KILLED, lambda: None)
+
+
+def test_what_gets_through_once_was_ended_from_outside() -> None:
+    patience, outcomes = Patience(), iter([KILLED, KILLED, None] * (MOST_OUTLIVED + 1))
+    for _ in range(MOST_OUTLIVED):
+        assert patience.outlives(KILLED, lambda: next(outcomes))
+    with pytest.raises(NotJudged, match="ended by SIGKILL from outside, 21 times"):
+        patience.outlives(KILLED, lambda: next(outcomes))
+
+
+def test_what_the_kernel_has_done_is_not_the_reducers() -> None:
+    ended = replace(KILLED, out_of_memory="oom_kill 0 -> 1 in /f")
+    with pytest.raises(NotJudged, match="for lack of memory, the kernel says: oom_kill 0 -> 1"):
+        Patience().outlives(KILLED, lambda: ended)

@@ -34,7 +34,7 @@ def opened(pool: Pool, name: str, setup: dict[str, object] | None = None) -> Tem
 
 @pytest.fixture(scope="session")
 def pool() -> Iterator[Pool]:
-    with Pool(Options(cpu_seconds=1.0)) as pool:
+    with Pool(Options(cpu_seconds=1.0, second_look=0.2)) as pool:
         yield pool
 
 

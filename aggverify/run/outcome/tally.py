@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from statistics import median
 
 import numpy as np
 
@@ -29,11 +30,34 @@ class _Sharpness:
     vacuous_steps: int = 0
 
 
+SLOW_SECONDS = 0.01
+"""Of one call, from where it is told."""
+
+
+@dataclass(slots=True)
+class Pace:
+    """How long calls of the candidate took, where no other rank had to be waited for."""
+
+    seconds: list[float] = field(default_factory=list)
+
+    def add(self, executions: Sequence[Execution]) -> None:
+        """Note executions on one rank."""
+        alone = (e for e in executions if e.weights is not None and e.case.layout.world_size == 1)
+        self.seconds += [e.call_seconds for e in alone]
+
+    @property
+    def milliseconds(self) -> int | None:
+        """Of the middle one, to one digit, so that it is the same tomorrow; None if not slow."""
+        middle = median(self.seconds) if self.seconds else 0.0
+        return int(float(f"{1000 * middle:.0e}")) if middle >= SLOW_SECONDS else None
+
+
 @dataclass(slots=True)
 class Tally:
     """What accumulates over all checks of a subject, by the lowest precision on the path."""
 
     sights: Sights = field(default_factory=Sights)
+    pace: Pace = field(default_factory=Pace)
     _by_precision: dict[str, _Sharpness] = field(default_factory=dict)
 
     def add(

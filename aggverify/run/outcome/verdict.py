@@ -104,6 +104,8 @@ class Verdict:
     seed: int
     weaknesses: tuple[Weakness, ...] = ()
     """What the run could not have seen; never a reason for another exit code."""
+    call_milliseconds: int | None = None
+    """About what one call of a slow reducer takes by the clock; None for one that is not slow."""
 
     @property
     def identified(self) -> bool:

@@ -38,6 +38,8 @@ class Sights:
     """Checks whose search ended by the clock."""
     altered: set[str] = field(default_factory=set)
     """Global state that the candidate left changed."""
+    outlived: tuple[str, ...] = ()
+    """Signals by which ranks were ended from outside; their steps were run again."""
 
     def add(self, subject: Subject, cases: Iterable[Case]) -> None:
         """Note executed cases; what was seen once is not looked for again."""
@@ -85,6 +87,10 @@ class Sights:
         if self.altered:
             names = ", ".join(sorted(self.altered))
             yield Weakness("AGVW11", f"{names}; put right after every step, or the ranks replaced")
+        if self.outlived:
+            by = ", ".join(sorted(set(self.outlived)))
+            times = len(self.outlived)
+            yield Weakness("AGVW12", f"by {by}, {times} step{'s' * (times > 1)} run again")
 
 
 def _is_ragged(case: Case) -> bool:

@@ -48,6 +48,8 @@ class CheckRun:
     """Of these, how many came to a result, a refusal or a finding: the rest is no evidence."""
     complete: bool = True
     """False when time ran out before the cases that are not drawn did."""
+    not_judged: str | None = None
+    """What kept it from being judged that is not the candidate's doing."""
     refusals: list[str] = field(default_factory=list)
     """With what words the candidate refused a case, where it may."""
     executions: int = 0
@@ -124,6 +126,7 @@ class CheckRun:
         self.tally.sights.altered.update(name for e in mine for name in e.altered)
         self.executions += len(mine)
         self.failures += [e.failure for e in mine if e.failure is not None]
+        self.tally.pace.add(mine)
         finding = self.check.judge(self.subject, mine)
         last, concerned = mine[-1], self.check.may_refuse
         refused = None if concerned is None else refusal(last, concerned(last.case))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from aggverify.checks import Finding
 from aggverify.codes import Symptom
 from aggverify.diagnosis import Diagnosis, recognised
+from aggverify.errors import NotJudged
 from aggverify.run.outcome.verdict import Relevance
 from aggverify.run.search.alike import same
 from aggverify.run.search.check_run import CheckRun
@@ -28,8 +29,11 @@ class Evidence:
 
 
 def gathered(run: CheckRun, finding: Finding) -> Evidence:
-    """Confirm, explain and vary a finding of ``run``."""
+    """Confirm, explain and vary a finding of ``run``; raises NotJudged for one that somebody else
+    may have caused, and that does not come back."""
     confirmed = confirm(run, finding)
+    if not confirmed and finding.fault is not None and (signal := finding.fault.ended):
+        raise NotJudged(f"ranks were ended by {signal}, which did not come back in fresh ones")
     diagnosis = explained(run, finding)
     matters = relevance(finding, run.space, run.findings)
     if diagnosis is None and LOSS_VALUES in matters.matters:

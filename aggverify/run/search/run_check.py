@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from aggverify.checks import Finding
 from aggverify.codes.state import State
+from aggverify.errors import NotJudged
 from aggverify.execution.laboratory import Laboratory
 from aggverify.run.outcome.consequences import Outcome
 from aggverify.run.outcome.events import CheckFinished, CheckStarted, Event, Found, Progress
@@ -58,10 +59,24 @@ def run_check(
     )
     unlimited = check.only is not None and claim.budget.max_time is None
     deadline = math.inf if unlimited else time.monotonic() + seconds
-    finding = run.run(examples=entry.examples, seed=claim.seed, deadline=deadline)
-    if finding is None and check.only is None and time.monotonic() > deadline:
-        tally.sights.cut_short.append(check.name)
     reported: list[ReportedFinding] = []
+    try:
+        _found(run, entry, deadline, reported, emit)
+    except NotJudged as error:
+        run.not_judged = str(error)
+    summary = _summary(run, reported)
+    emit(CheckFinished(summary))
+    return Outcome(replace(entry, subject=run.subject), summary, tuple(reported), tally)
+
+
+def _found(
+    run: CheckRun, entry: Entry, deadline: float, reported: list[ReportedFinding], emit: Emit
+) -> None:
+    """Add what is found, each way in which it is wrong once."""
+    check, seed = run.check, entry.subject.claim.seed
+    finding = run.run(examples=entry.examples, seed=seed, deadline=deadline)
+    if finding is None and check.only is None and time.monotonic() > deadline:
+        run.tally.sights.cut_short.append(check.name)
     for n in range(1, MOST + 1):
         if finding is None:
             break
@@ -69,10 +84,7 @@ def run_check(
         if not any(_repeats(found, known) for known in reported):
             reported.append(found)
             emit(Found(found))
-        finding = run.further(finding, seed=claim.seed + n, deadline=deadline) if n < MOST else None
-    summary = _summary(run, reported)
-    emit(CheckFinished(summary))
-    return Outcome(replace(entry, subject=run.subject), summary, tuple(reported), tally)
+        finding = run.further(finding, seed=seed + n, deadline=deadline) if n < MOST else None
 
 
 def _repeats(found: ReportedFinding, known: ReportedFinding) -> bool:
@@ -100,6 +112,8 @@ def _summary(run: CheckRun, reported: Sequence[ReportedFinding]) -> CheckSummary
 def _state(run: CheckRun, reported: Sequence[ReportedFinding]) -> tuple[State, str | None]:
     if reported:
         return (State.FAILED if any(r.fails for r in reported) else State.HAZARD), None
+    if run.not_judged is not None:
+        return State.NOT_JUDGED, run.not_judged
     if not run.complete:
         return State.NOT_JUDGED, "stopped by --max-time: not all of its cases"
     if not run.cases:
