@@ -23,8 +23,10 @@ _FROM = {
     "Verdict": "aggverify.report.model",
     "assert_invariant": "aggverify.api.invariance",
     "check_reducer": "aggverify.api.running",
+    "conformance": "aggverify.testing.cells",
     "load_verdict": "aggverify.report.model",
     "observe": "aggverify.api.running",
+    "parametrize_with_checks": "aggverify.testing.cells",
     "parse_step": "aggverify.steps.notation",
     "verify": "aggverify.api.running",
 }
@@ -44,8 +46,10 @@ __all__ = [
     "__version__",
     "assert_invariant",
     "check_reducer",
+    "conformance",
     "load_verdict",
     "observe",
+    "parametrize_with_checks",
     "parse_step",
     "verify",
 ]

@@ -8,6 +8,7 @@ from aggverify.report.model import load as load_verdict
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
+from aggverify.testing.cells import conformance, parametrize_with_checks
 from aggverify.world import Pool
 
 __version__: str
@@ -25,8 +26,10 @@ __all__ = [
     "__version__",
     "assert_invariant",
     "check_reducer",
+    "conformance",
     "load_verdict",
     "observe",
+    "parametrize_with_checks",
     "parse_step",
     "verify",
 ]

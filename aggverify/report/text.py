@@ -32,12 +32,17 @@ def title(verdict: Verdict) -> str:
     return f" {verdict.target} · {verdict.mode_name} "
 
 
-def body(verdict: Verdict) -> Iterator[str]:
-    """Header, findings and inventory."""
+def findings(verdict: Verdict) -> Iterator[str]:
+    """Who was verified, and every cause."""
     yield from _labelled(reading.header(verdict))
     for n, cause in enumerate(verdict.causes, 1):
         yield ""
         yield from _cause(cause, n)
+
+
+def body(verdict: Verdict) -> Iterator[str]:
+    """Header, findings and inventory."""
+    yield from findings(verdict)
     yield ""
     for check in verdict.checks:
         yield _check(check)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,10 +64,14 @@ def examine(
     emit: Emit = lambda event: None,
     *,
     checks: Iterable[Check] = CHECKS,
+    known: bool = False,
 ) -> Verdict:
-    """Every check on one subject whose candidate is loaded already: a fold over its plan."""
+    """Every check on one subject whose candidate is loaded already: a fold over its plan.
+
+    ``known``: whether the subject is :func:`prepared` already.
+    """
     executed, worlds = laboratory.executed, dict(laboratory.worlds)
-    subject = prepared(subject, laboratory)
+    subject = subject if known else prepared(subject, laboratory)
     entries = plan(subject, checks).entries
     emit(SubjectChosen(subject, len(entries)))
     outcomes: list[Outcome] = []
@@ -100,17 +104,24 @@ def loaded(request: Request, pool: Pool) -> Iterator[tuple[tuple[Subject, ...], 
         opened(pool, target.setup()) as template,
         other_path(pool, request.against) as other,
     ):
-        request = completed(request, template.description)
-        found = subjects(request, target, template.description)
-        if other is not None:
-            found = tuple(other.beside(s, request.convention or "auto") for s in found)
-        noted = tuple(s.noting(*settings_note(request)) for s in found)
+        found = resolved(request, target, template, other)
         try:
             beside = None if other is None else other.laboratory
-            yield noted, Laboratory(template, beside)
+            yield found, Laboratory(template, beside)
         except OracleError as error:
             # A person's own oracle can be wrong on any step.
             raise InputError(str(error)) from None
+
+
+def resolved(
+    request: Request, target: Target, template: Template, other: OtherPath | None = None
+) -> tuple[Subject, ...]:
+    """The subjects of a request, one a mode."""
+    request = completed(request, template.description)
+    found = subjects(request, target, template.description)
+    if other is not None:
+        found = tuple(other.beside(s, request.convention or "auto") for s in found)
+    return tuple(s.noting(*settings_note(request)) for s in found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +163,12 @@ def other_path(pool: Pool, text: str | None) -> Iterator[OtherPath | None]:
 
 
 @contextmanager
-def opened(pool: Pool, setup: dict[str, str]) -> Iterator[Template]:
-    """A template process that has imported the candidate; raises CandidateError if it cannot."""
-    template = pool.template(HANDLER, {"target": setup})
+def opened(pool: Pool, setup: dict[str, str], paths: Sequence[str] = ()) -> Iterator[Template]:
+    """A template process that has imported the candidate; raises CandidateError if it cannot.
+
+    ``paths`` come before everything on sys.path there.
+    """
+    template = pool.template(HANDLER, {"target": setup}, paths=paths)
     if isinstance(template, TemplateFailure):
         where = setup.get("path") or setup["module"]
         detail = f"\n{template.traceback.rstrip()}" if template.traceback else ""

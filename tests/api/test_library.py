@@ -26,8 +26,8 @@ TWO_MICRO_BATCHES = aggverify.Layout((((0,), (1,)),))
 
 NAMES = {
     "Case", "Document", "Layout", "MicroBatch", "Observation", "Pool", "Sample", "Step", "Verdict",
-    "__version__", "assert_invariant", "check_reducer", "load_verdict", "observe", "parse_step",
-    "verify",
+    "__version__", "assert_invariant", "check_reducer", "conformance", "load_verdict", "observe",
+    "parametrize_with_checks", "parse_step", "verify",
 }  # fmt: skip
 
 

@@ -1,0 +1,90 @@
+"""Verdicts of one check each, from every test and worker, as one verdict for each subject."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import reduce
+
+from aggverify import __version__
+from aggverify.codes import CODES
+from aggverify.report.model import SCHEMA, Document, Finding, Margin, ReportedLoss, Verdict, Warned
+
+Key = tuple[str, str, str, str, str, float | None]
+
+
+def document(verdicts: Iterable[Verdict]) -> Document:
+    """One verdict for each reducer, mode and engine, as ``aggverify check`` would have it."""
+    groups: dict[Key, list[Verdict]] = {}
+    for v in verdicts:
+        key = (v.target, v.function, v.convention, v.engine, v.mode_name, v.divisor)
+        groups.setdefault(key, []).append(v)
+    merged = tuple(map(_merged, groups.values()))
+    failing = any(v.fails for v in merged)
+    return Document(SCHEMA, __version__, 1 if failing else 0, None, merged)
+
+
+def _merged(parts: Sequence[Verdict]) -> Verdict:
+    worlds: Counter[str] = Counter()
+    for part in parts:
+        worlds.update(part.worlds)
+    return replace(
+        parts[0],
+        checks=tuple(check for part in parts for check in part.checks),
+        findings=tuple(_one_cause_each([f for part in parts for f in part.findings])),
+        executed=sum(part.executed for part in parts),
+        worlds=dict(sorted(worlds.items(), key=lambda pair: int(pair[0]))),
+        margins=_margins(parts),
+        warnings=tuple(_warnings(parts)),
+        notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+    )
+
+
+def _one_cause_each(findings: Sequence[Finding]) -> Iterable[Finding]:
+    """Findings with one diagnosis have one cause, in whichever tests they were made."""
+    first: dict[tuple[object, ...], str] = {}
+    for finding in findings:
+        if finding.diagnosis is None and not finding.bugs:
+            yield finding
+            continue
+        cause = (finding.diagnosis, finding.bugs, finding.factor)
+        shown = first.setdefault(cause, finding.id)
+        yield replace(finding, same_cause_as=None if shown == finding.id else shown)
+
+
+def _margins(parts: Sequence[Verdict]) -> tuple[Margin, ...]:
+    found: dict[str, list[Margin]] = {}
+    for part in parts:
+        for margin in part.margins:
+            found.setdefault(margin.dtype, []).append(margin)
+    return tuple(reduce(_wider, margins) for _, margins in sorted(found.items()))
+
+
+def _wider(one: Margin, other: Margin) -> Margin:
+    """The worst seen in either; what is caught is the least that some check would have caught."""
+    a, b = one.reported_loss, other.reported_loss
+    return Margin(
+        one.dtype,
+        max(one.worst_error_over_bound, other.worst_error_over_bound),
+        min(one.smallest_caught, other.smallest_caught),
+        ReportedLoss(
+            min(a.smallest_caught_alone, b.smallest_caught_alone),
+            min(a.smallest_caught_dense, b.smallest_caught_dense),
+            a.dense_steps + b.dense_steps,
+            a.vacuous_steps + b.vacuous_steps,
+        ),
+    )
+
+
+def _warnings(parts: Sequence[Verdict]) -> Iterable[Warned]:
+    """What one check has not seen another may have; what one has seen stays."""
+    ran = [part for part in parts if part.executed]
+    found: dict[str, list[Warned]] = {}
+    for part in ran:
+        for warning in part.warnings:
+            found.setdefault(warning.code, []).append(warning)
+    for code, given in found.items():
+        if CODES[code].of_absence and len(given) < len(ran):
+            continue
+        yield replace(given[0], detail="; ".join(dict.fromkeys(w.detail for w in given)))

@@ -1,0 +1,51 @@
+"""What a suite says for all its reducers: pytest's options, then [tool.aggverify]."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aggverify.errors import InputError
+from aggverify.execution.options import BY_KEY, Kind, default, texts
+from aggverify.run.planning import settings
+
+SAID = ("profile", "seed", "max_time")
+"""Options of pytest that hold where a test says nothing."""
+
+
+def usual(config: pytest.Config) -> dict[str, Any]:
+    """Options by name; a test's own go first."""
+    found = {key: value for key, value in _project(config).items() if BY_KEY[key].field}
+    for key in SAID:
+        text = config.getoption(f"--aggverify-{key.replace('_', '-')}")
+        if text is not None:
+            found[key] = _number(key, text)
+    return found
+
+
+def _number(key: str, text: str) -> str | int | float:
+    kind = BY_KEY[key].kind
+    if kind is Kind.TEXT:
+        return text
+    try:
+        return int(text) if kind is Kind.INTEGER else float(text)
+    except ValueError:
+        flag = key.replace("_", "-")
+        raise InputError(f"--aggverify-{flag} must be {kind.value}, got {text!r:.100}") from None
+
+
+def formats(config: pytest.Config) -> tuple[str, ...]:
+    """Reports to be written."""
+    said = config.getoption("--aggverify-report")
+    return tuple(said.split(",")) if said else texts(_project(config).get("report", ()))
+
+
+def report_dir(config: pytest.Config) -> Path:
+    """Where cases and reports go: beside the rootdir's files."""
+    return config.rootpath / Path(_project(config).get("report_dir", default("report_dir")))
+
+
+def _project(config: pytest.Config) -> dict[str, Any]:
+    return dict(settings.find(config.rootpath).values)

@@ -1,0 +1,179 @@
+"""aggverify in a person's own suite: what pytest collects, reports and sums up."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from aggverify.errors import InputError
+from aggverify.report.model import load
+from aggverify.testing.cells import cells, conformance, parametrize_with_checks
+from tests.conftest import EXAMPLES
+
+pytest_plugins = ["pytester"]
+Suite = Callable[..., pytest.Pytester]
+
+RAISING = """
+def reduce(losses, batch):
+    raise ValueError("not today")
+"""
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester) -> Suite:
+    """A throw-away project with a right and a wrong reducer and the test file of ``lines``."""
+
+    def make(*lines: str) -> pytest.Pytester:
+        for name, file in (
+            ("right", EXAMPLES / "native" / "sum" / "token_mean.py"),
+            ("wrong", EXAMPLES / "broken" / "micro_batch_token_mean.py"),
+        ):
+            Path(pytester.path, f"{name}.py").write_text(file.read_text())
+        pytester.makefile(".ini", pytest="[pytest]")
+        pytester.makepyfile("\n".join(("import aggverify, pytest", *lines)))
+        return pytester
+
+    return make
+
+
+def test_outcomes_are_those_of_the_checks(suite: Suite) -> None:
+    made = suite(
+        "test_right = aggverify.conformance('right.py', modes=['token_mean'], max_examples=2,"
+        " checks=['weights_are_the_modes', 'logs_say_the_objective'])",
+        "test_wrong = aggverify.conformance('wrong.py', max_examples=2,"
+        " checks=['independent_of_micro_batches', 'independent_of_data_parallel_size'])",
+    )
+    ran = made.runpytest_inprocess("-rs", "--junitxml=j.xml", "--aggverify-report=json")
+    ran.assert_outcomes(passed=1, skipped=1, failed=2)
+    ran.stdout.fnmatch_lines(
+        [
+            "*_ test_wrong[[]independent_of_micro_batches[]] _*",
+            "AGV202 Result depends on the split into micro-batches",
+            "*actual    1/2    = expected x 3/2",
+            "Reproduce:  aggverify replay * wrong.py",
+            "*= aggverify =*",
+            "right.py · token_mean · engine sum",
+            "*conforms: token_mean, 1 check passed*",
+            "*broke *test_wrong[[]independent_of_micro_batches[]] (case *)",
+            "*broke *test_wrong[[]independent_of_data_parallel_size[]] (case *)",
+            "*1 finding*(2 checks of 2 failed)",
+            "verdict document: *verdict.json",
+            "SKIPPED*left out: returns no log",
+        ]
+    )
+    assert "Traceback" not in ran.stdout.str()
+    document = load(made.path / ".aggverify" / "verdict.json")
+    assert [len(v.checks) for v in document.verdicts] == [2, 2]
+    assert [len(v.causes) for v in document.verdicts] == [0, 1]
+    said = {
+        p.get("name"): p.get("value")
+        for p in ElementTree.parse(made.path / "j.xml").iter("property")
+    }
+    assert said["aggverify_code"] == "AGV203"
+    assert (made.path / ".aggverify" / "cases" / f"{said['aggverify_case']}.json").exists()
+
+
+def test_what_cannot_be_judged_is_an_error(suite: Suite) -> None:
+    made = suite("test_gone = aggverify.conformance('gone.py', checks=['weights_are_the_modes'])")
+    ran = made.runpytest_inprocess()
+    ran.assert_outcomes(errors=1)
+    ran.stdout.fnmatch_lines(["gone.py: no such file: *gone.py"])
+
+
+def test_a_check_in_a_test_of_ones_own(suite: Suite) -> None:
+    made = suite(
+        "@aggverify.parametrize_with_checks(['right.py', 'wrong.py'], modes=['token_mean'],",
+        "    checks=['independent_of_micro_batches'], max_examples=2)",
+        "def test_mine(aggverify_check):",
+        "    assert aggverify_check.state == 'ok', aggverify_check.verdict.findings[0].code",
+    )
+    ran = made.runpytest_inprocess("-v")
+    ran.assert_outcomes(passed=1, failed=1)
+    ran.stdout.fnmatch_lines(
+        [
+            "*test_mine[[]right.py-token_mean-independent_of_micro_batches[]] PASSED*",
+            "*AssertionError: AGV202*",
+        ]
+    )
+
+
+def test_a_suite_without_reducers_sees_nothing_of_it(suite: Suite) -> None:
+    heavy = "{'torch', 'numpy', 'hypothesis', 'click', 'rich', 'jinja2'}"
+    made = suite("import sys", "def test_it():", f"    assert not {heavy} & set(sys.modules)")
+    ran = made.runpytest_subprocess("-p", "no:hypothesispytest")
+    ran.assert_outcomes(passed=1)
+    assert "= aggverify =" not in ran.stdout.str()
+
+
+def test_every_check_is_a_test_for_every_mode_and_engine() -> None:
+    found = list(cells("r.py", ["token_mean", "sample_mean"], ["sum", "mean"]))
+    assert found[0].id == "token_mean-sum-repeats_bit_for_bit"
+    assert len({cell.id for cell in found}) == len(found)
+    assert [c.id for c in cells("r.py", checks=["linear_in_the_losses"])] == [
+        "linear_in_the_losses"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"checks": ["linear"]}, "unknown check 'linear'"),
+        ({"max_example": 3}, "unknown option 'max_example'"),
+        ({"profile": "fast"}, "unknown profile 'fast'"),
+    ],
+)
+def test_what_cannot_be_is_an_error_of_collection(arguments: dict[str, object], words: str) -> None:
+    for make in (conformance, lambda r, **kw: parametrize_with_checks([r], **kw)):
+        with pytest.raises(InputError, match=words):
+            make("r.py", **arguments)
+
+
+def test_forked_is_refused(suite: Suite) -> None:
+    made = suite(
+        "test_right = aggverify.conformance('right.py', checks=['weights_are_the_modes'])",
+    )
+    made.makeconftest(
+        "def pytest_addoption(parser): parser.addoption('--forked', action='store_true')"
+    )
+    ran = made.runpytest_inprocess("--forked")
+    ran.assert_outcomes(errors=1)
+    ran.stdout.fnmatch_lines(["*ranks belong to one process: run its tests without --forked"])
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("dist", ["load", "loadgroup", "worksteal"])
+def test_under_xdist(suite: Suite, dist: str) -> None:
+    made = suite(
+        "test_right = aggverify.conformance('right.py', modes=['token_mean'], profile='quick',"
+        " max_examples=2)",
+        "test_wrong = aggverify.conformance('wrong.py', checks=['independent_of_micro_batches'])",
+    )
+    ran = made.runpytest_subprocess("-n", "2", "--dist", dist, "--aggverify-report=json")
+    outcomes = ran.parseoutcomes()
+    assert outcomes["failed"] == 1 and outcomes["passed"] > 15
+    document = load(made.path / ".aggverify" / "verdict.json")
+    assert {len(v.checks) for v in document.verdicts} == {
+        1,
+        outcomes["passed"] + outcomes["skipped"],
+    }
+    left = subprocess.run(["pgrep", "-f", str(made.path)], capture_output=True, text=True)
+    assert left.stdout == ""
+
+
+@pytest.mark.thorough
+def test_started_elsewhere_and_told_by_settings(suite: Suite) -> None:
+    made = suite(
+        "test_right = aggverify.conformance('right.py', checks=['weights_are_the_modes'])",
+    )
+    settings = "[tool.aggverify]\nmode = 'token_mean'\nprofile = 'quick'\nmax_examples = 3\n"
+    (made.path / "pyproject.toml").write_text(settings)
+    elsewhere = made.mkdir("elsewhere")
+    command = [sys.executable, "-m", "pytest", "-c", "../pytest.ini", "--rootdir", "..", ".."]
+    done = subprocess.run(command, cwd=elsewhere, capture_output=True, text=True)
+    assert "1 passed" in done.stdout, done.stdout
+    assert "· token_mean · engine sum" in done.stdout
