@@ -21,8 +21,9 @@ def document(verdicts: Iterable[Verdict]) -> Document:
         key = (v.target, v.function, v.convention, v.engine, v.mode_name, v.divisor)
         groups.setdefault(key, []).append(v)
     merged = tuple(map(_merged, groups.values()))
-    failing = any(v.fails for v in merged)
-    return Document(SCHEMA, __version__, 1 if failing else 0, None, merged)
+    open_ones = not all(v.conforms for v in merged)
+    code = 1 if any(v.fails for v in merged) else 2 * open_ones
+    return Document(SCHEMA, __version__, code, None, merged)
 
 
 def _merged(parts: Sequence[Verdict]) -> Verdict:

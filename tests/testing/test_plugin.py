@@ -85,6 +85,22 @@ def test_what_cannot_be_judged_is_an_error(suite: Suite) -> None:
     ran.stdout.fnmatch_lines(["gone.py: no such file: *gone.py"])
 
 
+def test_an_engine_that_nobody_said_is_asked_for(suite: Suite) -> None:
+    made = suite(
+        "test_ddp = aggverify.conformance('ddp.py', modes=['token_mean'], max_examples=2,"
+        " checks=['independent_of_data_parallel_size', 'logs_say_the_objective'])",
+        "test_said = aggverify.conformance('ddp.py', modes=['token_mean'], engine='mean',"
+        " checks=['independent_of_data_parallel_size'], max_examples=2)",
+    )
+    (made.path / "ddp.py").write_text(
+        "def reduce(losses, batch):\n"
+        "    return losses.sum() * batch.dp_size * batch.cp_size / batch.num_tokens\n"
+    )
+    ran = made.runpytest_inprocess()
+    ran.assert_outcomes(errors=1, skipped=1, passed=1)
+    ran.stdout.fnmatch_lines(["ddp.py: conforms to token_mean if your trainer averages*"])
+
+
 def test_a_check_in_a_test_of_ones_own(suite: Suite) -> None:
     made = suite(
         "@aggverify.parametrize_with_checks(['right.py', 'wrong.py'], modes=['token_mean'],",
