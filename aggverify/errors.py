@@ -26,6 +26,14 @@ class NotJudged(AggverifyError):
     """Something that is not the candidate's doing kept a check from being judged."""
 
 
+class NoReducer(CandidateError):
+    """Nothing that a convention can call; ``adapter`` is a file that makes it so, or empty."""
+
+    def __init__(self, text: str, adapter: str = "") -> None:
+        super().__init__(text)
+        self.adapter = adapter
+
+
 def unknown(what: str, given: object, accepted: Iterable[str]) -> InputError:
     """Error for a name outside a closed set, with the nearest accepted one."""
     names = list(accepted)

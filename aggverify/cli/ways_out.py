@@ -13,8 +13,9 @@ from pathlib import Path
 import click
 
 from aggverify import __version__
-from aggverify.errors import AggverifyError
+from aggverify.errors import AggverifyError, NoReducer
 from aggverify.files import told, write_inside
+from aggverify.report.escape import clean, indented
 
 CONFORMS, NO_JUDGEMENT, INTERRUPTED = 0, 2, 130
 """``run.outcome.verdict.Exit`` has them all; nothing heavy is imported here."""
@@ -44,6 +45,10 @@ def explained(error: BaseException, directory: Path | None = None) -> int:
             return error.exit_code
         case click.ClickException():
             error.show()
+        case NoReducer():
+            complain(f"error: {error}")
+            if error.adapter:  # alone on standard output, so that it can be sent to a file
+                click.echo(clean(error.adapter), nl=False)
         case AggverifyError():
             complain(f"error: {error}")
         case OSError():
@@ -66,8 +71,6 @@ def unwritten(what: str, error: Exception, directory: Path) -> None:
 
 def complain(message: str) -> None:
     """One message to a person, on standard error."""
-    from aggverify.report.escape import indented
-
     click.echo(f"aggverify: {indented(message)}", err=True)
 
 

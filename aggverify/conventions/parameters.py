@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
+from aggverify.oracles import MODES
+
 
 class Role(Enum):
     """What a parameter stands for."""
@@ -28,6 +30,15 @@ class Role(Enum):
     CP_GROUP = "context-parallel process group"
     DP_GROUP = "data-parallel process group"
     DP_RANK = "data-parallel rank"
+    ADVANTAGES = "advantages"
+    LOG_PROBS = "log-probabilities"
+    CLIP = "clip range, of no effect at ratio 1"
+    COEFFICIENT = "coefficient of another term"
+
+
+def _of(framework: str) -> Mapping[str | bool, str]:
+    found = {name: m.name for m in MODES.values() for name in m.names.get(framework, ())}
+    return dict(sorted(found.items(), key=lambda item: item[1] != "token_mean"))
 
 
 _NAMES: Mapping[Role, str] = {
@@ -44,11 +55,11 @@ _NAMES: Mapping[Role, str] = {
     Role.TOKENS: """
         batch_num_tokens num_items_in_batch num_tokens n_tokens total_tokens global_tokens
         global_num_tokens global_valid_toks global_valid_tokens num_valid_tokens token_count
-        global_token_count total_num_tokens step_tokens global_normalization_factor loss_scale
-        ntokens total_valid_tokens denominator normalizer num_loss_tokens""",
+        global_token_count total_num_tokens step_tokens global_normalization_factor
+        ntokens total_valid_tokens denominator num_loss_tokens num_valid_toks""",
     Role.SAMPLES: """
         global_batch_size num_samples num_sequences num_seqs global_valid_seqs n_samples
-        global_valid_samples batch_size num_rollouts n_rollouts total_samples global_num_samples
+        global_valid_samples num_rollouts n_rollouts total_samples global_num_samples
         gbs step_global_batch_size""",
     Role.GROUPS: "num_prompts num_groups n_prompts n_groups global_num_prompts",
     Role.DIVISOR: """
@@ -74,7 +85,27 @@ _NAMES: Mapping[Role, str] = {
     Role.CP_GROUP: "cp_group context_parallel_group",
     Role.DP_GROUP: "dp_group data_parallel_group process_group group",
     Role.DP_RANK: "dp_rank rank data_parallel_rank",
+    Role.ADVANTAGES: "advantages advantage adv advs",
+    Role.LOG_PROBS: """
+        log_probs logprobs log_prob logprob logps logp old_log_probs old_log_prob old_logprobs
+        old_logps old_logp ref_log_probs ref_log_prob ref_logprobs ref_logps ref_logp
+        per_token_logps old_per_token_logps ref_per_token_logps trainer_logprobs
+        inference_logprobs teacher_logprobs proximal_logprobs proximal_logp rollout_log_probs
+        new_log_probs new_logprobs sampling_logprobs""",
+    Role.CLIP: """
+        clip_eps eps_clip epsilon epsilon_low epsilon_high cliprange cliprange_low cliprange_high
+        clip_range clip_ratio clip_ratio_low clip_ratio_high clip_low clip_high eps_low eps_high
+        clip_eps_low clip_eps_high""",
+    Role.COEFFICIENT: "beta kl_coef kl_loss_coef kl_beta entropy_coef entropy_coeff kl_coeff",
 }
+CHOICES: Mapping[str, Mapping[str | bool, str]] = {
+    "loss_agg_mode": _of("verl"),
+    "loss_reduction": _of("SkyRL"),
+    "loss_type": _of("TRL"),
+    "token_level_loss": {True: "token_mean", False: "sample_mean"},
+    "calculate_per_token_loss": {False: "sample_mean", True: "token_mean"},
+}
+"""What a parameter for the mode can be, with the mode that it means; the usual one first."""
 _ROLES: Mapping[str, Role] = {
     name: role for role, names in _NAMES.items() for name in names.split()
 }

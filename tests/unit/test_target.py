@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from aggverify.errors import CandidateError, InputError, NotClaimable
+from aggverify.errors import CandidateError, InputError, NoReducer, NotClaimable
 from aggverify.run.planning.choosing import choose
 from aggverify.run.planning.claims import completed, declaration, subjects
 from aggverify.run.planning.request import Request
-from aggverify.run.planning.target import dotted_instead, parse_target
+from aggverify.run.planning.target import dotted_instead, origin, parse_target
 
 BOTH = ["losses", "batch"]
 NATIVE = {
@@ -79,13 +79,37 @@ def test_other_unusable_targets(tmp_path: Path) -> None:
 
 def test_nothing_recognised_lists_both_sides(file: Path) -> None:
     description = {
-        "offers": [{"name": "loss", "parameters": ["x"], "required": ["x"]}],
+        "offers": [{"name": "loss", "parameters": ["config"], "required": ["config"]}],
         "declared": None,
     }
-    with pytest.raises(CandidateError) as error:
+    with pytest.raises(NoReducer) as error:
         choose(parse_target(str(file)), description, "auto")
-    assert "loss(x)" in str(error.value)
+    assert "loss(config)" in str(error.value)
+    assert error.value.adapter == ""
     assert "def get_pg_loss_reducer(total_lengths" in str(error.value)
+
+
+def test_an_adapter_comes_with_how_to_save_it(tmp_path: Path) -> None:
+    file = tmp_path / "my losses.py"
+    file.touch()
+    with pytest.raises(NoReducer) as error:
+        chosen(str(file), offer("agg_loss", "loss_mat", "loss_mask"))
+    saved = f"{tmp_path}/aggverify_agg_loss.py"
+    assert f"    aggverify check '{file}:agg_loss' > {saved}\n" in str(error.value)
+    assert str(error.value).endswith(f"    aggverify check {saved}")
+    assert "with_name('my losses.py')" in error.value.adapter
+    assert "return agg_loss(" in error.value.adapter
+    with pytest.raises(NoReducer) as error:
+        chosen("package.module", offer("agg_loss", "loss_mat", "loss_mask"))
+    assert str(error.value).endswith("    aggverify check aggverify_agg_loss.py")
+    assert "from package.module import agg_loss" in error.value.adapter
+
+
+@pytest.mark.parametrize("stem", ["types", "torch", "class", "1st"])
+def test_a_file_named_as_something_else_is_imported_by_its_place(tmp_path: Path, stem: str) -> None:
+    file = tmp_path / f"{stem}.py"
+    file.touch()
+    assert origin(parse_target(str(file))).module is None
 
 
 def offer(name: str, *parameters: str, **more: Any) -> dict[str, Any]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from aggverify.conventions import CONVENTIONS, Convention, Offer, convention
+from aggverify.conventions.adapting import adapted, best
 from aggverify.conventions.parameters import Role, role
-from aggverify.errors import CandidateError
-from aggverify.run.planning.target import Target
+from aggverify.errors import CandidateError, NoReducer
+from aggverify.run.planning.target import Target, origin
 
 _LISTED = 12
 
@@ -56,7 +59,7 @@ def _named(
     # Convention and function named: called as told; if that cannot be, it is the finding.
     if wanted != "auto" or _may_be_native(found):
         return Choice(found.name, found, conventions[0])
-    raise CandidateError(_nothing_found(target, [found], conventions))
+    raise _nothing_found(target, [found], conventions)
 
 
 def _may_be_native(offer: Offer) -> bool:
@@ -84,7 +87,7 @@ def _found(
         raise CandidateError(_several(target, found))
     if wanted != "auto" and len(own) == 1:
         return Choice(own[0].name, own[0], conventions[0])
-    raise CandidateError(_nothing_found(target, offers, conventions))
+    raise _nothing_found(target, offers, conventions)
 
 
 def _shaped(offers: Sequence[Offer], conventions: Sequence[Convention]) -> list[Choice]:
@@ -123,7 +126,7 @@ def _listed(offers: Sequence[Offer]) -> str:
 
 def _nothing_found(
     target: Target, offers: Sequence[Offer], conventions: Sequence[Convention]
-) -> str:
+) -> NoReducer:
     own = [o for o in offers if o.own]
     imported = [o for o in offers if not o.own and _shaped([o], conventions)]
     parts = [f"no reducer in {target.text}: "]
@@ -136,5 +139,18 @@ def _nothing_found(
             f"  if {o.name} takes losses and batch: aggverify check {target.text}:{o.name}"
             for o in pairs[:3]
         ]
+    if (offer := best(own)) is not None:
+        adapter = adapted(offer, origin(target))
+        return NoReducer("\n".join([*parts, *_how_to_save(target, offer)]), adapter)
     accepted = "\n".join(f"    {c.name:18} {c.signature}" for c in conventions)
-    return "\n".join([*parts, f"  accepted:\n{accepted}"])
+    return NoReducer("\n".join([*parts, f"  accepted:\n{accepted}"]))
+
+
+def _how_to_save(target: Target, offer: Offer) -> Iterator[str]:
+    file = f"aggverify_{offer.name.replace('.', '_')}.py"
+    folder = Path(target.text.rpartition(":")[0] if target.name else target.text).parent
+    where = shlex.quote(str(folder / file if target.path is not None else Path(file)))
+    said = shlex.quote(target.text if target.name else f"{target.text}:{offer.name}")
+    yield f"  below is an adapter that calls {offer.name} as a trainer would; to save and use it:"
+    yield f"    aggverify check {said} > {where}"
+    yield f"    aggverify check {where}"

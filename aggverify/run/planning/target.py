@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
+import keyword
 import shlex
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from aggverify.conventions.adapting import Origin
 from aggverify.errors import CandidateError
 
 
@@ -100,3 +104,18 @@ def _short(folder: Path) -> str:
     """Relative to where the person stands, if it lies below."""
     here = Path.cwd()
     return str(folder.relative_to(here)) if folder.is_relative_to(here) else str(folder)
+
+
+def origin(target: Target) -> Origin:
+    """From where a file that lies beside the target imports it."""
+    if target.path is None:
+        return Origin(target.module)
+    name, file = target.path.stem, target.path.name
+    if not name.isidentifier() or keyword.iskeyword(name) or name in sys.stdlib_module_names:
+        return Origin(None, file)
+    try:
+        found = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return Origin(None, file)
+    other = found is not None and (found.origin is None or Path(found.origin) != target.path)
+    return Origin(None if other else name, file)
