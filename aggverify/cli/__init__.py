@@ -10,6 +10,7 @@ import click
 from aggverify import __version__
 from aggverify.cli import streams, ways_out
 from aggverify.cli.check import check
+from aggverify.cli.engines import engines
 from aggverify.cli.explain import explain
 from aggverify.cli.modes import modes
 from aggverify.cli.oracle import oracle
@@ -35,6 +36,7 @@ commands.add_command(replay)
 commands.add_command(render)
 commands.add_command(oracle)
 commands.add_command(modes)
+commands.add_command(engines)
 commands.add_command(explain)
 
 

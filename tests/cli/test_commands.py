@@ -23,7 +23,7 @@ FIXED = EXAMPLES / "native" / "accumulated_mean" / "token_mean.py"
     "arguments",
     [
         ["--help"],
-        *([c, "--help"] for c in ("check", "replay", "oracle", "modes", "explain")),
+        *([c, "--help"] for c in ("check", "replay", "oracle", "modes", "engines", "explain")),
         ["explain"],
         ["explain", "agv202"],
     ],

@@ -1,0 +1,39 @@
+"""``aggverify engines``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+
+@click.command()
+def engines() -> None:
+    """How trainers turn losses into updates: formula, who uses it, what the reducer must return."""
+    for line in engines_text():
+        click.echo(line)
+
+
+def engines_text() -> Iterator[str]:
+    """Every engine of the table, and what to do where none fits."""
+    from aggverify.conventions import CONVENTIONS
+    from aggverify.engines import ENGINES
+    from aggverify.oracles import MODES
+
+    for engine in ENGINES.values():
+        usual = [
+            c.name for c in CONVENTIONS.values() if engine.name in map(c.default_engine, MODES)
+        ]
+        missing = engine.available()
+        yield engine.name
+        yield f"    {engine.title}"
+        yield f"    your trainer {engine.does}"
+        yield f"    trainers: {engine.trainers}"
+        yield f"    the reducer returns {engine.required}"
+        if usual:
+            yield f"    without --engine: {', '.join(usual)}"
+        yield f"    {'available' if missing is None else f'cannot run here: {missing}'}"
+        yield ""
+    yield "D, C, K, N: dp_size, cp_size, micro-batches and rollouts of the step; w, l: weight and"
+    yield "loss of a token; f: what the reducer returns for one micro-batch on one rank."
+    yield "Yours: --engine my_module:MY_ENGINE (CONTRIBUTING.md, An engine)."
