@@ -75,6 +75,8 @@ class Code:
     """Whether no other check can be judged: the result is not the step's alone."""
     costs_a_world: bool = False
     """Whether showing it takes a world of ranks down: tried one at a time, and not often."""
+    quiet: bool = False
+    """Whether it is true of most runs there are, and no more than a line in any report."""
     spoils: tuple[str, ...] = ()
     """Aspects (``checks.base``) of which no other check says anything new."""
     varies_losses: bool = False

@@ -8,21 +8,27 @@ from dataclasses import dataclass
 
 from aggverify.errors import InputError, unknown
 
+MIN_EXAMPLES = 20
+"""Drawn in every check however late it is, and judged before it passes: a slow machine must not
+turn a check into nothing. All that are planned, where those are fewer."""
 MAX_WORLD, MAX_GROUP = 8, 64
 """Most ranks, and most rollouts of a prompt group, that can be asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Drawn cases per check, and seconds for the whole search."""
+    """Drawn cases per check, which decide how long a run is; and seconds for the whole search.
+
+    These are a net for slow reducers and busy machines: several times what a run takes on two idle
+    cores, so that the clock leaves nothing out there."""
 
     examples: int
     seconds: float
 
 
 PROFILES: Mapping[str, Profile] = {
-    "quick": Profile(examples=25, seconds=20),
-    "ci": Profile(examples=150, seconds=25),
+    "quick": Profile(examples=25, seconds=40),
+    "ci": Profile(examples=150, seconds=75),
     "thorough": Profile(examples=3000, seconds=600),
 }
 

@@ -98,7 +98,8 @@ def written(verdict: Verdict) -> model.Verdict:
         worlds={str(w): n for w, n in verdict.worlds},
         margins=tuple(map(_margin, verdict.margins)),
         warnings=tuple(
-            model.Warned(w.code, CODES[w.code].title, w.detail) for w in verdict.weaknesses
+            model.Warned(w.code, CODES[w.code].title, w.detail, CODES[w.code].quiet)
+            for w in verdict.weaknesses
         ),
         findings=tuple(reported(r, causes[0], s) for causes in verdict.causes for r in causes),
         call_milliseconds=verdict.call_milliseconds,

@@ -76,7 +76,7 @@ def _table(verdicts: Sequence[Verdict]) -> list[str]:
         checks = ", ".join(f"{states.count(s)} {s}" for s in _SIGNS if s in states)
         reducer = code(f"{v.target}:{v.function}")
         mode, engine = code(v.mode_name), code(v.engine)
-        numbers = f"{len(v.causes)} | {checks} | {len(v.warnings)}"
+        numbers = f"{len(v.causes)} | {checks} | {len(v.loud)}"
         rows.append(f"| {reducer} | {mode} | {engine} | {numbers} |")
     return rows
 

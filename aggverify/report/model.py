@@ -206,6 +206,8 @@ class Warned:
     code: str
     title: str
     detail: str
+    quiet: bool
+    """True of most runs: one line for all of these, and not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +309,11 @@ class Verdict:
     def engine_in_question(self) -> bool:
         """Whether it was judged under an engine that is neither said nor the convention's own."""
         return self.engine_assumed and not self.engine_is_default
+
+    @property
+    def loud(self) -> list[Warned]:
+        """Warnings about this run rather than about most."""
+        return [warned for warned in self.warnings if not warned.quiet]
 
     @property
     def not_judged(self) -> list[Check]:

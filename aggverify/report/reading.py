@@ -58,7 +58,7 @@ def headline(document: Document) -> str:
         return assumed[:1].upper() + assumed[1:] + told
     modes = ", ".join(v.mode_name for v in document.verdicts)
     passed = sum(c.state is State.OK for v in document.verdicts for c in v.checks)
-    warnings = sum(len(v.warnings) for v in document.verdicts)
+    warnings = sum(len(v.loud) for v in document.verdicts)
     hazards = _hazards(document.verdicts, titles=True)
     return (
         f"Conforms: {modes}{refusals(document.verdicts)}, {counted(passed, 'check')} passed"
@@ -99,7 +99,7 @@ def summary(verdict: Verdict) -> str:
         return f"could not judge {_names(verdict.not_judged)}"
     what = verdict.oracle or verdict.mode or "the same step scalar in every layout (no known mode)"
     what += "" if verdict.linear else " (one value and gradient in every layout)"
-    rest = f"0 findings{_hazards([verdict])}, {counted(len(verdict.warnings), 'warning')}"
+    rest = f"0 findings{_hazards([verdict])}, {counted(len(verdict.loud), 'warning')}"
     if verdict.engine_in_question:
         what = f"which engine? {what} under {verdict.engine}"
     else:
@@ -286,7 +286,9 @@ def inventory(verdict: Verdict) -> list[tuple[str, str]]:
     lines += [("margin", text) for m in verdict.margins for text in margin(m)]
     if not verdict.linear:
         lines.append(("margin", _FIXED_BOUND))
-    lines += [("warning", f"{w.code} {w.title}: {w.detail}") for w in verdict.warnings]
+    lines += [("warning", f"{w.code} {w.title}: {w.detail}") for w in verdict.loud]
+    if quiet := [f"{w.title} ({w.code}: {w.detail})" for w in verdict.warnings if w.quiet]:
+        lines.append(("as usual", "; ".join(quiet)))
     if verdict.computes_in != "float64":
         computes = f"the reducer computes in {verdict.computes_in} whatever its input"
         lines.append(("note", computes))

@@ -22,7 +22,7 @@ from aggverify.run.planning.choosing import choose
 from aggverify.run.planning.claims import completed, declaration, settings_note, subjects, terms
 from aggverify.run.planning.discovery import discovered, identified
 from aggverify.run.planning.engine import engine_settled
-from aggverify.run.planning.plan import Plan, plan
+from aggverify.run.planning.plan import Plan, plan, share
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import Target, dotted_instead, parse_target
 from aggverify.run.search.run_check import run_check
@@ -78,9 +78,9 @@ def examine(
     tally = Tally()
     ends = time.monotonic() + subject.claim.budget.seconds
     for n, entry in enumerate(entries):
-        share = (ends - time.monotonic()) / (len(entries) - n)
+        seconds = (ends - time.monotonic()) * share(entries[n:])
         left = remaining(entry, outcomes)
-        outcomes.append(run_check(left, laboratory, emit, seen=tally, seconds=share))
+        outcomes.append(run_check(left, laboratory, emit, seen=tally, seconds=seconds))
         tally = outcomes[-1].tally
     tally.sights.outlived = laboratory.outlived
     return Verdict(

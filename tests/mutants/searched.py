@@ -22,6 +22,17 @@ def raises(losses: torch.Tensor, batch: MicroBatch) -> torch.Tensor:
     raise KeyError("loss_mask")
 
 
+def right(losses: torch.Tensor, batch: MicroBatch) -> torch.Tensor:
+    return _kept(losses, batch).sum() / batch.num_tokens
+
+
+def mostly_raises(losses: torch.Tensor, batch: MicroBatch) -> torch.Tensor:
+    """Comes to a result on one sample only."""
+    if batch.num_rollouts > 1:
+        raise KeyError("loss_mask")
+    return right(losses, batch)
+
+
 def raises_in_data_parallel(losses: torch.Tensor, batch: MicroBatch) -> torch.Tensor:
     """And is cp_size times too large."""
     if batch.dp_size > 1:

@@ -12,7 +12,7 @@ from aggverify.checks import Check, formula, padding, terms, windows
 from aggverify.checks.layout import CONTEXT_PARALLEL, DATA_PARALLEL
 from aggverify.checks.steadiness import REPEAT, STATE
 from aggverify.codes.state import State
-from aggverify.execution.budget import Budget
+from aggverify.execution.budget import MIN_EXAMPLES, Budget
 from aggverify.execution.claim import Claim
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
@@ -56,6 +56,24 @@ def test_equal_exceptions_are_no_evidence(laboratory: Laboratory, check: Check) 
     assert summary.cases > 0
     assert summary.state is State.NOT_JUDGED
     assert "KeyError: 'loss_mask'" in str(summary.reason)
+
+
+def test_a_few_results_are_not_enough(laboratory: Laboratory) -> None:
+    summary = outcome(laboratory, subject("mostly_raises", "token_mean"), REPEAT).summary
+    assert summary.state is State.NOT_JUDGED
+    assert "cases came to a result, and 3 are the least that a check passes on" in summary.reason
+
+
+def test_what_the_clock_leaves_out_is_counted(laboratory: Laboratory) -> None:
+    budget = Budget("ci")
+    about = replace(subject("right", "token_mean").claim, budget=budget, max_world=1)
+    [entry] = plan(Subject.of(about), [formula.CHECK]).entries
+    late = run_check(entry, laboratory, seconds=0.0)
+    [cut] = late.tally.sights.cut_short
+    assert late.summary.state is State.OK
+    assert (cut.check, cut.planned) == (formula.NAME, budget.examples)
+    assert MIN_EXAMPLES <= cut.drawn < budget.examples
+    assert run_check(entry, laboratory).tally.sights.cut_short == []
 
 
 def test_what_raises_in_one_dimension_does_not_hide_another(laboratory: Laboratory) -> None:

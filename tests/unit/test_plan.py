@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from aggverify.checks import CHECKS, check
+import pytest
+
+from aggverify.checks import CHECKS, check, exhaustive
 from aggverify.execution.budget import Budget
 from aggverify.execution.claim import NONLINEAR, Claim
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
 from aggverify.report.plan import plan_lines
-from aggverify.run.planning.plan import Entry, Plan, plan
+from aggverify.run.planning.plan import Entry, Plan, plan, share
 
 CLAIM = Claim("r.py", "reduce", "native", "sum", "token_mean")
 
@@ -67,7 +69,22 @@ def test_the_table_has_a_line_for_every_check() -> None:
     assert any("dp ≤ 8" in line and "ranks ≤ 8" in line for line in body)
     assert any(line.endswith("- left out: no --against TARGET") for line in body)
     ran = sum(e.instead is None for e in made.entries)
-    assert lines[-1].startswith(f"{ran} of {len(CHECKS)} checks; at most 25 s, seed 0")
+    assert lines[-1].startswith(f"{ran} of {len(CHECKS)} checks; at most 75 s, seed 0")
+
+
+def test_time_is_shared_by_the_cases_that_are_drawn() -> None:
+    entries = [e for e in plan(Subject.of(CLAIM)).entries if e.instead is None]
+    left, parts = 1.0, []
+    for n, _ in enumerate(entries):
+        parts.append(left * share(entries[n:]))
+        left -= parts[-1]
+    drawn = [entry.examples for entry in entries]
+    assert parts == pytest.approx([n / sum(drawn) for n in drawn])
+    skipped = [e for e in plan(Subject.of(CLAIM)).entries if e.instead is not None]
+    assert share([*skipped, *entries]) == share(skipped) == 0.0
+    # One that runs all of its own cases draws none, and needs time all the same.
+    [own] = plan(Subject.of(replace(CLAIM, budget=Budget("thorough"))), [exhaustive.CHECK]).entries
+    assert own.examples == 0 and share([own]) == 1.0
 
 
 def test_other_checks_can_be_planned() -> None:

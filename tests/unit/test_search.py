@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from aggverify.checks import Finding
+from aggverify.execution.budget import MIN_EXAMPLES
 from aggverify.execution.laboratory import Submitted
 from aggverify.generation.space import Space
-from aggverify.run.search.drawing import MAX_BATCH, MIN_EXAMPLES, search
+from aggverify.run.search.drawing import MAX_BATCH, search
 from aggverify.run.search.pipeline import Running
 from aggverify.steps.case import Case
 

@@ -8,7 +8,7 @@ from aggverify.codes import CODES, Effect
 from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import plain_losses
-from aggverify.run.outcome.weakness import Sights
+from aggverify.run.outcome.weakness import Cut, Sights
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_micro_batches, parse_step
@@ -68,9 +68,10 @@ def test_the_clock_and_the_missing_mode() -> None:
     step = parse_step("1/1")
     unknown = SUBJECT.claiming(mode=None)
     sights.add(unknown, [Case(step, Layout.trivial(1), plain_losses(step))])
-    sights.cut_short.append("counts_are_exact")
+    sights.cut_short += [Cut("counts_are_exact", 21, 24), Cut("padding_changes_nothing", 20, 30)]
     found = {w.code: w.detail for w in sights.weaknesses(unknown)}
-    assert "counts_are_exact" in found["AGVW08"]
+    told = "21 of 24 drawn in counts_are_exact, 20 of 30 drawn in padding_changes_nothing"
+    assert found["AGVW08"] == told
     assert "AGVW10" in found
     assert "AGVW10" not in {w.code for w in sights.weaknesses(SUBJECT)}
     assert set(found) <= {name for name in CODES if CODES[name].effect is Effect.WARNING}

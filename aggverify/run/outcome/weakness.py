@@ -22,6 +22,15 @@ class Weakness:
     detail: str
 
 
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A check whose search was ended by the clock: so many cases drawn of those planned."""
+
+    check: str
+    drawn: int
+    planned: int
+
+
 @dataclass(slots=True)
 class Sights:
     """Which telling kinds of cases were executed."""
@@ -34,8 +43,7 @@ class Sights:
     largest_world: int = 0
     told_apart: set[str] = field(default_factory=set)
     """Modes that had other weights than the declared one on some executed step."""
-    cut_short: list[str] = field(default_factory=list)
-    """Checks whose search ended by the clock."""
+    cut_short: list[Cut] = field(default_factory=list)
     altered: set[str] = field(default_factory=set)
     """Global state that the candidate left changed."""
     outlived: tuple[str, ...] = ()
@@ -77,9 +85,8 @@ class Sights:
         if same:
             yield Weakness("AGVW07", f"the same weights as {', '.join(same)} on every step")
         if self.cut_short:
-            first = ", ".join(self.cut_short[:2])
-            more = f" and {len(self.cut_short) - 2} more checks" if len(self.cut_short) > 2 else ""
-            yield Weakness("AGVW08", f"in {first}{more}")
+            cuts = (f"{c.drawn} of {c.planned} drawn in {c.check}" for c in self.cut_short)
+            yield Weakness("AGVW08", ", ".join(cuts))
         if not self.parallel:
             yield Weakness("AGVW09", "one rank and one micro-batch throughout")
         if not judged and not subject.nonlinear:

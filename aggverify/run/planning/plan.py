@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -53,6 +53,13 @@ class Entry:
             "instead": self.instead,
             "why_not": self.why_not,
         }
+
+
+def share(entries: Sequence[Entry]) -> float:
+    """The first entry's part of the time that is left for all of these: by the cases they draw."""
+    usual = [entry.examples or entry.subject.claim.budget.examples for entry in entries]
+    drawn = [n if e.instead is None else 0 for n, e in zip(usual, entries, strict=True)]
+    return drawn[0] / sum(drawn) if drawn[0] else 0.0
 
 
 @dataclass(frozen=True, slots=True)

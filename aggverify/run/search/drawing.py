@@ -10,13 +10,12 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, Verbosity, settings
 
 from aggverify.checks import Finding
+from aggverify.execution.budget import MIN_EXAMPLES
 from aggverify.generation.space import Space
 from aggverify.generation.strategies import related
 from aggverify.run.search.pipeline import Judged, Pipeline, Submit
 from aggverify.steps.case import Case
 
-MIN_EXAMPLES = 20
-"""Drawn however late it is: a slow machine must not turn a check into nothing."""
 MAX_BATCH = 24
 """Cases on the ranks at a time, while the next ones are drawn."""
 LAYOUTS = 4

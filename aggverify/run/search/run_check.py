@@ -11,12 +11,14 @@ from dataclasses import replace
 from aggverify.checks import Finding
 from aggverify.codes.state import State
 from aggverify.errors import NotJudged
+from aggverify.execution.budget import MIN_EXAMPLES
 from aggverify.execution.laboratory import Laboratory
 from aggverify.run.outcome.consequences import Outcome
 from aggverify.run.outcome.events import CheckFinished, CheckStarted, Event, Found, Progress
 from aggverify.run.outcome.store import stored_case
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.outcome.verdict import CheckSummary, ReportedFinding
+from aggverify.run.outcome.weakness import Cut
 from aggverify.run.planning.plan import Entry
 from aggverify.run.search.alike import raised_at
 from aggverify.run.search.check_run import CheckRun
@@ -64,7 +66,7 @@ def run_check(
         _found(run, entry, deadline, reported, emit)
     except NotJudged as error:
         run.not_judged = str(error)
-    summary = _summary(run, reported)
+    summary = _summary(run, reported, least=min(MIN_EXAMPLES, entry.examples))
     emit(CheckFinished(summary))
     return Outcome(replace(entry, subject=run.subject), summary, tuple(reported), tally)
 
@@ -76,7 +78,9 @@ def _found(
     check, seed = run.check, entry.subject.claim.seed
     finding = run.run(examples=entry.examples, seed=seed, deadline=deadline)
     if finding is None and check.only is None and time.monotonic() > deadline:
-        run.tally.sights.cut_short.append(check.name)
+        drawn = run.cases - len(run.stored_cases())
+        if drawn < entry.examples:
+            run.tally.sights.cut_short.append(Cut(check.name, drawn, entry.examples))
     for n in range(1, MOST + 1):
         if finding is None:
             break
@@ -94,8 +98,8 @@ def _repeats(found: ReportedFinding, known: ReportedFinding) -> bool:
     return same and roots[0] == roots[1] and raised_at(found.finding) == raised_at(known.finding)
 
 
-def _summary(run: CheckRun, reported: Sequence[ReportedFinding]) -> CheckSummary:
-    check, (state, reason) = run.check, _state(run, reported)
+def _summary(run: CheckRun, reported: Sequence[ReportedFinding], *, least: int) -> CheckSummary:
+    check, (state, reason) = run.check, _state(run, reported, least)
     proves = check.establishes if state is State.OK else None
     return CheckSummary(
         check.name,
@@ -109,7 +113,10 @@ def _summary(run: CheckRun, reported: Sequence[ReportedFinding]) -> CheckSummary
     )
 
 
-def _state(run: CheckRun, reported: Sequence[ReportedFinding]) -> tuple[State, str | None]:
+def _state(
+    run: CheckRun, reported: Sequence[ReportedFinding], least: int
+) -> tuple[State, str | None]:
+    """``least``: cases that must have come to a result before it passes, if there are as many."""
     if reported:
         return (State.FAILED if any(r.fails for r in reported) else State.HAZARD), None
     if run.not_judged is not None:
@@ -123,6 +130,9 @@ def _state(run: CheckRun, reported: Sequence[ReportedFinding]) -> tuple[State, s
     if not run.judged:
         why = run.failures[-1].message if run.failures else "none was finite"
         return State.NOT_JUDGED, f"no case came to a result: {why}"
+    if run.judged < min(least, run.cases):
+        some = f"{run.judged} of {run.cases} cases came to a result"
+        return State.NOT_JUDGED, f"only {some}, and {least} are the least that a check passes on"
     return State.OK, None
 
 
