@@ -49,7 +49,7 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
         ("import os\nos._exit(3)\n", "status 3"),
         ("raise SystemExit(0)\n", "SystemExit"),
         ("def loss(x):\n    return x\n", "loss(x)"),
-        ("", "found no public function"),
+        ("", "defines no public function"),
     ],
     ids=["missing", "syntax", "import", "exit", "sys-exit", "no-reducer", "empty"],
 )
