@@ -71,6 +71,8 @@ def _check(request: Request, where: Path, delivery: Delivery) -> int:
     unwritten = [*_stored(known, where), *delivery.deliver(made, request.target)]
     for what, reason in unwritten:
         ways_out.unwritten(what, reason, where)
+    if made.unmatched and not made.error:
+        ways_out.complain(headline(made))
     if streams.lost() is not None:
         ways_out.complain(headline(made))
     if error is not None:

@@ -12,6 +12,8 @@ class State(StrEnum):
     FAILED = "failed"
     HAZARD = "hazard"
     """Wrong only where something holds that nobody has claimed."""
+    WAIVED = "waived"
+    """Failed, and a person accepts all that was found, with a reason."""
     REFUSED = "refused"
     """Every case of it declined by a clear exception of the reducer's own."""
     NOT_JUDGED = "not judged"
@@ -23,4 +25,4 @@ class State(StrEnum):
     @property
     def judged(self) -> bool:
         """Whether the check has come to a result."""
-        return self in (State.OK, State.FAILED, State.HAZARD, State.REFUSED)
+        return self in (State.OK, State.FAILED, State.HAZARD, State.WAIVED, State.REFUSED)

@@ -177,6 +177,15 @@ OPTIONS = (
         adds=True,
     ),
     Option(
+        key="accept",
+        kind=Kind.TEXTS,
+        help="Accept a known finding for a reason: it is shown, and fails nothing; repeatable.",
+        field="accept",
+        default=frozenset(),
+        adds=True,
+        metavar="CODE[:CASE]=REASON",
+    ),
+    Option(
         key="group_size",
         kind=Kind.INTEGER,
         help="Promise whole prompt groups of this many rollouts.",

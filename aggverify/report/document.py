@@ -10,7 +10,7 @@ from aggverify import __version__
 from aggverify.checks import Finding, check
 from aggverify.checks.comparison import lowest_precision
 from aggverify.checks.spaces import spread
-from aggverify.codes import CODES
+from aggverify.codes import CODES, Effect
 from aggverify.engines import engine
 from aggverify.engines.ratio import ratio
 from aggverify.errors import AggverifyError
@@ -103,6 +103,10 @@ def written(verdict: Verdict) -> model.Verdict:
         ),
         findings=tuple(reported(r, causes[0], s) for causes in verdict.causes for r in causes),
         call_milliseconds=verdict.call_milliseconds,
+        waivers=tuple(
+            model.Waiver(w.what, w.reason, sum(r.is_covered(w) for r in verdict.reports))
+            for w in verdict.waivers
+        ),
     )
 
 
@@ -137,7 +141,7 @@ def _policy(subject: Subject) -> Iterator[model.Reading]:
 
 def _check(c: CheckSummary) -> model.Check:
     return model.Check(
-        c.name, c.title, c.tests, c.cases, c.state, c.reason, c.refused, c.established
+        c.name, c.title, c.tests, c.cases, c.state, c.reason, c.refused, c.established, c.spoiled
     )
 
 
@@ -156,7 +160,9 @@ def reported(report: ReportedFinding, first: ReportedFinding, subject: Subject) 
         code=code.code,
         title=code.title,
         severity=code.severity,
-        effect="fails" if report.fails else "hazard",
+        effect="fails" if report.effect is Effect.FAILS else "hazard",
+        waived=report.waived.reason if report.waived else None,
+        signature=report.signature,
         promise=code.promise or None,
         consequence=code.consequence or None,
         check=f.check,

@@ -17,10 +17,10 @@ _PROPERTY = (*_DATA, (":", "%3A"), (",", "%2C"))
 
 
 def commands(document: Document, workspace: Path, target: str = "") -> list[str]:
-    """One ``::error`` (``::warning`` for a hazard) a cause, the worst first; each a single line.
+    """One ``::error`` (``::notice`` for what does not fail) a cause, the worst first.
 
-    Files are named relative to ``workspace``, the root of the checkout. ``target``: what an error
-    that has no verdict is about.
+    Each is a single line. Files are named relative to ``workspace``, the root of the checkout.
+    ``target``: what an error that has no verdict is about.
     """
     safe = harmless(document)
     if safe.error:
@@ -37,7 +37,7 @@ def commands(document: Document, workspace: Path, target: str = "") -> list[str]
         named = real[id(verdict)]
         where = _where(named.target, named.function, workspace)
         title = f"{first.code} {first.title}"
-        level = "error" if first.fails else "warning"
+        level = "error" if first.fails else "notice"
         lines.append(_command({**where, "title": title}, _message(verdict, first), level))
     if len(every) > room:
         more = counted(len(every) - room, "more finding")

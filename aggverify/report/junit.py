@@ -42,15 +42,15 @@ def _suite(verdict: Verdict) -> TestSuite:
 def _case(verdict: Verdict, check: Check, mode: str) -> TestCase:
     case = TestCase(f"{check.name}[{mode}]", f"aggverify.{verdict.function}")
     case.result = list(filter(None, [_result(verdict, check)]))
-    if check.state is State.HAZARD:
+    if check.state in (State.HAZARD, State.WAIVED):
         case.system_out = _findings(verdict, check)
     return case
 
 
 def _result(verdict: Verdict, check: Check) -> Error | Failure | Skipped | None:
-    if check.state in (State.OK, State.HAZARD):
+    if check.state in (State.OK, State.HAZARD, State.WAIVED):
         return None
-    if check.state is State.NOT_JUDGED and not verdict.fails:
+    if check in verdict.not_judged and not verdict.fails:
         return Error(reading.state(check), "untested")
     if check.state is not State.FAILED:
         return Skipped(reading.state(check))

@@ -25,6 +25,7 @@ _SIGNS = {
     State.FAILED: "❌",
     State.HAZARD: "⚡",
     State.OK: "✅",
+    State.WAIVED: "☑️",
     State.REFUSED: "🚫",
     State.NOT_JUDGED: "⚠️",
     State.NOT_CLAIMED: "➖",

@@ -101,6 +101,10 @@ class Finding:
     severity: str
     effect: Literal["fails", "hazard"]
     """A hazard is right only where something holds that nobody has claimed: shown, no failure."""
+    waived: str | None
+    """For what reason a person accepts it."""
+    signature: str
+    """What it has in common with the same finding on other cases."""
     promise: str | None
     """Of a hazard, the feature that makes a failure of it where it is claimed."""
     consequence: str | None
@@ -146,7 +150,7 @@ class Finding:
     @property
     def fails(self) -> bool:
         """Whether it is a reason not to take the reducer."""
-        return self.effect == "fails"
+        return self.effect == "fails" and self.waived is None
 
     @property
     def weights(self) -> tuple[tuple[Fraction, float], ...] | None:
@@ -177,6 +181,8 @@ class Check:
     """How often, and with what words, the reducer refused a case where it may."""
     established: str | None
     """What is proven by its passing."""
+    spoiled: bool
+    """Whether it is not judged for what another check has found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +246,15 @@ class OtherEngine:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiver:
+    """What a person accepts, and how many findings that covers."""
+
+    what: str
+    reason: str
+    findings: int
+
+
+@dataclass(frozen=True, slots=True)
 class Refusal:
     """A feature of layouts or steps that the reducer declines, in its own words."""
 
@@ -299,6 +314,7 @@ class Verdict:
     findings: tuple[Finding, ...]
     call_milliseconds: int | None
     """About what one call takes by the clock, to one digit; None where it is next to nothing."""
+    waivers: tuple[Waiver, ...]
 
     @property
     def mode_name(self) -> str:
@@ -318,7 +334,8 @@ class Verdict:
     @property
     def not_judged(self) -> list[Check]:
         """Checks that should have come to a result, and did not."""
-        return [check for check in self.checks if check.state is State.NOT_JUDGED]
+        left = (check for check in self.checks if check.state is State.NOT_JUDGED)
+        return [check for check in left if not check.spoiled]
 
     @property
     def fails(self) -> bool:
@@ -349,6 +366,14 @@ class Document:
     exit: int
     error: Text | None
     verdicts: tuple[Verdict, ...]
+
+    @property
+    def unmatched(self) -> list[str]:
+        """What is accepted and was found nowhere."""
+        found: dict[str, int] = {}
+        for waiver in (w for verdict in self.verdicts for w in verdict.waivers):
+            found[waiver.what] = found.get(waiver.what, 0) + waiver.findings
+        return [what for what, findings in found.items() if not findings]
 
 
 D = TypeVar("D", Document, Verdict, Finding)

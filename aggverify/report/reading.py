@@ -51,15 +51,17 @@ def headline(document: Document) -> str:
     left = [c for v in document.verdicts for c in v.not_judged]
     if left:
         return f"Could not judge {_names(left)}"
+    if document.unmatched:
+        return f"Nothing was found that --accept {', '.join(document.unmatched)} is for"
     open_ones = sorted(document.verdicts, key=lambda v: not v.engine_in_question)
     assumed = next(filter(None, map(assumption, open_ones)), None)
     if assumed is not None:
-        told = refusals(document.verdicts) + _hazards(document.verdicts, titles=True)
+        told = refusals(document.verdicts) + _shown(document.verdicts, titles=True)
         return assumed[:1].upper() + assumed[1:] + told
     modes = ", ".join(v.mode_name for v in document.verdicts)
     passed = sum(c.state is State.OK for v in document.verdicts for c in v.checks)
     warnings = sum(len(v.loud) for v in document.verdicts)
-    hazards = _hazards(document.verdicts, titles=True)
+    hazards = _shown(document.verdicts, titles=True)
     return (
         f"Conforms: {modes}{refusals(document.verdicts)}, {counted(passed, 'check')} passed"
         f"{hazards}, {counted(warnings, 'warning')}"
@@ -74,15 +76,21 @@ def refusals(verdicts: Sequence[Verdict]) -> str:
     return f"; refuses {', '.join(told)}{judged * bool(lost)}" if told else ""
 
 
-def _hazards(verdicts: Sequence[Verdict], *, titles: bool = False) -> str:
+def _shown(verdicts: Sequence[Verdict], *, titles: bool = False) -> str:
     """Causes that are shown and do not fail, by their codes or also their titles."""
     every = [cause[0] for v in verdicts for cause in v.causes if not cause[0].fails]
-    names = dict.fromkeys(f"{f.code} {f.title}" if titles else f.code for f in every)
-    return f", {counted(len(every), 'hazard')} ({'; '.join(names)})" if every else ""
+    found = ""
+    for what, waived in (("hazard", False), ("waived finding", True)):
+        mine = [f for f in every if (f.waived is not None) == waived]
+        names = dict.fromkeys(f"{f.code} {f.title}" if titles else f.code for f in mine)
+        found += f", {counted(len(mine), what)} ({'; '.join(names)})" if mine else ""
+    return found
 
 
 def tag(finding: Finding) -> str:
     """How much it weighs."""
+    if finding.waived is not None:
+        return "waived, no failure"
     return finding.severity if finding.fails else "hazard, no failure"
 
 
@@ -92,14 +100,14 @@ def summary(verdict: Verdict) -> str:
     if verdict.fails:
         failed = counted(sum(c.state is State.FAILED for c in ran), "check")
         causes = counted(sum(cause[0].fails for cause in verdict.causes), "finding")
-        return f"{causes}{_hazards([verdict])} ({failed} of {len(ran)} failed){refusals([verdict])}"
+        return f"{causes}{_shown([verdict])} ({failed} of {len(ran)} failed){refusals([verdict])}"
     if not verdict.executed:
         return "nothing was tested"
     if verdict.not_judged:
         return f"could not judge {_names(verdict.not_judged)}"
     what = verdict.oracle or verdict.mode or "the same step scalar in every layout (no known mode)"
     what += "" if verdict.linear else " (one value and gradient in every layout)"
-    rest = f"0 findings{_hazards([verdict])}, {counted(len(verdict.loud), 'warning')}"
+    rest = f"0 findings{_shown([verdict])}, {counted(len(verdict.loud), 'warning')}"
     if verdict.engine_in_question:
         what = f"which engine? {what} under {verdict.engine}"
     else:
@@ -213,7 +221,9 @@ def _listed(what: str, names: Sequence[str]) -> list[str]:
 def explanation(finding: Finding) -> list[tuple[str, str]]:
     """What is computed instead, where that was seen before, and the usual fix; labelled."""
     lines = [("Factor", finding.factor)] if finding.factor else []
-    if not finding.fails:
+    if finding.waived is not None:
+        lines.append(("Waived", finding.waived))
+    elif not finding.fails:
         claimed = f"--claim {finding.promise}, or " if finding.promise else ""
         lines += [("Hazard", f"right where that never happens; a failure with {claimed}--strict")]
     bugs = finding.bugs
@@ -226,7 +236,9 @@ def explanation(finding: Finding) -> list[tuple[str, str]]:
     elif not sentence and finding.worst is not None:
         nothing = "no known factor, formula or historic bug gives these weights"
         lines.append(("Not recognised", nothing))
-    return lines + [("Usual fix", fix) for fix in dict.fromkeys(bug.fix for bug in bugs)]
+    lines += [("Usual fix", fix) for fix in dict.fromkeys(bug.fix for bug in bugs)]
+    accept = f"--accept {finding.code}:{finding.signature}=REASON"
+    return lines + [("Known, and no failure here", accept)] * finding.fails
 
 
 def _unexplained(finding: Finding) -> Iterator[str]:
@@ -293,6 +305,8 @@ def inventory(verdict: Verdict) -> list[tuple[str, str]]:
         computes = f"the reducer computes in {verdict.computes_in} whatever its input"
         lines.append(("note", computes))
     lines += [("note", note) for note in verdict.notes]
+    for w in verdict.waivers:
+        lines.append(("waived", f"{w.what} waives {counted(w.findings, 'finding')}: {w.reason}"))
     lines += [("refused", f"{r.what}: '{r.words}'") for r in verdict.refused]
     for p in verdict.policy:
         how = "declared" if p.declared else "default"

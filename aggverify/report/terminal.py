@@ -98,4 +98,4 @@ class Terminal:
 def _style(line: str) -> str | None:
     if not line.startswith("- AGV"):
         return None
-    return "bold yellow" if "[hazard" in line else "bold red"
+    return "bold yellow" if line.endswith("no failure]") else "bold red"

@@ -14,6 +14,7 @@ from aggverify.errors import CandidateError, InputError
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.oracles import OracleError
+from aggverify.run.outcome.accepting import accepted
 from aggverify.run.outcome.consequences import Outcome, precision, remaining
 from aggverify.run.outcome.events import Event, Finished, SubjectChosen
 from aggverify.run.outcome.tally import Tally
@@ -39,7 +40,7 @@ def verify(request: Request, emit: Emit, *, pool: Pool) -> tuple[Verdict, ...]:
     verdicts = []
     with loaded(request, pool) as (found, laboratory):
         for subject in found:
-            verdict = examine(subject, laboratory, emit)
+            verdict = accepted(examine(subject, laboratory, emit), request.waivers)
             emit(Finished(verdict))
             verdicts.append(verdict)
     return tuple(verdicts)

@@ -115,6 +115,22 @@ def test_a_hazard_fails_where_it_is_claimed(cli: Cli, claim: tuple[str, ...]) ->
     assert "0 * NaN is NaN" in ran.out
 
 
+def test_what_is_accepted_is_shown_and_fails_nothing(cli: Cli) -> None:
+    path, reason = EXAMPLES / "broken" / "hardcoded_divisor.py", "the trainer's default is 1000"
+    ran = cli("check", path, *BRIEF, "--accept", f"AGV101={reason}")
+    assert ran.code == 0, ran
+    assert "- AGV101 Weights are not the mode's    [waived, no failure]" in ran.out
+    assert f"    waived: {reason}" in ran.out
+    assert f"waived      AGV101 waives 1 finding: {reason}" in ran.out
+
+
+def test_a_waiver_for_nothing_is_said(cli: Cli) -> None:
+    path = EXAMPLES / "native" / "sum" / "token_mean.py"
+    ran = cli("check", path, *BRIEF, "--accept", "AGV206:abc=gone", "--world", "1")
+    assert ran.code == 2, ran
+    assert "Nothing was found that --accept AGV206:abc is for" in ran.err
+
+
 REFUSED = "refuses context parallelism: 'only supports cp_size == 1'"
 
 

@@ -80,7 +80,7 @@ def test_a_hazard_is_shown_in_full_and_is_no_failure() -> None:
     assert "<summary>⚠️ AGV201" in markdown.render(document)
     assert '<h1 class="good">' in page.render(document)
     (line,) = github.commands(document, Path())
-    assert line.startswith("::warning title=AGV201 ")
+    assert line.startswith("::notice title=AGV201 ")
     # Beside a failure it comes last.
     both = replace(RED, verdicts=(replace(VERDICT, findings=(hazard, replace(FINDING, id="b"))),))
     assert [cause[0].fails for _, cause in reading.every_cause(both)] == [True, False]
@@ -106,6 +106,7 @@ def test_the_bug_that_was_recognised_is_told() -> None:
         ("You compute", f"{verdicts.BUG.sentence} ({verdicts.BUG.seen})"),
         ("In detail", "sum of "),
         ("Usual fix", verdicts.BUG.fix),
+        ("Known, and no failure here", f"--accept AGV201:{FINDING.signature}=REASON"),
     ]
 
 

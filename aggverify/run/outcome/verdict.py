@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from base64 import b32encode
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -13,6 +16,7 @@ from aggverify.diagnosis import Diagnosis
 from aggverify.execution.subject import Subject
 from aggverify.run.outcome.store import StoredCase
 from aggverify.run.outcome.weakness import Weakness
+from aggverify.run.planning.waiver import Waiver
 
 
 class Exit(IntEnum):
@@ -43,11 +47,26 @@ class ReportedFinding:
     diagnosis: Diagnosis | None
     confirmed: bool
     relevance: Relevance = field(default_factory=Relevance)
+    waived: Waiver | None = None
+    """By which it is accepted."""
 
     @property
     def fails(self) -> bool:
         """Whether it is a reason not to take the reducer."""
-        return self.effect is Effect.FAILS
+        return self.effect is Effect.FAILS and self.waived is None
+
+    @property
+    def signature(self) -> str:
+        """What it has in common with the same finding on other cases: code, check, what matters
+        and the factor."""
+        factor = self.diagnosis.factor if self.diagnosis else None
+        parts = [self.finding.code, self.finding.check, sorted(self.relevance.matters), factor]
+        digest = hashlib.sha256(json.dumps(parts).encode()).digest()
+        return f"s-{b32encode(digest).decode()[:6].lower()}"
+
+    def is_covered(self, waiver: Waiver) -> bool:
+        """Whether a waiver is for it."""
+        return waiver.covers(self.finding.code, self.stored.id, self.signature)
 
     @property
     def effect(self) -> Effect:
@@ -70,6 +89,8 @@ class CheckSummary:
     """What is proven by its passing."""
     refused: str | None = None
     """How often, and with what words, the candidate refused a case where it may."""
+    spoiled: bool = False
+    """Whether it is not judged for what another check has found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +127,8 @@ class Verdict:
     """What the run could not have seen; never a reason for another exit code."""
     call_milliseconds: int | None = None
     """About what one call of a slow reducer takes by the clock; None for one that is not slow."""
+    waivers: tuple[Waiver, ...] = ()
+    """Everything that is accepted, whether it was found or not."""
 
     @property
     def identified(self) -> bool:
@@ -128,7 +151,8 @@ class Verdict:
         failed, under an engine that is the trainer's; a hazard is no failure."""
         if any(report.fails for report in self.reports):
             return Exit.FINDINGS
-        left = any(check.state is State.NOT_JUDGED for check in self.checks)
+        # What a finding spoils is that finding's, also where it is accepted.
+        left = any(c.state is State.NOT_JUDGED and not c.spoiled for c in self.checks)
         if left or not self.executed or self.subject.engine_in_question:
             return Exit.NO_JUDGEMENT
         return Exit.CONFORMS
@@ -145,8 +169,18 @@ def _follows(report: ReportedFinding, other: ReportedFinding) -> bool:
 
 
 def exit_code(verdicts: Sequence[Verdict]) -> Exit:
-    """The code of a whole command: findings first, then anything untested."""
+    """The code of a whole command: findings first, then anything untested, or a waiver without a
+    finding."""
     codes = {verdict.exit for verdict in verdicts}
     if Exit.FINDINGS in codes:
         return Exit.FINDINGS
+    if unmatched(verdicts):
+        return Exit.NO_JUDGEMENT
     return Exit.CONFORMS if codes == {Exit.CONFORMS} else Exit.NO_JUDGEMENT
+
+
+def unmatched(verdicts: Sequence[Verdict]) -> list[Waiver]:
+    """The waivers that no finding of any verdict is covered by."""
+    reports = [report for verdict in verdicts for report in verdict.reports]
+    every = dict.fromkeys(w for verdict in verdicts for w in verdict.waivers)
+    return [w for w in every if not any(report.is_covered(w) for report in reports)]

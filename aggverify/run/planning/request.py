@@ -8,7 +8,8 @@ from typing import Any
 
 from aggverify.errors import InputError
 from aggverify.execution.budget import Budget
-from aggverify.execution.options import BY_KEY, OPTIONS, Kind, default
+from aggverify.execution.options import BY_KEY, OPTIONS, Kind, Option, default, texts
+from aggverify.run.planning.waiver import Waiver, waiver
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,8 @@ class Request:
     claims: frozenset[str] = default("claim")
     without: frozenset[str] = default("without")
     strict: bool = default("strict")
+    accept: frozenset[str] = default("accept")
+    """Waivers, as they are written."""
     max_world: int = default("world")
     group_size: int | None = default("group_size")
     oracle: str | None = default("oracle")
@@ -44,12 +47,24 @@ class Request:
             value, least, most = getattr(self, option.field), option.least, option.most
             if value is not None and not least <= value <= most:
                 raise InputError(f"{option.flag} must be between {least} and {most}, got {value}")
-        _ = self.budget
+        _ = self.budget, self.waivers
+
+    @property
+    def waivers(self) -> tuple[Waiver, ...]:
+        """What is accepted; raises InputError for what is no waiver."""
+        return tuple(waiver(text) for text in sorted(self.accept))
 
     @property
     def budget(self) -> Budget:
         """How much to try; raises InputError for what no budget can be."""
         return Budget(self.profile, self.max_examples, self.max_time)
+
+
+def _with(option: Option, given: Any, said: Any) -> Any:
+    """What the command line says, or the project; both together of an option that adds."""
+    if option.adds and given is not None and said is not None:
+        return (*texts(given), *texts(said))
+    return said if given is None else given
 
 
 def requested(
@@ -62,11 +77,11 @@ def requested(
     values: dict[str, Any] = {}
     for option in OPTIONS:
         value = given.get(option.key)
-        if value is None and not option.late:
-            value = said.get(option.key)
+        if not option.late:
+            value = _with(option, value, said.get(option.key))
         if option.field and value is not None:
             several = frozenset if option.adds else tuple
-            values[option.field] = several(value) if option.kind is Kind.TEXTS else value
+            values[option.field] = several(texts(value)) if option.kind is Kind.TEXTS else value
     return Request(
         target, **values, settings=said, settings_source=None if source is None else str(source)
     )

@@ -63,7 +63,11 @@ def _check_names(where: str, values: Mapping[str, Any]) -> None:
         if values.get("convention", "auto") != "auto":
             convention(values["convention"])
         numbers = ("world", "group_size", "max_time", "max_examples")
-        Request("", **{KEYS[key].field: values[key] for key in numbers if key in values})
+        Request(
+            "",
+            accept=frozenset(texts(values.get("accept", ()))),
+            **{KEYS[key].field: values[key] for key in numbers if key in values},
+        )
     except (OracleError, InputError) as error:
         raise InputError(f"{where}: {error}") from None
     for key in ("claim", "without"):

@@ -46,7 +46,15 @@ def run_check(
     check = entry.check
     if entry.instead is not None or entry.space is None:
         state = entry.instead or State.NOT_CLAIMED
-        summary = CheckSummary(check.name, check.title, check.tests, 0, state, entry.why_not)
+        summary = CheckSummary(
+            check.name,
+            check.title,
+            check.tests,
+            0,
+            state,
+            entry.why_not,
+            spoiled=state is State.NOT_JUDGED,
+        )
         emit(CheckFinished(summary))
         return Outcome(entry, summary, (), tally)
     emit(CheckStarted(check.name, check.title))

@@ -1,0 +1,28 @@
+"""Findings that a person accepts are shown with the reason, and fail nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from aggverify.codes.state import State
+from aggverify.run.outcome.verdict import CheckSummary, ReportedFinding, Verdict
+from aggverify.run.planning.waiver import Waiver
+
+
+def accepted(verdict: Verdict, waivers: Iterable[Waiver]) -> Verdict:
+    """The verdict with these waivers applied."""
+    every = tuple(waivers)
+    reports = tuple(_waived(report, every) for report in verdict.reports)
+    checks = tuple(_summary(check, reports) for check in verdict.checks)
+    return replace(verdict, reports=reports, checks=checks, waivers=every)
+
+
+def _waived(report: ReportedFinding, waivers: Sequence[Waiver]) -> ReportedFinding:
+    return replace(report, waived=next((w for w in waivers if report.is_covered(w)), None))
+
+
+def _summary(check: CheckSummary, reports: Sequence[ReportedFinding]) -> CheckSummary:
+    mine = [report for report in reports if report.finding.check == check.name]
+    waived = check.state is State.FAILED and not any(report.fails for report in mine)
+    return replace(check, state=State.WAIVED) if waived else check

@@ -1,0 +1,43 @@
+"""Findings that a person accepts, each with a reason: what ``--accept`` says."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from aggverify.codes import Effect, code
+from aggverify.errors import InputError
+
+_FORM = re.compile(r"(?P<code>[^:=]+)(:\s*(?P<case>[^=\s]+)\s*)?=(?P<reason>.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiver:
+    """``case``: the id of one stored case, or the signature of findings alike; None for any."""
+
+    code: str
+    case: str | None
+    reason: str
+
+    @property
+    def what(self) -> str:
+        """As it was written, without the reason."""
+        return self.code if self.case is None else f"{self.code}:{self.case}"
+
+    def covers(self, code: str, *names: str) -> bool:
+        """Whether it is for a finding with this code, under one of these names."""
+        return self.code == code and (self.case is None or self.case in names)
+
+
+def waiver(text: str) -> Waiver:
+    """``CODE[:CASE]=REASON``; raises InputError for anything else."""
+    found = _FORM.fullmatch(text.strip())
+    if found is None or not found["reason"].strip():
+        raise InputError(
+            f"--accept takes CODE[:CASE]=REASON, for example AGV206:k3f9a1='groups are never "
+            f"split here', got {text!r:.200}"
+        )
+    known = code(found["code"])
+    if known.effect is Effect.WARNING:
+        raise InputError(f"--accept {known.code}: a warning fails nothing, so there is no need")
+    return Waiver(known.code, found["case"], found["reason"].strip())
