@@ -17,6 +17,7 @@ from aggverify.oracles import FAMILIES, MODES, NAMES
 from aggverify.oracles.policy import QUESTIONS, READINGS
 from aggverify.report.formats import FORMATS
 from aggverify.run.planning.settings import KEYS
+from aggverify.run.planning.waiver import FORM
 
 _MEMBER = rf"^({'|'.join(FAMILIES)})(\(-?[0-9]{{1,9}}(\.[0-9]{{1,9}}|/[0-9]{{1,9}})?\))?$"
 _OBJECT = "^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
@@ -30,6 +31,7 @@ _NAMES: dict[str, dict[str, Any]] = {
     "convention": {"enum": ["auto", *CONVENTIONS, *ALIASES]},
     "engine": {"anyOf": [{"enum": list(ENGINES)}, {"type": "string", "pattern": _OBJECT}]},
     "claim": {"enum": list(FEATURES)},
+    "accept": {"type": "string", "pattern": "^" + FORM.replace("CODE", "AGV[0-9]{3}") + "$"},
     "profile": {"enum": list(PROFILES)},
     "report": {"enum": list(FORMATS)},
 }

@@ -183,6 +183,7 @@ OPTIONS = (
         field="accept",
         default=frozenset(),
         adds=True,
+        names="accept",
         metavar="CODE[:CASE]=REASON",
     ),
     Option(

@@ -39,7 +39,7 @@ def test_codes_are_known_and_can_fail() -> None:
         waiver("AGV2011=x")
     with pytest.raises(InputError, match="AGVW04: a warning fails nothing"):
         waiver("AGVW04=x")
-    assert waiver(" agv201:abc= x = y ") == Waiver("AGV201", "abc", "x = y")
+    assert waiver("AGV201:abc= x = y ") == Waiver("AGV201", "abc", "x = y")
 
 
 def test_a_case_its_signature_or_all_of_a_code() -> None:

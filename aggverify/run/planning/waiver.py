@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from aggverify.codes import Effect, code
 from aggverify.errors import InputError
 
-_FORM = re.compile(r"(?P<code>[^:=]+)(:\s*(?P<case>[^=\s]+)\s*)?=(?P<reason>.*)", re.DOTALL)
+FORM = r"(?:CODE)(?::([^=\s]+))?=([\s\S]*\S[\s\S]*)"
+"""A regular expression for one, with a pattern for the code in the place of CODE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +32,13 @@ class Waiver:
 
 def waiver(text: str) -> Waiver:
     """``CODE[:CASE]=REASON``; raises InputError for anything else."""
-    found = _FORM.fullmatch(text.strip())
-    if found is None or not found["reason"].strip():
+    found = re.fullmatch(FORM.replace("CODE", "(AGV\\w+)"), text)
+    if found is None:
         raise InputError(
             f"--accept takes CODE[:CASE]=REASON, for example AGV206:k3f9a1='groups are never "
             f"split here', got {text!r:.200}"
         )
-    known = code(found["code"])
+    known = code(found[1])
     if known.effect is Effect.WARNING:
         raise InputError(f"--accept {known.code}: a warning fails nothing, so there is no need")
-    return Waiver(known.code, found["case"], found["reason"].strip())
+    return Waiver(known.code, found[2], found[3].strip())
