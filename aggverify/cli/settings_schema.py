@@ -31,7 +31,7 @@ _NAMES: dict[str, dict[str, Any]] = {
     "convention": {"enum": ["auto", *CONVENTIONS, *ALIASES]},
     "engine": {"anyOf": [{"enum": list(ENGINES)}, {"type": "string", "pattern": _OBJECT}]},
     "claim": {"enum": list(FEATURES)},
-    "accept": {"type": "string", "pattern": "^" + FORM.replace("CODE", "AGV[0-9]{3}") + "$"},
+    "accept": {"type": "string", "pattern": f"^{FORM}$"},
     "profile": {"enum": list(PROFILES)},
     "report": {"enum": list(FORMATS)},
 }

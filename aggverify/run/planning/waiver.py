@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from aggverify.codes import Effect, code
 from aggverify.errors import InputError
 
-FORM = r"(?:CODE)(?::([^=\s]+))?=([\s\S]*\S[\s\S]*)"
-"""A regular expression for one, with a pattern for the code in the place of CODE."""
+FORM = r"(AGVW?[0-9]+)(?::([^=\s]+))?=([\s\S]*\S[\s\S]*)"
+"""A regular expression for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Waiver:
 
 def waiver(text: str) -> Waiver:
     """``CODE[:CASE]=REASON``; raises InputError for anything else."""
-    found = re.fullmatch(FORM.replace("CODE", "(AGV\\w+)"), text)
+    found = re.fullmatch(FORM, text)
     if found is None:
         raise InputError(
             f"--accept takes CODE[:CASE]=REASON, for example AGV206:k3f9a1='groups are never "
