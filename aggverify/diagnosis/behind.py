@@ -28,11 +28,13 @@ _HUGE = math.ldexp(1.5, 1023)
 @dataclass(frozen=True, slots=True)
 class Behind:
     """Which of them change the reported loss, and which the gradient. ``cancels``: infinity gives
-    a NaN although the finite value has changed something: it is added and subtracted again."""
+    a NaN although the finite value has changed something: it is added and subtracted again.
+    ``weighed``: masked tokens have a weight of their own, whatever their values."""
 
     value: frozenset[Poison]
     gradient: frozenset[Poison]
     cancels: bool = False
+    weighed: bool = False
 
 
 def poisoned(case: Case, poison: Poison) -> Case:
@@ -64,7 +66,8 @@ def behind(runs: Sequence[Run]) -> Behind:
         x for _, p, o in seen if p is Poison.INFINITY for rank in o.local_losses for x in rank
     ]
     nan = any(map(math.isnan, losses))
-    return Behind(frozenset(value), frozenset(gradient), Poison.FINITE in value and nan)
+    weighed = any(bool((clean.observed[~clean.mask] != 0).any()) for clean, _, _ in seen)
+    return Behind(frozenset(value), frozenset(gradient), Poison.FINITE in value and nan, weighed)
 
 
 def _alike(clean: Observation, poison: Poison, dirty: Observation) -> bool:

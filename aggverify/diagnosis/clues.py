@@ -124,11 +124,12 @@ class Broken:
 @dataclass(frozen=True, slots=True)
 class Leaks:
     """Values behind the mask that reach the loss, all of these and none of those; or, with none of
-    either, only the gradient."""
+    either, only the gradient. ``weighed``: whether they have weights, None for either."""
 
     by: tuple[Poison, ...] = ()
     not_by: tuple[Poison, ...] = ()
     cancels: bool = False
+    weighed: bool | None = None
 
     def fits(self, seen: Clues) -> bool:
         found = seen.behind
@@ -140,6 +141,7 @@ class Leaks:
             found.value.issuperset(self.by)
             and found.value.isdisjoint(self.not_by)
             and found.cancels == self.cancels
+            and self.weighed in (None, found.weighed)
         )
 
 

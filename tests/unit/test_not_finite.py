@@ -131,9 +131,13 @@ POISONED = Finding("AGV121", "a check", "", STEPS[4], "token_mean")
 STEP = case("1/100")
 
 
-def effects(what: dict[Poison, float], gradient: tuple[Poison, ...] = ()) -> str | None:
-    """The bug told of losses that these poisons give, and of gradients they spoil."""
+def effects(
+    what: dict[Poison, float], gradient: tuple[Poison, ...] = (), weight: float = 0.0
+) -> str | None:
+    """The bug told of losses that these poisons give, of gradients they spoil, and of the weight
+    that masked tokens have."""
     clean = replace(seen(STEP), value=Fraction(1), local_losses=((1.0,),))
+    clean = replace(clean, observed=np.where(clean.mask, clean.observed, weight))
 
     def dirty(poison: Poison) -> Observation:
         loss = what.get(poison, 1.0)
@@ -187,3 +191,10 @@ def test_what_is_not_finite_is_no_consequence_of_another_finding() -> None:
     same = replace(verdict.reports[0].relevance, irrelevant=("",))
     apart = replace(found, diagnosis=told, relevance=same)
     assert len(replace(verdict, reports=(*verdict.reports, apart)).causes) == 2
+
+
+def test_masked_tokens_that_have_weights_are_not_only_reported() -> None:
+    """``losses.mean()``: the mask was forgotten, in value and gradient."""
+    huge = {Poison.NAN: NAN, Poison.INFINITY: INF, Poison.FINITE: 2.0**100, Poison.OVERFLOW: INF}
+    assert effects(huge) == "masked-values-reported"
+    assert effects(huge, weight=1.0) == "mask-not-applied"

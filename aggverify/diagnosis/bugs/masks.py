@@ -16,6 +16,13 @@ BUGS: tuple[Bug, ...] = (
         (sign("mask-not-applied"),),
     ),
     Bug(
+        "mask-not-applied",
+        "the mask is never applied: values behind it are part of the sum",
+        "one mode without its mask",
+        "select with torch.where(mask.bool(), x, 0) before summing",
+        (Leaks(by=(Poison.FINITE,), weighed=True),),
+    ),
+    Bug(
         "mask-shifted",
         "the mask is off by one token",
         "mlx-lm-lora #80",
@@ -55,7 +62,7 @@ BUGS: tuple[Bug, ...] = (
         "values behind the mask are part of the reported loss, though of no gradient",
         "a metric over every token, masked ones included",
         "select with torch.where(mask.bool(), x, 0) before summing what is reported",
-        (Leaks(by=(Poison.FINITE,)),),
+        (Leaks(by=(Poison.FINITE,), weighed=False),),
     ),
     Bug(
         "keep-alive",
