@@ -4,7 +4,7 @@ historic bug."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -12,36 +12,25 @@ import numpy as np
 from aggverify.checks import Finding
 from aggverify.codes import Diagnosed
 from aggverify.diagnosis.behind import Behind, Poison, behind, poisoned
-from aggverify.diagnosis.bugs import Bug, known_bug, known_bugs
+from aggverify.diagnosis.bugs import Bug, bugs_of_parts, known_bug
 from aggverify.diagnosis.clues import Clues
 from aggverify.diagnosis.distorted import distorted_count
+from aggverify.diagnosis.explanation import Diagnosis, Predicts
 from aggverify.diagnosis.factors import Factor, common_factor
 from aggverify.diagnosis.forms import closed_forms, telling
+from aggverify.diagnosis.joint import gives, joined
 from aggverify.diagnosis.notfinite import in_words, not_finite
 from aggverify.diagnosis.observation import Observation, Shown, close
+from aggverify.diagnosis.partial import PartialForm, partial_form
 from aggverify.diagnosis.readings import other_mode, other_reading
 from aggverify.diagnosis.shown import shown_by_weights
 from aggverify.diagnosis.values import off_value, undivided_sums
+from aggverify.diagnosis.wording import PARTS, described, requirement, whole
 from aggverify.execution.subject import Subject
 from aggverify.steps.case import Case
 
 _FORMS = 12
 """So many of the simplest fitting forms are told apart by further cases."""
-
-
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
-    """What the candidate computes instead, as far as it could be told.
-
-    ``root`` is equal for findings with the same diagnosis, which are shown as one.
-    """
-
-    sentence: str
-    factor: str | None = None
-    bug: Bug | None = None
-    root: str | None = None
-    also: tuple[Bug, ...] = ()
-    """Further bugs, where one alone does not make these weights."""
 
 
 def diagnose(
@@ -55,9 +44,19 @@ def diagnose(
         return _value(subject, finding, tiers)
     for tier in tiers:
         found = _explained(subject, finding, tier)
-        if found is not None:
+        if found is not None and not _misses(found, finding, tier):
             return found
     return None
+
+
+def _misses(found: Diagnosis, finding: Finding, observations: Sequence[Observation]) -> bool:
+    """Whether a formula that fits everything roughly does not give this very finding's weights."""
+    if found.form is None or finding.observed is None:
+        return False
+    again = np.array(finding.observed)
+    alone = finding.case.step, finding.case.layout
+    seen = [o for o in observations if (o.case.step, o.case.layout) == alone]
+    return any(close(o.observed, again) for o in seen) and not gives(found.form, finding)
 
 
 def telling_case(observations: Sequence[Observation], candidates: Sequence[Case]) -> Case | None:
@@ -122,6 +121,10 @@ def _explained(
     if not observations:
         return None
     seen = _clues(subject, finding)
+    partial = partial_form(observations)
+    if partial is not None:
+        signs = seen.signs | {partial.left_out.sign}
+        return _diagnosis(subject, replace(seen, signs=signs, form=partial.form), partial)
     shown = shown_by_weights(observations)
     if shown is not None:
         return _shown(seen, shown)
@@ -140,12 +143,12 @@ def _explained(
         shown = distorted_count(observations)
     if shown is not None:
         return _shown(seen, shown)
-    return (
-        _formula(seen, observations) if forms or factor else _relative(subject, seen, observations)
-    )
+    if forms or factor:
+        return _formula(subject, seen, observations)
+    return _relative(subject, seen, observations)
 
 
-def _formula(seen: Clues, observations: Sequence[Observation]) -> Diagnosis:
+def _formula(subject: Subject, seen: Clues, observations: Sequence[Observation]) -> Diagnosis:
     signs, sentences = set(seen.signs), []
     if seen.factor is not None:
         sentences.append(seen.factor.sentence)
@@ -157,7 +160,8 @@ def _formula(seen: Clues, observations: Sequence[Observation]) -> Diagnosis:
         sentences.append(seen.form.sentence)
         if seen.form.is_a_number:
             signs.add("divided-by-a-number")
-    return _diagnosis(replace(seen, signs=frozenset(signs)), ": ".join(sentences))
+    seen = replace(seen, signs=frozenset(signs))
+    return _diagnosis(subject, seen, seen.form, ": ".join(sentences))
 
 
 def _relative(
@@ -167,18 +171,36 @@ def _relative(
     if any(o.trivial is None or not np.isfinite(o.trivial).all() for o in observations):
         return None
     factor = common_factor(subject, [o.relative_to_trivial for o in observations])
-    return _diagnosis(replace(seen, factor=factor), factor.sentence) if factor else None
+    if factor is None:
+        return None
+    return _diagnosis(subject, replace(seen, factor=factor), None, factor.sentence)
 
 
 def _shown(seen: Clues, shown: Shown) -> Diagnosis:
-    return _diagnosis(replace(seen, signs=seen.signs | {shown.sign}), shown.sentence)
-
-
-def _diagnosis(seen: Clues, sentence: str) -> Diagnosis:
-    bug, *also = known_bugs(seen) or (None,)
-    root = seen.form.sentence if seen.form is not None else sentence
+    bug = known_bug(replace(seen, signs=seen.signs | {shown.sign}))
     factor = seen.factor.name if seen.factor is not None else None
-    return Diagnosis(sentence, factor, bug, root, tuple(b for b in also if b is not None))
+    return Diagnosis(shown.sentence, factor, bug, shown.sentence)
+
+
+def _diagnosis(
+    subject: Subject, seen: Clues, form: Predicts | None, sentence: str = ""
+) -> Diagnosis:
+    """A formula or a factor, with the bug that it is known as. Where a bug is not the whole of it,
+    the formula in words stands for it, and what the engine asks for is the one thing to do."""
+    sentence = sentence or (form.sentence if form is not None else "")
+    bug, wanted = known_bug(seen), requirement(subject)
+    if bug is None and wanted is not None:
+        known = bugs_of_parts(seen)
+        where = ", ".join(dict.fromkeys(b.seen for b in known))
+        name = known[0].name if known else "another-formula"
+        bug = Bug(name, sentence, where or "no historic bug is known to be this", wanted, ())
+    elif bug is not None and wanted is not None and seen.form is not None:
+        own, part = whole(seen.form, subject), isinstance(form, PartialForm)
+        if bug.leaves_out(own) or (part and len(own) < len(PARTS)):
+            first = f"{bug.sentence}; all others: " if part else ""
+            bug = replace(bug, sentence=first + described(seen.form), fix=wanted)
+    factor = seen.factor.name if seen.factor is not None else None
+    return Diagnosis(sentence, factor, bug, form.sentence if form else sentence, form)
 
 
 def _value(
@@ -214,6 +236,7 @@ __all__ = [
     "diagnose_behind",
     "diagnose_mask",
     "diagnose_not_finite",
+    "joined",
     "not_finite",
     "poisoned",
     "ratio",

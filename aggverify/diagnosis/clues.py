@@ -86,6 +86,21 @@ class Off:
         return factor.constant != 1 and sorted(factor.sizes) == sorted(self.sizes)
 
 
+_WINDOWS = 64
+"""More than anybody accumulates over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """All weights one half, one third, ... of what they should be, by a number alone."""
+
+    def fits(self, seen: Clues) -> bool:
+        factor = seen.factor
+        if factor is None or factor.sizes or factor.constant.numerator != 1:
+            return False
+        return 1 < factor.constant.denominator <= _WINDOWS
+
+
 @dataclass(frozen=True, slots=True)
 class Error:
     """An exception with this in its message, or in the candidate's line where it came from; both
@@ -187,6 +202,12 @@ class Shape:
             and (self.outer is None or _each(self.outer, form.outer))
             and (self.sizes is None or sorted(self.sizes) == sorted(_sizes(form)))
         )
+
+    @property
+    def open(self) -> frozenset[str]:
+        """Parts of a form that it says nothing of."""
+        parts = {"inner": self.inner, "outer": self.outer, "sizes": self.sizes}
+        return frozenset(name for name, part in parts.items() if part is None)
 
 
 def _each(counts: tuple[Count, ...], terms: tuple[Term, ...]) -> bool:

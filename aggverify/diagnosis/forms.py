@@ -90,12 +90,16 @@ def _sizes(case: Case) -> tuple[int, int, int]:
     return layout.dp_size, layout.cp_size, layout.num_microbatches
 
 
-def closed_forms(observations: Sequence[Observation]) -> list[ClosedForm]:
-    """All forms that equal the observed weights on every observation, the simplest first."""
-    usable = [o for o in observations if o.case.step.num_unmasked]
+def closed_forms(observations: Sequence[Observation], *, partial: bool = False) -> list[ClosedForm]:
+    """All forms that equal the observed weights on every observation, the simplest first;
+    ``partial``: those that are not 0."""
+    usable = [o for o in observations if (o.observed[o.mask] != 0).any() or not partial]
+    usable = [o for o in usable if o.case.step.num_unmasked]
     if not usable or any(not (np.isfinite(o.observed) & (o.observed >= 0)).all() for o in usable):
         return []
-    if any((o.observed[o.mask] == 0).any() or o.observed[~o.mask].any() for o in usable):
+    if any(o.observed[~o.mask].any() for o in usable):
+        return []
+    if not partial and any((o.observed[o.mask] == 0).any() for o in usable):
         return []
     table = _Table(usable)
     found = sorted(table.search((None,)), key=lambda f: f.cost)
@@ -121,12 +125,14 @@ class _Table:
     def __init__(self, observations: Sequence[Observation]) -> None:
         cases = [o.case for o in observations]
         self._tokens = Tokens(cases)
-        which = self._tokens.case[self._tokens.keep]
+        weights: Array = np.concatenate([o.observed[o.mask] for o in observations])
+        self._seen = weights != 0
+        which = self._tokens.case[self._tokens.keep][self._seen]
         self._starts = np.flatnonzero(np.diff(which, prepend=-1))
         chosen = np.unique(np.linspace(0, len(cases) - 1, _SCREENED).astype(np.int64))
         columns = np.flatnonzero(np.isin(which, chosen))
         self._screen = columns, np.flatnonzero(np.diff(which[columns], prepend=-1))
-        self._weights: Array = np.log(np.concatenate([o.observed[o.mask] for o in observations]))
+        self._weights: Array = np.log(weights[self._seen])
         self._sizes = np.log([_sizes(case) for case in cases]).reshape(-1, len(SIZES))
         self._monomials = np.array(_exponents(), dtype=np.float64) @ self._sizes.T
         self._outers = [(), *outer_terms()]
@@ -136,7 +142,7 @@ class _Table:
         if term is None:
             return np.zeros_like(self._weights)
         with np.errstate(divide="ignore"):
-            logs: Array = np.log(self._tokens.values(term))
+            logs: Array = np.log(self._tokens.values(term)[self._seen])
         return logs
 
     def search(self, uppers: tuple[Term | None, ...]) -> Iterator[ClosedForm]:

@@ -84,7 +84,7 @@ class Tokens:
             "rollout": _ints([s.rollout for s in samples])[self.sample],
             "prompt group": _ints([s.group for s in samples])[self.sample],
             "dp rank": owner[:, 0],
-            "cp rank": owner[:, 1],
+            "cp rank": np.where(_gathered(cases)[self.case], 0, owner[:, 1]),
             "micro-batch": owner[:, 2],
         }
         for n, in_step, in_cell in zip(_SIZES_IN_A_ROW, IN_A_ROW[:3], IN_A_ROW[3:], strict=True):
@@ -104,6 +104,11 @@ class Tokens:
         unit = self.unit(*keys)
         values: Array = _COUNTS[term.what](self, unit)[unit][self.keep]
         return values
+
+
+def _gathered(cases: Sequence[Case]) -> npt.NDArray[np.bool_]:
+    """Where every context-parallel rank has all of the losses: what is at hand is the whole."""
+    return np.array([case.layout.cp_kind == "gathered" for case in cases], dtype=bool)
 
 
 def _ints(values: npt.ArrayLike) -> Ints:
@@ -204,6 +209,29 @@ def _floored(t: Tokens, unit: Ints) -> Array:
     return np.maximum(_floats(np.bincount(unit[one], weights=tokens)), 1.0)
 
 
+def _floored_whole(t: Tokens, unit: Ints) -> Array:
+    """``tokens // cp_size`` of the unit, at least 1."""
+    size = np.ones(int(unit.max()) + 1, dtype=np.int64)
+    size[unit] = t.cp_size
+    return np.maximum(_floats(np.bincount(unit, weights=t.mask) // size), 1.0)
+
+
+def _floored_each(t: Tokens, unit: Ints) -> Array:
+    """``max(tokens // cp_size, 1)`` of every micro-batch, added up."""
+    part = t.unit("dp rank", "micro-batch")
+    one = _pairs(unit, part)
+    tokens = np.bincount(part, weights=t.mask)[part[one]] // t.cp_size[one]
+    return _floats(np.bincount(unit[one], weights=np.maximum(tokens, 1)))
+
+
+def _longest_piece(t: Tokens, unit: Ints) -> Array:
+    """The most response tokens that any sample has on one context-parallel rank."""
+    part = t.unit("sample", "cp rank")
+    out = np.zeros(int(unit.max()) + 1)
+    np.maximum.at(out, unit, np.bincount(part)[part])
+    return out
+
+
 def _once_per(key: str, *where: str) -> Count:
     """Units counted in every place that holds a part of them, added up."""
 
@@ -227,6 +255,9 @@ _COUNTS: dict[str, Count] = {
     "unmasked tokens (each micro-batch at least one)": _phantoms(*_CELL),
     "unmasked tokens (each rank at least one)": _phantoms("dp rank"),
     "unmasked tokens (floored to a multiple of cp_size in each micro-batch)": _floored,
+    "unmasked tokens (floored by cp_size)": _floored_whole,
+    "unmasked tokens (floored by cp_size, at least 1, in each micro-batch)": _floored_each,
+    "the longest piece of a response": _longest_piece,
     "rollouts": _distinct("rollout", non_empty=False),
     "samples": _distinct("sample", non_empty=False),
     "prompt groups": _distinct("prompt group", non_empty=False),
@@ -259,6 +290,8 @@ def inner_terms() -> Iterator[Term]:
             for unit in units:
                 for where in ((), _CELL, ("dp rank",), ("micro-batch",)):
                     yield Term(what, unit, where)
+    for where in (PLACES, ("cp rank", "micro-batch"), ("dp rank", "cp rank"), ("cp rank",)):
+        yield Term("the longest piece of a response", "", where)
 
 
 def outer_terms() -> Iterator[tuple[Term, ...]]:

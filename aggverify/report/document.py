@@ -153,7 +153,7 @@ def _margin(m: Sharpness) -> model.Margin:
 def reported(report: ReportedFinding, first: ReportedFinding, subject: Subject) -> model.Finding:
     """A confirmed and explained finding; ``first``: the one of the same cause that is shown."""
     f, d, code = report.finding, report.diagnosis, CODES[report.finding.code]
-    bugs = (d.bug, *d.also) if d and d.bug else ()
+    bugs = (d.bug,) if d and d.bug else ()
     weights = f.expected is None or len(f.expected) <= MAX_WEIGHTS
     return model.Finding(
         id=report.stored.id,

@@ -18,7 +18,7 @@ from aggverify.run.outcome.accepting import accepted
 from aggverify.run.outcome.consequences import Outcome, precision, remaining
 from aggverify.run.outcome.events import Event, Finished, SubjectChosen
 from aggverify.run.outcome.tally import Tally
-from aggverify.run.outcome.verdict import Verdict
+from aggverify.run.outcome.verdict import Verdict, together
 from aggverify.run.planning.choosing import choose
 from aggverify.run.planning.claims import completed, declaration, settings_note, subjects, terms
 from aggverify.run.planning.discovery import discovered, identified
@@ -86,7 +86,7 @@ def examine(
     tally.sights.outlived = laboratory.outlived
     return Verdict(
         subject=subject.knowing(computes_in=precision(subject, outcomes)),
-        reports=tuple(report for outcome in outcomes for report in outcome.findings),
+        reports=together([report for outcome in outcomes for report in outcome.findings]),
         checks=tuple(o.summary for o in outcomes),
         executed=laboratory.executed - executed,
         worlds=tuple((w, n - worlds.get(w, 0)) for w, n in sorted(laboratory.worlds.items())),

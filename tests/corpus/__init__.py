@@ -15,6 +15,7 @@ from tests.corpus import (
     nonlinear,
     order,
     ranks,
+    shapes,
     well_behaved,
     zigzag,
 )
@@ -33,6 +34,7 @@ FAMILIES = (
     faults,
     behaviour,
     logs,
+    shapes,
 )
 
 MUTANTS: tuple[Mutant, ...] = tuple(m for family in FAMILIES for m in family.MUTANTS)

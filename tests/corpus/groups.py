@@ -142,7 +142,7 @@ MUTANTS = (
         "prompt_mean",
         "skyrl-fsdp",
         ("AGV101",),
-        "samples-dropped",
+        "rows-not-covered",
         convention="skyrl",
     ),
     Mutant(

@@ -198,9 +198,7 @@ MUTANTS = (
         "integer-buffer",
     ),
     Mutant("repeated", 34, "west #119", "sample_mean", "sum", ("AGV101",), "repeated-in-turn"),
-    Mutant(
-        "denominators_run_out", 52, "slime", "sample_mean", "sum", ("AGV101",), "samples-dropped"
-    ),
+    Mutant("denominators_run_out", 52, "slime", "sample_mean", "sum", ("AGV101",), "list-runs-out"),
     Mutant(
         "counted_after_rejection",
         22,
@@ -229,7 +227,7 @@ MUTANTS = (
         "token_mean",
         "sum",
         ("AGV101",),
-        "samples-dropped",
+        "remainder-dropped",
     ),
     Mutant(
         "sample_denominators",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from aggverify.diagnosis import Observation
-from aggverify.diagnosis.bugs import known_bugs
+from aggverify.diagnosis.bugs import bugs_of_parts
 from aggverify.diagnosis.clues import Clues
 from aggverify.diagnosis.distorted import distorted_count
 from aggverify.diagnosis.factors import Factor, named_ratio, product_of_sizes
@@ -64,9 +64,9 @@ def test_what_is_none_of_these_is_not_guessed(count: Callable[[int], float]) -> 
 def test_every_part_of_a_factor_has_its_bug() -> None:
     both = product_of_sizes([("dp_size", -1), ("cp_size", 1)])
     assert both.name == "cp_size/dp_size"
-    told = known_bugs(Clues("token_mean", "sum", factor=both))
+    told = bugs_of_parts(Clues("token_mean", "sum", factor=both))
     assert [b.name for b in told] == ["dp-scaling-missing", "cp-counted-twice"]
-    assert known_bugs(Clues("token_mean", "sum", factor=Factor("7", "seven"))) == ()
+    assert bugs_of_parts(Clues("token_mean", "sum", factor=Factor("7", "seven"))) == ()
 
 
 def test_the_names_of_the_step_are_used_for_numbers() -> None:

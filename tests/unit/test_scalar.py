@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from aggverify.checks import logs
 from aggverify.checks.comparison import scalar_mismatch
 from aggverify.checks.scalar import CHECK, probe
 from aggverify.execution.claim import Claim
@@ -83,9 +84,25 @@ def test_where_the_weights_are_wrong_the_gradient_is_the_reference() -> None:
     case = trivial(parse_step("1/11"), (1.0, 3.0))
     wrong = np.array([0.25, 0.25])  # half the mode's: another check's finding
     assert CHECK.judge(SUBJECT, [Execution(case, wrong, Fraction(1))]) is None
-    found = CHECK.judge(SUBJECT, [Execution(case, wrong, Fraction(2))])
+    found = CHECK.judge(SUBJECT, [Execution(case, wrong, Fraction(3))])
     assert found is not None
     assert found.reference == "the gradient"
+
+
+def test_a_loss_that_is_the_modes_is_believed_where_the_update_is_wrong() -> None:
+    case = trivial(parse_step("1/11"), (1.0, 3.0))
+    wrong = np.array([0.25, 0.25])
+    assert CHECK.judge(SUBJECT, [Execution(case, wrong, Fraction(2))]) is None
+    logged = ((((("loss", (2.0,)),)),),)
+    told = logs.CHECK.judge(
+        SUBJECT, [Execution(case, wrong, Fraction(1), counts=(0,), logs=logged)]
+    )
+    assert told is None
+    logged = ((((("loss", (3.0,)),)),),)
+    told = logs.CHECK.judge(
+        SUBJECT, [Execution(case, wrong, Fraction(1), counts=(0,), logs=logged)]
+    )
+    assert told is not None and told.code == "AGV511"
 
 
 def test_a_reported_loss_that_is_not_finite_is_told() -> None:

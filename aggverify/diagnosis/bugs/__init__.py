@@ -19,19 +19,11 @@ def known_bug(seen: Clues) -> Bug | None:
     return next((bug for bug in BUGS if bug.explains(seen)), None)
 
 
-def known_bugs(seen: Clues) -> tuple[Bug, ...]:
-    """The bug whose clues fit, with those of the sizes it leaves open; or one for every part of
-    the factor, if each part is known."""
-    first = known_bug(seen)
-    if first is None:
-        parts = [] if seen.factor is None else list(_parts(seen.factor))
-        found = [_alone(seen, part) for part in parts]
-        return tuple(b for b in found if b is not None) if all(found) else ()
-    if seen.form is None or not first.leaves_sizes_open:
-        return (first,)
-    sizes = zip(SIZES, seen.form.exponents, strict=True)
-    more = [_alone(seen, product_of_sizes([size])) for size in sizes if size[1]]
-    return (first, *(b for b in more if b is not None))
+def bugs_of_parts(seen: Clues) -> tuple[Bug, ...]:
+    """One bug for every part of the factor, if each part is known."""
+    parts = [] if seen.factor is None else list(_parts(seen.factor))
+    found = [known_bug(Clues(seen.mode, seen.engine, factor=part)) for part in parts]
+    return tuple(b for b in found if b is not None) if all(found) else ()
 
 
 def _parts(factor: Factor) -> Iterator[Factor]:
@@ -43,8 +35,4 @@ def _parts(factor: Factor) -> Iterator[Factor]:
         yield product_of_sizes(others)
 
 
-def _alone(seen: Clues, factor: Factor) -> Bug | None:
-    return known_bug(Clues(seen.mode, seen.engine, factor=factor))
-
-
-__all__ = ["BUGS", "Bug", "known_bug", "known_bugs"]
+__all__ = ["BUGS", "Bug", "bugs_of_parts", "known_bug"]

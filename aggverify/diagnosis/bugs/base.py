@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 
 from aggverify.diagnosis.clues import Clue, Clues, Shape
@@ -23,7 +24,7 @@ class Bug:
         """Whether it is what was seen."""
         return all(clue.fits(seen) for clue in self.clues)
 
-    @property
-    def leaves_sizes_open(self) -> bool:
-        """Whether parallel sizes may stand beside what it explains, each with its own bug."""
-        return any(isinstance(clue, Shape) and clue.sizes is None for clue in self.clues)
+    def leaves_out(self, own: Set[str]) -> bool:
+        """Whether a form has parts that it says nothing of; ``own``: those that are right."""
+        shapes = [clue for clue in self.clues if isinstance(clue, Shape)]
+        return any(shape.open - own for shape in shapes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aggverify.diagnosis.bugs.base import Bug
-from aggverify.diagnosis.clues import Broken, Claimed, Count, Off, Shape, sign
+from aggverify.diagnosis.clues import Broken, Claimed, Count, Off, Part, Shape, sign
 from aggverify.diagnosis.terms import TOKENS
 
 BUGS: tuple[Bug, ...] = (
@@ -129,11 +129,32 @@ BUGS: tuple[Bug, ...] = (
         ),
     ),
     Bug(
+        "units-not-divided",
+        "the sum over rollouts of each one's own mean is never divided by their number",
+        "ROLL (seq-mean-token-mean without its number of sequences)",
+        "divide by the number of rollouts in the step",
+        (Off(("N",)), Claimed(modes=("sample_mean", "sequence_sum", "constant"))),
+    ),
+    Bug(
+        "units-not-divided",
+        "the sum over prompt groups of each one's own token mean is never divided by their number",
+        "ROLL (seq-mean-token-mean without its number of sequences)",
+        "divide by the number of prompt groups in the step",
+        (Off(("P",)), Claimed(modes=("prompt_mean",))),
+    ),
+    Bug(
         "hardcoded-divisor",
         "divides by a number written into the code",
         "miles' Dr.GRPO example, #1328",
         "take the divisor from the configuration",
         (sign("constant-factor"), Claimed(modes=("constant",))),
+    ),
+    Bug(
+        "several-windows-counted",
+        "every weight is one whole part of the mode's, as a count over several equal windows gives",
+        "TRL #5619 / #6024 (num_items_in_batch over the generation batch)",
+        "count what the update sums over: one optimizer window, not all that were generated",
+        (sign("constant-factor"), Part()),
     ),
     Bug(
         "number-for-a-count",

@@ -79,10 +79,31 @@ BUGS: tuple[Bug, ...] = (
         (Leaks(by=(Poison.NAN,), not_by=(Poison.FINITE, Poison.OVERFLOW)),),
     ),
     Bug(
+        "list-runs-out",
+        "a list with fewer entries than samples is zipped with them: the rest get weight 0",
+        "slime (zip without strict)",
+        "zip(..., strict=True), with one entry for every sample",
+        (sign("list-runs-out"),),
+    ),
+    Bug(
+        "rows-not-covered",
+        "rows that no prompt boundary covers silently get weight 0",
+        "SkyRL #1718 review (uncovered rows)",
+        "cover every row by a boundary, groups of one row too, and raise where one is left over",
+        (sign("rows-not-covered"),),
+    ),
+    Bug(
+        "remainder-dropped",
+        "what is left over after whole groups of rows silently gets weight 0",
+        "SkyRL's token_mean_legacy (M = B // micro_batch_size), AReaL #1423",
+        "let the last group be smaller, or raise where rows are left over",
+        (sign("remainder-dropped"),),
+    ),
+    Bug(
         "samples-dropped",
-        "samples without a denominator or group of their own silently get weight 0",
+        "some samples silently get weight 0",
         "slime (zip without strict); SkyRL #1718 review (uncovered rows)",
-        "zip(..., strict=True), and check that every row is covered",
+        "check that every sample of the step has a weight",
         (sign("samples-dropped"),),
     ),
     Bug(

@@ -144,10 +144,10 @@ BUGS: tuple[Bug, ...] = (
     ),
     Bug(
         "count-floored",
-        "token counts divided by cp_size as integers, micro-batch by micro-batch",
+        "token counts divided by cp_size as integers: up to cp_size - 1 tokens are lost each time",
         "tokens // cp_size in per-token Megatron paths",
         "keep the count whole and let the engine's scaling cancel",
-        (Shape(Count(".*floored.*"), outer=(), sizes=()),),
+        (Shape(Count(".*floored.*", "", None), outer=()),),
     ),
     Bug(
         "sample-scaling-on-token-path",
@@ -242,6 +242,18 @@ BUGS: tuple[Bug, ...] = (
         ),
     ),
     Bug(
+        "mean-of-sample-means",
+        "the mean over the samples at hand of each one's own token mean at hand",
+        "TRL's grpo, SkyRL's critic, ROLL's masked_mean(dim=-1).mean()",
+        _ONCE,
+        (
+            Shape(
+                Count(TOKENS, "sample", _ANY),
+                outer=(Count("(non-empty )?(samples|rollouts)", "", _ANY, _HERE),),
+            ),
+        ),
+    ),
+    Bug(
         "divided-twice",
         "divided by a number at hand although the engine divides by the step's: a mean of a mean",
         "slime's and miles' trainer contract (parallel.md)",
@@ -258,7 +270,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "counted-where-it-stands",
         "tokens are counted on one rank or in one micro-batch, and the sums added up as they are",
-        "verl's agg_loss called without batch_num_tokens; slime's masked sums before full masks",
+        "verl's agg_loss called without batch_num_tokens; prime-rl's counts per rank",
         _GLOBAL,
         (Shape(Count(TOKENS, ".*", _ANY, _HERE)),),
     ),

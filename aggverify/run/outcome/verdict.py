@@ -6,13 +6,13 @@ import hashlib
 import json
 from base64 import b32encode
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from aggverify.checks import Finding
 from aggverify.codes import Effect
 from aggverify.codes.state import State
-from aggverify.diagnosis import Diagnosis
+from aggverify.diagnosis import Diagnosis, joined
 from aggverify.execution.subject import Subject
 from aggverify.run.outcome.store import StoredCase
 from aggverify.run.outcome.weakness import Weakness
@@ -72,6 +72,13 @@ class ReportedFinding:
     def effect(self) -> Effect:
         """What it does to the verdict, under its claim."""
         return self.stored.claim.effect(self.finding.traits)
+
+
+def together(reports: Sequence[ReportedFinding]) -> tuple[ReportedFinding, ...]:
+    """The same once all are known: one diagnosis for all whose weights one formula gives."""
+    found = joined([(report.finding, report.diagnosis) for report in reports])
+    pairs = zip(reports, found, strict=True)
+    return tuple(replace(report, diagnosis=diagnosis) for report, diagnosis in pairs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,40 @@
+"""What a diagnosis says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from aggverify.diagnosis.bugs.base import Bug
+from aggverify.diagnosis.observation import Array
+from aggverify.steps.case import Case
+
+
+class Predicts(Protocol):
+    """A formula."""
+
+    @property
+    def sentence(self) -> str: ...
+
+    @property
+    def cost(self) -> int:
+        """Of several that fit the simplest is told."""
+
+    def predict(self, cases: Sequence[Case]) -> Array:
+        """Weights of the unmasked tokens of some cases, one after the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What the candidate computes instead, as far as it could be told.
+
+    ``root`` is equal for findings with the same diagnosis, which are shown as one. ``form``: the
+    formula that gives the weights, where one does.
+    """
+
+    sentence: str
+    factor: str | None = None
+    bug: Bug | None = None
+    root: str | None = None
+    form: Predicts | None = None

@@ -1,0 +1,68 @@
+"""One diagnosis for all findings whose weights one formula gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from aggverify.checks import Finding
+from aggverify.codes import Diagnosed
+from aggverify.diagnosis.explanation import Diagnosis, Predicts
+from aggverify.diagnosis.observation import close
+
+Told = tuple[Finding, Diagnosis | None]
+
+
+def joined(told: Sequence[Told]) -> list[Diagnosis | None]:
+    """The diagnoses, as few as explain the findings: a formula that gives the weights of other
+    cases than its own is theirs as well, the one that gives most of them first."""
+    found = [diagnosis for _, diagnosis in told]
+    open_ = {n for n, (finding, diagnosis) in enumerate(told) if _is_open(finding, diagnosis)}
+    candidates = [d for n in open_ if (d := found[n]) is not None and d.form is not None]
+    while open_ and candidates:
+        reach = [{n for n in open_ if reproduces(d, told[n][0])} for d in candidates]
+        best = min(
+            range(len(candidates)),
+            key=lambda i: (-len(reach[i]), candidates[i].form.cost),  # type: ignore[union-attr]
+        )
+        if not reach[best]:
+            break
+        for n in reach[best]:
+            found[n] = candidates[best]
+        open_ -= reach[best]
+        candidates = [d for n in open_ if (d := found[n]) is not None and d.form is not None]
+    return found
+
+
+def _is_open(finding: Finding, diagnosis: Diagnosis | None) -> bool:
+    """Whether it is about finite weights, and told by a formula or by nothing."""
+    weights = finding.observed is not None and not finding.not_finite
+    by_weights = weights and finding.traits.diagnosed is Diagnosed.WEIGHTS
+    return by_weights and (diagnosis is None or diagnosis.form is not None)
+
+
+def reproduces(diagnosis: Diagnosis, finding: Finding) -> bool:
+    """Whether its formula gives the finding's own weights: closer than the bound, or than they are
+    to what they should be."""
+    form = diagnosis.form
+    return form is not None and gives(form, finding)
+
+
+def gives(form: Predicts, finding: Finding) -> bool:
+    """The same of a formula."""
+    assert finding.observed is not None
+    step = finding.case.step
+    mask = np.frombuffer(b"".join(s.loss_mask for s in step.samples), dtype=np.uint8).astype(bool)
+    observed = np.array(finding.observed)
+    if observed[~mask].any() or not mask.any():
+        return False
+    foretold = form.predict([finding.case])
+    if not close(observed[mask], foretold) or finding.token is None or not mask[finding.token]:
+        return False
+    if finding.error is None:
+        return True
+    place = int(mask[: finding.token].sum())
+    off = abs(Fraction(finding.observed[finding.token]) - Fraction(float(foretold[place])))
+    return off <= max(finding.bound or 0, finding.error / 4)

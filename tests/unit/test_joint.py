@@ -1,0 +1,142 @@
+"""One cause is one finding: a formula that gives the weights of several cases is told once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from aggverify.checks import Finding
+from aggverify.diagnosis import Diagnosis, Observation, diagnose, joined
+from aggverify.diagnosis.forms import ClosedForm
+from aggverify.diagnosis.terms import TOKENS, Term
+from aggverify.execution.claim import Claim
+from aggverify.execution.subject import Subject
+from aggverify.generation.catalogue import hard_cases, plain_losses
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+from aggverify.steps.notation import parse_micro_batches, parse_step
+
+CELL = ("dp rank", "micro-batch")
+HERE = ("dp rank", "cp rank", "micro-batch")
+ROW_MEANS = ClosedForm(
+    Term(TOKENS, "sample", ("cp rank",)), (Term("samples", "", CELL),), (-1, -1, -1)
+)
+OWN_TOKENS = ClosedForm(Term(TOKENS, "", HERE), (), (-1, -1, 0))
+WIDTH = ClosedForm(
+    Term("the longest piece of a response", "", HERE), (Term("rollouts"),), (0, 0, 0)
+)
+CASES = hard_cases()
+
+
+def subject(mode: str, engine: str) -> Subject:
+    divisor = 16.0 if mode == "constant" else None
+    return Subject.of(Claim("t.py", "f", "native", engine, mode, divisor))
+
+
+def observed(about: Subject, case: Case, form: ClosedForm) -> Observation:
+    """A case as a reducer of this form has it."""
+    mask = np.frombuffer(b"".join(s.loss_mask for s in case.step.samples), dtype=np.uint8)
+    weights = np.zeros(len(mask))
+    weights[mask == 1] = form.predict([case])
+    return Observation(case, weights, about.expected(case.step))
+
+
+def finding(code: str, about: Subject, seen: Observation) -> Finding:
+    assert seen.expected is not None
+    off = [abs(Fraction(w) - e) for w, e in zip(seen.observed.tolist(), seen.expected, strict=True)]
+    worst = max(range(len(off)), key=off.__getitem__)
+    weights = tuple(seen.observed.tolist())
+    return Finding(
+        code, "a check", "", seen.case, about.mode, seen.expected, weights,
+        token=worst, error=off[worst], bound=Fraction(1, 10**14),
+    )  # fmt: skip
+
+
+def case(step: str, cells: str, cp: int = 1) -> Case:
+    parsed = parse_step(step)
+    return Case(parsed, Layout(parse_micro_batches(cells), cp), plain_losses(parsed))
+
+
+SMALL = case("1/1+1/11", "0,1"), case("1/1; 1/1", "0 1"), case("1/1; 1/1", "0 | 1")
+
+
+@pytest.mark.parametrize(
+    ("mode", "engine", "form", "bug", "says", "fix"),
+    [
+        (
+            "sample_mean", "mean", ROW_MEANS, "mean-of-sample-means",
+            "the token mean of each sample within one context-parallel rank, averaged over the "
+            "samples within one dp rank and micro-batch, then over data-parallel ranks, "
+            "context-parallel ranks and micro-batches",
+            "return D*C * sum(w*l) over its own tokens, with w = 1 / (unmasked tokens of the "
+            "rollout x rollouts of the step), counted once for the whole step",
+        ),
+        (
+            "token_mean", "mean", OWN_TOKENS, "counted-where-it-stands",
+            "the token mean of each data-parallel rank, context-parallel rank and micro-batch, "
+            "averaged over data-parallel ranks and context-parallel ranks, added up over "
+            "micro-batches",
+            "return D*C * sum(w*l) over its own tokens, with w = 1 / (unmasked tokens of the "
+            "step), counted once for the whole step",
+        ),
+        (
+            "constant", "sum", WIDTH, "padded-width",
+            "the padded width of the batch at hand for the constant divisor",
+            "pass the divisor as a number that no batch changes",
+        ),
+    ],
+    ids=["TRL grpo", "prime-rl", "verl"],
+)  # fmt: skip
+def test_a_formula_of_several_mistakes_has_one_sentence_and_one_fix(
+    mode: str, engine: str, form: ClosedForm, bug: str, says: str, fix: str
+) -> None:
+    about = subject(mode, engine)
+    seen = [observed(about, c, form) for c in (*CASES, *SMALL)]
+    told = diagnose(about, finding("AGV202", about, seen[-1]), [seen])
+    assert told is not None and told.bug is not None
+    assert (told.bug.name, told.bug.sentence, told.bug.fix) == (bug, says, fix)
+
+
+def test_a_formula_takes_in_every_finding_whose_weights_it_gives() -> None:
+    about = subject("sample_mean", "mean")
+    found = [
+        finding(code, about, observed(about, c, ROW_MEANS))
+        for code, c in zip(("AGV101", "AGV202", "AGV203"), SMALL, strict=True)
+    ]
+    general = Diagnosis("rows", root="rows", form=ROW_MEANS)
+    # Two ranks alone look like a mean over ranks; that is no formula of the others.
+    narrow_form = ClosedForm(Term(TOKENS, "", ("dp rank",)), (), (-1, 0, 0))
+    narrow = Diagnosis("ranks", root="ranks", form=narrow_form)
+    assert joined([(found[0], general), (found[1], None), (found[2], narrow)]) == [general] * 3
+
+
+def test_a_finding_keeps_its_own_where_the_formula_gives_other_weights() -> None:
+    about = subject("sample_mean", "mean")
+    seen = observed(about, SMALL[0], ROW_MEANS)
+    other = replace(finding("AGV112", about, seen), observed=(0.7, 0.1, 0.1))
+    general = Diagnosis("rows", root="rows", form=ROW_MEANS)
+    assert joined([(finding("AGV101", about, seen), general), (other, None)]) == [general, None]
+
+
+def test_what_is_not_finite_or_told_by_a_sign_is_left_alone() -> None:
+    about = subject("sample_mean", "mean")
+    seen = observed(about, SMALL[0], ROW_MEANS)
+    first = finding("AGV101", about, seen)
+    nan = replace(first, code="AGV111", observed=(float("nan"),) * 3)
+    sign = Diagnosis("a sign", root="a sign")
+    general = Diagnosis("rows", root="rows", form=ROW_MEANS)
+    assert joined([(first, general), (nan, None), (first, sign)]) == [general, None, sign]
+
+
+def test_a_formula_heads_no_case_whose_weights_it_misses_by_more_than_the_bound() -> None:
+    """All weights fit to a millionth; the finding itself is smaller than that."""
+    about = subject("token_mean", "sum")
+    form = ClosedForm(Term(TOKENS, "", HERE), (), (0, 0, 0))
+    seen = [observed(about, c, form) for c in CASES]
+    alone = observed(about, case("1/1 1/11", "0,1"), form)
+    shifted = replace(alone, observed=alone.observed * (1 + 1e-8))
+    told = diagnose(about, finding("AGV101", about, shifted), [[*seen, shifted]])
+    assert told is None or told.form is None
