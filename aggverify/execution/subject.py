@@ -46,6 +46,8 @@ class Discovered:
     """Whether the claim's mode (and its divisor and engine) was recognised rather than claimed."""
     engine_said: bool = True
     """False where nobody has named the engine: the claim's is where to begin."""
+    narrowed: tuple[str, ...] = ()
+    """Features taken out of the claim, because only without them an assumed engine fits at all."""
     computes_in: str = "float64"
     trust_formula: bool = True
     """False once the formula is known to be wrong: from then on only invariance is judged."""
@@ -203,7 +205,9 @@ class Subject:
     def not_claimed(self) -> dict[str, str]:
         """Features that are not tested, each with the reason, in order."""
         unseen = {f: why for f, why in self.convention.not_claimed.items() if f not in self.claimed}
-        return dict(sorted((unseen | dict.fromkeys(self.without, DISCLAIMED)).items()))
+        without = dict.fromkeys(self.without, DISCLAIMED)
+        without |= dict.fromkeys(self.found.narrowed, NARROWED)
+        return dict(sorted((unseen | without).items()))
 
     @property
     def features(self) -> frozenset[str]:
@@ -243,6 +247,7 @@ class Subject:
 
 
 DISCLAIMED = "disclaimed by --without"
+NARROWED = "wrong with it under the engine that fits all else, which nobody has named"
 """Why a feature is not claimed that the person took out."""
 SHORT = 4096
 """Tokens of a step whose weights are remembered: it comes back under other layouts."""

@@ -75,6 +75,7 @@ def written(verdict: Verdict) -> model.Verdict:
         engine_does=s.engine.does,
         engine_is_default=s.engine.name == s.convention.default_engine(s.mode),
         engine_assumed=s.engine_assumed,
+        narrowed=s.found.narrowed,
         other_engines=tuple(_other_engines(s)) if s.engine_assumed else (),
         mode=NONLINEAR if s.nonlinear else s.mode,
         oracle=s.oracle.name if s.oracle else None,

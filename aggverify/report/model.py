@@ -285,6 +285,8 @@ class Verdict:
     engine_is_default: bool
     engine_assumed: bool
     """Whether nobody has said it, and the convention leaves it open."""
+    narrowed: tuple[str, ...]
+    """Features without which alone the assumed engine fits: taken out of the claim."""
     other_engines: tuple[OtherEngine, ...]
     """Where it is assumed; the convention's default first."""
     mode: str | None

@@ -107,13 +107,12 @@ def summary(verdict: Verdict) -> str:
         return f"could not judge {_names(verdict.not_judged)}"
     what = verdict.oracle or verdict.mode or "the same step scalar in every layout (no known mode)"
     what += "" if verdict.linear else " (one value and gradient in every layout)"
-    rest = f"0 findings{_shown([verdict])}, {counted(len(verdict.loud), 'warning')}"
     if verdict.engine_in_question:
         what = f"which engine? {what} under {verdict.engine}"
-    else:
-        what = f"conforms: {what}"
+        return f"{what}{refusals([verdict])}{_shown([verdict])}"
+    rest = f"0 findings{_shown([verdict])}, {counted(len(verdict.loud), 'warning')}"
     passed = counted(sum(c.state is State.OK for c in ran), "check")
-    return f"{what}{refusals([verdict])}, {passed} passed, {rest}"
+    return f"conforms: {what}{refusals([verdict])}, {passed} passed, {rest}"
 
 
 def _names(checks: Sequence[Check]) -> str:
@@ -127,7 +126,8 @@ def assumption(verdict: Verdict) -> str | None:
     if not verdict.other_engines:
         return None
     other = verdict.other_engines[0]
-    mine = f"your trainer {verdict.engine_does} (engine {verdict.engine}"
+    without = "".join(f" --without {feature}" for feature in verdict.narrowed)
+    mine = f"your trainer {verdict.engine_does} (engine {verdict.engine}{without}"
     theirs = f"if it {other.does} (engine {other.name}), updates are"
     if verdict.fails:
         return (
@@ -140,7 +140,7 @@ def assumption(verdict: Verdict) -> str | None:
     if verdict.engine_in_question:
         return (
             f"{conforms} if {mine}); {theirs} {times}. Which does your trainer do? "
-            f"--engine {verdict.engine} or --engine {other.name}"
+            f"--engine {verdict.engine}{without} or --engine {other.name}"
         )
     return f"{conforms} if {mine}, assumed); {theirs} {times}"
 

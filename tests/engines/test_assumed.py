@@ -82,6 +82,24 @@ def test_the_engine_that_fits(
     assert found.engine_in_question == (engine != "sum")
 
 
+def test_what_fits_without_context_parallelism_only_is_asked_so(laboratory: Laboratory) -> None:
+    ddp = undeclared("averaged_without_context_parallelism", "token_mean")
+    verdict = examine(ddp, laboratory, checks=FEW)
+    assert told(verdict) == (
+        Exit.NO_JUDGEMENT,
+        "Conforms to token_mean if your trainer averages gradients over ranks, as DDP and FSDP do "
+        "(engine mean --without context-parallel); if it sums gradients over ranks (engine sum), "
+        "updates are dp_size times too large. Which does your trainer do? --engine mean --without "
+        "context-parallel or --engine sum",
+    )
+    assert "which nobody has named" in verdict.subject.not_claimed["context-parallel"]
+    # Claimed, it is judged; and so is a slice that is wrong under every engine.
+    claimed = ddp.claiming(claimed=frozenset({"context-parallel"}))
+    assert engine_settled(claimed, laboratory).without == frozenset()
+    mistaken = engine_settled(undeclared("averaged_over_shards", "token_mean"), laboratory)
+    assert (mistaken.engine.name, mistaken.without) == ("mean", frozenset())
+
+
 def test_an_engine_that_was_said_is_not_doubted(laboratory: Laboratory) -> None:
     subject = undeclared("averaged", "token_mean", said=True)
     assert engine_settled(subject, laboratory) is subject

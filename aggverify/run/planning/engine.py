@@ -6,7 +6,7 @@ alone advised, the engine that fits best is found on a few steps with every dime
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from aggverify.checks.judging import is_finite
@@ -16,11 +16,13 @@ from aggverify.execution.laboratory import Execution, Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import grid, hard_cases
 from aggverify.steps.case import Case
+from aggverify.steps.layouts import dimensions
 
 CASES = 4
 """Of each dimension, and of their combination: ragged, on few ranks."""
 
-_D, _C, _K = "data parallelism", "context parallelism", "micro-batches"
+_FEATURE = "context-parallel"
+_D, _C, _K = "dp_size", "cp_size", "num_microbatches"
 _AS_FAR_AS = ({_D, _C, _K}, {_D, _K}, {_D, _C}, {_D})
 """Dimensions in which an engine must fit, the most first: one that fits nowhere else still explains
 a factor of the number of ranks better than one that does not."""
@@ -52,15 +54,28 @@ def engine_settled(subject: Subject, laboratory: Laboratory) -> Subject:
         return subject
     cases = _finished(subject, laboratory, trial_cases(subject))
     fits: dict[str, dict[Case, _Fit]] = {}
-    for dimensions in _AS_FAR_AS:
-        mine = [case for case in cases if _above_one(case) <= dimensions]
+    for allowed in _AS_FAR_AS:
+        mine = [case for case in cases if dimensions(case.layout) <= allowed]
         for kind in ("right", "steady"):
             for name in possible_engines(subject) if mine else ():
                 if name not in fits:
                     fits[name] = _fits(subject.under(name), laboratory, cases)
                 if all(getattr(fits[name][case], kind) for case in mine):
-                    return subject if name == subject.claim.engine else subject.under(name)
+                    found = subject if name == subject.claim.engine else subject.under(name)
+                    return found if _C in allowed else _narrowed(found, fits)
     return subject
+
+
+def _narrowed(subject: Subject, fits: Mapping[str, Mapping[Case, _Fit]]) -> Subject:
+    """The subject without context parallelism, where that alone does not fit the engine found and
+    is no mistake either: under another engine it is right. Such code is written for trainers
+    that have none, as a factor of ``dp_size`` under DDP; whether this one has, nobody has said."""
+    sliced = [case for case in next(iter(fits.values())) if dimensions(case.layout) == {_C}]
+    right = any(all(of[case].steady for case in sliced) for of in fits.values())
+    if not sliced or not right or not subject.engine_in_question or _FEATURE in subject.claimed:
+        return subject
+    without = subject.claiming(without=subject.without | {_FEATURE})
+    return without.knowing(narrowed=(_FEATURE,))
 
 
 def trial_cases(subject: Subject) -> list[Case]:
@@ -73,15 +88,9 @@ def trial_cases(subject: Subject) -> list[Case]:
         stored = (*hard_cases(), *grid(subject.max_world, space.cp_kinds))
         mine = [c for c in dict.fromkeys(map(check.project, stored)) if c in space]
         mine = [c for c in mine if c.layout.cp_size == 1 or c.layout.cp_kind == space.cp_kinds[0]]
-        mine.sort(key=lambda case: (-len(_above_one(case)), case.layout.world_size))
+        mine.sort(key=lambda case: (-len(dimensions(case.layout)), case.layout.world_size))
         found |= dict.fromkeys(mine[:CASES])
     return list(found)
-
-
-def _above_one(case: Case) -> frozenset[str]:
-    layout = case.layout
-    sizes = {_D: layout.dp_size, _C: layout.cp_size, _K: layout.num_microbatches}
-    return frozenset(name for name, size in sizes.items() if size > 1)
 
 
 def _finished(subject: Subject, laboratory: Laboratory, cases: Sequence[Case]) -> list[Case]:
