@@ -35,12 +35,19 @@ class Finding:
     token: int | None = None
     error: Fraction | None = None
     bound: Fraction | None = None
+    limit: Fraction = Fraction(0)
+    """Up to here the error may be rounding that the bound does not know of."""
     fault: Fault | None = field(default=None, compare=False)
     """What the ranks did instead of finishing the case."""
     term: str | None = None
     """The auxiliary term whose weights these are; None for the losses."""
     signs: tuple[str, ...] = ()
     """What the check recognised, by names that the diagnosis knows bugs by."""
+
+    @property
+    def accumulated(self) -> bool:
+        """Whether it is within that limit, and so no finding."""
+        return self.error is not None and 0 < self.error <= self.limit
 
     @property
     def traits(self) -> Code:

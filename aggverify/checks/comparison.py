@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
@@ -14,6 +14,9 @@ from aggverify.execution.subject import Subject
 from aggverify.oracles.bounds import PRECISIONS, scalar_bound, weight_bound
 from aggverify.steps.case import Case
 
+ACCUMULATES = "float64"
+"""Where a weight has such a limit, far below any mistake; in float32 it would hide one of 1e-6."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
@@ -23,6 +26,14 @@ class Mismatch:
     error: Fraction
     bound: Fraction
     exact: Fraction = Fraction(0)
+    limit: Fraction = Fraction(0)
+    """Up to here it may be rounding of what is added up and taken away again on the way, which the
+    bound does not know of: a difference of running sums, a value behind ``detach``."""
+
+    @property
+    def accumulated(self) -> bool:
+        """Whether that explains it."""
+        return 0 < self.error <= self.limit
 
 
 def lowest_precision(subject: Subject, case: Case) -> str:
@@ -71,7 +82,17 @@ def worst_weight(
         )
         if error > bound and (worst is None or error > worst.error):
             worst = Mismatch(i, error, bound)
-    return worst
+    if worst is None or precision != ACCUMULATES or not rounded[far].all():
+        return worst
+    return replace(worst, limit=_accumulated(rounded, roundings))
+
+
+def _accumulated(weights: Weights, roundings: int) -> Fraction:
+    """All weights added up, and one addition for each place where they change: between two samples
+    a running sum has the difference of theirs."""
+    total = Fraction(float(np.abs(weights).sum()))
+    changes = int(np.count_nonzero(np.diff(weights)))
+    return scalar_bound(total, changes, roundings, PRECISIONS[ACCUMULATES])
 
 
 def scalar_mismatch(
@@ -89,7 +110,13 @@ def scalar_mismatch(
     additions = max(len(terms) - 1, 0)
     bound = scalar_bound(magnitude, additions, subject.roundings + 1, precision)
     error = abs(value - exact)
-    return Mismatch(None, error, bound, exact) if error > bound else None
+    if error <= bound:
+        return None
+    # The losses themselves, before they are divided.
+    losses = (abs(Fraction(x)) for w, x in zip(expected, case.losses, strict=True) if w)
+    total = max(magnitude, sum(losses, Fraction(0)))
+    limit = scalar_bound(total, additions, subject.roundings + 1, precision)
+    return Mismatch(None, error, bound, exact, limit)
 
 
 def margin(

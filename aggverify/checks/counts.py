@@ -49,9 +49,11 @@ def _judge(name: str, subject: Subject, executions: Sequence[Execution]) -> Find
         return None
     observed = tuple(weights.tolist())
     assert found.token is not None
+    # So many tokens are miscounted by no more than that.
+    limit = found.limit if len(expected) < BEYOND else Fraction(0)
     message = _explained(case, expected[found.token], observed[found.token], precision)
     finding = Finding(CODE, name, message, case, subject.mode, expected, observed)
-    return replace(finding, token=found.token, error=found.error, bound=found.bound)
+    return replace(finding, token=found.token, error=found.error, bound=found.bound, limit=limit)
 
 
 def _explained(case: Case, expected: Fraction, observed: float, precision: str) -> str:

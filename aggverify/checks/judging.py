@@ -40,7 +40,7 @@ def judge_formula(
     precision = lowest_precision(subject, case)
     off = worst_weight(weights, expected, subject.roundings, precision)
     if off is not None:
-        return replace(found, token=off.token, error=off.error, bound=off.bound)
+        return replace(found, token=off.token, error=off.error, bound=off.bound, limit=off.limit)
     if execution.value is None:
         return Finding(not_finite, check, "the reported loss is not finite", case, subject.mode)
     return None
@@ -81,4 +81,4 @@ def judge_layout(
         return None
     observed = tuple(spread.weights.tolist())
     found = Finding(code, check, "", case, subject.mode, expected, observed, reference)
-    return replace(found, token=off.token, error=off.error, bound=off.bound)
+    return replace(found, token=off.token, error=off.error, bound=off.bound, limit=off.limit)

@@ -50,7 +50,8 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     if worst is None:
         return None
     found = _finding(subject, new, old, worst.token)
-    return replace(found, expected=expected, error=worst.error, bound=worst.bound)
+    found = replace(found, expected=expected, limit=worst.limit)
+    return replace(found, error=worst.error, bound=worst.bound)
 
 
 def _one_failed(subject: Subject, new: Execution, old: Execution) -> Finding | None:

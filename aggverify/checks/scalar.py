@@ -73,6 +73,7 @@ def _judged(subject: Subject, execution: Execution) -> Finding | None:
         reference,
         error=found.error,
         bound=found.bound,
+        limit=found.limit,
     )
 
 

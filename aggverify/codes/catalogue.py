@@ -118,6 +118,7 @@ CATALOGUE: tuple[Code, ...] = (
         diagnosed=Diagnosed.SYMPTOM,
     ),
     Code("AGV301", "Counts or accumulates in too low a precision", about_rounding=True),
+    Code("AGV302", "Rounds more than the bound allows", "warning", Effect.WARNING),
     Code(
         "AGV401",
         "Raises an exception",

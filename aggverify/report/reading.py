@@ -322,7 +322,11 @@ def margin(m: Margin) -> Iterator[str]:
     caught = f"every factor further from 1 than {m.smallest_caught:.1g} is caught"
     if math.isinf(m.smallest_caught):
         caught = "the bound is vacuous: no factor is caught"
-    yield f"{m.dtype}: weights within {m.worst_error_over_bound:.2f} of their bound; {caught}"
+    needed = m.worst_error_over_bound
+    how = f"within {needed:.2f} of their bound"
+    if needed > 1:
+        how = f"need {needed:.3g} times their bound"
+    yield f"{m.dtype}: weights {how}; {caught}"
     loss = m.reported_loss
     if loss.dense_steps:
         vacuous = f", vacuous on {loss.vacuous_steps}" if loss.vacuous_steps else ""

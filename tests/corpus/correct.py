@@ -166,6 +166,24 @@ def share_of_the_micro_batches(losses: Tensor, batch: MicroBatch) -> Tensor:
     return whole * scale * batch.num_microbatches
 
 
+def differences_of_running_sums(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """A token's weight has the roundings of the larger weights of the samples behind it."""
+    import torch
+
+    ends = torch.tensor([len(mask) for mask in batch.local_masks]).cumsum(0)
+    running = torch.cat([losses.new_zeros(1).double(), kept(losses, batch).double().cumsum(0)])
+    sums = running[ends].diff(prepend=running[:1])
+    counts = torch.tensor(batch.rollout_tokens).clamp(min=1).double() * batch.num_rollouts
+    return (sums / counts).sum()
+
+
+def value_by_way_of_the_sum(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """The reported mean has the roundings of the sum it is made from."""
+    whole = kept(losses, batch).sum()
+    mean = whole / max(batch.num_tokens, 1)
+    return mean + (whole + (mean - whole) - mean).detach()
+
+
 def sorted_first(losses: Tensor, batch: MicroBatch) -> Tensor:
     values = kept(losses, batch)
     return values[values.detach().argsort()].sum()
@@ -226,6 +244,8 @@ CORRECT = (
     Correct("two_more_terms", "terms have other normalisers", "sample_mean", "sum"),
     Correct("normaliser_over_the_ranks", "a share in float32, TRL's", "token_mean", "sum"),
     Correct("share_of_the_micro_batches", "1/K in float32", "prompt_mean", "sum"),
+    Correct("differences_of_running_sums", "sums of others in float64", "sample_mean", "sum"),
+    Correct("value_by_way_of_the_sum", "a value behind detach", "token_mean", "sum"),
     Correct("sorted_first", "adds in order of size", "token_sum", "sum"),
     Correct(
         "get_pg_loss_reducer", "owner asked per token", "sample_mean", "megatron-sample", "slime"

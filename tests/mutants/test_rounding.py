@@ -3,11 +3,12 @@ on any layout, and no mistake of that size passes for a rounding."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from aggverify.checks import Check, formula, scalar
 from aggverify.checks.layout import CONTEXT_PARALLEL, DATA_PARALLEL, MICRO_BATCHES
 from aggverify.execution.budget import Budget
 from aggverify.execution.claim import Claim
@@ -28,12 +29,16 @@ def laboratory(shared_pool: Pool) -> Iterator[Laboratory]:
         yield Laboratory(template)
 
 
-def verdict(laboratory: Laboratory, function: str) -> Verdict:
+def verdict(
+    laboratory: Laboratory,
+    function: str,
+    checks: Sequence[Check] = CHECKS,
+) -> Verdict:
     budget = Budget("quick", max_examples=5)
     claim = Claim(
         f"{FILE}:{function}", function, "native", "sum", "token_mean", max_world=4, budget=budget
     )
-    return examine(Subject.of(claim), laboratory, checks=CHECKS)
+    return examine(Subject.of(claim), laboratory, checks=checks)
 
 
 def test_a_rounded_constant_is_no_dependence_on_the_layout(laboratory: Laboratory) -> None:
@@ -63,3 +68,32 @@ def test_no_mistake_passes_for_a_rounding(
     assert told.error / told.expected[told.token] >= least
     again = replay(report.stored, pool=shared_pool).finding
     assert again is not None and again.code == code
+
+
+@pytest.mark.parametrize(
+    "function",
+    ["one_and_back", "value_by_way_of_the_sum"],
+)
+def test_rounding_of_what_is_taken_away_again_is_a_warning(
+    laboratory: Laboratory, function: str
+) -> None:
+    found = verdict(laboratory, function, [formula.CHECK, MICRO_BATCHES, scalar.CHECK])
+    assert (found.exit, found.reports) == (Exit.CONFORMS, ())
+    assert found.subject.computes_in == "float64"
+    [told] = [w for w in found.weaknesses if w.code == "AGV302"]
+    needed = float(told.detail.split()[1])
+    assert needed > 1
+    [weights] = [m.worst for m in found.margins if m.dtype == "float64"]
+    if function == "one_and_back":
+        assert weights == pytest.approx(needed, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("function", "code"),
+    [("one_and_back_off", "AGV202"), ("one_and_back_off_in_float32", "AGV101")],
+)
+def test_a_mistake_beyond_such_rounding_is_found(
+    laboratory: Laboratory, function: str, code: str
+) -> None:
+    found = verdict(laboratory, function, [formula.CHECK, MICRO_BATCHES])
+    assert code in [report.finding.code for report in found.reports]

@@ -152,3 +152,29 @@ def test_a_scalar_of_nothing_must_be_nothing() -> None:
     case = Case(step, Layout.trivial(1), (0.0,))
     assert scalar_mismatch(subject(), case, Fraction(0), [Fraction(1)]) is None
     assert scalar_mismatch(subject(), case, Fraction(1), [Fraction(1)]) is not None
+
+
+@given(n=st.integers(2, 4096), k=st.integers(1, 16))
+def test_rounding_of_all_weights_together_is_known_and_no_more_than_that(n: int, k: int) -> None:
+    expected = [Fraction(1, n)] * n
+    observed = np.full(n, float(expected[0]))
+    bound = float(weight_bound(expected[0], k, PRECISIONS["float64"]))
+    observed[0] += max(4 * bound, k * 2.0**-54)
+    found = worst_weight(observed, expected, k, "float64")
+    assert found is not None
+    assert found.accumulated == (found.error <= found.limit)
+    observed[0] = float(expected[0] + 4 * found.limit)
+    beyond = worst_weight(observed, expected, k, "float64")
+    assert beyond is not None and not beyond.accumulated
+    # A factor of 1e-11 is beyond it on any step of so many tokens.
+    off = worst_weight(observed[1:] * (1 + 1e-11), expected[1:], k, "float64")
+    assert off is not None and not off.accumulated
+
+
+def test_neither_float32_nor_a_masked_token_is_allowed_any() -> None:
+    expected = [Fraction(1, 8)] * 7 + [Fraction(0)]
+    observed = np.array([0.125] * 7 + [2.0**-56])
+    masked = worst_weight(observed, expected, K, "float64")
+    assert masked is not None and masked.limit == 0
+    low = worst_weight(np.array([0.125 * (1 + 1e-6)] * 7 + [0.0]), expected, 8, "float32")
+    assert low is not None and low.limit == 0 and not low.accumulated

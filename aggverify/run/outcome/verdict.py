@@ -106,7 +106,7 @@ class Margin:
 
     dtype: str
     worst: float
-    """Largest error over bound seen; 1 would be a finding."""
+    """Largest error over bound seen; more than 1 only where running sums explain it."""
     smallest_caught: float
     """A weight wrong by a factor further from 1 than this is guaranteed to be caught."""
     sparse_caught: float

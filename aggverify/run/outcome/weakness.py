@@ -44,6 +44,8 @@ class Sights:
     told_apart: set[str] = field(default_factory=set)
     """Modes that had other weights than the declared one on some executed step."""
     cut_short: list[Cut] = field(default_factory=list)
+    over_bound: float = 0.0
+    """The largest error over its bound that rounding of running sums explains."""
     altered: set[str] = field(default_factory=set)
     """Global state that the candidate left changed."""
     outlived: tuple[str, ...] = ()
@@ -91,6 +93,8 @@ class Sights:
             yield Weakness("AGVW09", "one rank and one micro-batch throughout")
         if not judged and not subject.nonlinear:
             yield Weakness("AGVW10", "only the same result in every layout was judged")
+        if self.over_bound:
+            yield Weakness("AGV302", f"needs {self.over_bound:.3g} times the bound")
         if self.altered:
             names = ", ".join(sorted(self.altered))
             yield Weakness("AGVW11", f"{names}; put right after every step, or the ranks replaced")

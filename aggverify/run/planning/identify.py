@@ -81,7 +81,8 @@ def _fits(subject: Subject, execution: Execution, precision: str) -> bool:
     expected = subject.expected(execution.case.step)
     if execution.weights is None or expected is None:
         return False
-    return worst_weight(execution.weights, expected, subject.roundings, precision) is None
+    off = worst_weight(execution.weights, expected, subject.roundings, precision)
+    return off is None or off.accumulated
 
 
 def _trivial(text: str) -> Case:

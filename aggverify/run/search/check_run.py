@@ -136,6 +136,9 @@ class CheckRun:
             # Now the control decides whose fault it is.
             mine = [*self.laboratory.run(self.subject, self.check.variants(case)[:1]), *mine]
             finding = self.check.judge(self.subject, mine)
+        if finding is not None and finding.accumulated:
+            self.tally.needs(finding)
+            finding = None
         if finding is not None and self._is_rounding(finding, mine):
             finding = None
         self.judged += finding is not None or refused is not None or all(map(_has_result, mine))
