@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from aggverify import codes
 from aggverify.checks import (
     claimed,
+    compiled,
     counts,
     empty,
     exhaustive,
@@ -53,6 +54,7 @@ _ALL: list[Check] = [
     counts.CHECK,
     terms.CHECK,
     paths.CHECK,
+    compiled.CHECK,
     ISSUE_ALIKE,
     AGREEMENT,
     logs.CHECK,

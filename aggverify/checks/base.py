@@ -122,6 +122,10 @@ class Check:
     may_refuse: Callable[[Case], Set[int]] | None = None
     """Where a clear exception of the candidate's own is as good as the right result: the ranks that
     it must come from."""
+    waits_for: str = ""
+    """What takes so long, seconds or more before its first case is done."""
+    as_found: bool = False
+    """Whether its few cases are shown as they are: each other one costs too much."""
     compares_paths: bool = False
     """Whether it needs another target beside the subject's, also to see its findings again."""
     judges_scalar: bool = False

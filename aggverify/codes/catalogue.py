@@ -182,6 +182,12 @@ CATALOGUE: tuple[Code, ...] = (
         unsteady=True,
     ),
     Code(
+        "AGV409",
+        "Compiled, it gives something else",
+        consequence="gives other gradients once compiled",
+        diagnosed=Diagnosed.SYMPTOM,
+    ),
+    Code(
         "AGV501",
         "Returns something no trainer can use",
         symptom=Symptom.UNUSABLE,

@@ -46,6 +46,8 @@ class Claim:
     """Features tested although the convention does not claim them."""
     without: frozenset[str] = frozenset()
     """Features that the person disclaims: nothing with them is generated."""
+    compiled: bool = False
+    """Whether what the reducer gives to torch.compile is compiled everywhere."""
     strict: bool = False
     """Whether a hazard is a failure."""
     group_size: int | None = None
@@ -222,6 +224,7 @@ _READERS: Mapping[str, Reader] = {
     "policy": _policy,
     "claimed": _features,
     "without": _features,
+    "compiled": _flag,
     "strict": _flag,
     "group_size": _or_null(_integer(1, MAX_GROUP)),
     "max_world": _integer(1, MAX_WORLD),

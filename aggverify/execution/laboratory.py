@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aggverify.engines import Sizes
+from aggverify.errors import NotJudged
 from aggverify.execution import limits
 from aggverify.execution.patience import Patience, doubtful
 from aggverify.execution.subject import Subject
@@ -19,7 +20,7 @@ from aggverify.execution.trial import Trial, trial
 from aggverify.steps.case import Case
 from aggverify.trainer.answer import Answer, Log
 from aggverify.trainer.assignment import Assignment
-from aggverify.world import Fault, Job, Outcome
+from aggverify.world import Fault, Job, Outcome, TemplateFailure
 
 if TYPE_CHECKING:
     from aggverify.world import Pending, Template
@@ -53,6 +54,8 @@ class Execution:
     """Processor time of the slowest rank for which this was the first case; 0.0 for none."""
     altered: tuple[str, ...] = ()
     """Global state that the candidate left changed, and that was put right again."""
+    compiles: bool = False
+    """Whether the candidate has called something that it gave to torch.compile."""
     call_seconds: float = 0.0
     """By the clock, for one call of the candidate; 0.0 where it is next to nothing."""
 
@@ -84,6 +87,7 @@ class Laboratory:
     def __init__(self, template: Template, other: Laboratory | None = None) -> None:
         self._template = template
         self._other = other
+        self._compiling: Laboratory | None = None
         self._cpu_seconds: float | None = None
         self._patience = Patience()
         self.executed = 0
@@ -103,18 +107,30 @@ class Laboratory:
     def submit(self, subject: Subject, cases: Sequence[Case | Trial]) -> Submitted:
         """Start the cases."""
         trials = list(map(trial, cases))
-        if not any(t.against for t in trials):
+        if not any(t.against or t.compiled for t in trials):
             return self._send(subject, trials)
-        assert self._other is not None and subject.against is not None
-        mine = self._send(subject, [t for t in trials if not t.against])
-        bare = [replace(t, against=False) for t in trials if t.against]
-        theirs = self._other.submit(subject.against, bare)
+        mine = self._send(subject, [t for t in trials if not (t.against or t.compiled)])
+        parts = {(False, False): mine}
+        if bare := [replace(t, against=False) for t in trials if t.against]:
+            assert self._other is not None and subject.against is not None
+            parts[True, False] = self._other.submit(subject.against, bare)
+        if bare := [replace(t, compiled=False) for t in trials if t.compiled]:
+            parts[False, True] = self._compiled().submit(subject, bare)
 
         def executions() -> list[Execution]:
-            found = {False: iter(mine.executions()), True: iter(theirs.executions())}
-            return [next(found[t.against]) for t in trials]
+            found = {where: iter(part.executions()) for where, part in parts.items()}
+            return [next(found[t.against, t.compiled]) for t in trials]
 
-        return Submitted(executions, lambda: mine.stumbles() or theirs.stumbles())
+        return Submitted(executions, lambda: any(part.stumbles() for part in parts.values()))
+
+    def _compiled(self) -> Laboratory:
+        """Where torch.compile compiles: ranks of their own, which stay once they have."""
+        if self._compiling is None:
+            template = self._template.beside({"compile": True}, limits.COMPILED)
+            if isinstance(template, TemplateFailure):
+                raise NotJudged(f"cannot be imported with torch.compile: {template.message}")
+            self._compiling = Laboratory(template)
+        return self._compiling
 
     def _send(self, subject: Subject, trials: Sequence[Trial]) -> Submitted:
         seconds = max(self._cpu_seconds or 0.0, self._patience.seconds or 0.0) or None
@@ -192,6 +208,8 @@ class Laboratory:
         """Replace every world, so that nothing of earlier cases can remain."""
         self._template.restart_worlds()
         self._patience.doubt()
+        if self._compiling is not None:
+            self._compiling.fresh()
         if self._other is not None:
             self._other.fresh()
 
@@ -250,6 +268,7 @@ def _execution(subject: Subject, wanted: Trial, outcome: Outcome) -> Execution:
         first_seconds=max(answer.first_seconds for answer in answers),
         altered=tuple(dict.fromkeys(name for reply in replies for name in reply.changes)),
         call_seconds=max(answer.call_seconds for answer in answers),
+        compiles=any(answer.compiles for answer in answers),
     )
     return replace(found, value=found.scalar(subject, copies(found.local_losses, case, 0)))
 

@@ -187,6 +187,13 @@ OPTIONS = (
         metavar="CODE[:CASE]=REASON",
     ),
     Option(
+        key="compile",
+        kind=Kind.FLAG,
+        help="Compile what the reducer gives to torch.compile in every step, not in a few.",
+        field="compiled",
+        default=False,
+    ),
+    Option(
         key="group_size",
         kind=Kind.INTEGER,
         help="Promise whole prompt groups of this many rollouts.",

@@ -26,12 +26,14 @@ class Trial:
     @property
     def plain(self) -> bool:
         """Whether nothing but the case is asked for, so that the ranks may run it among others."""
-        return not (self.before or self.fresh or self.watch or self.misuse)
+        return not (self.before or self.fresh or self.watch or self.misuse or self.compiled)
 
     term: int | None = None
     """Which auxiliary term alone is looked at, modulo their number; None for the losses."""
     against: bool = False
     """On the subject's other path."""
+    compiled: bool = False
+    """In ranks where torch.compile compiles, which stay."""
 
 
 def trial(wanted: Case | Trial) -> Trial:

@@ -23,6 +23,7 @@ from aggverify.run.outcome.events import (
     Found,
     Progress,
     SubjectChosen,
+    Waiting,
 )
 from aggverify.run.outcome.verdict import Exit
 
@@ -47,6 +48,8 @@ class Terminal:
                 self._show(event.name)
             case Progress():
                 self._show(f"{event.check} · {event.executed} steps · {self._findings} findings")
+            case Waiting():
+                self._wait(event.what)
             case CheckFinished():
                 self._plain(event)
             case Finished():
@@ -68,6 +71,11 @@ class Terminal:
             self._status.start()
         else:
             self._status.update(message)
+
+    def _wait(self, what: str) -> None:
+        self._show(what)
+        if not self.console.is_terminal:
+            self._line(f"[{time.monotonic() - self._started:5.1f} s] waits: {what}")
 
     def _plain(self, event: CheckFinished) -> None:
         if self.console.is_terminal:

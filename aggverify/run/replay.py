@@ -70,7 +70,7 @@ def replay(
             )
     target = parse_target(target_text or store.found_again(stored))
     with (
-        opened(pool, target.setup()) as template,
+        opened(pool, target.setup(), compiled=claim.compiled) as template,
         other_path(pool, against) as other,
     ):
         choice = choose(target, template.description, claim.convention)

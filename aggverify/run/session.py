@@ -12,11 +12,12 @@ from typing import Any
 from aggverify.checks import CHECKS, Check
 from aggverify.errors import CandidateError, InputError
 from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.limits import COMPILED
 from aggverify.execution.subject import Subject
 from aggverify.oracles import OracleError
 from aggverify.run.outcome.accepting import accepted
 from aggverify.run.outcome.consequences import Outcome, precision, remaining
-from aggverify.run.outcome.events import Event, Finished, SubjectChosen
+from aggverify.run.outcome.events import Event, Finished, SubjectChosen, Waiting
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.outcome.verdict import Verdict, together
 from aggverify.run.planning.choosing import choose
@@ -72,6 +73,8 @@ def examine(
     ``known``: whether the subject is :func:`prepared` already.
     """
     executed, worlds = laboratory.executed, dict(laboratory.worlds)
+    if subject.claim.compiled and not known:
+        emit(Waiting("torch.compile compiles the first steps, in every rank"))
     subject = subject if known else prepared(subject, laboratory)
     entries = plan(subject, checks).entries
     emit(SubjectChosen(subject, len(entries)))
@@ -102,7 +105,7 @@ def loaded(request: Request, pool: Pool) -> Iterator[tuple[tuple[Subject, ...], 
     """The subjects of a request, and ranks that have imported them; raises AggverifyError."""
     target = parse_target(request.target)
     with (
-        opened(pool, target.setup()) as template,
+        opened(pool, target.setup(), compiled=request.compiled) as template,
         other_path(pool, request.against) as other,
     ):
         found = resolved(request, target, template, other)
@@ -164,12 +167,19 @@ def other_path(pool: Pool, text: str | None) -> Iterator[OtherPath | None]:
 
 
 @contextmanager
-def opened(pool: Pool, setup: dict[str, str], paths: Sequence[str] = ()) -> Iterator[Template]:
+def opened(
+    pool: Pool, setup: dict[str, str], paths: Sequence[str] = (), *, compiled: bool = False
+) -> Iterator[Template]:
     """A template process that has imported the candidate; raises CandidateError if it cannot.
 
     ``paths`` come before everything on sys.path there.
     """
-    template = pool.template(HANDLER, {"target": setup}, paths=paths)
+    template = pool.template(
+        HANDLER,
+        {"target": setup, "compile": compiled},
+        paths=paths,
+        options=COMPILED if compiled else None,
+    )
     if isinstance(template, TemplateFailure):
         where = setup.get("path") or setup["module"]
         detail = f"\n{template.traceback.rstrip()}" if template.traceback else ""

@@ -31,6 +31,9 @@ class Answer:
     call_seconds: float = 0.0
     """By the clock, of one call of the candidate; 0.0 where it is next to nothing."""
 
+    compiles: bool = False
+    """Whether the candidate has called something that it gave to torch.compile."""
+
     def to_json(self) -> dict[str, Any]:
         """Plain data, floats in their exact hexadecimal form; what is empty is left out."""
         data: dict[str, Any] = {
@@ -46,6 +49,8 @@ class Answer:
             data["refusals"] = list(map(list, self.refusals))
         if self.first_seconds:
             data["first_seconds"] = self.first_seconds
+        if self.compiles:
+            data["compiles"] = True
         if self.call_seconds:
             data["call_seconds"] = self.call_seconds
         return data

@@ -16,6 +16,7 @@ from aggverify.conventions import Site, convention, megatron_mpu
 from aggverify.engines import EngineSession, EngineSpec, Gradients, engine
 from aggverify.trainer.answer import Answer
 from aggverify.trainer.assignment import Assignment
+from aggverify.trainer.compiling import Compiling
 from aggverify.trainer.contract import refusals
 from aggverify.trainer.grid import Cell, Grid
 from aggverify.trainer.loading import described, load
@@ -59,6 +60,7 @@ class Trainer:
 
     def __init__(self, setup: dict[str, Any]) -> None:
         megatron_mpu.install()
+        self._compiling = Compiling(for_real=setup.get("compile", False))
         self._module = load(setup["target"])
         self._named: str | None = setup["target"].get("name")
         self._specs: dict[str, EngineSpec] = {}
@@ -91,6 +93,13 @@ class Trainer:
     def __call__(self, job: dict[str, Any]) -> Reply:
         """Run one assignment; rank 0 returns the reduced gradient, every rank its local losses."""
         wanted = Assignment.from_json(job)
+        try:
+            return self._ran(wanted)
+        except Exception:
+            self._compiling.blame()
+            raise
+
+    def _ran(self, wanted: Assignment) -> Reply:
         for case in wanted.before:
             self._run(replace(wanted, case=case), self._function(wanted))
         function = self._function(wanted)
@@ -142,6 +151,7 @@ class Trainer:
             changed=tuple(watch.changes()),
             first_seconds=time.process_time() - began if cold else 0.0,
             call_seconds=step.call_seconds,
+            compiles=self._compiling.used,
         ), part
 
     def _site(self, wanted: Assignment, cell: Cell) -> Site:

@@ -46,12 +46,18 @@ class Pool:
         self.close()
 
     def template(
-        self, handler: str, setup: Mapping[str, Any], *, paths: Sequence[str] = ()
+        self,
+        handler: str,
+        setup: Mapping[str, Any],
+        *,
+        paths: Sequence[str] = (),
+        options: Options | None = None,
     ) -> Template | TemplateFailure:
         """Construct ``module:Class`` with ``setup`` (JSON-able) in a process of its own.
 
-        ``paths`` come before everything on sys.path there. What goes wrong in the import or the
-        construction comes back as a TemplateFailure; PoolError says the pool itself is broken.
+        ``paths`` come before everything on sys.path there; ``options`` go before the pool's. What
+        goes wrong in the import or the construction comes back as a TemplateFailure; PoolError says
+        the pool itself is broken.
         """
         if not self._finalizer.alive:
             raise PoolError("the pool is closed; make a new Pool()")
@@ -59,10 +65,11 @@ class Pool:
         if not (module and colon and name):
             raise InputError(f"a handler is named 'module:Class', not {handler!r}")
         request = {"handler": handler, "setup": dict(setup), "paths": list(paths)}
-        opened = self._launcher.open(request, self._options)
+        options = options or self._options
+        opened = self._launcher.open(request, options)
         if isinstance(opened, TemplateFailure):
             return opened
-        template = Template(opened, request, self._options, self._launcher)
+        template = Template(opened, request, options, self._launcher)
         self._templates[:] = [*(t for t in self._templates if not t.closed), template]
         return template
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from aggverify.errors import InputError
@@ -79,6 +79,7 @@ class Template:
         self._dispatcher: Dispatcher | None = Dispatcher(opened, options)
         self._pendings: list[Pending] = []
         self._closed = False
+        self._beside: list[Template] = []
 
     @property
     def closed(self) -> bool:
@@ -106,6 +107,15 @@ class Template:
             raise
         return pending
 
+    def beside(self, setup: Mapping[str, Any], options: Options) -> Template | TemplateFailure:
+        """Another one of the same handler with more in its setup; ends with this one."""
+        request = {**self._request, "setup": {**self._request["setup"], **setup}}
+        opened = self._launcher.open(request, options)
+        if isinstance(opened, TemplateFailure):
+            return opened
+        self._beside.append(Template(opened, request, options, self._launcher))
+        return self._beside[-1]
+
     def run(self, jobs: Sequence[Job]) -> list[Outcome]:
         """Run jobs and wait; outcomes in the order of the jobs, faults are values."""
         return self.submit(jobs).wait()
@@ -125,6 +135,8 @@ class Template:
 
     def close(self) -> None:
         """End every rank and the template process; does nothing the second time."""
+        for template in self._beside:
+            template.close()
         self._closed = True
         self._give_up()
 

@@ -67,6 +67,16 @@ def counted_in_float32(losses: Tensor, batch: MicroBatch) -> Tensor:
     return kept(losses, batch).sum() / torch.as_tensor(count).double().clamp(min=1)
 
 
+def doubled_when_compiled(losses: Tensor, batch: MicroBatch) -> Tensor:
+    import torch
+
+    def scaled(values: Tensor) -> Tensor:
+        return values * 2 if torch.compiler.is_compiling() else values
+
+    compiled = torch.compile(scaled, backend="eager")
+    return compiled(kept(losses, batch)).sum() / max(batch.num_tokens, 1)
+
+
 def leaves(losses: Tensor, batch: MicroBatch) -> Tensor:
     import os
 

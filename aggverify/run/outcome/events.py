@@ -33,6 +33,13 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """Nothing more will be told for a while, for this reason."""
+
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
 class CheckFinished:
     """A check is done, or is not run."""
 
@@ -53,4 +60,4 @@ class Finished:
     verdict: Verdict
 
 
-Event = SubjectChosen | CheckStarted | Progress | CheckFinished | Found | Finished
+Event = SubjectChosen | CheckStarted | Progress | Waiting | CheckFinished | Found | Finished

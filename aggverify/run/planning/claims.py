@@ -154,6 +154,7 @@ def _claim(
         claimed=features,
         without=request.without,
         strict=request.strict,
+        compiled=request.compiled,
         group_size=request.group_size,
         max_world=request.max_world,
         seed=request.seed,

@@ -15,10 +15,22 @@ def discovered(subject: Subject, laboratory: Laboratory) -> Subject:
     returns logs, and in which precision it computes."""
     subject = settled(subject, laboratory)
     first = laboratory.run(subject, telling_cases()[:1])[0]
-    subject = subject.knowing(returns_logs=bool(first.logs))
+    subject = compiling(subject.knowing(returns_logs=bool(first.logs), compiles=first.compiles))
     if not subject.has_oracle:
         return subject
     return subject.knowing(computes_in=precision_of(subject, laboratory))
+
+
+def compiling(subject: Subject) -> Subject:
+    """The subject with a word on how compiled code was run, if it has any."""
+    if not subject.found.compiles:
+        return subject
+    if subject.claim.compiled:
+        return subject.noting("what the reducer gives to torch.compile was compiled everywhere")
+    return subject.noting(
+        "what the reducer gives to torch.compile ran eagerly, but for a few steps that must agree "
+        "(--compile: everything compiled)"
+    )
 
 
 def identified(subject: Subject, laboratory: Laboratory) -> Subject:

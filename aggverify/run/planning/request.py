@@ -26,6 +26,7 @@ class Request:
     strict: bool = default("strict")
     accept: frozenset[str] = default("accept")
     """Waivers, as they are written."""
+    compiled: bool = default("compile")
     max_world: int = default("world")
     group_size: int | None = default("group_size")
     oracle: str | None = default("oracle")

@@ -35,7 +35,8 @@ def gathered(run: CheckRun, finding: Finding) -> Evidence:
     if not confirmed and finding.fault is not None and (signal := finding.fault.ended):
         raise NotJudged(f"ranks were ended by {signal}, which did not come back in fresh ones")
     diagnosis = explained(run, finding)
-    matters = relevance(finding, run.space, run.findings)
+    as_found = run.check.as_found
+    matters = Relevance() if as_found else relevance(finding, run.space, run.findings)
     if diagnosis is None and LOSS_VALUES in matters.matters:
         # Weights that change with the losses: what is not linear shows here as well.
         diagnosis = recognised(run.subject, finding, Symptom.NOT_LINEAR)

@@ -14,7 +14,14 @@ from aggverify.errors import NotJudged
 from aggverify.execution.budget import MIN_EXAMPLES
 from aggverify.execution.laboratory import Laboratory
 from aggverify.run.outcome.consequences import Outcome
-from aggverify.run.outcome.events import CheckFinished, CheckStarted, Event, Found, Progress
+from aggverify.run.outcome.events import (
+    CheckFinished,
+    CheckStarted,
+    Event,
+    Found,
+    Progress,
+    Waiting,
+)
 from aggverify.run.outcome.store import stored_case
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.outcome.verdict import CheckSummary, ReportedFinding
@@ -58,6 +65,8 @@ def run_check(
         emit(CheckFinished(summary))
         return Outcome(entry, summary, (), tally)
     emit(CheckStarted(check.name, check.title))
+    if check.waits_for:
+        emit(Waiting(check.waits_for))
     claim = entry.subject.claim
     run = CheckRun(
         check,

@@ -1,0 +1,90 @@
+"""T14: what the candidate gives to torch.compile does compiled what it does eagerly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from aggverify.checks.base import Check, Finding
+from aggverify.checks.comparison import lowest_precision, worst_weight
+from aggverify.checks.judging import is_finite
+from aggverify.checks.spaces import small
+from aggverify.errors import NotJudged
+from aggverify.execution.laboratory import Execution
+from aggverify.execution.subject import Subject
+from aggverify.execution.trial import Trial
+from aggverify.generation.space import Space
+from aggverify.oracles import Step
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+from aggverify.steps.notation import parse_step
+
+NAME = "compiled_as_eager"
+CODE = "AGV409"
+
+
+def _space(subject: Subject) -> Space | None:
+    """Up to two ranks; None where nothing is compiled, or everything."""
+    if not subject.found.compiles or subject.claim.compiled:
+        return None
+    return small(subject, max_world=min(2, subject.max_world))
+
+
+def _handful(subject: Subject) -> Iterator[Case]:
+    """One rank in two shapes, so that the second is compiled for any; then two of each kind."""
+    few, more = parse_step("1/11 2/1; 2/101"), parse_step("2/1011 1/111; 1/1101 3/11")
+    layouts = (
+        Layout((((0, 1),), ((2,),))),
+        Layout((((0, 1, 2),),), cp_size=2),
+    )
+    yield _case(few, Layout.trivial(3))
+    yield _case(more, Layout.trivial(4))
+    yield replace(_case(more, Layout.trivial(4)), dtype="float32")
+    for layout in layouts:
+        yield _case(few, layout)
+
+
+def _case(step: Step, layout: Layout) -> Case:
+    losses = tuple(float(t % 5 - 2) / 4 for t in range(step.num_response_tokens))
+    return Case(step, layout, losses)
+
+
+def _judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
+    """Against the eager execution of the same step, each with its own roundings."""
+    eager, compiled = executions
+    if not is_finite(eager):
+        return None
+    assert eager.weights is not None
+    fault, case = compiled.failure, compiled.case
+    found = Finding(CODE, NAME, "", case, subject.mode, reference="the same code run eagerly")
+    if fault is not None:
+        if fault.error is not None and fault.error.breach == NO_COMPILER:
+            raise NotJudged(fault.error.message)
+        return replace(found, message=f"only when compiled: {fault.message}", fault=fault)
+    assert compiled.weights is not None
+    expected = tuple(map(Fraction, eager.weights.tolist()))
+    found = replace(found, expected=expected, observed=tuple(compiled.weights.tolist()))
+    if not is_finite(compiled):
+        return replace(found, message="only when compiled: weights are not finite")
+    roundings, precision = 2 * subject.roundings, lowest_precision(subject, case)
+    off = worst_weight(compiled.weights, expected, roundings, precision)
+    if off is None:
+        return None
+    return replace(found, token=off.token, error=off.error, bound=off.bound)
+
+
+NO_COMPILER = "no compiler"
+
+CHECK = Check(
+    name=NAME,
+    title="compiled by torch.compile the weights are those of the code run eagerly",
+    tests="T14",
+    space=_space,
+    variants=lambda case: (case, Trial(case, compiled=True)),
+    judge=_judge,
+    only=_handful,
+    nothing_to_say="nothing was given to torch.compile, or all of it is compiled",
+    waits_for="torch.compile compiles a few steps, on 1 rank and on 2",
+    as_found=True,
+)
