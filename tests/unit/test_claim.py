@@ -29,6 +29,7 @@ OTHERS: dict[str, Any] = {
     "policy": Policy(empty_units="exclude"),
     "claimed": frozenset({"fan-out"}),
     "without": frozenset({"gathered"}),
+    "compiled": True,
     "strict": True,
     "group_size": 8,
     "max_world": 3,
