@@ -102,6 +102,12 @@ class Dispatcher:
         for world in list(self._worlds.values()):
             self._replace(world)
 
+    def unfinished(self) -> list[Task]:
+        """Every task that has no outcome."""
+        waiting = [task for tasks in self._waiting.values() for task in tasks]
+        flying = [task for world in self._worlds.values() for task in world.in_flight]
+        return [*self._alone, *waiting, *flying]
+
     def salvage(self) -> list[Task]:
         """After the loss of the template: the tasks that have no outcome."""
         found = [*self._alone, *(task for tasks in self._waiting.values() for task in tasks)]

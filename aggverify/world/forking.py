@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from typing import Any
 
 
@@ -17,4 +18,7 @@ def fork() -> int:
     """``os.fork``; raises RuntimeError where CUDA has been initialised."""
     if cuda_runs():
         raise RuntimeError("CUDA was initialised in a process that forks ranks")
-    return os.fork()
+    with warnings.catch_warnings():
+        # Beside threads that sleep (see threads.py), which Python 3.12 warns of.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()

@@ -24,6 +24,7 @@ from aggverify.world.exits import exit_text
 from aggverify.world.faults import PoolError, TemplateFailure
 from aggverify.world.link import Output, output_pipe
 from aggverify.world.options import Options
+from aggverify.world.threads import Threads
 from aggverify.world.watchdog import Watchdog
 
 _ROOT = str(Path(__file__).resolve().parent.parent.parent)
@@ -56,6 +57,8 @@ class Opened:
     slate: int
     pid: int
     description: dict[str, Any]
+    lacks_threads: bool = False
+    """Whether the import has left threads that ranks forked from it do without."""
 
     def close(self) -> None:
         """Let go of connection and files."""
@@ -102,11 +105,14 @@ class Zygote:
     def open(self, request: dict[str, Any], options: Options) -> Opened | TemplateFailure:
         """Fork a template and wait until its handler is constructed."""
         self.require(options.backend)
-        opened, threads = self._attempt({**request, "late": False}, options)
-        if isinstance(opened, TemplateFailure) or threads == 1:
+        opened, threads = self._attempt({"late": False, **request}, options)
+        if isinstance(opened, TemplateFailure) or threads == "none":
             return opened
-        # The import started threads, which a fork would lose. Ranks come from a template that
-        # has not imported anything, and each imports for itself.
+        if threads == "asleep":
+            opened.lacks_threads = True
+            return opened
+        # The import started threads that a fork would lose. Ranks come from a template that has
+        # not imported anything, and each imports for itself.
         self.kill(opened.pid)
         opened.close()
         late, _ = self._attempt({**request, "late": True}, options)
@@ -154,7 +160,7 @@ class Zygote:
 
     def _attempt(
         self, request: dict[str, Any], options: Options
-    ) -> tuple[Opened | TemplateFailure, int]:
+    ) -> tuple[Opened | TemplateFailure, Threads]:
         self._wait_until_ready()
         ours, theirs = socket.socketpair()
         output, write = output_pipe()
@@ -177,7 +183,7 @@ class Zygote:
         if isinstance(result, TemplateFailure):
             self.kill(opened.pid)
             opened.close()
-            return result, 1
+            return result, "none"
         opened.description = result["description"]
         return opened, result["threads"]
 

@@ -50,11 +50,6 @@ def share_one_heap() -> None:
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
-def thread_count() -> int:
-    """Threads of this process, Python's or not."""
-    return len(os.listdir("/proc/self/task"))  # noqa: PTH208
-
-
 def children(pid: int) -> list[int]:
     """Direct children of a process, zombies included; empty when it is gone."""
     found: list[int] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from aggverify.errors import InputError
@@ -61,6 +62,52 @@ class Pending:
         self._given_up = True
 
 
+@dataclass(slots=True)
+class Doubt:
+    """Whether it is for want of threads (see ``threads``) that ranks fail.
+
+    The first failure of each kind is tried again in ranks that import for themselves. If they fail
+    as well, such failures are believed from then on; if not, all ranks import for themselves.
+    """
+
+    imports: bool = False
+    """Whether ranks import for themselves."""
+    settled: bool = True
+    """False where other ranks are needed to go on."""
+    _believed: set[str] = field(default_factory=set)
+    _doubted: list[tuple[Task, str]] = field(default_factory=list)
+    _held: list[Task] = field(default_factory=list)
+
+    def takes(self, task: Task, outcome: Outcome, *, lacking: bool) -> bool:
+        """Whether this is the task's outcome; it will have another one if not."""
+        kind = outcome.kind if isinstance(outcome, Fault) else ""
+        if not lacking:
+            if self._doubted and task is self._doubted[0][0]:
+                self.settled = False
+                if kind == self._doubted[0][1]:
+                    self._believed.add(kind)
+                    self.imports = False
+                self._doubted.clear()
+            return True
+        if not kind or kind in self._believed:
+            return True
+        self._doubted.append((task, kind))
+        self.imports, self.settled = True, False
+        return False
+
+    def next(self, waiting: Sequence[Task]) -> list[Task]:
+        """What those ranks are to do, of what is still to be done."""
+        self.settled = True
+        if not self._doubted:
+            found, self._held = [*self._held, *waiting], []
+            return found
+        (first, _), *others = self._doubted
+        del self._doubted[1:]
+        self._held += [*(task for task, _ in others), *waiting]
+        first.alone = True
+        return [first]
+
+
 class Template:
     """Worlds of ranks that all hold the same handler; ``description`` is what it described."""
 
@@ -80,6 +127,7 @@ class Template:
         self._pendings: list[Pending] = []
         self._closed = False
         self._beside: list[Template] = []
+        self._doubt, self._imports = Doubt(), False
 
     @property
     def closed(self) -> bool:
@@ -96,7 +144,7 @@ class Template:
         for backend in {job.backend for job in jobs if job.backend is not None}:
             self._launcher.require(backend)
         pending, usual = Pending(self, len(jobs)), self._options.backend
-        dispatcher.add([_task(pending, i, job, usual) for i, job in enumerate(jobs)])
+        dispatcher.add([self._task(pending, i, job, usual) for i, job in enumerate(jobs)])
         self._pendings.append(pending)
         try:
             dispatcher.feed(time.monotonic())
@@ -148,6 +196,7 @@ class Template:
                 dispatcher = self._ready()
                 try:
                     dispatcher.step(enough)
+                    self._settle(dispatcher)
                 except OSError as error:
                     losses += 1
                     if losses > _MOST_LOSSES:
@@ -167,7 +216,9 @@ class Template:
         return self._dispatcher
 
     def _open_again(self) -> Opened:
-        opened = self._launcher.open(self._request, self._options)
+        self._imports = self._doubt.imports
+        request = {**self._request, "late": True} if self._imports else self._request
+        opened = self._launcher.open(request, self._options)
         if isinstance(opened, TemplateFailure):
             raise PoolError(f"the handler cannot be constructed again: {opened.message}")
         self._opened = opened
@@ -178,6 +229,29 @@ class Template:
         waiting = old.salvage()
         self._release()
         self._ready().add(waiting)
+
+    def _task(self, pending: Pending, index: int, job: Job, backend: Backend) -> Task:
+        task = _task(pending, index, job, backend)
+        delivers = task.deliver
+
+        def deliver(outcome: Outcome) -> None:
+            lacking = self._opened is not None and self._opened.lacks_threads
+            if self._doubt.takes(task, outcome, lacking=lacking):
+                delivers(outcome)
+
+        task.deliver = deliver
+        return task
+
+    def _settle(self, dispatcher: Dispatcher) -> None:
+        """Go on in other ranks where the question needs it, with all that is still to be done."""
+        if self._doubt.settled:
+            return
+        if self._doubt.imports is self._imports:
+            dispatcher.add(self._doubt.next([]))
+            return
+        waiting = dispatcher.unfinished()
+        self._release()
+        self._ready().add(self._doubt.next(waiting))
 
     def _give_up(self) -> None:
         for pending in self._pendings:

@@ -1,8 +1,8 @@
 """The template's side: import the handler once, fork worlds of ranks from there.
 
 It stays single-threaded and never calls the handler, so that every world starts from the same
-state. Should the import itself have started threads, which a fork would lose, ranks are forked
-from a template that has not imported anything, and import for themselves.
+state. Should the import itself have started threads, which a fork would lose and ranks may need,
+ranks are forked from a template that has not imported anything, and import for themselves.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 from aggverify.world import devices, forking, linux, rank, wire
 from aggverify.world.backends import Place, backend
 from aggverify.world.candidate_errors import raised
+from aggverify.world.threads import left_over
 
 
 def serve(fds: list[int], request: dict[str, Any], parent: int) -> NoReturn:
@@ -47,7 +48,7 @@ def serve(fds: list[int], request: dict[str, Any], parent: int) -> NoReturn:
 def _prepared(connection: socket.socket, request: dict[str, Any]) -> tuple[Any] | None:
     """The handler, or None in its place when each rank shall import for itself."""
     if request["late"]:
-        wire.send(connection, {"description": {}, "threads": 1, "cuda": False})
+        wire.send(connection, {"description": {}, "threads": "none", "cuda": False})
         return (None,)
     me, streams = os.getpid(), _Streams()
     try:
@@ -57,7 +58,7 @@ def _prepared(connection: socket.socket, request: dict[str, Any]) -> tuple[Any] 
         rank.seed_generators()
         ready = {
             "description": handler.describe(),
-            "threads": linux.thread_count(),
+            "threads": left_over(),
             "cuda": forking.cuda_runs(),
         }
         if os.getpid() != me:

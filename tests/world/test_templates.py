@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -116,6 +117,34 @@ def test_a_handler_with_threads_is_imported_by_each_rank(pool: Pool) -> None:
     (outcome,) = template.run([Job(2, {})])
     assert isinstance(outcome, Replies)
     assert [reply.data for reply in outcome.replies] == [{"alive": True, "sum": 2.0}] * 2
+    template.close()
+
+
+def imported(outcome: object) -> bool:
+    """Whether each rank has imported the handler for itself."""
+    assert isinstance(outcome, Replies), outcome
+    [one] = {reply.data["imported_here"] for reply in outcome.replies}
+    return bool(one)
+
+
+def test_a_native_thread_that_sleeps_costs_no_imports(pool: Pool) -> None:
+    template, good = opened(pool, "LeavesNativeThread"), Job(2, {"act": "nothing"})
+    assert not any(map(imported, template.run([good, good])))
+    # What fails is believed once ranks with the thread have failed alike.
+    bad = Job(2, {"act": "raise_error", "value": 3})
+    outcomes = template.run([good, bad, good, bad])
+    assert [isinstance(outcome, Fault) for outcome in outcomes] == [False, True, False, True]
+    assert not any(map(imported, template.run([good])))
+    template.close()
+
+
+def test_a_native_thread_that_is_missed_is_had_again(pool: Pool) -> None:
+    template, good = opened(pool, "LeavesNativeThread"), Job(2, {"act": "nothing"})
+    needy = Job(2, {"act": "nothing", "needs": True})
+    outcomes = template.run([good, needy, good, replace(needy, world=1)])
+    assert [isinstance(outcome, Replies) for outcome in outcomes] == [True] * 4, outcomes
+    assert [imported(outcomes[1]), imported(outcomes[3])] == [True, True]
+    assert all(map(imported, template.run([good, needy])))
     template.close()
 
 

@@ -3,13 +3,22 @@
 from . import endings, resources, state
 from .base import Echo, Play
 from .collectives import Skipper
-from .kinds import ActsWhenMade, FailsInRanks, FailsToStart, Prepares, StartsThread, Together
+from .kinds import (
+    ActsWhenMade,
+    FailsInRanks,
+    FailsToStart,
+    LeavesNativeThread,
+    Prepares,
+    StartsThread,
+    Together,
+)
 
 __all__ = [
     "ActsWhenMade",
     "Echo",
     "FailsInRanks",
     "FailsToStart",
+    "LeavesNativeThread",
     "Play",
     "Prepares",
     "Skipper",

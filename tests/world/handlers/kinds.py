@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -60,6 +62,24 @@ class StartsThread(Echo):
         while self.beats == before and time.process_time() < ends:
             pass
         return {"alive": self.beats > before, "sum": reduced(1.0)}, b""
+
+
+class LeavesNativeThread(Play):
+    """Leaves a thread that never enters Python and sleeps; a job may need it."""
+
+    def __init__(self, setup: dict[str, Any]) -> None:
+        super().__init__(setup)
+        libc, self.made_in = ctypes.CDLL(None), os.getpid()
+        pause = ctypes.cast(libc.pause, ctypes.c_void_p)
+        assert libc.pthread_create(ctypes.byref(ctypes.c_ulong()), None, pause, None) == 0
+
+    def __call__(self, job: dict[str, Any]) -> Answer:
+        here = os.getpid() == self.made_in
+        if job.get("needs") and not here:
+            while True:
+                time.sleep(3600)
+        data, blob = super().__call__(job)
+        return {**data, "imported_here": here}, blob
 
 
 class Together(Skipper):
