@@ -35,8 +35,9 @@ def replay(
     """Run one stored counterexample again.
 
     CASE is its id or a path to its JSON file; TARGET is the reducer it was found on by default.
-    Prints FIXED (exit 0) where the reducer gets through the case's steps and all is well, FAILED
-    (exit 1), or ERROR (exit 2) where nothing can be said, as when it does not run.
+    Prints FIXED (exit 0) where the reducer gets through the case's steps and all is well, HAZARD
+    (exit 0) where it is one as before, FAILED (exit 1), REFUSED or ERROR (exit 2) where nothing can
+    be said, as when it does not run.
     """
     from aggverify.codes import CODES
     from aggverify.errors import AggverifyError
@@ -62,11 +63,14 @@ def replay(
     before += f" {CODES[before].title}" if before in CODES else ""
     if result.fixed and result.refused:
         before += f" (the reducer refuses the step: {result.refused})"
-    lines = text.replay_lines(result.stored.id, escape.line(before), found, _unrun(result))
+    no = result.declined
+    declined = None if no is None else f"{no.what}: '{no.words}'"
+    unrun = None if no is not None else _unrun(result)
+    lines = text.replay_lines(result.stored.id, escape.line(before), found, unrun, declined)
     for line in lines:
         click.echo(line)
     if found is not None:
-        return int(Exit.FINDINGS)
+        return int(Exit.FINDINGS if found.fails else Exit.CONFORMS)
     return int(Exit.CONFORMS if result.fixed else Exit.NO_JUDGEMENT)
 
 

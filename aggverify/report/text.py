@@ -69,12 +69,19 @@ def _trace(finding: Finding) -> list[str]:
 
 
 def replay_lines(
-    case: str, before: str, finding: Finding | None, unrun: str | None = None
+    case: str,
+    before: str,
+    finding: Finding | None,
+    unrun: str | None = None,
+    declined: str | None = None,
 ) -> Iterator[str]:
-    """FIXED, FAILED or ERROR, and what is left of the finding.
+    """FIXED, FAILED, HAZARD, REFUSED or ERROR, and what is left of the finding.
 
-    ``before``: the code it was stored with; ``unrun``: why nothing can be said.
+    ``before``: the code it was stored with; ``unrun``, ``declined``: why nothing can be said.
     """
+    if declined is not None:
+        yield f"REFUSED case {case}: the reducer refuses {escape.line(declined)} (it was {before})"
+        return
     if unrun is not None:
         yield f"ERROR   case {case}: neither fixed nor failed (it was {before})"
         yield from (f"    {line}" for line in escape.clean(unrun).rstrip().split("\n"))
@@ -83,7 +90,8 @@ def replay_lines(
         yield f"FIXED   case {case}: {before}"
         return
     other = "" if before.startswith(finding.code) else f" (was {before})"
-    yield f"FAILED  case {case}: {finding.code} {finding.title}{other}"
+    word = "FAILED" if finding.fails else "HAZARD"
+    yield f"{word}  case {case}: {finding.code} {finding.title}{other}"
     yield from (f"    {line}" for line in (*reading.facts(finding), *_trace(finding)))
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from aggverify.checks import Finding, check
+from aggverify.checks.refusal import refusal
 from aggverify.errors import InputError
-from aggverify.execution.laboratory import Laboratory
-from aggverify.execution.subject import Subject
+from aggverify.execution.laboratory import Execution, Laboratory
+from aggverify.execution.subject import Refused, Subject
 from aggverify.generation.space import Space
 from aggverify.run.outcome import store
 from aggverify.run.outcome.store import StoredCase
@@ -18,6 +19,7 @@ from aggverify.run.planning.discovery import discovered
 from aggverify.run.planning.target import parse_target
 from aggverify.run.search.check_run import CheckRun
 from aggverify.run.session import opened, other_path
+from aggverify.steps.dimensions import BY_FEATURE
 from aggverify.world import Fault, Pool
 
 
@@ -33,11 +35,14 @@ class Replayed:
     refused: str | None = None
     """In the target's words, where a refusal is as good as the right result."""
     executions: int = 0
+    declined: Refused | None = None
+    """What the case has and the target declines as a whole: nothing can be said of it."""
 
     @property
     def fixed(self) -> bool:
         """Whether the target got through the case's steps and all is well."""
-        return self.finding is None and self.failure is None and self.executions > 0
+        known = self.finding is None and self.failure is None and self.declined is None
+        return known and self.executions > 0
 
 
 def replay(
@@ -100,4 +105,17 @@ def replay(
     refused = check_run.refusals[-1] if check_run.refusals else None
     failures = [] if refused else check_run.failures
     failure = failures[0] if failures and finding is None else None
+    if finding is not None and (declined := _declined(subject, finding)) is not None:
+        return Replayed(stored, check_run.subject, None, declined=declined)
     return Replayed(stored, check_run.subject, finding, failure, refused, check_run.executions)
+
+
+def _declined(subject: Subject, finding: Finding) -> Refused | None:
+    """What the target declines, where that is all there is to the finding."""
+    for one in subject.refused:
+        dimension = BY_FEATURE[one.feature]
+        concerned = dimension.concerned(finding.case)
+        execution = Execution(finding.case, failure=finding.fault)
+        if one.feature not in subject.claimed and dimension.size(finding.case) > one.beyond:
+            return one if refusal(execution, concerned) is not None else None
+    return None

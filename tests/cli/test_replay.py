@@ -35,13 +35,23 @@ REFUSES = RIGHT.replace(
 KINDS = ("independent_of_micro_batches", "AGV202"), ("repeats_bit_for_bit", "AGV407")
 
 
-def kept(folder: Path, text: str, check: str, code: str, name: str = "r.py") -> StoredCase:
-    """A finding on two micro-batches of ``folder/NAME``, stored as the command does."""
+def kept(
+    folder: Path,
+    text: str,
+    check: str,
+    code: str,
+    name: str = "r.py",
+    step: str = "1/1 1/11",
+    strict: bool = False,
+) -> StoredCase:
+    """A finding, each sample a micro-batch, of ``folder/NAME``, stored as the command does."""
     (folder / name).write_text(text)
-    step = parse_step("1/1 1/11")
-    case = Case(step, Layout(parse_micro_batches("0 1")), plain_losses(step))
+    samples = parse_step(step)
+    cells = " ".join(map(str, range(len(samples.samples))))
+    case = Case(samples, Layout(parse_micro_batches(cells)), plain_losses(samples))
     with contextlib.chdir(folder):
-        subject = Subject.of(Claim(name, "reduce", "native", "sum", "token_mean"))
+        claim = Claim(name, "reduce", "native", "sum", "token_mean", strict=strict)
+        subject = Subject.of(claim)
         found = stored_case(subject, Finding(code, check, "", case, "token_mean"))
         store.write(found, folder / ".aggverify")
     return found
@@ -74,7 +84,19 @@ def test_fixed_failed_and_refused(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "r.py").write_text(REFUSES)
     ran = cli("replay", case.id)
     assert ran.code != 0 and "FIXED" not in ran.out, ran
-    assert "ValueError: one only" in ran.out
+    assert ran.out.startswith(f"REFUSED case {case.id}: the reducer refuses several micro-batches")
+    assert "'one only' (it was AGV202" in ran.out
+
+
+def test_a_hazard_stays_one(cli: Cli, tmp_path: Path) -> None:
+    multiplied = "torch.where(mask, losses, torch.zeros_like(losses))"
+    text = RIGHT.replace(multiplied, "(losses * mask)")
+    kind = "masked_nans_never_matter", "AGV123"
+    hazard, strict = (kept(tmp_path, text, *kind, step="1/01", strict=s) for s in (False, True))
+    ran = cli("replay", hazard.id)
+    assert (ran.code, ran.out.split()[0]) == (0, "HAZARD"), ran
+    ran = cli("replay", strict.id)
+    assert (ran.code, ran.out.split()[0]) == (1, "FAILED"), ran
 
 
 def test_each_case_finds_its_own_reducer(cli: Cli, tmp_path: Path) -> None:

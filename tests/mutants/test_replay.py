@@ -145,6 +145,7 @@ def test_what_bounds_the_search_is_the_same(shared_pool: Pool) -> None:
         "sum",
         "prompt_mean",
         claimed=frozenset({"rejection", "whole-groups"}),
+        without=frozenset({"gathered"}),
         max_world=2,
         group_size=2,
         seed=5,
@@ -154,7 +155,8 @@ def test_what_bounds_the_search_is_the_same(shared_pool: Pool) -> None:
     assert replayed.claim == replace(claim, terms=replayed.claim.terms)
     masks = check("masked_tokens_are_not_counted")
     space = masks.space(replayed)
-    for lost in ({"group_size": None}, {"max_world": 1}, {"claimed": frozenset()}):
+    none = frozenset[str]()
+    for lost in ({"group_size": None}, {"max_world": 1}, {"claimed": none}, {"without": none}):
         assert masks.space(replayed.claiming(**lost)) != space
     # Asked again, as check does: this reducer says no to a prompt group that is not whole.
     stored = StoredCase(case(), replace(claim, group_size=None), FORMULA, "AGV101")
