@@ -2,17 +2,19 @@
 in their first hour, and what they are told by ``aggverify check FILE`` without options.
 
 The files and what must be said of each are data (``tests/first_hours.py``), which the tests hold.
-With names only those are run, and printed.
+With names only those are run: the others' sections stay as they are.
 """
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+REPORT = ROOT / "reports" / "first_hours.md"
 sys.path.insert(0, str(ROOT))
 
 from tests.first_hours import FIRST_HOURS, FirstHour  # noqa: E402
@@ -57,22 +59,26 @@ def section(hour: FirstHour, code: int, output: str) -> str:
     return "\n".join(parts)
 
 
+def sections(text: str) -> dict[str, str]:
+    """Every section of the report as it is, by name."""
+    _, *found = re.split(r"^## (?=\w+$)", text, flags=re.MULTILINE)
+    return {part.partition("\n")[0]: f"## {part}".rstrip() + "\n" for part in found}
+
+
 def main(names: list[str]) -> None:
-    """Run all and write the file, or print those that are named."""
-    hours = [hour for hour in FIRST_HOURS if not names or hour.name in names]
-    sections = []
-    for hour in hours:
+    """Run all, or those that are named, and write the report."""
+    known = sections(REPORT.read_text(encoding="utf-8")) if names and REPORT.exists() else {}
+    for hour in FIRST_HOURS:
+        if names and hour.name not in names:
+            continue
         code, output = run(hour)
         missing = [text for text in hour.says if text not in output]
         there = [text for text in hour.silent if text in output]
         judged = "as expected" if code == hour.code and not missing and not there else "NOT"
         print(f"{hour.name}: {code}, {judged} {missing or ''} {there or ''}", flush=True)
-        sections.append(section(hour, code, output))
-        if names:
-            print(sections[-1])
-    if not names:
-        text = "\n".join([HEAD, *sections])
-        (ROOT / "reports" / "first_hours.md").write_text(text, encoding="utf-8")
+        known[hour.name] = section(hour, code, output)
+        kept = [known[hour.name] for hour in FIRST_HOURS if hour.name in known]
+        REPORT.write_text("\n".join([HEAD, *kept]), encoding="utf-8")
 
 
 if __name__ == "__main__":

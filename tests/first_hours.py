@@ -220,6 +220,22 @@ def get_pg_loss_reducer(
         ("sample_mean", "no context parallelism yet", "AGV123"),
         ("AGV121", "AGV122"),
     ),
+    FirstHour(
+        "no_mode",
+        "A mean over rollouts by their response lengths, which is no known mode.",
+        """
+import torch
+
+def reduce(losses, batch):
+    kept = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0)
+    rows = kept.split([len(mask) for mask in batch.local_masks])
+    sums = [row.sum() / length for row, length in zip(rows, batch.response_lengths)]
+    return sum(sums) / batch.num_rollouts
+""",
+        0,
+        ("no known mode", "AGVW10", "--mode compares it with a formula"),
+        _FACTORS,
+    ),
 )
 
 WRONG = (
@@ -234,8 +250,8 @@ def reduce(losses, batch):
     return losses[mask].mean()
 """,
         1,
-        ("AGV202", "mean over micro-batches of each one's own token mean"),
-        ("torch.where", "cp shard's own", "padded width"),
+        ("AGV202", "tokens are counted on one rank or in one micro-batch", "0 / 0"),
+        ("torch.where", "CP shard", "padded width"),
     ),
     FirstHour(
         "zero_over_zero",
@@ -248,8 +264,8 @@ def reduce(losses, batch):
     return (losses * mask).sum() / mask.sum()
 """,
         1,
-        ("0 / 0", "mean over micro-batches of each one's own token mean"),
-        ("torch.where on the result only",),
+        ("0 / 0", "tokens are counted on one rank or in one micro-batch"),
+        ("torch.where on the result only", "CP shard"),
     ),
     FirstHour(
         "mean_of_everything",
@@ -259,8 +275,8 @@ def reduce(losses, batch):
     return losses.mean()
 """,
         1,
-        ("mask",),
-        ("padded width",),
+        ("AGV121", "the mask is never applied"),
+        ("padded width", "of no gradient"),
     ),
     FirstHour(
         "padded_mean",
@@ -292,14 +308,16 @@ def reduce(losses, batch):
     return torch.stack(means).mean()
 """,
         1,
-        ("AGV202",),
-        ("padded width",),
+        ("AGV202", "sample_mean"),
+        ("padded width", "CP shard"),
     ),
     FirstHour(
         "lengths_for_masks",
         "Sample means that divide by the response length.",
         """
 import torch
+
+AGGVERIFY = {"mode": "seq-mean-token-mean", "engine": "sum"}
 
 def reduce(losses, batch):
     kept = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0)

@@ -88,13 +88,20 @@ class Terminal:
     def _finish(self, event: Finished) -> None:
         self.close()
         verdict = harmless(written(event.verdict))
-        self.console.print(Rule(Text(text.title(verdict).strip()), style="bold"))
+        self._rule(text.title(verdict).strip(), "bold")
         for line in text.body(verdict):
             self._line(line, style=_style(line))
         style = "bold green" if event.verdict.exit is Exit.CONFORMS else "bold red"
-        self.console.print(Rule(Text(reading.summary(verdict)), style=style))
+        self._rule(reading.summary(verdict), style)
         if not verdict.fails and (assumed := reading.assumption(verdict)) is not None:
             self._line(assumed, style="bold")
+
+    def _rule(self, words: str, style: str) -> None:
+        """Words in a rule; below one where the terminal is too narrow: nothing is cut off."""
+        fits = len(words) + 6 <= self.console.width
+        self.console.print(Rule(Text(words) if fits else "", style=style))
+        if not fits:
+            self._line(words, style)
 
     def _line(self, line: str, style: str | None = None) -> None:
         line = escape.line(line)

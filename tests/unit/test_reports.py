@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from rich.console import Console
 
 from aggverify.checks.paths import NAME as PATHS
 from aggverify.errors import InputError
@@ -19,6 +21,8 @@ from aggverify.report.drawing import drawing
 from aggverify.report.formats import FORMATS
 from aggverify.report.model import Document
 from aggverify.report.places import Place, place
+from aggverify.report.terminal import Terminal
+from aggverify.run.outcome.events import Finished
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_micro_batches, parse_step
@@ -287,3 +291,12 @@ def test_a_mask_of_too_many_runs_is_told_in_part() -> None:
     assert (len(sample.runs), sample.response_length) == (document.MAX_RUNS, 1200)
     (_, line, *_) = drawing(drawn)
     assert f"mask {'#.' * 16}… (1200 tokens)" in line
+
+
+@pytest.mark.parametrize("width", [40, 200])
+def test_a_narrow_terminal_cuts_no_headline_off(width: int) -> None:
+    out = io.StringIO()
+    verdict = verdicts.verdict()
+    Terminal(Console(file=out, width=width))(Finished(verdict))
+    summary = reading.summary(verdicts.written(verdict).verdicts[0])
+    assert any(summary in line for line in out.getvalue().splitlines())

@@ -92,7 +92,8 @@ class Sights:
         if not self.parallel:
             yield Weakness("AGVW09", "one rank and one micro-batch throughout")
         if not judged and not subject.nonlinear:
-            yield Weakness("AGVW10", "only the same result in every layout was judged")
+            only = "only the same result in every layout was judged"
+            yield Weakness("AGVW10", f"{only}; --mode compares it with a formula")
         if self.over_bound:
             yield Weakness("AGV302", f"needs {self.over_bound:.3g} times the bound")
         if self.altered:
