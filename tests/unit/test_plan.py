@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from aggverify.checks import CHECKS, check, exhaustive
+from aggverify.codes.state import State
 from aggverify.execution.budget import Budget
 from aggverify.execution.claim import NONLINEAR, Claim
 from aggverify.execution.subject import Subject
@@ -38,6 +39,16 @@ def test_reasons_come_from_the_claim() -> None:
     assert plan(Subject.of(CLAIM), [wide]).entries[0].why_not == "no such layout on 8 ranks"
     curved = planned(mode=NONLINEAR)
     assert "says nothing about a non-linear objective" in {e.why_not for e in curved.values()}
+
+
+def test_what_has_no_layout_on_so_few_ranks_is_left_out_and_not_unclaimed() -> None:
+    alone = planned(max_world=1)
+    names = ("independent_of_data_parallel_size", "ranks_issue_the_same_collectives")
+    for name in (*names, "independent_of_context_parallel_size", "copies_of_a_loss_agree"):
+        said = alone[name].instead, alone[name].why_not
+        assert said == (State.LEFT_OUT, "no such layout on 1 rank")
+        assert planned(max_world=2)[name].instead is None
+    assert alone["bad_arguments_raise"].instead is State.NOT_CLAIMED
 
 
 def test_examples_are_the_budgets_or_the_checks() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from aggverify.checks import CHECKS, Check
 from aggverify.codes.state import State
 from aggverify.errors import InputError
+from aggverify.execution.budget import MAX_WORLD
 from aggverify.execution.subject import DISCLAIMED, Refused, Subject
 from aggverify.generation.space import Space, sizes
 
@@ -98,6 +99,8 @@ def _entry(check: Check, subject: Subject) -> Entry:
         if subject.without and _has_layouts(check.space(subject.claiming(without=frozenset()))):
             return entry.becoming(State.NOT_CLAIMED, DISCLAIMED)
     if space is None and check.nothing_to_say is None:
+        if check.space(subject.claiming(max_world=MAX_WORLD)) is not None:
+            return entry.becoming(State.LEFT_OUT, _no_layout(subject.max_world))
         return entry.becoming(State.NOT_CLAIMED, None)
     why_not = _why_not(check, subject, space)
     return entry if why_not is None else entry.becoming(State.LEFT_OUT, why_not)
@@ -125,5 +128,9 @@ def _why_not(check: Check, subject: Subject, space: Space | None) -> str | None:
     if check.thorough and not subject.claim.budget.thorough:
         return "only with --profile thorough"
     if not sizes(space):
-        return f"no such layout on {space.max_world} rank{'s' * (space.max_world > 1)}"
+        return _no_layout(space.max_world)
     return None
+
+
+def _no_layout(ranks: int) -> str:
+    return f"no such layout on {ranks} rank{'s' * (ranks > 1)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -167,7 +168,7 @@ def _failure(subject: Subject, finding: Finding, laboratory: Laboratory) -> Diag
         alone = finding.case.with_layout(replace(layout, cp_size=1))
         if laboratory.run(subject, [alone])[0].failure is None:
             signs.append("only-under-context-parallel")
-    if finding.fault is not None and _parted(finding.fault):
+    if finding.fault is not None and (_parted(finding.fault) or skipped(finding.fault)):
         signs.append("not-all-inside")
     return recognised(subject, finding, *signs)
 
@@ -182,6 +183,36 @@ def _parted(fault: Fault) -> bool:
     asleep = fault.kind == "blocked" and fault.rank in fault.stacks.keys() - fault.inside.keys()
     theirs = {call is not None and bool(call.place) for call in fault.apart.values()}
     return (len(inside) == 2 and not asleep) or len(theirs) == 2
+
+
+def skipped(fault: Fault) -> bool:
+    """Whether some rank is through with the candidate and issued fewer of its collectives than
+    another of the group.
+
+    Seen in what was issued, whatever the engine's own collectives look like: one that happens to be
+    the candidate's in all but its place is joined, and the ranks part later.
+    """
+    if fault.kind not in ("blocked", "diverged") or fault.exit_status is not None:
+        return False
+    issued: dict[tuple[str, tuple[int, ...]], Counter[int]] = {}
+    for rank, calls in fault.traces.items():
+        for call in calls:
+            if call.place and call.group:
+                issued.setdefault((call.group, call.ranks), Counter())[rank] += 1
+    through = {rank for rank in fault.traces if _is_through(fault, rank)}
+    return any(
+        counts[rank] < max(counts.values())
+        for (_, ranks), counts in issued.items()
+        for rank in through.intersection(ranks)
+    )
+
+
+def _is_through(fault: Fault, rank: int) -> bool:
+    """Whether it has answered, or is in a collective that is not the candidate's."""
+    call = fault.inside.get(rank)
+    return (rank not in fault.stacks if call is None else not call.place) and (
+        rank not in fault.errors
+    )
 
 
 def _in_candidate(threads: Sequence[Stack]) -> bool:

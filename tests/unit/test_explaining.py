@@ -1,0 +1,37 @@
+"""From what ranks issued to what one of them left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from aggverify.run.search.explaining import skipped
+from aggverify.world import Collective, Fault, Stack
+
+THEIRS = Collective("all_reduce", "0", (0, 1), "float64", 1, "SUM", "r.py:8")
+OURS = replace(THEIRS, place="")
+WAITS = {0: (Stack("0x1", ()),)}
+
+
+@pytest.mark.parametrize("engine", [OURS, replace(OURS, dtype="int32"), replace(OURS, elements=7)])
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_collective_that_one_rank_skips(engine: Collective, answered: bool) -> None:
+    """The engine's own may look like the candidate's: ranks then part one later, or not at all."""
+    traces = {0: (THEIRS, engine), 1: (engine,)}
+    fault = Fault("diverged", 0, "", 2, traces=traces, inside={0: engine}, stacks=WAITS)
+    if not answered:
+        stacks = {**WAITS, 1: WAITS[0]}
+        fault = replace(fault, inside={0: THEIRS, 1: engine}, stacks=stacks)
+        fault = replace(fault, traces={0: (THEIRS,), 1: (engine,)})
+    assert skipped(fault)
+
+
+def test_what_is_still_to_come_is_not_left_out() -> None:
+    traces = {0: (THEIRS, THEIRS), 1: (THEIRS,)}
+    stacks = {0: WAITS[0], 1: WAITS[0]}
+    fault = Fault("blocked", 1, "", 2, traces=traces, inside={0: THEIRS}, stacks=stacks)
+    assert not skipped(fault)  # rank 1 sleeps somewhere in the candidate
+    assert not skipped(replace(fault, inside={0: THEIRS, 1: THEIRS}))
+    assert not skipped(replace(fault, traces={0: (THEIRS, OURS), 1: (THEIRS, OURS)}, stacks={}))
+    assert not skipped(replace(fault, kind="exception"))
