@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from aggverify.errors import NotJudged
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.oracles import MODES
@@ -13,7 +16,8 @@ from aggverify.run.planning.refusing import settled
 def discovered(subject: Subject, laboratory: Laboratory) -> Subject:
     """The subject with all that its claim leaves open: whether it refuses split prompt groups,
     returns logs, and in which precision it computes."""
-    subject = settled(subject, laboratory)
+    with suppress(NotJudged):  # the checks run into it too, and say what they could not judge
+        subject = settled(subject, laboratory)
     first = laboratory.run(subject, telling_cases()[:1])[0]
     subject = compiling(subject.knowing(returns_logs=bool(first.logs), compiles=first.compiles))
     if not subject.has_oracle:

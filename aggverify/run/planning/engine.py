@@ -7,11 +7,13 @@ alone advised, the engine that fits best is found on a few steps with every dime
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from aggverify.checks.judging import is_finite
 from aggverify.checks.layout import COMBINED, CONTEXT_PARALLEL, DATA_PARALLEL, MICRO_BATCHES
 from aggverify.engines import ENGINES
+from aggverify.errors import NotJudged
 from aggverify.execution.laboratory import Execution, Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import grid, hard_cases
@@ -52,6 +54,12 @@ def engine_settled(subject: Subject, laboratory: Laboratory) -> Subject:
     """The subject under the engine it fits best, the claim's own wherever that fits as well."""
     if not subject.engine_assumed:
         return subject
+    with suppress(NotJudged):  # the checks run into it too, and say what they could not judge
+        return _settled(subject, laboratory)
+    return subject
+
+
+def _settled(subject: Subject, laboratory: Laboratory) -> Subject:
     cases = _finished(subject, laboratory, trial_cases(subject))
     fits: dict[str, dict[Case, _Fit]] = {}
     for allowed in _AS_FAR_AS:
