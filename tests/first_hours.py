@@ -90,10 +90,11 @@ def reduce(losses, batch):
     for mask, tokens in zip(batch.local_masks, batch.rollout_tokens):
         total = total + kept[start : start + len(mask)].sum() / max(tokens, 1)
         start += len(mask)
-    return total / batch.num_rollouts + 0.0 * losses.sum().detach()
+    return total / batch.num_rollouts
 """,
         0,
         ("sample_mean", "conforms"),
+        _FACTORS,
     ),
     FirstHour(
         "verl_name",
