@@ -59,7 +59,8 @@ class CheckRun:
     """What has been found on a smallest case, and is not found again."""
     _told: list[Finding] = field(default_factory=list)
     """Every finding on any case so far, known ones and those on the way to a smaller one too."""
-    _tried: set[Case] = field(default_factory=set)
+    _left: Iterator[Case] | None = None
+    """Cases that are not drawn and have not been run."""
     _rounds: bool | None = None
     """Whether small deviations are float32 arithmetic, once that has been asked."""
 
@@ -108,7 +109,6 @@ class CheckRun:
         """Start these cases' variants."""
         lean = self.check.control_first and self.subject.has_oracle
         variants = [self.check.variants(case)[1 if lean else 0 :] for case in cases]
-        self._tried.update(cases)
         wanted = [c for group in variants for c in group]
 
         def judged(executions: Sequence[Execution]) -> list[Finding | None]:
@@ -169,9 +169,14 @@ class CheckRun:
         return [case for case in projected if case in self.space][: self.check.max_stored]
 
     def stored_failure(self, deadline: float = math.inf) -> Finding | None:
-        """The first finding among the cases that are not drawn, or None."""
+        """The first finding among the cases that are not drawn and have not been run, or None."""
         pipeline = Pipeline(self.submit)
-        for batch in _doubling(self._not_drawn()):
+        if self._left is None:
+            only = self.check.only
+            cases = self.stored_cases() if only is None else only(self.subject)
+            # The space may become smaller before all of them are run.
+            self._left = (case for case in cases if case in self.space)
+        for batch in _doubling(self._left):
             found = _first(pipeline.push(batch))
             self.complete = time.monotonic() < deadline
             if found is not None or not self.complete:
@@ -179,11 +184,6 @@ class CheckRun:
         else:
             found = None
         return found or _first(pipeline.drain())
-
-    def _not_drawn(self) -> Iterable[Case]:
-        if self.check.only is None:
-            return [case for case in self.stored_cases() if case not in self._tried]
-        return (case for case in self.check.only(self.subject) if case in self.space)
 
     @property
     def refused(self) -> str | None:
