@@ -13,7 +13,7 @@ from aggverify.checks import Finding
 from aggverify.codes import Diagnosed
 from aggverify.diagnosis.behind import Behind, Poison, behind, poisoned
 from aggverify.diagnosis.bugs import Bug, bugs_of_parts, known_bug
-from aggverify.diagnosis.clues import Clues
+from aggverify.diagnosis.clues import PARTS, Clues
 from aggverify.diagnosis.distorted import distorted_count
 from aggverify.diagnosis.explanation import Diagnosis, Predicts
 from aggverify.diagnosis.factors import Factor, common_factor
@@ -25,7 +25,7 @@ from aggverify.diagnosis.partial import PartialForm, partial_form
 from aggverify.diagnosis.readings import other_mode, other_reading
 from aggverify.diagnosis.shown import shown_by_weights
 from aggverify.diagnosis.values import off_value, undivided_sums
-from aggverify.diagnosis.wording import PARTS, described, requirement, whole
+from aggverify.diagnosis.wording import described, requirement, whole
 from aggverify.execution.subject import Subject
 from aggverify.steps.case import Case
 
@@ -188,14 +188,15 @@ def _diagnosis(
     """A formula or a factor, with the bug that it is known as. Where a bug is not the whole of it,
     the formula in words stands for it, and what the engine asks for is the one thing to do."""
     sentence = sentence or (form.sentence if form is not None else "")
-    bug, wanted = known_bug(seen), requirement(subject)
+    own = whole(seen.form, subject) if seen.form is not None else frozenset(PARTS)
+    bug, wanted = known_bug(seen, own), requirement(subject)
     if bug is None and wanted is not None:
         known = bugs_of_parts(seen)
         where = ", ".join(dict.fromkeys(b.seen for b in known))
         name = known[0].name if known else "another-formula"
         bug = Bug(name, sentence, where or "no historic bug is known to be this", wanted, ())
     elif bug is not None and wanted is not None and seen.form is not None:
-        own, part = whole(seen.form, subject), isinstance(form, PartialForm)
+        part = isinstance(form, PartialForm)
         if bug.leaves_out(own) or (part and len(own) < len(PARTS)):
             first = f"{bug.sentence}; all others: " if part else ""
             bug = replace(bug, sentence=first + described(seen.form), fix=wanted)

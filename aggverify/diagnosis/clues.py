@@ -181,6 +181,10 @@ class Count:
         )
 
 
+PARTS = ("inner", "outer", "sizes")
+"""Of a form: what a token's own unit is divided by, what is averaged over, parallel sizes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """A closed form of this shape; parts left at None match anything, no ``upper`` only none."""
@@ -206,8 +210,7 @@ class Shape:
     @property
     def open(self) -> frozenset[str]:
         """Parts of a form that it says nothing of."""
-        parts = {"inner": self.inner, "outer": self.outer, "sizes": self.sizes}
-        return frozenset(name for name, part in parts.items() if part is None)
+        return frozenset(name for name in PARTS if getattr(self, name) is None)
 
 
 def _each(counts: tuple[Count, ...], terms: tuple[Term, ...]) -> bool:

@@ -30,6 +30,9 @@ _PLURALS = {
 _SIZE_OF = dict(zip(SIZES, PLACES, strict=True))
 
 
+_LETTERS = "D data-parallel ranks, C context-parallel ranks, K micro-batches, N rollouts"
+
+
 def described(form: ClosedForm) -> str:
     """For example "the token mean of each sample, averaged over the samples within one
     micro-batch, then over micro-batches"."""
@@ -79,11 +82,8 @@ def _listed(words: list[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-PARTS = ("inner", "outer", "sizes")
-
-
 def whole(form: ClosedForm, subject: Subject) -> frozenset[str]:
-    """Which parts of a form are the mode's own, by the names of ``clues.Shape``."""
+    """Which parts of a form are the mode's own, by the names of ``clues.PARTS``."""
     own = OWN.get(subject.mode or "")
     if own is None or subject.oracle:
         return frozenset()
@@ -101,10 +101,10 @@ def requirement(subject: Subject) -> str | None:
     if own is None and subject.oracle is None:
         return None
     if own is None or subject.oracle:
-        return f"return {subject.engine.required}, with the weights w of the oracle"
+        return f"return {subject.engine.required}, with the oracle's weights w ({_LETTERS})"
     below = [t.text for t in (own.inner, *own.outer) if t is not None]
     if subject.divisor is not None:
         below.insert(0, f"{subject.divisor:g}")
     weight = f"1 / ({' x '.join(below)})" if below else "1"
     counted = ", counted once for the whole step" if below else ""
-    return f"return {subject.engine.required}, with w = {weight}{counted}"
+    return f"return {subject.engine.required}, with w = {weight}{counted} ({_LETTERS})"

@@ -29,6 +29,7 @@ WIDTH = ClosedForm(
     Term("the longest piece of a response", "", HERE), (Term("rollouts"),), (0, 0, 0)
 )
 CASES = hard_cases()
+LETTERS = " (D data-parallel ranks, C context-parallel ranks, K micro-batches, N rollouts)"
 
 
 def subject(mode: str, engine: str) -> Subject:
@@ -72,7 +73,7 @@ SMALL = case("1/1+1/11", "0,1"), case("1/1; 1/1", "0 1"), case("1/1; 1/1", "0 | 
             "samples within one dp rank and micro-batch, then over data-parallel ranks, "
             "context-parallel ranks and micro-batches",
             "return D*C * sum(w*l) over its own tokens, with w = 1 / (unmasked tokens of the "
-            "rollout x rollouts of the step), counted once for the whole step",
+            "rollout x rollouts of the step), counted once for the whole step" + LETTERS,
         ),
         (
             "token_mean", "mean", OWN_TOKENS, "counted-where-it-stands",
@@ -80,7 +81,7 @@ SMALL = case("1/1+1/11", "0,1"), case("1/1; 1/1", "0 1"), case("1/1; 1/1", "0 | 
             "averaged over data-parallel ranks and context-parallel ranks, added up over "
             "micro-batches",
             "return D*C * sum(w*l) over its own tokens, with w = 1 / (unmasked tokens of the "
-            "step), counted once for the whole step",
+            "step), counted once for the whole step" + LETTERS,
         ),
         (
             "constant", "sum", WIDTH, "padded-width",

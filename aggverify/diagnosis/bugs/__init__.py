@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from aggverify.diagnosis.bugs import contract, counts, masks, parallel
 from aggverify.diagnosis.bugs.base import Bug
-from aggverify.diagnosis.clues import Clues
+from aggverify.diagnosis.clues import PARTS, Clues
 from aggverify.diagnosis.factors import Factor, product_of_sizes
 from aggverify.diagnosis.forms import SIZES
 
+_ALL = frozenset(PARTS)
 BUGS: tuple[Bug, ...] = (*contract.BUGS, *masks.BUGS, *counts.BUGS, *parallel.BUGS)
 """The first that fits is meant, so the more specific ones stand first."""
 
 
-def known_bug(seen: Clues) -> Bug | None:
-    """The first bug whose clues all fit."""
-    return next((bug for bug in BUGS if bug.explains(seen)), None)
+def known_bug(seen: Clues, own: Set[str] = _ALL) -> Bug | None:
+    """The first bug whose clues all fit, one that is all there is before one that leaves parts of
+    the form out; ``own``: those that are right."""
+    fitting = [bug for bug in BUGS if bug.explains(seen)]
+    whole = (bug for bug in fitting if not bug.leaves_out(own))
+    return next(whole, fitting[0] if fitting else None)
 
 
 def bugs_of_parts(seen: Clues) -> tuple[Bug, ...]:

@@ -67,6 +67,18 @@ BUGS: tuple[Bug, ...] = (
         (Shape(Count(TOKENS, "", _ANY, "cp rank"), outer=(), sizes=("/cp_size",)),),
     ),
     Bug(
+        "mean-of-sample-means",
+        "the mean over the samples at hand of each one's own token mean at hand",
+        "TRL's grpo, SkyRL's critic, ROLL's masked_mean(dim=-1).mean()",
+        _ONCE,
+        (
+            Shape(
+                Count(TOKENS, "sample", _ANY),
+                outer=(Count("(non-empty )?(samples|rollouts)", "", _ANY, _HERE),),
+            ),
+        ),
+    ),
+    Bug(
         "sum-of-cp-shard-means",
         "the sum over CP shards of each shard's own token mean of the sample",
         "Megatron-LM #7513; slime's masked sums before the full-mask denominators",
@@ -239,18 +251,6 @@ BUGS: tuple[Bug, ...] = (
             sign(Symptom.EXCEPTION),
             sign("only-under-context-parallel"),
             Error(r"split_with_sizes|[Ss]ize of tensor|sizes? of|shape|length|same number"),
-        ),
-    ),
-    Bug(
-        "mean-of-sample-means",
-        "the mean over the samples at hand of each one's own token mean at hand",
-        "TRL's grpo, SkyRL's critic, ROLL's masked_mean(dim=-1).mean()",
-        _ONCE,
-        (
-            Shape(
-                Count(TOKENS, "sample", _ANY),
-                outer=(Count("(non-empty )?(samples|rollouts)", "", _ANY, _HERE),),
-            ),
         ),
     ),
     Bug(
