@@ -11,10 +11,14 @@ CPU_SECONDS, CPU_SECONDS_AFTER = 2.0, 0.1
 are sought out to make it small, and the smallest is confirmed with the full time. Usual cases take
 a thousandth of a second."""
 LIMITS = Options(cpu_seconds=CPU_SECONDS, cpu_seconds_after=CPU_SECONDS_AFTER)
-COMPILED = Options(
-    cpu_seconds=300, cpu_seconds_after=300, memory=1 << 33, import_seconds=300, silence=600
-)
-"""Of ranks that compile: the first step of each shape takes from seconds to minutes."""
+COMPILED = {
+    "cpu_seconds": 300,
+    "cpu_seconds_after": 300,
+    "memory": 1 << 33,
+    "import_seconds": 300,
+    "silence": 600,
+}
+"""Options of ranks that compile: the first step of each shape takes from seconds to minutes."""
 LARGE_STEP = 100_000
 """Response tokens from which a case has a dispatch, and its own processor time, to itself."""
 SECONDS_PER_TOKEN = 4e-6

@@ -178,7 +178,7 @@ def opened(
         HANDLER,
         {"target": setup, "compile": compiled},
         paths=paths,
-        options=COMPILED if compiled else None,
+        more=COMPILED if compiled else None,
     )
     if isinstance(template, TemplateFailure):
         where = setup.get("path") or setup["module"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -51,13 +52,13 @@ class Pool:
         setup: Mapping[str, Any],
         *,
         paths: Sequence[str] = (),
-        options: Options | None = None,
+        more: Mapping[str, Any] | None = None,
     ) -> Template | TemplateFailure:
         """Construct ``module:Class`` with ``setup`` (JSON-able) in a process of its own.
 
-        ``paths`` come before everything on sys.path there; ``options`` go before the pool's. What
-        goes wrong in the import or the construction comes back as a TemplateFailure; PoolError says
-        the pool itself is broken.
+        ``paths`` come before everything on sys.path there; ``more`` are options other than the
+        pool's. What goes wrong in the import or the construction comes back as a TemplateFailure;
+        PoolError says the pool itself is broken.
         """
         if not self._finalizer.alive:
             raise PoolError("the pool is closed; make a new Pool()")
@@ -65,7 +66,7 @@ class Pool:
         if not (module and colon and name):
             raise InputError(f"a handler is named 'module:Class', not {handler!r}")
         request = {"handler": handler, "setup": dict(setup), "paths": list(paths)}
-        options = options or self._options
+        options = replace(self._options, **(more or {}))
         opened = self._launcher.open(request, options)
         if isinstance(opened, TemplateFailure):
             return opened

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aggverify.errors import InputError
@@ -155,8 +155,12 @@ class Template:
             raise
         return pending
 
-    def beside(self, setup: Mapping[str, Any], options: Options) -> Template | TemplateFailure:
-        """Another one of the same handler with more in its setup; ends with this one."""
+    def beside(
+        self, setup: Mapping[str, Any], more: Mapping[str, Any]
+    ) -> Template | TemplateFailure:
+        """Another one of the same handler with more in its setup, and under other options; it ends
+        with this one."""
+        options = replace(self._options, **more)
         request = {**self._request, "setup": {**self._request["setup"], **setup}}
         opened = self._launcher.open(request, options)
         if isinstance(opened, TemplateFailure):
