@@ -58,16 +58,19 @@ class Patience:
         """
         if self._ends_itself:
             return False
-        said = {failure.out_of_memory}
+        said = failure.out_of_memory
         for _ in range(limits.MOST_ENDS):
             again = ends()
             if again is None or again.ended != failure.ended:
                 self.outlived.append(failure.ended)
                 break
-            said.add(again.out_of_memory)
+            said = again.out_of_memory or said
         else:
-            if words := "; ".join(sorted(said - {""})):
-                raise NotJudged(f"ranks are ended for lack of memory, the kernel says: {words}")
+            if said:
+                raise NotJudged(
+                    f"ranks are ended by {failure.ended} for lack of memory, {limits.MOST_ENDS + 1} "
+                    f"times in a row; the kernel says: {said}"
+                )
             self._ends_itself = True
             return False
         if (times := len(self.outlived)) > limits.MOST_OUTLIVED:

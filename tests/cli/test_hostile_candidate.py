@@ -99,7 +99,10 @@ def test_ranks_that_the_kernel_ends_for_memory_cannot_be_judged(
     [verdict] = load(tmp_path / ".aggverify/verdict.json").verdicts
     not_judged = [c.reason for c in verdict.checks if c.state is State.NOT_JUDGED]
     assert not_judged, ran
-    assert all(r and "lack of memory, the kernel says: oom_kill" in r for r in not_judged), ran
+    assert all(
+        r and "by SIGKILL for lack of memory, 4 times in a row; the kernel says: oom_kill " in r
+        for r in not_judged
+    ), ran
 
 
 def test_slow_is_a_figure_and_no_failure(cli: Cli, tmp_path: Path) -> None:

@@ -137,5 +137,7 @@ def test_what_gets_through_once_was_ended_from_outside() -> None:
 
 def test_what_the_kernel_has_done_is_not_the_reducers() -> None:
     ended = replace(KILLED, out_of_memory="oom_kill 0 -> 1 in /f")
-    with pytest.raises(NotJudged, match="for lack of memory, the kernel says: oom_kill 0 -> 1"):
+    with pytest.raises(
+        NotJudged, match="by SIGKILL for lack of memory, 4 times in a row; the kernel says: oom"
+    ):
         Patience().outlives(KILLED, lambda: ended)
