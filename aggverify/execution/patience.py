@@ -67,9 +67,10 @@ class Patience:
             said = again.out_of_memory or said
         else:
             if said:
+                times = limits.MOST_ENDS + 1
                 raise NotJudged(
-                    f"ranks are ended by {failure.ended} for lack of memory, {limits.MOST_ENDS + 1} "
-                    f"times in a row; the kernel says: {said}"
+                    f"ranks are ended by {failure.ended} for lack of memory, {times} times in a "
+                    f"row; the kernel says: {said}"
                 )
             self._ends_itself = True
             return False

@@ -92,10 +92,10 @@ def test_ranks_that_the_kernel_ends_for_memory_cannot_be_judged(
     counts = count()
     monkeypatch.setattr(memory, "oom_kills", lambda: ("/a/memory.events", next(counts)))
     (tmp_path / "r.py").write_text(
-        START.replace("FAULT", "if batch.cp_size > 1: os.kill(os.getpid(), 9)")
+        START.replace("FAULT", "if batch.num_microbatches > 2: os.kill(os.getpid(), 9)")
     )
     ran = cli("check", "r.py", "--world", "2", "--report", "json", *BRIEF)
-    assert (ran.code == 1, "AGV403" in ran.out) == (False, False), ran
+    assert (ran.code, "AGV403" in ran.out) == (2, False), ran
     [verdict] = load(tmp_path / ".aggverify/verdict.json").verdicts
     not_judged = [c.reason for c in verdict.checks if c.state is State.NOT_JUDGED]
     assert not_judged, ran
