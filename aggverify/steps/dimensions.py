@@ -43,6 +43,16 @@ def _fanned_out(case: Case) -> set[int]:
     return _holders(case, {i for members in rollouts if len(members) > 1 for i in members})
 
 
+def _side_by_side(case: Case) -> set[int]:
+    """The ranks that see several samples of a rollout in one micro-batch."""
+    rollouts = [set(members) for members in case.step.rollouts.values()]
+    cp = case.layout.cp_size
+    found = {
+        d for d, _, cell in case.layout.cells() if any(len(r & set(cell)) > 1 for r in rollouts)
+    }
+    return {d * cp + c for d in found for c in range(cp)}
+
+
 def _ragged(case: Case) -> set[int]:
     """The ranks whose own micro-batches differ; all of them where only those of several do."""
     layout = case.layout
@@ -81,8 +91,10 @@ DIMENSIONS: tuple[Dimension, ...] = (
     ),
     _content("straddling-groups", "split prompt groups", ranks_with_parts),
     _content("fan-out", "rollouts of several samples", _fanned_out),
+    _content("fan-out", "rollouts of several samples", _side_by_side),
     _content("ragged-micro-batches", "micro-batches of different sizes", _ragged),
 )
 """The wider ones first: what they say of a case needs no other."""
 
-BY_FEATURE = {dimension.feature: dimension for dimension in DIMENSIONS}
+BY_FEATURE = {dimension.feature: dimension for dimension in reversed(DIMENSIONS)}
+"""The widest of each feature."""

@@ -49,6 +49,13 @@ def told(known: Mapping[Case, Execution]) -> list[str]:
     return [f"{r.what}: {r.words}" for r in refused(known)]
 
 
+def side_by_side(case: Case) -> bool:
+    """Whether one micro-batch has several samples of a rollout: what a reducer can see of them."""
+    rollout = [sample.rollout for sample in case.step.samples]
+    cells = ([rollout[i] for i in cell] for _, _, cell in case.layout.cells())
+    return any(len(set(cell)) < len(cell) for cell in cells)
+
+
 @pytest.mark.parametrize(
     ("declines", "what"),
     [
@@ -61,6 +68,7 @@ def told(known: Mapping[Case, Execution]) -> list[str]:
             ["losses gathered over context parallelism"],
         ),
         (lambda c: len(c.step.samples) > c.step.num_rollouts, ["rollouts of several samples"]),
+        (side_by_side, ["rollouts of several samples"]),
         (
             lambda c: c.layout.cp_size > 1 or c.layout.num_microbatches > 1,
             ["context parallelism", "several micro-batches"],
@@ -119,7 +127,7 @@ CP, DP = "independent_of_context_parallel_size", "independent_of_data_parallel_s
 
 
 def test_the_rest_is_planned_without_it() -> None:
-    found = entries(SUBJECT.knowing(refused=(Refused("context-parallel", ONLY_ONE),)))
+    found = entries(declining("context-parallel"))
     assert (found[CP].instead, found[CP].why_not) == (
         State.REFUSED,
         f"context parallelism: '{ONLY_ONE}'",
@@ -127,14 +135,25 @@ def test_the_rest_is_planned_without_it() -> None:
     spaces = [entry.space for entry in found.values() if entry.instead is None]
     assert len(spaces) > 15
     assert all(space is not None and space.max_cp == 1 for space in spaces)
-    beyond = entries(SUBJECT.knowing(refused=(Refused("context-parallel", ONLY_ONE, 2),)))
+    beyond = entries(declining("context-parallel", 2))
     assert beyond[CP].instead is None and beyond[CP].space is not None
     assert beyond[CP].space.max_cp == 2
 
 
+def test_dummies_are_copies_within_a_rollout() -> None:
+    name = "padding_changes_nothing"
+    usual, mine = (entries(s)[name].space for s in (SUBJECT, declining("fan-out")))
+    assert usual is not None and usual.dummies
+    assert mine is not None and mine.padded and not mine.dummies
+
+
+def declining(feature: str, beyond: int = 1) -> Subject:
+    return SUBJECT.knowing(refused=(Refused(feature, ONLY_ONE, beyond),))
+
+
 def test_what_is_claimed_and_refused_is_a_check_of_its_own() -> None:
     name = "claims_are_not_refused"
-    mine = SUBJECT.knowing(refused=(Refused("context-parallel", ONLY_ONE),))
+    mine = declining("context-parallel")
     assert entries(mine)[name].instead is State.LEFT_OUT
     claimed = mine.claiming(claimed=frozenset({"context-parallel"}))
     assert entries(claimed)[name].instead is None

@@ -170,6 +170,9 @@ def test_what_is_repeated_on_the_command_line_is_put_together() -> None:
     # What the project says of these waits for what the file says of itself.
     assert (found.claims, found.oracle) == (frozenset({"poison"}), None)
     assert completed(found, DESCRIPTION | {"declared": {}}).claims == {"poison", "fan-out"}
+    strict = completed(found, DESCRIPTION | {"declared": {"strict": True, "without": "gathered"}})
+    assert (strict.strict, strict.without) == (True, {"gathered"})
+    assert not found.strict
     with pytest.raises(InputError, match="--policy takes QUESTION=READING, got 'a'"):
         said({"policy": ("a",)})
 
