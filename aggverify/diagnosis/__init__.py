@@ -97,7 +97,7 @@ def diagnose_not_finite(
     """The mistake that makes something not finite, from where it does."""
     seen = not_finite(observations)
     sentence = in_words(seen) if seen is not None else None
-    bug = known_bug(Clues(subject.mode, subject.engine.name, not_finite=seen))
+    bug = known_bug(Clues(subject.mode, subject.engine, not_finite=seen))
     if sentence is None or bug is None:
         return None
     return Diagnosis(sentence, None, bug, _apart(sentence))
@@ -111,7 +111,7 @@ def _apart(root: str) -> str:
 def _clues(subject: Subject, finding: Finding, *signs: str) -> Clues:
     error = finding.fault.error if finding.fault is not None else None
     known = {finding.traits.symptom, *finding.signs, *signs, error.breach if error else ""}
-    return Clues(subject.mode, subject.engine.name, frozenset(known), error=error)
+    return Clues(subject.mode, subject.engine, frozenset(known), error=error)
 
 
 def _explained(

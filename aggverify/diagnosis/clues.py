@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Protocol
 
 from aggverify.diagnosis.behind import Behind, Poison
@@ -11,6 +12,7 @@ from aggverify.diagnosis.factors import Factor
 from aggverify.diagnosis.forms import SIZES, ClosedForm
 from aggverify.diagnosis.notfinite import NotFinite
 from aggverify.diagnosis.terms import Term
+from aggverify.engines import EngineSpec, Sizes
 from aggverify.world import Raised
 
 
@@ -25,7 +27,7 @@ class Clues:
     """
 
     mode: str | None
-    engine: str
+    engine: EngineSpec
     signs: frozenset[str] = frozenset()
     factor: Factor | None = None
     form: ClosedForm | None = None
@@ -59,15 +61,25 @@ def sign(*names: str) -> Sign:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """One of some modes, under one of some engines; none given for any."""
+    """One of some modes, none given for any; under an engine that divides by the counts it is
+    handed, or by the rollouts of the step."""
 
     modes: tuple[str, ...] = ()
-    engines: tuple[str, ...] = ()
+    counts: bool = False
+    divides_by_rollouts: bool = False
 
     def fits(self, seen: Clues) -> bool:
-        return (not self.modes or seen.mode in self.modes) and (
-            not self.engines or seen.engine in self.engines
+        return (
+            (not self.modes or seen.mode in self.modes)
+            and (not self.counts or seen.engine.takes_counts)
+            and (not self.divides_by_rollouts or _divides_by_rollouts(seen.engine))
         )
+
+
+def _divides_by_rollouts(engine: EngineSpec) -> bool:
+    """Whether twice as many rollouts halve the update of the same losses."""
+    one, two = (engine.value([Fraction(1)], [1], Sizes(1, 1, 1, rollouts)) for rollouts in (1, 2))
+    return one == 2 * two
 
 
 @dataclass(frozen=True, slots=True)

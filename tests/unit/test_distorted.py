@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import isqrt
 
 import numpy as np
 import pytest
 
 from aggverify.diagnosis import Observation
-from aggverify.diagnosis.bugs import bugs_of_parts
+from aggverify.diagnosis.bugs import bugs_of_parts, known_bug
 from aggverify.diagnosis.clues import Clues
 from aggverify.diagnosis.distorted import distorted_count
 from aggverify.diagnosis.factors import Factor, named_ratio, product_of_sizes
+from aggverify.engines import ENGINES
 from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import plain_losses
@@ -64,9 +66,21 @@ def test_what_is_none_of_these_is_not_guessed(count: Callable[[int], float]) -> 
 def test_every_part_of_a_factor_has_its_bug() -> None:
     both = product_of_sizes([("dp_size", -1), ("cp_size", 1)])
     assert both.name == "cp_size/dp_size"
-    told = bugs_of_parts(Clues("token_mean", "sum", factor=both))
+    told = bugs_of_parts(Clues("token_mean", ENGINES["sum"], factor=both))
     assert [b.name for b in told] == ["dp-scaling-missing", "cp-counted-twice"]
-    assert bugs_of_parts(Clues("token_mean", "sum", factor=Factor("7", "seven"))) == ()
+    assert bugs_of_parts(Clues("token_mean", ENGINES["sum"], factor=Factor("7", "seven"))) == ()
+
+
+@pytest.mark.parametrize(
+    ("engine", "bug"),
+    [("megatron-sample", "rollouts-divided-twice"), ("sum", None), ("megatron-token", None)],
+)
+def test_an_engine_is_known_by_what_it_does_and_not_by_its_name(
+    engine: str, bug: str | None
+) -> None:
+    own = replace(ENGINES[engine], name="module:OBJECT")  # type: ignore[type-var]
+    told = known_bug(Clues("sample_mean", own, factor=product_of_sizes([("N", -1)])))
+    assert (told.name if told else None) == bug
 
 
 def test_the_names_of_the_step_are_used_for_numbers() -> None:

@@ -152,7 +152,7 @@ BUGS: tuple[Bug, ...] = (
         "the per-token path is given this CP rank's count: the gradient is cp_size times too large",
         "slime's and miles' per-token contract (parallel.md)",
         "return the full count of the micro-batch on every CP rank",
-        (sign("undivided-sum"), Off(("cp_size",)), Claimed(engines=("megatron-token",))),
+        (sign("undivided-sum"), Off(("cp_size",)), Claimed(counts=True)),
     ),
     Bug(
         "count-floored",
@@ -166,14 +166,14 @@ BUGS: tuple[Bug, ...] = (
         "the sample path's K / N * (D*C) applied where the engine already divides by tokens",
         "slime #987",
         "scale by cp_size only on the per-token path",
-        (Off(("cp_size*dp_size*num_microbatches/N",)), Claimed(engines=("megatron-token",))),
+        (Off(("cp_size*dp_size*num_microbatches/N",)), Claimed(counts=True)),
     ),
     Bug(
         "rollouts-divided-twice",
         "divides by the number of rollouts, which the engine's trainer does already",
         "slime's and miles' sample-path contract (parallel.md)",
         "return the sum of the rollouts' means as it is",
-        (Off(("1/N",)), Claimed(engines=("megatron-sample",))),
+        (Off(("1/N",)), Claimed(divides_by_rollouts=True)),
     ),
     Bug(
         "count-ignored",
