@@ -34,9 +34,18 @@ class NoReducer(CandidateError):
         self.adapter = adapter
 
 
+def shown(value: object, most: int = 200) -> str:
+    """The value as it would be written, as far as that is possible and worth reading."""
+    try:
+        text = repr(value)
+    except Exception:  # an integer of more digits than Python writes, an object of somebody's
+        return f"something of type {type(value).__name__} that cannot be written out"
+    return text if len(text) <= most else f"{text[:most]}… ({len(text)} characters)"
+
+
 def unknown(what: str, given: object, accepted: Iterable[str]) -> InputError:
     """Error for a name outside a closed set, with the nearest accepted one."""
     names = list(accepted)
-    close = difflib.get_close_matches(str(given)[:80], names, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(shown(given, 80).strip("'"), names, n=1, cutoff=0.5)
     hint = f"; did you mean {close[0]!r}?" if close else ""
-    return InputError(f"unknown {what} {given!r:.200}{hint} (accepted: {', '.join(names)})")
+    return InputError(f"unknown {what} {shown(given)}{hint} (accepted: {', '.join(names)})")

@@ -11,6 +11,7 @@ from typing import Any
 from aggverify.api.observation import Observation, observation
 from aggverify.api.targets import Reducer, target_text
 from aggverify.errors import InputError
+from aggverify.execution.deadline import NEVER, Deadline
 from aggverify.execution.limits import LIMITS
 from aggverify.execution.options import BY_KEY, OPTIONS, Kind, texts
 from aggverify.generation.catalogue import plain_losses
@@ -31,13 +32,14 @@ _ONE_AT_A_TIME = threading.RLock()
 
 
 @contextmanager
-def ranks(pool: Pool | None = None) -> Iterator[Pool]:
-    """The given pool, or one of its own that ends with the block; other threads wait."""
+def ranks(pool: Pool | None = None, deadline: Deadline = NEVER) -> Iterator[Pool]:
+    """The given pool, or one of its own that ends with the block, or when its time is over; other
+    threads wait."""
     with _ONE_AT_A_TIME:
         if pool is not None:
             yield pool
             return
-        with Pool(LIMITS) as own:
+        with Pool(replace(LIMITS, turn=deadline.check)) as own:
             yield own
 
 
@@ -52,8 +54,8 @@ def request(target: str, options: Mapping[str, Any]) -> Request:
         if value is None:
             continue
         plain = sorted(value) if isinstance(value, set | frozenset) else value
-        if not option.kind.fits(plain):
-            raise InputError(f"{key} must be {option.kind.value}, got {value!r:.200}")
+        if (why := option.wrong(plain)) is not None:
+            raise InputError(f"{key} {why}")
         given[key] = texts(plain) if option.kind is Kind.TEXTS else plain
     return requested(target, given, {})
 
@@ -66,8 +68,10 @@ def verify(reducer: Reducer, *, pool: Pool | None = None, **options: Any) -> tup
     nothing can be judged: no such file, no reducer in it, a mode that cannot be claimed.
     """
     wanted = request(target_text(reducer), options)
-    with ranks(pool) as running:
-        return tuple(map(written, run(wanted, lambda event: None, pool=running)))
+    deadline = wanted.deadline()
+    with ranks(pool, deadline) as running:
+        found = run(wanted, lambda event: None, pool=running, deadline=deadline)
+    return tuple(map(written, found))
 
 
 def check_reducer(reducer: Reducer, *, pool: Pool | None = None, **options: Any) -> None:

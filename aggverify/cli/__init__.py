@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import NoReturn
 
 import click
@@ -42,8 +43,9 @@ commands.add_command(explain)
 
 def main() -> NoReturn:
     """Entry point: every way out ends in one of the four exit codes."""
+    began = time.monotonic()
     with streams.guarded():
-        code = ways_out.ended(lambda: commands.main(standalone_mode=False))
+        code = ways_out.ended(lambda: commands.main(standalone_mode=False, obj=began))
         if (why := streams.lost()) is not None:
             ways_out.complain(f"error: cannot write to standard output: {why}")
             code = code or ways_out.NO_JUDGEMENT

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import click
 from aggverify.cli.options import every_option, said
 
 if TYPE_CHECKING:
+    from aggverify.execution.deadline import Deadline
     from aggverify.report.delivery import Delivery
     from aggverify.run.outcome.verdict import Verdict
     from aggverify.run.planning.request import Request
@@ -40,24 +42,27 @@ def check(target: str, **given: Any) -> int:
     where = Path(mine.get("report_dir") or project.get("report_dir", default("report_dir")))
     delivery = Delivery.to(where, formats, github="github" in mine)
     request = requested(target, mine, project.values, project.source)
-    return _list(request) if "list" in mine else _check(request, where, delivery)
+    deadline = request.deadline(began=click.get_current_context().obj)
+    if "list" in mine:
+        return _list(request, deadline)
+    return _check(request, where, delivery, deadline)
 
 
-def _list(request: Request) -> int:
+def _list(request: Request, deadline: Deadline) -> int:
     """Print what would be run."""
     from aggverify.execution.limits import LIMITS
     from aggverify.report.plan import plan_lines
     from aggverify.run.session import plans
     from aggverify.world import Pool
 
-    with Pool(LIMITS) as pool:
+    with Pool(replace(LIMITS, turn=deadline.check)) as pool:
         for planned in plans(request, pool=pool):
             for line in plan_lines(planned):
                 click.echo(line)
     return 0
 
 
-def _check(request: Request, where: Path, delivery: Delivery) -> int:
+def _check(request: Request, where: Path, delivery: Delivery, deadline: Deadline) -> int:
     """Verify, show, store the cases under ``where``, deliver the reports; the exit code.
 
     Whatever stops it, what is known by then is stored and delivered as well.
@@ -66,7 +71,7 @@ def _check(request: Request, where: Path, delivery: Delivery) -> int:
     from aggverify.report.document import document, stopped
     from aggverify.report.reading import headline
 
-    known, error = _verified(request)
+    known, error = _verified(request, deadline)
     made = document(known) if error is None else stopped(known, error)
     unwritten = [*_stored(known, where), *delivery.deliver(made, request.target)]
     for what, reason in unwritten:
@@ -80,7 +85,7 @@ def _check(request: Request, where: Path, delivery: Delivery) -> int:
     return made.exit or (ways_out.NO_JUDGEMENT if unwritten else made.exit)
 
 
-def _verified(request: Request) -> tuple[list[Verdict], BaseException | None]:
+def _verified(request: Request, deadline: Deadline) -> tuple[list[Verdict], BaseException | None]:
     """The verdicts, each shown as soon as it is there, and what stopped it if anything did."""
     from hypothesis import configuration
     from rich.console import Console
@@ -101,8 +106,8 @@ def _verified(request: Request) -> tuple[list[Verdict], BaseException | None]:
         terminal(event)
 
     try:
-        with Pool(LIMITS) as pool:
-            verify(request, listen, pool=pool)
+        with Pool(replace(LIMITS, turn=deadline.check)) as pool:
+            verify(request, listen, pool=pool, deadline=deadline)
     except BaseException as error:
         return known, error
     finally:

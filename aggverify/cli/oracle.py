@@ -26,7 +26,13 @@ MAX_BYTES = 1 << 26
     metavar="QUESTION=READING",
     help="Reading of an open question (see aggverify modes); repeatable.",
 )
-@click.option("--digits", default=50, show_default=True, help="Digits of the decimals.")
+@click.option(
+    "--digits",
+    default=50,
+    show_default=True,
+    type=click.IntRange(1, 10_000),
+    help="Digits of the decimals.",
+)
 def oracle(
     step: str,
     losses: str | None,

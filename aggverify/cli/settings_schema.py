@@ -10,9 +10,9 @@ from typing import Any
 
 from aggverify.conventions import ALIASES, CONVENTIONS, FEATURES
 from aggverify.engines import ENGINES
-from aggverify.execution.budget import PROFILES
+from aggverify.execution.budget import LARGEST, PROFILES
 from aggverify.execution.claim import NONLINEAR
-from aggverify.execution.options import Kind, Option
+from aggverify.execution.options import LONGEST, MOST_TEXTS, Kind, Option
 from aggverify.oracles import FAMILIES, MODES, NAMES
 from aggverify.oracles.policy import QUESTIONS, READINGS
 from aggverify.report.formats import FORMATS
@@ -26,7 +26,7 @@ _TAKEN = [n for n, meanings in NAMES.items() if len(meanings) == 1 and meanings[
 _ENUM = list(dict.fromkeys([*MODES, NONLINEAR, *_TAKEN]))
 _MODES = {"anyOf": [{"enum": _ENUM}, {"type": "string", "pattern": _MEMBER}]}
 _NAMES: dict[str, dict[str, Any]] = {
-    "": {"type": "string", "minLength": 1},
+    "": {"type": "string", "minLength": 1, "maxLength": LONGEST},
     "mode": _MODES,
     "convention": {"enum": ["auto", *CONVENTIONS, *ALIASES]},
     "engine": {"anyOf": [{"enum": list(ENGINES)}, {"type": "string", "pattern": _OBJECT}]},
@@ -65,10 +65,11 @@ def _values(option: Option) -> dict[str, Any]:
     if option.kind is Kind.TEXT:
         return names
     if option.kind is Kind.TEXTS:
-        return {"anyOf": [names, {"type": "array", "items": names}]}
+        return {"anyOf": [names, {"type": "array", "items": names, "maxItems": MOST_TEXTS}]}
+    whole = LARGEST if option.kind is Kind.INTEGER else None
     limits = {
-        "minimum": option.least,
-        "maximum": option.most,
+        "minimum": option.least if option.least is not None else whole and -whole,
+        "maximum": option.most if option.most is not None else whole,
         "exclusiveMinimum": option.above,
     }
     known = {name: limit for name, limit in limits.items() if limit is not None}
@@ -78,7 +79,7 @@ def _values(option: Option) -> dict[str, Any]:
 def _readings() -> dict[str, Any]:
     number = {"type": "string", "pattern": "^0*[1-9][0-9]*$"}
     kinds: dict[str, dict[str, Any]] = {q: {"enum": list(r)} for q, r in READINGS.items()}
-    kinds["group_size"] = {"anyOf": [{"type": "integer", "minimum": 1}, number]}
+    kinds["group_size"] = {"anyOf": [{"type": "integer", "minimum": 1, "maximum": LARGEST}, number]}
     needs_size = {"prompt_count": {"const": "rollouts_over_group_size"}}
     return {
         "type": "object",

@@ -23,6 +23,19 @@ class State(StrEnum):
     """Has nothing to say of this subject, or is run only when asked for."""
 
     @property
+    def planned(self) -> bool:
+        """Whether the check had something to say."""
+        return self not in (State.NOT_CLAIMED, State.LEFT_OUT)
+
+    @property
     def judged(self) -> bool:
         """Whether the check has come to a result."""
         return self in (State.OK, State.FAILED, State.HAZARD, State.WAIVED, State.REFUSED)
+
+
+class Incomplete(StrEnum):
+    """What ended a command before everything that was planned had been judged."""
+
+    INTERRUPTED = "interrupted"
+    OUT_OF_TIME = "out of time"
+    STOPPED = "stopped by an error"

@@ -139,6 +139,10 @@ class Convention(Protocol):
         """The accepted signature, as a person would write it."""
 
     @property
+    def returns(self) -> str:
+        """What the reducer must return, in words."""
+
+    @property
     def usual_name(self) -> str:
         """What a framework's own function is called, which goes before others of its shape."""
 

@@ -92,6 +92,11 @@ class Native:
         "def reduce(losses: Tensor, batch: aggverify.MicroBatch) -> Tensor, (Tensor, count), "
         "(Tensor, log) or (Tensor, count, log)"
     )
+    returns: str = (
+        "loss, (loss, count), (loss, log) or (loss, count, log): loss is a floating-point tensor "
+        "of one element that depends on the losses, count an integer, log a mapping of names to "
+        "scalars or pairs [sum, count]"
+    )
     mode_is_argument: bool = False
     fixes_engine: bool = False
     not_claimed: Mapping[str, str] = field(default_factory=_not_claimed)

@@ -58,6 +58,10 @@ class SkyrlAdvantages:
         "micro_batch_size, max_seq_len, prompt_boundaries=None) -> Tensor, "
         "with def reduce_loss(loss, loss_mask) beside it"
     )
+    returns: str = (
+        "the advantages scaled, of the shape they were given in; reduce_loss beside it returns a "
+        "floating-point tensor of one element that depends on the loss"
+    )
     mode_is_argument: bool = True
     fixes_engine: bool = True
     not_claimed: Mapping[str, str] = field(default_factory=_not_claimed)
@@ -116,6 +120,7 @@ class SkyrlReduceLoss:
     title: str = "SkyRL, reduction per micro-batch (0.1.0)"
     usual_name: str = "reduce_loss"
     signature: str = "def reduce_loss(loss, loss_mask, loss_reduction, max_seq_len=None) -> Tensor"
+    returns: str = "a floating-point tensor of one element that depends on the loss"
     mode_is_argument: bool = True
     fixes_engine: bool = True
     not_claimed: Mapping[str, str] = field(default_factory=_not_claimed)

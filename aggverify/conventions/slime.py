@@ -49,6 +49,10 @@ class SlimeHook:
         "def get_pg_loss_reducer(total_lengths, response_lengths, loss_masks, "
         "calculate_per_token_loss=False) -> Callable[[Tensor], Tensor]"
     )
+    returns: str = (
+        "a function of the losses (1-D, this rank's pieces concatenated) that returns a "
+        "floating-point tensor of one element that depends on them"
+    )
     mode_is_argument: bool = False
     fixes_engine: bool = True
     not_claimed: Mapping[str, str] = field(default_factory=_not_claimed)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from aggverify.errors import InputError, unknown
+from aggverify.errors import InputError, shown, unknown
 
 MIN_EXAMPLES = 20
 """Drawn in every check however late it is, and judged before it passes: a slow machine must not
 turn a check into nothing. All that are planned, where those are fewer."""
 MAX_WORLD, MAX_GROUP = 8, 64
 """Most ranks, and most rollouts of a prompt group, that can be asked for."""
+LARGEST = 1 << 63
+"""Largest integer of anything else."""
+MAX_EXAMPLES, MAX_SECONDS = 10**9, 10**9
+"""Most drawn cases per check, and most seconds; nobody lives to see either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +47,16 @@ class Budget:
     def __post_init__(self) -> None:
         if self.profile not in PROFILES:
             raise unknown("profile", self.profile, PROFILES)
-        if self.max_examples is not None and self.max_examples < 1:
-            raise InputError(f"--max-examples must be at least 1, got {self.max_examples}")
-        if self.max_time is not None and not (self.max_time > 0 and math.isfinite(self.max_time)):
-            raise InputError(f"--max-time must be a positive number, got {self.max_time}")
+        if self.max_examples is not None and not 1 <= self.max_examples <= MAX_EXAMPLES:
+            raise InputError(
+                f"--max-examples must be between 1 and {MAX_EXAMPLES}, got "
+                f"{shown(self.max_examples)}"
+            )
+        if self.max_time is not None and not 0 < self.max_time <= MAX_SECONDS:
+            raise InputError(
+                f"--max-time must be a positive number of seconds up to {MAX_SECONDS}, got "
+                f"{shown(self.max_time)}"
+            )
 
     @property
     def examples(self) -> int:

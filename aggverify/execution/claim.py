@@ -10,8 +10,8 @@ from typing import Any
 from aggverify.codes import Code, Effect
 from aggverify.conventions import FEATURES, convention
 from aggverify.engines import engine
-from aggverify.errors import InputError, unknown
-from aggverify.execution.budget import MAX_GROUP, MAX_WORLD, Budget
+from aggverify.errors import InputError, shown, unknown
+from aggverify.execution.budget import LARGEST, MAX_GROUP, MAX_WORLD, Budget
 from aggverify.oracles import DEFAULT_POLICY, OracleError, Policy, mode
 
 SCHEMA = 1
@@ -134,6 +134,8 @@ def _integer(least: int | None = None, most: int | None = None) -> Reader:
     def read(name: str, value: object) -> int:
         if not isinstance(value, int) or isinstance(value, bool):
             raise InputError(f"{name} must be an integer, got {value!r:.200}")
+        if abs(value) > LARGEST:
+            raise InputError(f"{name} must be an integer of at most 64 bits, got {shown(value)}")
         if least is not None and most is not None and not least <= value <= most:
             raise InputError(f"{name} must be between {least} and {most}, got {value!r:.200}")
         return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from aggverify.execution.trial import Trial, trial
 from aggverify.steps.case import Case
 from aggverify.trainer.answer import Answer, Log
 from aggverify.trainer.assignment import Assignment
+from aggverify.trainer.showing import Given
 from aggverify.world import Fault, Job, Outcome, TemplateFailure
 
 if TYPE_CHECKING:
@@ -50,6 +52,8 @@ class Execution:
     """Arguments that a watched candidate altered."""
     refusals: tuple[tuple[str, str | None], ...] = ()
     """Misuses by name, with what the candidate refused each; None for one it accepted."""
+    given: tuple[Given, ...] = ()
+    """What the candidate was called with on the first rank, where that was asked."""
     first_seconds: float = 0.0
     """Processor time of the slowest rank for which this was the first case; 0.0 for none."""
     altered: tuple[str, ...] = ()
@@ -92,6 +96,11 @@ class Laboratory:
         self._patience = Patience()
         self.executed = 0
         self.worlds: dict[int, int] = {}
+
+    def clock(self) -> float:
+        """Seconds of which none are spent on ranks that start, import or prepare."""
+        other = 0.0 if self._other is None else self._other._template.loading
+        return time.monotonic() - self._template.loading - other
 
     def begin(self) -> None:
         """Hold nothing that ran away before against what comes now: another subject."""
@@ -241,6 +250,7 @@ def _assignment(subject: Subject, wanted: Trial) -> Assignment:
         before=wanted.before,
         watch=wanted.watch,
         misuse=wanted.misuse,
+        show=wanted.show,
         terms=len(subject.terms),
         term=wanted.term if subject.terms else None,
     )
@@ -254,6 +264,8 @@ def _execution(subject: Subject, wanted: Trial, outcome: Outcome) -> Execution:
     answers = [Answer.from_json(reply.data) for reply in replies]
     if wanted.misuse:
         return Execution(case, refusals=answers[0].refusals)
+    if wanted.show:
+        return Execution(case, given=answers[0].given)
     if len({answer.checksum for answer in answers}) > 1:
         message = "ranks hold different gradients after the reduction"
         fault = Fault("disagree", None, message, case.layout.world_size)

@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from aggverify.execution.budget import MAX_GROUP, MAX_WORLD
+from aggverify.errors import shown
+from aggverify.execution.budget import (
+    LARGEST,
+    MAX_EXAMPLES,
+    MAX_GROUP,
+    MAX_SECONDS,
+    MAX_WORLD,
+)
 
 
 class Kind(Enum):
@@ -23,7 +30,7 @@ class Kind(Enum):
     READINGS = "a table of question = reading"
     FLAG = "true or false"
 
-    def fits(self, value: object) -> bool:
+    def fits(self, value: Any) -> bool:
         """Whether a value out of TOML, or of a module's dict, is one."""
         match self:
             case Kind.TEXT:
@@ -32,8 +39,7 @@ class Kind(Enum):
                 several = isinstance(value, list | tuple) and all(map(_is_text, value))
                 return _is_text(value) or several
             case Kind.NUMBER:
-                known = isinstance(value, int | float) and not isinstance(value, bool)
-                return known and math.isfinite(float(value))  # type: ignore[arg-type]
+                return _is_number(value)
             case Kind.INTEGER:
                 return _is_integer(value)
             case Kind.READINGS:
@@ -44,12 +50,38 @@ class Kind(Enum):
                 return isinstance(value, bool)
 
 
+MOST_TEXTS, LONGEST = 100, 10_000
+"""Texts of a list, and characters of a text."""
+
+
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and value != ""
 
 
+def _is_number(value: object) -> bool:
+    known = isinstance(value, int | float) and not isinstance(value, bool)
+    try:
+        return known and math.isfinite(value)  # type: ignore[arg-type]
+    except OverflowError:  # an integer beyond every float
+        return False
+
+
 def _is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _too_much(value: Any) -> str | None:
+    """What is wrong with the size of a value of the right kind."""
+    parts = value.values() if isinstance(value, Mapping) else value
+    several = isinstance(value, list | tuple | Mapping)
+    if several and len(value) > MOST_TEXTS:
+        return f"must be at most {MOST_TEXTS}, got {len(value)}"
+    for part in parts if several else [value]:
+        if isinstance(part, str) and len(part) > LONGEST:
+            return f"must be at most {LONGEST} characters, got {len(part)}"
+        if isinstance(part, int) and abs(part) > LARGEST:
+            return f"must fit into 64 bits, got {shown(part)}"
+    return None
 
 
 class Where(Enum):
@@ -90,6 +122,24 @@ class Option:
     def flag(self) -> str:
         """As it is written on the command line."""
         return f"--{self.key.replace('_', '-')}"
+
+    def _is_out_of_range(self, number: float) -> bool:
+        low = self.least is not None and number < self.least
+        return low or (self.most is not None and number > self.most)
+
+    def wrong(self, value: object) -> str | None:
+        """Why the value cannot be used, as in "must be ..., got ..."; None where it can."""
+        if not self.kind.fits(value):
+            return f"must be {self.kind.value}, got {shown(value)}"
+        if (why := _too_much(value)) is not None or self.kind not in (Kind.NUMBER, Kind.INTEGER):
+            return why
+        number: Any = value
+        if self.above is not None and not number > self.above:
+            return f"must be more than {self.above}, got {shown(value)}"
+        if not self._is_out_of_range(number):
+            return None
+        least = self.above if self.least is None else self.least
+        return f"must be between {least} and {self.most}, got {shown(value)}"
 
 
 OPTIONS = (
@@ -236,13 +286,15 @@ OPTIONS = (
         help="Drawn cases per check.",
         field="max_examples",
         least=1,
+        most=MAX_EXAMPLES,
     ),
     Option(
         key="max_time",
         kind=Kind.NUMBER,
-        help="Seconds for the search.",
+        help="Seconds for the whole command, imports and reports included.",
         field="max_time",
         above=0,
+        most=MAX_SECONDS,
     ),
     Option(key="seed", kind=Kind.INTEGER, help="Seed of the search.", field="seed", default=0),
     Option(

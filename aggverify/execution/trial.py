@@ -23,10 +23,14 @@ class Trial:
     misuse: bool = False
     """Whether the candidate is called with each of the convention's misuses, which should raise."""
 
+    show: bool = False
+    """Whether nothing is wanted but what the candidate is called with."""
+
     @property
     def plain(self) -> bool:
         """Whether nothing but the case is asked for, so that the ranks may run it among others."""
-        return not (self.before or self.fresh or self.watch or self.misuse or self.compiled)
+        asked = self.before or self.fresh or self.watch or self.misuse or self.compiled or self.show
+        return not asked
 
     term: int | None = None
     """Which auxiliary term alone is looked at, modulo their number; None for the losses."""

@@ -11,10 +11,12 @@ from aggverify.checks import Finding, check
 from aggverify.checks.comparison import lowest_precision
 from aggverify.checks.spaces import spread
 from aggverify.codes import CODES, Effect
+from aggverify.codes.state import Incomplete
 from aggverify.engines import engine
 from aggverify.engines.ratio import ratio
 from aggverify.errors import AggverifyError
 from aggverify.execution.claim import NONLINEAR
+from aggverify.execution.deadline import TooLate
 from aggverify.execution.subject import Subject
 from aggverify.files import told
 from aggverify.generation.space import sizes
@@ -22,7 +24,15 @@ from aggverify.oracles import DEFAULT_POLICY, Sample, mode
 from aggverify.oracles.policy import QUESTIONS
 from aggverify.report import model
 from aggverify.run.outcome.store import StoredCase, stored_case
-from aggverify.run.outcome.verdict import CheckSummary, Exit, ReportedFinding, Verdict, exit_code
+from aggverify.run.outcome.verdict import (
+    Call,
+    CheckSummary,
+    Exit,
+    ReportedFinding,
+    Verdict,
+    exit_code,
+    why,
+)
 from aggverify.run.outcome.verdict import Margin as Sharpness
 from aggverify.run.planning.engine import possible_engines
 from aggverify.steps.case import Case
@@ -43,21 +53,28 @@ _MASKS: Mapping[tuple[int, int], model.Mask] = {
 
 def document(verdicts: Sequence[Verdict]) -> model.Document:
     """All verdicts of one command."""
+    incomplete = next(filter(None, (verdict.incomplete for verdict in verdicts)), None)
+    made = tuple(map(written, verdicts))
     return model.Document(
-        model.SCHEMA, __version__, int(exit_code(verdicts)), None, tuple(map(written, verdicts))
+        model.SCHEMA, __version__, int(exit_code(verdicts)), None, incomplete, made
     )
 
 
 def stopped(verdicts: Sequence[Verdict], error: BaseException) -> model.Document:
     """The document of a command that came to no end of its own: why, and what is known."""
-    code, why = Exit.NO_JUDGEMENT, str(error) or type(error).__name__
+    code, text = Exit.NO_JUDGEMENT, str(error) or type(error).__name__
+    found = document(verdicts)
     if isinstance(error, KeyboardInterrupt):
-        code, why = Exit.INTERRUPTED, "interrupted"
-    elif isinstance(error, OSError):
-        why = told(error)
+        known = None if verdicts else "interrupted before anything could be judged"
+        return replace(
+            found, exit=int(Exit.INTERRUPTED), error=known, incomplete=Incomplete.INTERRUPTED
+        )
+    if isinstance(error, OSError):
+        text = told(error)
     elif not isinstance(error, AggverifyError):
-        why = f"internal error in aggverify {__version__}: {type(error).__name__}: {error}"
-    return replace(document(verdicts), exit=int(code), error=why)
+        text = f"internal error in aggverify {__version__}: {type(error).__name__}: {error}"
+    incomplete = why(error) if verdicts or isinstance(error, TooLate) else None
+    return replace(found, exit=int(code), error=text, incomplete=incomplete)
 
 
 def written(verdict: Verdict) -> model.Verdict:
@@ -108,6 +125,7 @@ def written(verdict: Verdict) -> model.Verdict:
             model.Waiver(w.what, w.reason, sum(r.is_covered(w) for r in verdict.reports))
             for w in verdict.waivers
         ),
+        incomplete=verdict.incomplete,
     )
 
 
@@ -171,7 +189,7 @@ def reported(report: ReportedFinding, first: ReportedFinding, subject: Subject) 
         same_cause_as=None if report is first else first.stored.id,
         message=f.message,
         fault=f.fault.to_json() if f.fault else None,
-        detail=evidence(f.fault) or None if f.fault else None,
+        detail=_detail(report),
         case=report.stored.to_json(),
         replay=tuple(_command(report.stored, subject)),
         step=drawn(f.case),
@@ -189,7 +207,24 @@ def reported(report: ReportedFinding, first: ReportedFinding, subject: Subject) 
         factor=d.factor if d else None,
         diagnosis=d.sentence if d else None,
         bugs=tuple(model.Bug(bug.name, bug.sentence, bug.seen, bug.fix) for bug in bugs),
+        call=_call(report.call),
     )
+
+
+def _detail(report: ReportedFinding) -> str | None:
+    """The fault in words; a call that does not fit the function has no frame of the candidate's,
+    and those of ours say nothing."""
+    fault = report.finding.fault
+    error = fault.error if fault else None
+    if fault is None or (error and error.type == "TypeError" and not error.candidate_line):
+        return None
+    return evidence(fault) or None
+
+
+def _call(call: Call | None) -> model.Call | None:
+    if call is None:
+        return None
+    return model.Call(tuple(model.Given(*told) for told in call.given), call.returns)
 
 
 def judged(finding: Finding, subject: Subject) -> model.Finding:

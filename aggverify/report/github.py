@@ -31,7 +31,8 @@ def commands(document: Document, workspace: Path, target: str = "") -> list[str]
         return [_command({}, reading.headline(safe))]
     # The files are found by their real names: those of the document as it is.
     real = {id(s): v for s, v in zip(safe.verdicts, document.verdicts, strict=True)}
-    room = MAX_ANNOTATIONS - (len(every) > MAX_ANNOTATIONS)
+    most = MAX_ANNOTATIONS - bool(safe.incomplete)
+    room = most - (len(every) > most)
     lines = []
     for verdict, (first, *_) in every[:room]:
         named = real[id(verdict)]
@@ -39,6 +40,8 @@ def commands(document: Document, workspace: Path, target: str = "") -> list[str]
         title = f"{first.code} {first.title}"
         level = "error" if first.fails else "notice"
         lines.append(_command({**where, "title": title}, _message(verdict, first), level))
+    if safe.incomplete:
+        lines.append(_command({}, reading.headline(safe)))
     if len(every) > room:
         more = counted(len(every) - room, "more finding")
         lines.append(_command({}, f"{more}: see the report"))

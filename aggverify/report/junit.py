@@ -27,6 +27,10 @@ def _suite(verdict: Verdict) -> TestSuite:
     for name in ("convention", "engine", "seed", "executed"):
         suite.add_property(name, str(getattr(verdict, name)))
     cases = [_case(verdict, check, mode) for check in verdict.checks]
+    if verdict.incomplete:
+        cut = TestCase("everything_planned_was_judged", "aggverify")
+        cut.result = [Error(reading.summary(verdict), "incomplete")]
+        cases.append(cut)
     if not verdict.executed:
         nothing = TestCase("something_was_tested", "aggverify")
         nothing.result = [Error("no case was executed: there is no verdict", "untested")]

@@ -13,7 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from aggverify.codes.state import State
+from aggverify.codes.state import Incomplete, State
 from aggverify.errors import InputError
 from aggverify.files import read_json
 from aggverify.report import codec
@@ -88,6 +88,23 @@ class Bug:
 
 
 @dataclass(frozen=True, slots=True)
+class Given:
+    """A value that the reducer was given: its name there, its type, dtype and shape, itself."""
+
+    name: str
+    kind: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What the reducer was given in the simplest step, and what it must return."""
+
+    given: tuple[Given, ...]
+    returns: str
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One way in which the reducer is wrong, on its smallest case.
 
@@ -110,7 +127,8 @@ class Finding:
     consequence: str | None
     """What it does to a training run, where that is not told by weights."""
     check: str
-    confirmed: bool
+    confirmed: bool | None
+    """Whether it came back in fresh ranks; None where the command was stopped before."""
     same_cause_as: str | None
     message: Text
     fault: Fault | None
@@ -137,6 +155,8 @@ class Finding:
     diagnosis: str | None
     bugs: tuple[Bug, ...]
     """In full: names are shared by shapes of one bug, and a stored document outlives their list."""
+    call: Call | None
+    """Where not even the simplest step was got through: nothing else was run."""
 
     def __post_init__(self) -> None:
         tokens = sum(sample.response_length for sample in self.step.samples)
@@ -317,6 +337,8 @@ class Verdict:
     call_milliseconds: int | None
     """About what one call takes by the clock, to one digit; None where it is next to nothing."""
     waivers: tuple[Waiver, ...]
+    incomplete: Incomplete | None
+    """What ended it before everything planned was judged."""
 
     @property
     def mode_name(self) -> str:
@@ -345,9 +367,15 @@ class Verdict:
         return any(finding.fails for finding in self.findings)
 
     @property
+    def fails_at_once(self) -> bool:
+        """Whether not even the simplest step was got through: nothing else was run."""
+        return any(finding.call is not None for finding in self.findings)
+
+    @property
     def conforms(self) -> bool:
         """Whether it is right, and nothing was left open."""
-        judged = self.executed and not self.not_judged and not self.engine_in_question
+        judged = self.executed and not self.not_judged and not self.incomplete
+        judged = judged and not self.engine_in_question
         return bool(judged) and not self.fails
 
     @property
@@ -367,6 +395,8 @@ class Document:
     aggverify: str
     exit: int
     error: Text | None
+    incomplete: Incomplete | None
+    """What ended the command before everything planned was judged."""
     verdicts: tuple[Verdict, ...]
 
     @property

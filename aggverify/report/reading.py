@@ -25,6 +25,7 @@ MAX_HEADLINE = 400
 """Most of it are words of ours."""
 MAX_DETAIL = 40
 """Lines of a traceback or of the ranks' stacks."""
+AT_ONCE = "the reducer does not get through the simplest step"
 _FIXED_BOUND = (
     "float64: a fixed bound of 2^-30 of the gradient's largest entry, chosen and not proven "
     "(docs/bounds.md); every change beyond 2^-29 is caught"
@@ -45,7 +46,13 @@ def headline(document: Document) -> str:
     if every:
         verdict, (first, *_) = every[0]
         more = f" ({counted(len(every) - 1, 'more finding')})" if len(every) > 1 else ""
-        return f"Merging this {consequence(first, verdict)}{more}"
+        cut = f"; incomplete: {document.incomplete}" if document.incomplete else ""
+        if first.call is not None:
+            why = shortened(first.message.split("\n")[0])
+            return f"{AT_ONCE[:1].upper()}{AT_ONCE[1:]}: {why}{more}{cut}"
+        return f"Merging this {consequence(first, verdict)}{more}{cut}"
+    if document.incomplete and document.verdicts:
+        return incomplete(document.incomplete, document.verdicts)
     if not document.verdicts or any(not v.executed for v in document.verdicts):
         return "Nothing was tested"
     left = [c for v in document.verdicts for c in v.not_judged]
@@ -76,6 +83,16 @@ def refusals(verdicts: Sequence[Verdict]) -> str:
     return f"; refuses {', '.join(told)}{judged * bool(lost)}" if told else ""
 
 
+def incomplete(why: str, verdicts: Sequence[Verdict]) -> str:
+    """How far a command came that was stopped without a finding that fails."""
+    planned = [c for v in verdicts for c in v.checks if c.state.planned]
+    judged = sum(c.state.judged for c in planned)
+    return (
+        f"Incomplete ({why}): no finding so far{_shown(verdicts)}, "
+        f"{judged} of {counted(len(planned), 'check')} judged"
+    )
+
+
 def _shown(verdicts: Sequence[Verdict], *, titles: bool = False) -> str:
     """Causes that are shown and do not fail, by their codes or also their titles."""
     every = [cause[0] for v in verdicts for cause in v.causes if not cause[0].fails]
@@ -97,10 +114,16 @@ def tag(finding: Finding) -> str:
 def summary(verdict: Verdict) -> str:
     """One verdict in one line."""
     ran = [c for c in verdict.checks if c.cases]
+    if verdict.fails_at_once:
+        return f"{AT_ONCE}; nothing else was run"
     if verdict.fails:
         failed = counted(sum(c.state is State.FAILED for c in ran), "check")
         causes = counted(sum(cause[0].fails for cause in verdict.causes), "finding")
-        return f"{causes}{_shown([verdict])} ({failed} of {len(ran)} failed){refusals([verdict])}"
+        cut = f"; incomplete: {verdict.incomplete}" if verdict.incomplete else ""
+        cut += refusals([verdict])
+        return f"{causes}{_shown([verdict])} ({failed} of {len(ran)} failed){cut}"
+    if verdict.incomplete:
+        return incomplete(verdict.incomplete, [verdict])
     if not verdict.executed:
         return "nothing was tested"
     if verdict.not_judged:
@@ -198,7 +221,9 @@ def facts(finding: Finding) -> list[str]:
     lines += drawing(finding.step)
     lines += _listed("matters", finding.matters)
     lines += _listed("does not matter", finding.does_not_matter)
-    if not finding.confirmed:
+    if finding.confirmed is None:
+        lines.append("seen once, and not run again: the command was stopped first")
+    elif not finding.confirmed:
         lines.append("seen once, not again in fresh ranks: the reducer keeps state or guesses")
     return [shortened(line) for line in lines if line]
 
@@ -212,6 +237,20 @@ def _worst(finding: Finding) -> Iterator[str]:
     factor = ratio(expected, actual)
     times = f"    = expected x {fraction(factor)}" if factor is not None else ""
     yield f"  actual    {number(actual)}{times}"
+
+
+def _call(finding: Finding) -> Iterator[str]:
+    """What the reducer was given, and what it must return."""
+    if finding.call is None:
+        return
+    rows = [(g.name, g.kind, g.value) for g in finding.call.given]
+    wide = [max(map(len, column)) for column in list(zip(*rows, strict=True))[:2]]
+    if rows:
+        yield "it was given"
+    for name, kind, value in rows:
+        yield f"  {name:{wide[0]}}  {kind:{wide[1]}}  {value}"
+    yield "it must return"
+    yield f"  {finding.call.returns}"
 
 
 def _listed(what: str, names: Sequence[str]) -> list[str]:
@@ -258,9 +297,10 @@ def _unexplained(finding: Finding) -> Iterator[str]:
 
 
 def trace(finding: Finding) -> list[str]:
-    """The traceback or the ranks' stacks."""
-    lines = (finding.detail or "").rstrip().split("\n")[:MAX_DETAIL]
-    return [shortened(line) for line in lines] if finding.detail else []
+    """The traceback or the ranks' stacks; of one that fails at once also what it was given."""
+    lines = finding.detail.rstrip().split("\n")[:MAX_DETAIL] if finding.detail else []
+    lines += [""] * bool(lines and finding.call) + list(_call(finding))
+    return [shortened(line) for line in lines]
 
 
 def header(verdict: Verdict) -> list[tuple[str, str]]:
@@ -277,7 +317,12 @@ def header(verdict: Verdict) -> list[tuple[str, str]]:
         ("engine", f"{verdict.engine}{default} ({verdict.engine_title})"),
         ("mode", mode + "  [identified]" * verdict.identified),
         *([("against", verdict.against)] if verdict.against else []),
-        *([("assumed", words)] if verdict.fails and (words := assumption(verdict)) else []),
+        *(
+            [("assumed", words)]
+            if verdict.fails and not verdict.fails_at_once and (words := assumption(verdict))
+            else []
+        ),
+        *([("incomplete", f"{verdict.incomplete}")] if verdict.incomplete else []),
     ]
 
 

@@ -41,8 +41,10 @@ def findings(verdict: Verdict) -> Iterator[str]:
 
 
 def body(verdict: Verdict) -> Iterator[str]:
-    """Header, findings and inventory."""
+    """Header, findings and inventory; where nothing else was run, the finding alone."""
     yield from findings(verdict)
+    if verdict.fails_at_once:
+        return
     yield ""
     for check in verdict.checks:
         yield _check(check)

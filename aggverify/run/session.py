@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,23 +9,26 @@ from pathlib import Path
 from typing import Any
 
 from aggverify.checks import CHECKS, Check
+from aggverify.codes.state import Incomplete, State
 from aggverify.errors import CandidateError, InputError
+from aggverify.execution.deadline import NEVER, Deadline, OutOfTime, TooLate
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.limits import COMPILED
 from aggverify.execution.subject import Subject
 from aggverify.oracles import OracleError
 from aggverify.run.outcome.accepting import accepted
 from aggverify.run.outcome.consequences import Outcome, precision, remaining
-from aggverify.run.outcome.events import Event, Finished, SubjectChosen, Waiting
+from aggverify.run.outcome.events import Event, Finished, Found, SubjectChosen, Waiting
 from aggverify.run.outcome.tally import Tally
-from aggverify.run.outcome.verdict import Verdict, together
+from aggverify.run.outcome.verdict import CheckSummary, ReportedFinding, Verdict, together, why
 from aggverify.run.planning.choosing import choose
 from aggverify.run.planning.claims import completed, declaration, settings_note, subjects, terms
 from aggverify.run.planning.discovery import discovered, identified
 from aggverify.run.planning.engine import engine_settled
-from aggverify.run.planning.plan import Plan, plan, share
+from aggverify.run.planning.plan import Entry, Plan, plan, share
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import Target, dotted_instead, parse_target
+from aggverify.run.search.first_step import WHY_NOT, first_step
 from aggverify.run.search.run_check import run_check
 from aggverify.world import Pool, Template, TemplateFailure
 
@@ -36,12 +38,37 @@ HANDLER = "aggverify.trainer.training:Trainer"
 Emit = Callable[[Event], None]
 
 
-def verify(request: Request, emit: Emit, *, pool: Pool) -> tuple[Verdict, ...]:
-    """Verify every mode asked for; raises AggverifyError when nothing can be judged."""
-    verdicts = []
+def verify(
+    request: Request, emit: Emit, *, pool: Pool, deadline: Deadline = NEVER
+) -> tuple[Verdict, ...]:
+    """Verify every mode asked for; raises AggverifyError when nothing can be judged.
+
+    The deadline ends it with what is known by then, and before that is anything at all it raises
+    TooLate. Ctrl-C is raised on; the verdicts known by then are emitted.
+    """
+    verdicts: list[Verdict] = []
     with loaded(request, pool) as (found, laboratory):
-        for subject in found:
-            verdict = accepted(examine(subject, laboratory, emit), request.waivers)
+
+        def waived(event: Event) -> None:
+            """Also a verdict of what was known when it was stopped has its waivers."""
+            known = event.verdict if isinstance(event, Finished) else None
+            emit(event if known is None else Finished(accepted(known, request.waivers)))
+
+        for n, subject in enumerate(found):
+            try:
+                verdict = examine(
+                    subject,
+                    laboratory,
+                    waived,
+                    deadline=deadline,
+                    part=1 / (len(found) - n),
+                    stopped=verdicts[-1].incomplete if verdicts else None,
+                )
+            except KeyboardInterrupt:
+                for missed in found[n + 1 :]:
+                    emit(Finished(examine(missed, laboratory, stopped=Incomplete.INTERRUPTED)))
+                raise
+            verdict = accepted(verdict, request.waivers)
             emit(Finished(verdict))
             verdicts.append(verdict)
     return tuple(verdicts)
@@ -67,37 +94,108 @@ def examine(
     *,
     checks: Iterable[Check] = CHECKS,
     known: bool = False,
+    deadline: Deadline = NEVER,
+    part: float = 1.0,
+    stopped: Incomplete | None = None,
 ) -> Verdict:
     """Every check on one subject whose candidate is loaded already: a fold over its plan.
 
-    ``known``: whether the subject is :func:`prepared` already.
+    ``known``: whether the subject is :func:`prepared` already. ``part``: of the time left until the
+    deadline. ``stopped``: why nothing is to be run. What is raised on the way, Ctrl-C too, is
+    raised on once the verdict known by then is emitted; at the deadline it is returned.
     """
-    executed, worlds = laboratory.executed, dict(laboratory.worlds)
     if subject.claim.compiled and not known:
         emit(Waiting("torch.compile compiles the first steps, in every rank"))
-    subject = subject if known else prepared(subject, laboratory)
-    entries = plan(subject, checks).entries
-    emit(SubjectChosen(subject, len(entries)))
-    outcomes: list[Outcome] = []
-    tally = Tally()
-    ends = time.monotonic() + subject.claim.budget.seconds
-    for n, entry in enumerate(entries):
-        seconds = (ends - time.monotonic()) * share(entries[n:])
-        left = remaining(entry, outcomes)
-        outcomes.append(run_check(left, laboratory, emit, seen=tally, seconds=seconds))
-        tally = outcomes[-1].tally
-    tally.sights.outlived = laboratory.outlived
-    return Verdict(
-        subject=subject.knowing(computes_in=precision(subject, outcomes)),
-        reports=together([report for outcome in outcomes for report in outcome.findings]),
-        checks=tuple(o.summary for o in outcomes),
-        executed=laboratory.executed - executed,
-        worlds=tuple((w, n - worlds.get(w, 0)) for w, n in sorted(laboratory.worlds.items())),
-        margins=tally.margins(subject),
-        seed=subject.claim.seed,
-        weaknesses=tally.sights.weaknesses(subject),
-        call_milliseconds=tally.pace.milliseconds,
-    )
+    work = _Work(subject, laboratory, tuple(checks))
+    try:
+        if stopped is None and (known or not work.fails_at_once(emit)):
+            if not known:
+                work.prepare()
+            emit(SubjectChosen(work.subject, len(work.entries)))
+            stopped = work.fold(emit, deadline, part)
+    except OutOfTime:
+        stopped = Incomplete.OUT_OF_TIME
+    except (KeyboardInterrupt, Exception) as error:
+        emit(Finished(work.verdict(why(error))))
+        raise
+    return work.verdict(stopped)
+
+
+class _Work:
+    """What is known of a subject so far, whenever it is asked."""
+
+    def __init__(self, subject: Subject, laboratory: Laboratory, checks: tuple[Check, ...]) -> None:
+        self.subject, self._laboratory = subject, laboratory
+        self.entries = plan(subject, checks).entries
+        self._checks = checks
+        self._outcomes: list[Outcome] = []
+        self._first: ReportedFinding | None = None
+        self._tally = Tally()
+        self._executed, self._worlds = laboratory.executed, dict(laboratory.worlds)
+
+    def fails_at_once(self, emit: Emit) -> bool:
+        """Whether the reducer does not get through the simplest step."""
+        self._laboratory.begin()
+        self._first = first_step(self.subject, self._laboratory)
+        if self._first is not None:
+            emit(Found(self._first))
+        return self._first is not None
+
+    def prepare(self) -> None:
+        """Find out what must be known before the checks can be planned."""
+        self.subject = prepared(self.subject, self._laboratory)
+        self.entries = plan(self.subject, self._checks).entries
+
+    def fold(self, emit: Emit, deadline: Deadline, part: float) -> Incomplete | None:
+        """Run the entries, each with its share of the time; what ended one before its time."""
+        laboratory, entries, outcomes = self._laboratory, self.entries, self._outcomes
+        ends = laboratory.clock() + min(self.subject.claim.budget.seconds, part * deadline.left)
+        for n, entry in enumerate(entries):
+            deadline.look()
+            seconds = (ends - laboratory.clock()) * share(entries[n:])
+            left = remaining(entry, outcomes)
+            outcome = run_check(
+                left, laboratory, emit, seen=self._tally, seconds=seconds, deadline=deadline
+            )
+            outcomes.append(outcome)
+            self._tally = outcome.tally
+            if outcome.stopped is Incomplete.INTERRUPTED:
+                raise KeyboardInterrupt
+        return next(filter(None, (outcome.stopped for outcome in outcomes)), None)
+
+    def verdict(self, incomplete: Incomplete | None = None) -> Verdict:
+        """Of the outcomes so far; what was not reached is not judged, for that reason."""
+        laboratory, outcomes, subject = self._laboratory, self._outcomes, self.subject
+        worlds = sorted(laboratory.worlds.items())
+        missed = [_missed(e, self._first, incomplete) for e in self.entries[len(outcomes) :]]
+        first = () if self._first is None else (self._first,)
+        self._tally.sights.outlived = laboratory.outlived
+        return Verdict(
+            subject=subject.knowing(computes_in=precision(subject, outcomes)),
+            reports=(*first, *together([r for outcome in outcomes for r in outcome.findings])),
+            checks=(*(o.summary for o in outcomes), *missed),
+            executed=laboratory.executed - self._executed,
+            worlds=tuple((w, n - self._worlds.get(w, 0)) for w, n in worlds),
+            margins=self._tally.margins(subject),
+            seed=subject.claim.seed,
+            weaknesses=self._tally.sights.weaknesses(subject),
+            call_milliseconds=self._tally.pace.milliseconds,
+            incomplete=incomplete,
+        )
+
+
+def _missed(
+    entry: Entry, first: ReportedFinding | None, incomplete: Incomplete | None
+) -> CheckSummary:
+    """The summary of an entry that was never reached."""
+    check, state, reason = entry.check, entry.instead, entry.why_not
+    if first is not None and check.name == first.finding.check:
+        return CheckSummary(check.name, check.title, check.tests, 1, State.FAILED)
+    if state is None:
+        state, reason = State.NOT_JUDGED, None if incomplete is None else str(incomplete)
+        reason = WHY_NOT if first is not None else reason
+    spoiled = first is not None and state is State.NOT_JUDGED
+    return CheckSummary(check.name, check.title, check.tests, 0, state, reason, spoiled=spoiled)
 
 
 @contextmanager
@@ -105,6 +203,7 @@ def loaded(request: Request, pool: Pool) -> Iterator[tuple[tuple[Subject, ...], 
     """The subjects of a request, and ranks that have imported them; raises AggverifyError."""
     target = parse_target(request.target)
     with (
+        _in_time(),
         opened(pool, target.setup(), compiled=request.compiled) as template,
         other_path(pool, request.against) as other,
     ):
@@ -126,6 +225,14 @@ def resolved(
     if other is not None:
         found = tuple(other.beside(s, request.convention or "auto") for s in found)
     return tuple(s.noting(*settings_note(request)) for s in found)
+
+
+@contextmanager
+def _in_time() -> Iterator[None]:
+    try:
+        yield
+    except OutOfTime:
+        raise TooLate("--max-time was over before anything could be judged") from None
 
 
 @dataclass(frozen=True, slots=True)

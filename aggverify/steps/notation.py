@@ -14,7 +14,7 @@ import re
 from aggverify.errors import InputError
 from aggverify.oracles import Sample, Step
 
-_SAMPLE = re.compile(r"(?:(\d+)/)?([01]*)")
+_SAMPLE = re.compile(r"(?:(\d{1,9})/)?([01]*)")
 
 
 def parse_step(text: str) -> Step:

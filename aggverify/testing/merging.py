@@ -22,8 +22,9 @@ def document(verdicts: Iterable[Verdict]) -> Document:
         groups.setdefault(key, []).append(v)
     merged = tuple(map(_merged, groups.values()))
     open_ones = not all(v.conforms for v in merged)
+    incomplete = next((v.incomplete for v in merged if v.incomplete), None)
     code = 1 if any(v.fails for v in merged) else 2 * open_ones
-    return Document(SCHEMA, __version__, code, None, merged)
+    return Document(SCHEMA, __version__, code, None, incomplete, merged)
 
 
 def _merged(parts: Sequence[Verdict]) -> Verdict:
@@ -35,6 +36,7 @@ def _merged(parts: Sequence[Verdict]) -> Verdict:
         checks=tuple(check for part in parts for check in part.checks),
         findings=tuple(_one_cause_each([f for part in parts for f in part.findings])),
         executed=sum(part.executed for part in parts),
+        incomplete=next((part.incomplete for part in parts if part.incomplete), None),
         worlds=dict(sorted(worlds.items(), key=lambda pair: int(pair[0]))),
         margins=_margins(parts),
         warnings=tuple(_warnings(parts)),

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from aggverify.trainer.showing import Given
+
 Log = tuple[tuple[str, tuple[float, ...]], ...] | str | None
 """A micro-batch's log: keys in order with one number or two, or the text of its fault."""
 
@@ -26,6 +28,8 @@ class Answer:
     """Arguments that a watched candidate altered."""
     refusals: tuple[tuple[str, str | None], ...] = ()
     """Misuses by name, with what the candidate refused each; None for one it accepted."""
+    given: tuple[Given, ...] = ()
+    """What the candidate was called with, where that was asked."""
     first_seconds: float = 0.0
     """Processor time, where it was the rank's first case."""
     call_seconds: float = 0.0
@@ -47,6 +51,8 @@ class Answer:
             data["changed"] = list(self.changed)
         if self.refusals:
             data["refusals"] = list(map(list, self.refusals))
+        if self.given:
+            data["given"] = list(map(list, self.given))
         if self.first_seconds:
             data["first_seconds"] = self.first_seconds
         if self.compiles:
@@ -78,4 +84,10 @@ def _read(data: Any) -> Log:
     return tuple((key, tuple(map(float.fromhex, numbers))) for key, numbers in data)
 
 
-_CONVERTED: Mapping[str, Any] = {"counts": int, "logs": _read, "changed": str, "refusals": tuple}
+_CONVERTED: Mapping[str, Any] = {
+    "counts": int,
+    "logs": _read,
+    "changed": str,
+    "refusals": tuple,
+    "given": lambda told: Given(*told),
+}

@@ -31,6 +31,8 @@ class Assignment:
     """Whether the candidate's arguments are compared with what they were before the call."""
     misuse: bool = False
     """Whether the candidate is called with each of the convention's misuses instead."""
+    show: bool = False
+    """Whether nothing is wanted but what the candidate is called with."""
     terms: int = 0
     """Auxiliary per-token inputs that the candidate takes beside the losses."""
     term: int | None = None
@@ -76,6 +78,7 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
     "before": (list,),
     "watch": (bool,),
     "misuse": (bool,),
+    "show": (bool,),
     "terms": (int,),
     "term": (int, type(None)),
 }

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from aggverify.errors import shown
 from aggverify.trainer.offers import offers
+
+_LONGEST = 1 << 20
+"""Characters of a declaration."""
 
 
 def load(target: dict[str, str]) -> ModuleType:
@@ -37,6 +42,10 @@ def described(module: ModuleType, named: str | None = None) -> dict[str, Any]:
 
 def _plain(declared: Any) -> Any:
     """The declaration if it is plain data; otherwise its text, for the parent to refuse."""
-    if declared is None or isinstance(declared, dict):
-        return declared
-    return repr(declared)
+    if declared is None:
+        return None
+    try:
+        plain = isinstance(declared, dict) and len(json.dumps(declared)) <= _LONGEST
+    except (TypeError, ValueError, RecursionError):  # an object, an integer of too many digits
+        plain = False
+    return declared if plain else shown(declared)

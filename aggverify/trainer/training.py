@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from aggverify.trainer.grid import Cell, Grid
 from aggverify.trainer.loading import described, load
 from aggverify.trainer.local_step import CandidateStep
 from aggverify.trainer.memory import make_room
+from aggverify.trainer.showing import Shown
 from aggverify.trainer.watching import Watch
 from aggverify.world import Place
 
@@ -107,6 +109,11 @@ class Trainer:
             how = convention(wanted.convention)
             found = refusals(lambda f: self._run(wanted, f), function, how, wanted.mode)
             return Answer(refusals=found).to_json(), b""
+        if wanted.show:
+            shown = Shown()
+            with suppress(Exception):  # what it raises is known: it is why this is asked
+                self._local(wanted, function, shown)
+            return Answer(given=tuple(shown.given)).to_json(), b""
         return self._run(wanted, function)
 
     def together(self, jobs: Sequence[dict[str, Any]], between: Callable[[], None]) -> UnderWay:
@@ -130,7 +137,9 @@ class Trainer:
         gradients = self._sessions[wanted.engine].reduce([part])
         return UnderWay(self._rank, [answer], gradients).answers()[0]
 
-    def _local(self, wanted: Assignment, function: Function) -> tuple[Answer, Any]:
+    def _local(
+        self, wanted: Assignment, function: Function, shown: Shown | None = None
+    ) -> tuple[Answer, Any]:
         """All that comes before the engine's last reduction, and the session's part of it."""
         make_room(wanted.case.step.num_response_tokens)
         cell, layout = self._grid.cell(wanted.case.layout), wanted.case.layout
@@ -140,8 +149,9 @@ class Trainer:
         site = self._site(wanted, cell)
         watch, module = Watch(), self._module
         began, cold, self._cold = time.process_time(), self._cold, False
-        if wanted.watch:
-            function, module = watch.function(function), watch.module(module)
+        spy = watch if wanted.watch else shown
+        if spy is not None:
+            function, module = spy.function(function), spy.module(module)
         step = CandidateStep(site, convention(wanted.convention).bind(function, module, site))
         part = self._sessions[wanted.engine].accumulate(step)
         return Answer(

@@ -29,7 +29,7 @@ class Watch:
 
     def module(self, module: Any) -> Any:
         """The module with all its functions watched."""
-        return _Watched(module, self)
+        return Watched(module, self)
 
     def changes(self) -> list[str]:
         """What differs from when it was handed over, each as ``where: was ..., is ...``."""
@@ -41,10 +41,10 @@ class Watch:
         self._kept += [(path, leaf, _copied(leaf)) for path, leaf in _leaves(where, value)]
 
 
-class _Watched:
+class Watched:
     """A module whose functions are watched."""
 
-    def __init__(self, module: Any, watch: Watch) -> None:
+    def __init__(self, module: Any, watch: Any) -> None:
         self._module, self._watch = module, watch
 
     def __getattr__(self, name: str) -> Any:

@@ -31,7 +31,7 @@ _TEMPLATE_KILLED = "the process that ranks are forked from was killed while this
 _PLENTY = 4
 _GATHER = 0.001
 # Nothing is due: only a safety net, since everything that happens makes a file readable.
-_IDLE_WAIT = 1.0
+_IDLE_WAIT = 0.25
 
 
 class Dispatcher:
@@ -89,6 +89,12 @@ class Dispatcher:
         self.feed(time.monotonic())
         if not done():
             self._poll()
+
+    @property
+    def loading(self) -> bool:
+        """Whether nothing is done but that ranks start, import or prepare."""
+        busy = [world for world in self._worlds.values() if world.flying or not world.ready]
+        return bool(busy) and all(world.loading for world in busy)
 
     def calm(self) -> None:
         """Hold nothing that has run away or been odd so far against the jobs that come."""

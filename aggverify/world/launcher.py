@@ -42,6 +42,8 @@ _CODE = (
     "from aggverify.world.zygote import main; main({fd}, {parent})"
 )
 _OUTPUT_KEPT = 8_000
+_TURN = 0.1
+"""Seconds after which whoever waits is asked whether that should go on."""
 _CUDA = (
     "the import initialises CUDA, which ranks forked after it could not use: make the first CUDA "
     "call inside a function"
@@ -94,6 +96,7 @@ class Zygote:
         self._closed = False
         self._exits: dict[int, int] = {}
         self._usable: set[str] = set()
+        self._turn: Callable[[], None] = lambda: None
         with contextlib.suppress(OSError):  # already dead: found by the first request
             wire.send(ours, {"sys_path": [entry or str(Path.cwd()) for entry in sys.path]})
 
@@ -104,6 +107,7 @@ class Zygote:
 
     def open(self, request: dict[str, Any], options: Options) -> Opened | TemplateFailure:
         """Fork a template and wait until its handler is constructed."""
+        self._turn = options.turn
         self.require(options.backend)
         opened, threads = self._attempt({"late": False, **request}, options)
         if isinstance(opened, TemplateFailure) or threads == "none":
@@ -195,7 +199,8 @@ class Zygote:
         watchdog = Watchdog(options.import_patience)
         watchdog.progress(time.monotonic())
         while True:
-            wait = max(0.0, watchdog.next_look - time.monotonic())
+            self._turn()
+            wait = min(max(0.0, watchdog.next_look - time.monotonic()), _TURN)
             for fd, _ in poll.poll(1000 * wait):
                 if fd == opened.connection.fileno():
                     return self._answer(opened)
@@ -244,7 +249,11 @@ class Zygote:
 
     def _until(self, wanted: Callable[[dict[str, Any]], Any]) -> Any:
         """Read the launcher's messages until ``wanted`` finds something in one."""
+        poll = select.poll()
+        poll.register(self._connection, select.POLLIN)
         while True:
+            while not poll.poll(1000 * _TURN):
+                self._turn()
             try:
                 message = wire.receive(self._connection)
             except (wire.WireError, OSError):

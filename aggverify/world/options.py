@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 from aggverify.errors import InputError
@@ -23,6 +24,7 @@ class Options:
     ``import_memory``: what the handler's construction may write to beyond what torch takes.
     ``import_seconds``: processor time of the handler's construction, and of what it prepares for
     jobs. ``import_patience``: how long the construction may sleep or wait.
+    ``turn``: called again and again while something is waited for; what it raises ends that.
     ``backend``: what ranks are joined by.
     """
 
@@ -35,12 +37,13 @@ class Options:
     import_memory: int = 1 << 32
     import_seconds: float = 120.0
     import_patience: float = 10.0
+    turn: Callable[[], None] = lambda: None
     backend: Backend = GLOO
 
     def __post_init__(self) -> None:
         if not isinstance(self.backend, Backend):
             raise InputError(f"backend must be a Backend, not {self.backend!r}")
-        for f in fields(self)[:-1]:
+        for f in fields(self)[:-2]:
             value = getattr(self, f.name)
             ok = isinstance(value, int | float) and not isinstance(value, bool)
             if not ok or not math.isfinite(value) or value <= 0:

@@ -119,6 +119,8 @@ class Template:
         launcher: Launcher,
     ) -> None:
         self.description: dict[str, Any] = opened.description
+        self.loading = 0.0
+        """Seconds spent waiting for ranks that start, import or prepare, and for nothing else."""
         self._request = request
         self._options = options
         self._launcher = launcher
@@ -197,9 +199,12 @@ class Template:
         losses = 0
         try:
             while not enough():
+                self._options.turn()
+                began = time.monotonic()
                 dispatcher = self._ready()
                 try:
                     dispatcher.step(enough)
+                    self.loading += dispatcher.loading * (time.monotonic() - began)
                     self._settle(dispatcher)
                 except OSError as error:
                     losses += 1

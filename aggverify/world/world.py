@@ -113,6 +113,11 @@ class World:
         return [task for flight in self.flying for task in flight.tasks]
 
     @property
+    def loading(self) -> bool:
+        """Whether its ranks are not ready for jobs: they start, import or prepare."""
+        return not self.ready or any(link.preparing for link in self.links)
+
+    @property
     def used(self) -> bool:
         """Whether it was given a job."""
         return bool(self.done or self.flying)

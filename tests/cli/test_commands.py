@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from tests.waiting import wait_until
 
 BROKEN = EXAMPLES / "broken" / "micro_batch_token_mean.py"
 LITTLE = ("--profile", "quick", "--world", "2", "--max-examples", "2")
+REPORT = ("--report", "json")
 FIXED = EXAMPLES / "native" / "accumulated_mean" / "token_mean.py"
 
 
@@ -155,11 +157,11 @@ def test_replay_of_nothing_is_an_error(
 def running(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A long check whose ranks are up; killed at the end whatever the test did."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "aggverify", "check", str(FIXED), "--profile", "thorough"],
+        [sys.executable, "-m", "aggverify", "check", str(FIXED), "--profile", "thorough", *REPORT],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
@@ -170,8 +172,9 @@ def running(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     finally:
         process.kill()
         process.wait()
-        assert process.stderr is not None
+        assert process.stderr is not None and process.stdout is not None
         process.stderr.close()
+        process.stdout.close()
 
 
 def _descendants(pid: int) -> set[int]:
@@ -203,11 +206,17 @@ def _gone(pids: set[int]) -> bool:
     return not alive
 
 
-def test_ctrl_c_exits_130_and_leaves_nothing(running: subprocess.Popen[bytes]) -> None:
+def test_ctrl_c_tells_what_is_known_exits_130_and_leaves_no_process(
+    running: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
     children = _descendants(running.pid)
     os.killpg(running.pid, signal.SIGINT)
-    _, err = running.communicate()
+    out, err = running.communicate()
     assert running.returncode == 130
+    assert b"Incomplete (interrupted): no finding so far" in out
+    written = json.loads((tmp_path / ".aggverify" / "verdict.json").read_text())
+    assert (written["exit"], written["incomplete"]) == (130, "interrupted")
+    assert [verdict["incomplete"] for verdict in written["verdicts"]] == ["interrupted"]
     assert b"interrupted" in err
     assert b"Traceback" not in err
     assert wait_until(lambda: _gone(children))

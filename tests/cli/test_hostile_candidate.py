@@ -12,7 +12,7 @@ from aggverify.report.model import load
 from aggverify.world import memory
 from tests.conftest import Cli
 
-BRIEF = ["--profile", "quick", "--max-examples", "1", "--max-time", "1"]
+BRIEF = ["--profile", "quick", "--max-examples", "1"]
 START = """
 import os, sys, time
 import torch

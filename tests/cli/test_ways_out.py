@@ -142,3 +142,65 @@ def test_a_full_output_costs_no_report(tmp_path: Path, monkeypatch: pytest.Monke
     told = (tmp_path / "said").read_text()
     assert "cannot write to standard output: No space left on device" in told
     assert "Conforms: token_mean" in told, "the verdict reached is still told"
+
+
+DECLARED = {
+    "10**400": "AGGVERIFY: divisor must be a finite number, got 1000",
+    "10**5000": "AGGVERIFY must be a table of plain values",
+    "float('nan')": "AGGVERIFY: divisor must be a finite number, got nan",
+    "-1": "divisor",
+    "1j": "AGGVERIFY must be a table of plain values",
+}
+
+
+@pytest.mark.parametrize("number", DECLARED)
+def test_absurd_numbers_of_a_file_end_in_a_sentence(cli: Cli, tmp_path: Path, number: str) -> None:
+    declared = f"AGGVERIFY = {{'mode': 'constant', 'divisor': {number}}}\n"
+    (tmp_path / "r.py").write_text(
+        f"{declared}def reduce(losses, batch):\n    return losses.sum()\n"
+    )
+    ran = cli("check", "r.py")
+    assert ran.code == 2, ran
+    assert DECLARED[number] in ran.err
+    assert "internal error" not in ran.err and "Traceback" not in ran.err
+
+
+def test_huge_lists_of_a_file_end_in_a_sentence(cli: Cli, tmp_path: Path) -> None:
+    declared = "AGGVERIFY = {'mode': ['token_mean'] * COUNT}\n"
+    for count, words in (("1000", "mode must be at most 100, got 1000"), ("10**6", "plain values")):
+        source = f"{declared.replace('COUNT', count)}def reduce(losses, batch):\n    return 1\n"
+        (tmp_path / "r.py").write_text(source)
+        ran = cli("check", "r.py")
+        assert (ran.code, words in ran.err) == (2, True), ran
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *(["check", RIGHT, "--seed", "9" * n] for n in (400, 5000)),
+        *(["check", RIGHT, "--max-examples", "9" * n] for n in (30, 5000)),
+        *(
+            ["check", RIGHT, "--max-time", n]
+            for n in ("nan", "inf", "-1", "1e400", "1e-400", "1e300")
+        ),
+        *(
+            ["check", RIGHT, "--mode", "constant", "--divisor", n]
+            for n in ("nan", "1e400", "-1", "0")
+        ),
+        ["check", RIGHT, "--mode", f"vl_norm({'9' * 400})"],
+        ["check", RIGHT, "--world", "9" * 400],
+        ["oracle", "1/1", "--digits", "9" * 30],
+        ["oracle", "1/1", "--divisor", "nan"],
+        ["oracle", "1/1", "--divisor", "1e400"],
+        ["oracle", f"{'9' * 400}/1"],
+        ["oracle", f"{'9' * 5000}/1"],
+        ["oracle", "1/1", "--losses", "1e400,2"],
+        ["oracle", "1/1", "--mode", f"length_weighted({'9' * 5000})"],
+    ],
+    ids=lambda options: " ".join(o[-12:] for o in map(str, options)),
+)
+def test_absurd_numbers_of_the_command_line_end_in_a_sentence(cli: Cli, options: list[str]) -> None:
+    ran = cli(*options)
+    assert ran.code == 2, ran
+    assert "internal error" not in ran.err and "Traceback" not in ran.err
+    assert ran.err.count("\n") <= 6

@@ -223,8 +223,6 @@ def test_the_command_line_overrides_the_declaration(file: Path) -> None:
         ({"modes": ("constant",)}, NATIVE, InputError, "needs --divisor"),
         ({"modes": ("constant",), "divisor": 0.0}, NATIVE, InputError, "got 0.0"),
         ({"modes": ("constant",), "divisor": -2.0}, NATIVE, InputError, "got -2.0"),
-        ({"modes": ("constant",), "divisor": float("nan")}, NATIVE, InputError, "got nan"),
-        ({"modes": ("constant",), "divisor": float("inf")}, NATIVE, InputError, "got inf"),
         ({"modes": ("token_mean",), "divisor": 4.0}, NATIVE, InputError, "belongs to --mode const"),
         ({"divisor": 4.0}, NATIVE, InputError, "belongs to --mode constant"),
         ({"policy": {"empty_unit": "count"}}, NATIVE, InputError, "did you mean 'empty_units'"),
@@ -297,8 +295,14 @@ def test_default_engines_per_mode(file: Path) -> None:
     [
         ({"profile": "fast"}, "unknown profile 'fast'"),
         ({"max_world": 9}, "--world must be between 1 and 8, got 9"),
-        ({"max_examples": 0}, "--max-examples must be at least 1, got 0"),
-        ({"max_time": float("nan")}, "--max-time must be a positive number"),
+        ({"max_examples": 0}, "--max-examples must be between 1 and 1000000000, got 0"),
+        ({"max_time": float("nan")}, "--max-time must be a finite number, got nan"),
+        ({"max_time": 0.0}, "--max-time must be more than 0, got 0.0"),
+        ({"divisor": float("nan")}, "--divisor must be a finite number, got nan"),
+        ({"divisor": float("inf")}, "--divisor must be a finite number, got inf"),
+        ({"divisor": 10**5000}, "--divisor must be a finite number, got something of type int"),
+        ({"seed": 10**5000}, "--seed must fit into 64 bits, got something of type int"),
+        ({"modes": ("token_mean",) * 200}, "--mode must be at most 100, got 200"),
     ],
 )
 def test_bad_requests(changes: dict[str, Any], message: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from aggverify.checks.base import FORMULA, Finding
-from aggverify.codes.state import State
+from aggverify.codes.state import Incomplete, State
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space, folded, sizes
 from aggverify.oracles.bounds import PRECISIONS
@@ -28,6 +28,8 @@ class Outcome:
     """Each of a cause of its own, as far as the check can tell."""
     tally: Tally
     """Of this entry and of those before it."""
+    stopped: Incomplete | None = None
+    """What ended it before its time."""
 
     @property
     def wrong(self) -> set[str]:

@@ -11,12 +11,14 @@ from enum import IntEnum
 
 from aggverify.checks import Finding
 from aggverify.codes import Effect
-from aggverify.codes.state import State
+from aggverify.codes.state import Incomplete, State
 from aggverify.diagnosis import Diagnosis, joined
+from aggverify.execution.deadline import OutOfTime, TooLate
 from aggverify.execution.subject import Subject
 from aggverify.run.outcome.store import StoredCase
 from aggverify.run.outcome.weakness import Weakness
 from aggverify.run.planning.waiver import Waiver
+from aggverify.trainer.showing import Given
 
 
 class Exit(IntEnum):
@@ -39,16 +41,27 @@ class Relevance:
 
 
 @dataclass(frozen=True, slots=True)
+class Call:
+    """What a reducer was given in a step that it did not get through, and what it should return."""
+
+    given: tuple[Given, ...]
+    returns: str
+
+
+@dataclass(frozen=True, slots=True)
 class ReportedFinding:
     """A finding ready to be shown: confirmed or not, explained as far as possible."""
 
     stored: StoredCase
     finding: Finding
     diagnosis: Diagnosis | None
-    confirmed: bool
+    confirmed: bool | None
+    """None where it was never run again: the command was stopped first."""
     relevance: Relevance = field(default_factory=Relevance)
     waived: Waiver | None = None
     """By which it is accepted."""
+    call: Call | None = None
+    """Where not even the simplest step was got through, and nothing else was run."""
 
     @property
     def fails(self) -> bool:
@@ -136,6 +149,8 @@ class Verdict:
     """About what one call of a slow reducer takes by the clock; None for one that is not slow."""
     waivers: tuple[Waiver, ...] = ()
     """Everything that is accepted, whether it was found or not."""
+    incomplete: Incomplete | None = None
+    """What ended it before everything planned was judged."""
 
     @property
     def identified(self) -> bool:
@@ -160,6 +175,7 @@ class Verdict:
             return Exit.FINDINGS
         # What a finding spoils is that finding's, also where it is accepted.
         left = any(c.state is State.NOT_JUDGED and not c.spoiled for c in self.checks)
+        left = left or self.incomplete is not None
         if left or not self.executed or self.subject.engine_in_question:
             return Exit.NO_JUDGEMENT
         return Exit.CONFORMS
@@ -179,6 +195,8 @@ def exit_code(verdicts: Sequence[Verdict]) -> Exit:
     """The code of a whole command: findings first, then anything untested, or a waiver without a
     finding."""
     codes = {verdict.exit for verdict in verdicts}
+    if any(verdict.incomplete is Incomplete.INTERRUPTED for verdict in verdicts):
+        return Exit.INTERRUPTED
     if Exit.FINDINGS in codes:
         return Exit.FINDINGS
     if unmatched(verdicts):
@@ -191,3 +209,10 @@ def unmatched(verdicts: Sequence[Verdict]) -> list[Waiver]:
     reports = [report for verdict in verdicts for report in verdict.reports]
     every = dict.fromkeys(w for verdict in verdicts for w in verdict.waivers)
     return [w for w in every if not any(report.is_covered(w) for report in reports)]
+
+
+def why(stop: BaseException) -> Incomplete:
+    """What a verdict is called that this has ended."""
+    if isinstance(stop, KeyboardInterrupt):
+        return Incomplete.INTERRUPTED
+    return Incomplete.OUT_OF_TIME if isinstance(stop, OutOfTime | TooLate) else Incomplete.STOPPED

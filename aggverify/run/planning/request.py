@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from aggverify.errors import InputError
 from aggverify.execution.budget import Budget
-from aggverify.execution.options import BY_KEY, OPTIONS, Kind, Option, default, texts
+from aggverify.execution.deadline import Deadline
+from aggverify.execution.options import OPTIONS, Kind, Option, default, texts
 from aggverify.run.planning.waiver import Waiver, waiver
 
 
@@ -43,17 +46,23 @@ class Request:
     settings_source: str | None = None
 
     def __post_init__(self) -> None:
-        for key in ("world", "group_size"):
-            option = BY_KEY[key]
-            value, least, most = getattr(self, option.field), option.least, option.most
-            if value is not None and not least <= value <= most:
-                raise InputError(f"{option.flag} must be between {least} and {most}, got {value}")
+        for option in OPTIONS:
+            value = getattr(self, option.field) if option.field else None
+            several = isinstance(value, frozenset)
+            plain = sorted(value) if several else value  # type: ignore[arg-type]
+            if value is not None and (why := option.wrong(plain)) is not None:
+                raise InputError(f"{option.flag} {why}")
         _ = self.budget, self.waivers
 
     @property
     def waivers(self) -> tuple[Waiver, ...]:
         """What is accepted; raises InputError for what is no waiver."""
         return tuple(waiver(text) for text in sorted(self.accept))
+
+    def deadline(self, began: float | None = None) -> Deadline:
+        """Of a command that ``began`` then, or does now."""
+        seconds = math.inf if self.max_time is None else self.max_time
+        return Deadline(seconds, time.monotonic() if began is None else began)
 
     @property
     def budget(self) -> Budget:

@@ -10,7 +10,7 @@ from typing import Any
 
 from aggverify.conventions import FEATURES, convention
 from aggverify.engines import engine
-from aggverify.errors import InputError, unknown
+from aggverify.errors import InputError, shown, unknown
 from aggverify.execution.budget import PROFILES
 from aggverify.execution.options import OPTIONS, Option, Where, texts
 from aggverify.oracles import OracleError, Policy
@@ -41,13 +41,12 @@ class Settings:
 def validated(where: str, values: object, keys: Mapping[str, Option]) -> dict[str, Any]:
     """The values if every key and value can be used; raises InputError naming ``where``."""
     if not isinstance(values, Mapping):
-        raise InputError(f"{where} must be a table of plain values, got {values!r:.200}")
+        raise InputError(f"{where} must be a table of plain values, got {shown(values)}")
     for key, value in values.items():
         if key not in keys:
             raise _unknown(where, "key", key, keys)
-        kind = keys[key].kind
-        if not kind.fits(value):
-            raise InputError(f"{where}: {key} must be {kind.value}, got {value!r:.200}")
+        if (why := keys[key].wrong(value)) is not None:
+            raise InputError(f"{where}: {key} {why}")
     _check_names(where, values)
     return dict(values)
 

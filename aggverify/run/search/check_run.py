@@ -4,14 +4,15 @@ and a few more, for what that one may hide."""
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from aggverify.checks import Check, Finding
 from aggverify.checks.judging import is_finite
 from aggverify.checks.refusal import refusal
+from aggverify.execution.deadline import OutOfTime
 from aggverify.execution.laboratory import Execution, Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import grid, hard_cases
@@ -43,6 +44,10 @@ class CheckRun:
     laboratory: Laboratory
     tally: Tally
     progress: Callable[[], None] = lambda: None
+    look: Callable[[], None] = lambda: None
+    """Raises OutOfTime once nothing new is to be looked for."""
+    found: Finding | None = None
+    """The smallest case so far that shows it."""
     cases: int = 0
     judged: int = 0
     """Of these, how many came to a result, a refusal or a finding: the rest is no evidence."""
@@ -65,20 +70,48 @@ class CheckRun:
     """Whether small deviations are float32 arithmetic, once that has been asked."""
 
     def run(self, *, examples: int, seed: int, deadline: float) -> Finding | None:
-        """The finding on the smallest case that shows it, or None when every case passes."""
+        """The finding on the smallest case that shows it, or None when every case passes.
+
+        ``deadline``: in seconds of the laboratory's clock. Raises OutOfTime where the whole
+        command has none left and nothing was found.
+        """
         if self.check.only is not None:
             return self.stored_failure(deadline)
-        found = self.stored_failure() or search(
-            self.space, self.submit, max_examples=examples, seed=seed, deadline=deadline
+        self.found = self.stored_failure() or search(
+            self.space,
+            self._look,
+            max_examples=examples,
+            seed=seed,
+            deadline=deadline,
+            clock=self.laboratory.clock,
         )
-        return None if found is None else made_small(found, self.findings, self.space)
+        return self._made_small()
+
+    def _made_small(self) -> Finding | None:
+        if self.found is not None:
+            with suppress(OutOfTime):  # then the smallest so far is small enough
+                self.found = made_small(self.found, self._smaller, self.space)
+        return self.found
+
+    def _look(self, cases: Sequence[Case]) -> Running:
+        self.look()
+        return self.submit(cases)
+
+    def _smaller(self, cases: Sequence[Case]) -> list[Finding | None]:
+        """Judge cases that may be smaller than the one found; the smallest is kept as it comes."""
+        self.look()
+        judged, known = self.findings(cases), self.found
+        same = [f for f in judged if f is not None and known is not None and f.code == known.code]
+        self.found = min([*same, *filter(None, [known])], key=lambda f: f.case.size, default=None)
+        return judged
 
     def further(self, known: Finding, *, seed: int, deadline: float) -> Finding | None:
         """After what is known now, the next finding of another cause, likewise on its smallest
         case, or None: among what was seen on the way, stored cases that have not been run, and a
         few that are drawn where the known one has no part. ``seed``: another one than before."""
         self.known.append(known)
-        if self.check.only is not None or time.monotonic() > deadline:
+        self.found = None
+        if self.check.only is not None or self.laboratory.clock() > deadline:
             return None
         # Another term can be wrong in the same dimension; of the losses it would be told again.
         mine = dimensions(known.case.layout) if known.term is None else frozenset()
@@ -89,10 +122,17 @@ class CheckRun:
                 return None
             self.space = rest
         told = (f for f in self._told if f.case in self.space and not self._is_known(f))
-        found = next(told, None) or self.stored_failure()
-        if found is None and drawn:
-            found = search(rest, self.submit, max_examples=FURTHER, seed=seed, deadline=deadline)
-        return None if found is None else made_small(found, self.findings, self.space)
+        self.found = next(told, None) or self.stored_failure()
+        if self.found is None and drawn:
+            self.found = search(
+                rest,
+                self._look,
+                max_examples=FURTHER,
+                seed=seed,
+                deadline=deadline,
+                clock=self.laboratory.clock,
+            )
+        return self._made_small()
 
     def _is_known(self, finding: Finding) -> bool:
         return any(of_one_cause(known, finding) for known in self.known)
@@ -170,7 +210,7 @@ class CheckRun:
 
     def stored_failure(self, deadline: float = math.inf) -> Finding | None:
         """The first finding among the cases that are not drawn and have not been run, or None."""
-        pipeline = Pipeline(self.submit)
+        pipeline = Pipeline(self._look)
         if self._left is None:
             only = self.check.only
             cases = self.stored_cases() if only is None else only(self.subject)
@@ -178,7 +218,7 @@ class CheckRun:
             self._left = (case for case in cases if case in self.space)
         for batch in _doubling(self._left):
             found = _first(pipeline.push(batch))
-            self.complete = time.monotonic() < deadline
+            self.complete = self.laboratory.clock() < deadline
             if found is not None or not self.complete:
                 break
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import hypothesis
@@ -27,12 +27,18 @@ class _Enough(BaseException):
 
 
 def search(
-    space: Space, submit: Submit, *, max_examples: int, seed: int, deadline: float
+    space: Space,
+    submit: Submit,
+    *,
+    max_examples: int,
+    seed: int,
+    deadline: float,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Finding | None:
     """The finding on the smallest of the first cases that fail, or None.
 
-    Drawn in batches, each while the ranks run the one before. ``deadline`` is in
-    ``time.monotonic`` seconds.
+    Drawn in batches, each while the ranks run the one before. ``deadline`` is in seconds of
+    ``clock``.
     """
     judged: Judged = {}
     batch: list[Case] = []
@@ -40,7 +46,7 @@ def search(
     taken: set[Case] = set()
 
     def draw(drawn: Sequence[Case]) -> None:
-        late = time.monotonic() > deadline and len(judged) >= MIN_EXAMPLES
+        late = clock() > deadline and len(judged) >= MIN_EXAMPLES
         if late or len(taken) >= max_examples or any(judged.values()):
             raise _Enough
         new = [case for case in dict.fromkeys(drawn) if case not in taken]

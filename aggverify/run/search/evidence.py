@@ -5,7 +5,7 @@ All executions that are made of a finding after it was found and made small, in 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aggverify.checks import Finding
 from aggverify.codes import Symptom
@@ -18,29 +18,30 @@ from aggverify.run.search.explaining import explain
 from aggverify.run.search.relevance import LOSS_VALUES, relevance
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Evidence:
-    """What these executions say."""
+    """What these executions say, as far as they came."""
 
-    confirmed: bool
-    """Whether the finding came back in fresh worlds."""
-    diagnosis: Diagnosis | None
-    relevance: Relevance
+    confirmed: bool | None = None
+    """Whether the finding came back in fresh worlds; None where that could not be tried."""
+    diagnosis: Diagnosis | None = None
+    relevance: Relevance = field(default_factory=Relevance)
 
 
-def gathered(run: CheckRun, finding: Finding) -> Evidence:
-    """Confirm, explain and vary a finding of ``run``; raises NotJudged for one that somebody else
-    may have caused, and that does not come back."""
-    confirmed = confirm(run, finding)
-    if not confirmed and finding.fault is not None and (signal := finding.fault.ended):
+def gather(run: CheckRun, finding: Finding, found: Evidence) -> None:
+    """Confirm, explain and vary a finding of ``run``; what was found stays when that is stopped.
+
+    Raises NotJudged for a finding that somebody else may have caused, and that does not come back.
+    """
+    found.confirmed = confirm(run, finding)
+    if not found.confirmed and finding.fault is not None and (signal := finding.fault.ended):
         raise NotJudged(f"ranks were ended by {signal}, which did not come back in fresh ones")
-    diagnosis = explained(run, finding)
-    as_found = run.check.as_found
-    matters = Relevance() if as_found else relevance(finding, run.space, run.findings)
-    if diagnosis is None and LOSS_VALUES in matters.matters:
+    found.diagnosis = explained(run, finding)
+    if not run.check.as_found:
+        found.relevance = relevance(finding, run.space, run.findings)
+    if found.diagnosis is None and LOSS_VALUES in found.relevance.matters:
         # Weights that change with the losses: what is not linear shows here as well.
-        diagnosis = recognised(run.subject, finding, Symptom.NOT_LINEAR)
-    return Evidence(confirmed, diagnosis, matters)
+        found.diagnosis = recognised(run.subject, finding, Symptom.NOT_LINEAR)
 
 
 def confirm(run: CheckRun, finding: Finding) -> bool:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import replace
 
 from aggverify.checks import Finding
-from aggverify.codes.state import State
+from aggverify.codes.state import Incomplete, State
 from aggverify.errors import NotJudged
 from aggverify.execution.budget import MIN_EXAMPLES
+from aggverify.execution.deadline import NEVER, STOPS, Deadline
 from aggverify.execution.laboratory import Laboratory
 from aggverify.run.outcome.consequences import Outcome
 from aggverify.run.outcome.events import (
@@ -24,12 +24,12 @@ from aggverify.run.outcome.events import (
 )
 from aggverify.run.outcome.store import stored_case
 from aggverify.run.outcome.tally import Tally
-from aggverify.run.outcome.verdict import CheckSummary, ReportedFinding
+from aggverify.run.outcome.verdict import CheckSummary, ReportedFinding, why
 from aggverify.run.outcome.weakness import Cut
 from aggverify.run.planning.plan import Entry
 from aggverify.run.search.alike import raised_at
 from aggverify.run.search.check_run import CheckRun
-from aggverify.run.search.evidence import gathered
+from aggverify.run.search.evidence import Evidence, gather
 
 Emit = Callable[[Event], None]
 MOST = 3
@@ -43,11 +43,13 @@ def run_check(
     *,
     seen: Tally | None = None,
     seconds: float = math.inf,
+    deadline: Deadline = NEVER,
 ) -> Outcome:
-    """Run the entry, or say why it is not run.
+    """Run the entry, or say why it is not run; with what is known when it is stopped.
 
     ``seen``: what earlier entries of the subject have seen, and is not looked for again.
-    ``seconds``: for drawing; a check that runs all of its own cases has them only if asked for.
+    ``seconds``: for drawing, of the laboratory's clock; a check that runs all of its own cases has
+    them only if asked for. ``deadline``: of the whole command.
     """
     tally = Tally() if seen is None else deepcopy(seen)
     check = entry.check
@@ -75,17 +77,23 @@ def run_check(
         laboratory,
         tally,
         lambda: emit(Progress(check.name, laboratory.executed)),
+        deadline.look,
     )
     unlimited = check.only is not None and claim.budget.max_time is None
-    deadline = math.inf if unlimited else time.monotonic() + seconds
+    ends = math.inf if unlimited else laboratory.clock() + seconds
     reported: list[ReportedFinding] = []
+    stopped = None
     try:
-        _found(run, entry, deadline, reported, emit)
+        _found(run, entry, ends, reported, emit)
     except NotJudged as error:
         run.not_judged = str(error)
-    summary = _summary(run, reported, least=min(MIN_EXAMPLES, entry.examples))
+    except STOPS as stop:
+        stopped = why(stop)
+        if run.found is not None and all(run.found is not r.finding for r in reported):
+            reported.append(_reported(run, run.found, Evidence()))
+    summary = _summary(run, reported, stopped, least=min(MIN_EXAMPLES, entry.examples))
     emit(CheckFinished(summary))
-    return Outcome(replace(entry, subject=run.subject), summary, tuple(reported), tally)
+    return Outcome(replace(entry, subject=run.subject), summary, tuple(reported), tally, stopped)
 
 
 def _found(
@@ -94,18 +102,27 @@ def _found(
     """Add what is found, each way in which it is wrong once."""
     check, seed = run.check, entry.subject.claim.seed
     finding = run.run(examples=entry.examples, seed=seed, deadline=deadline)
-    if finding is None and check.only is None and time.monotonic() > deadline:
+    if finding is None and check.only is None and run.laboratory.clock() > deadline:
         drawn = run.cases - len(run.stored_cases())
         if drawn < entry.examples:
             run.tally.sights.cut_short.append(Cut(check.name, drawn, entry.examples))
     for n in range(1, MOST + 1):
         if finding is None:
             break
-        found = _reported(run, finding)
-        if not any(_repeats(found, known) for known in reported):
-            reported.append(found)
-            emit(Found(found))
+        evidence = Evidence()
+        try:
+            gather(run, finding, evidence)
+        except STOPS:
+            _add(_reported(run, finding, evidence), reported, emit)
+            raise
+        _add(_reported(run, finding, evidence), reported, emit)
         finding = run.further(finding, seed=seed + n, deadline=deadline) if n < MOST else None
+
+
+def _add(found: ReportedFinding, reported: list[ReportedFinding], emit: Emit) -> None:
+    if not any(_repeats(found, known) for known in reported):
+        reported.append(found)
+        emit(Found(found))
 
 
 def _repeats(found: ReportedFinding, known: ReportedFinding) -> bool:
@@ -115,8 +132,10 @@ def _repeats(found: ReportedFinding, known: ReportedFinding) -> bool:
     return same and roots[0] == roots[1] and raised_at(found.finding) == raised_at(known.finding)
 
 
-def _summary(run: CheckRun, reported: Sequence[ReportedFinding], *, least: int) -> CheckSummary:
-    check, (state, reason) = run.check, _state(run, reported, least)
+def _summary(
+    run: CheckRun, reported: Sequence[ReportedFinding], stopped: Incomplete | None, *, least: int
+) -> CheckSummary:
+    check, (state, reason) = run.check, _state(run, reported, stopped, least)
     proves = check.establishes if state is State.OK else None
     return CheckSummary(
         check.name,
@@ -131,11 +150,13 @@ def _summary(run: CheckRun, reported: Sequence[ReportedFinding], *, least: int) 
 
 
 def _state(
-    run: CheckRun, reported: Sequence[ReportedFinding], least: int
+    run: CheckRun, reported: Sequence[ReportedFinding], stopped: Incomplete | None, least: int
 ) -> tuple[State, str | None]:
     """``least``: cases that must have come to a result before it passes, if there are as many."""
     if reported:
         return (State.FAILED if any(r.fails for r in reported) else State.HAZARD), None
+    if stopped is not None:
+        return State.NOT_JUDGED, str(stopped)
     if run.not_judged is not None:
         return State.NOT_JUDGED, run.not_judged
     if not run.complete:
@@ -153,8 +174,6 @@ def _state(
     return State.OK, None
 
 
-def _reported(run: CheckRun, finding: Finding) -> ReportedFinding:
-    """The finding confirmed in fresh ranks and explained."""
-    found = gathered(run, finding)
+def _reported(run: CheckRun, finding: Finding, found: Evidence) -> ReportedFinding:
     stored = stored_case(run.subject, finding)
     return ReportedFinding(stored, finding, found.diagnosis, found.confirmed, found.relevance)

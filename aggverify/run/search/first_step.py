@@ -1,0 +1,76 @@
+"""The simplest step there is: a reducer that does not get through it is told so at once, and
+nothing else is run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aggverify.checks.base import failure_finding
+from aggverify.checks.formula import NAME
+from aggverify.checks.refusal import refusal
+from aggverify.execution.laboratory import Execution, Laboratory
+from aggverify.execution.subject import Subject
+from aggverify.execution.trial import Trial
+from aggverify.generation.catalogue import plain_losses
+from aggverify.run.outcome.store import stored_case
+from aggverify.run.outcome.verdict import Call, ReportedFinding
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+from aggverify.steps.notation import parse_micro_batches, parse_step
+
+CHECK = NAME
+"""The check that runs such steps first, under whose name a failure is stored and run again."""
+WHY_NOT = "the reducer does not get through the simplest step"
+"""Of every other check."""
+TOKENS = 3
+
+
+def first_step(subject: Subject, laboratory: Laboratory) -> ReportedFinding | None:
+    """How the reducer fails on the simplest step; None where it gets through it.
+
+    One that refuses it is given others: it may be made for several ranks or micro-batches only.
+    """
+    failed: Execution | None = None
+    for case in simplest(subject):
+        [execution] = laboratory.run(subject, [case])
+        if execution.failure is None:
+            return None
+        refused = refusal(execution) is not None
+        failed = execution if failed is None or not refused else failed
+        if not refused:
+            break
+    return None if failed is None else _reported(subject, laboratory, failed.case)
+
+
+def _reported(subject: Subject, laboratory: Laboratory, case: Case) -> ReportedFinding | None:
+    """The failure seen again in fresh ranks, with what the reducer was given there."""
+    laboratory.fresh()
+    with laboratory.patient():
+        [again] = laboratory.run(subject, [case])
+    finding = failure_finding(CHECK, subject, again)
+    if finding is None:
+        return None  # not every time: the checks look into that
+    [shown] = laboratory.run(subject, [Trial(case, show=True)])
+    call = Call(shown.given, subject.convention.returns)
+    return ReportedFinding(stored_case(subject, finding), finding, None, True, call=call)
+
+
+def simplest(subject: Subject) -> Iterator[Case]:
+    """Three tokens, all of them unmasked, on one rank; then in two parts of every kind."""
+    size = subject.group_size or 1
+    lengths = [1] * size
+    lengths[0] += max(0, TOKENS - size)
+    group = " ".join(f"1/{'1' * n}" for n in lengths)
+    members = ",".join(map(str, range(size)))
+    others = ",".join(map(str, range(size, 2 * size)))
+    yield _case(group, members)
+    yield _case(f"{group}; {group}", f"{members} {others}")
+    if subject.max_world > 1:
+        yield _case(f"{group}; {group}", f"{members} | {others}")
+    if subject.max_world > 1 and "context-parallel" in subject.features:
+        yield _case(group, members, 2)
+
+
+def _case(text: str, cells: str, cp: int = 1) -> Case:
+    step = parse_step(text)
+    return Case(step, Layout(parse_micro_batches(cells), cp), plain_losses(step))

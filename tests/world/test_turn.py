@@ -1,0 +1,44 @@
+"""Whoever waits for ranks is asked again and again whether that should go on."""
+
+from __future__ import annotations
+
+import pytest
+
+from aggverify.world import Options, Pool
+from tests.world.conftest import job, opened
+
+LIMIT = 0.4
+
+
+class Enough(BaseException):
+    """As a deadline is: no Exception."""
+
+
+def test_what_the_turn_raises_ends_a_wait_for_ranks_and_for_an_import() -> None:
+    asked: list[bool] = []
+
+    def turn() -> None:
+        if asked:
+            raise Enough
+
+    with Pool(Options(turn=turn, cpu_seconds=600.0)) as pool:
+        template = opened(pool, "Skipper")
+        pending = template.submit([job("loop", 2)])
+        asked.append(True)
+        with pytest.raises(Enough):
+            pending.wait()
+        with pytest.raises(Enough):
+            opened(pool, "Skipper")
+        asked.clear()
+        assert len(opened(pool, "Skipper").run([job("nothing", 2)])) == 1
+
+
+def test_seconds_of_loading_are_told_apart() -> None:
+    """``Prepares`` uses so much processor time before the first job of a rank, and only there."""
+    with Pool(Options(cpu_seconds=LIMIT, silence=60.0)) as pool:
+        template = opened(pool, "Prepares", {"seconds": 2 * LIMIT, "fails": False})
+        template.run([job("nothing", 1)])
+        first = template.loading
+        assert first >= 2 * LIMIT
+        template.run([job("nothing", 1)] * 100)
+        assert template.loading == first
