@@ -99,8 +99,8 @@ class Laboratory:
 
     def clock(self) -> float:
         """Seconds of which none are spent on ranks that start, import or prepare."""
-        other = 0.0 if self._other is None else self._other._template.loading
-        return time.monotonic() - self._template.loading - other
+        beside = [each for each in (self._other, self._compiling) if each is not None]
+        return time.monotonic() - sum(each._template.loading for each in (self, *beside))
 
     def begin(self) -> None:
         """Hold nothing that ran away before against what comes now: another subject."""

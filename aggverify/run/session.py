@@ -77,12 +77,15 @@ def verify(
 def plans(request: Request, *, pool: Pool) -> tuple[Plan, ...]:
     """What :func:`verify` would run, one plan a subject; modes are found out, nothing is judged."""
     with loaded(request, pool) as (found, laboratory):
-        return tuple(plan(prepared(s, laboratory)) for s in found)
+        made = []
+        for subject in found:
+            laboratory.begin()
+            made.append(plan(prepared(subject, laboratory)))
+        return tuple(made)
 
 
 def prepared(subject: Subject, laboratory: Laboratory) -> Subject:
     """The subject with all that has to be known before its checks can be planned."""
-    laboratory.begin()
     subject = identified(subject, laboratory)
     return discovered(engine_settled(subject, laboratory), laboratory)
 
@@ -106,6 +109,8 @@ def examine(
     """
     if subject.claim.compiled and not known:
         emit(Waiting("torch.compile compiles the first steps, in every rank"))
+    if not known:
+        laboratory.begin()
     work = _Work(subject, laboratory, tuple(checks))
     try:
         if stopped is None and (known or not work.fails_at_once(emit)):
@@ -135,7 +140,6 @@ class _Work:
 
     def fails_at_once(self, emit: Emit) -> bool:
         """Whether the reducer does not get through the simplest step."""
-        self._laboratory.begin()
         self._first = first_step(self.subject, self._laboratory)
         if self._first is not None:
             emit(Found(self._first))

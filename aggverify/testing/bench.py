@@ -95,6 +95,7 @@ class Bench:
         key = (cell.mode, cell.engine, repr(sorted(cell.options.items())))
         if key not in loaded.subjects:
             subject, *_ = resolved(wanted, loaded.target, loaded.template)
+            loaded.laboratory.begin()
             loaded.subjects[key] = prepared(subject, loaded.laboratory)
         return loaded.subjects[key]
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import tarfile
 import zipfile
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import grimp
 import pytest
 
+import aggverify
 from aggverify.report.formats import FORMATS
 from tests.conftest import ROOT
 from tests.packaging.conftest import build
@@ -37,6 +39,9 @@ def test_nothing_is_shipped_that_only_tests_use() -> None:
     texts.append((ROOT / "pyproject.toml").read_text())
     named = {name for text in texts for name in re.findall(r"aggverify(?:\.\w+)+(?=:\w)", text)}
     named |= {f"aggverify.report.{known.module}" for known in FORMATS.values()}
+    # What a person imports, and what pytest does.
+    named |= {*aggverify._FROM.values(), "aggverify.strategies"}
+    named |= {e.value for e in entry_points(group="pytest11") if e.name == "aggverify"}
     packages = {m for m in graph.modules if graph.find_children(m)}
     # What a person runs by `python -m` is a use of its own.
     run = {name for name in graph.modules if _is_run(name)}
