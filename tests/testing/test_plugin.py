@@ -18,10 +18,8 @@ from tests.conftest import EXAMPLES
 pytest_plugins = ["pytester"]
 Suite = Callable[..., pytest.Pytester]
 
-RAISING = """
-def reduce(losses, batch):
-    raise ValueError("not today")
-"""
+WITHIN = ("-p", "no:hypothesispytest")
+"""Hypothesis' plugin wants its own process: a command within this one may have moved its home."""
 
 
 @pytest.fixture
@@ -48,7 +46,7 @@ def test_outcomes_are_those_of_the_checks(suite: Suite) -> None:
         "test_wrong = aggverify.conformance('wrong.py', max_examples=2,"
         " checks=['independent_of_micro_batches', 'independent_of_data_parallel_size'])",
     )
-    ran = made.runpytest_inprocess("-rs", "--junitxml=j.xml", "--aggverify-report=json")
+    ran = made.runpytest_inprocess(*WITHIN, "-rs", "--junitxml=j.xml", "--aggverify-report=json")
     ran.assert_outcomes(passed=1, skipped=1, failed=2)
     ran.stdout.fnmatch_lines(
         [
@@ -80,7 +78,7 @@ def test_outcomes_are_those_of_the_checks(suite: Suite) -> None:
 
 def test_what_cannot_be_judged_is_an_error(suite: Suite) -> None:
     made = suite("test_gone = aggverify.conformance('gone.py', checks=['weights_are_the_modes'])")
-    ran = made.runpytest_inprocess()
+    ran = made.runpytest_inprocess(*WITHIN)
     ran.assert_outcomes(errors=1)
     ran.stdout.fnmatch_lines(["gone.py: no such file: *gone.py"])
 
@@ -96,7 +94,7 @@ def test_an_engine_that_nobody_said_is_asked_for(suite: Suite) -> None:
         "def reduce(losses, batch):\n"
         "    return losses.sum() * batch.dp_size * batch.cp_size / batch.num_tokens\n"
     )
-    ran = made.runpytest_inprocess()
+    ran = made.runpytest_inprocess(*WITHIN)
     ran.assert_outcomes(errors=1, skipped=1, passed=1)
     ran.stdout.fnmatch_lines(["ddp.py: conforms to token_mean if your trainer averages*"])
 
@@ -108,7 +106,7 @@ def test_a_check_in_a_test_of_ones_own(suite: Suite) -> None:
         "def test_mine(aggverify_check):",
         "    assert aggverify_check.state == 'ok', aggverify_check.verdict.findings[0].code",
     )
-    ran = made.runpytest_inprocess("-v")
+    ran = made.runpytest_inprocess(*WITHIN, "-v")
     ran.assert_outcomes(passed=1, failed=1)
     ran.stdout.fnmatch_lines(
         [
@@ -156,7 +154,7 @@ def test_forked_is_refused(suite: Suite) -> None:
     made.makeconftest(
         "def pytest_addoption(parser): parser.addoption('--forked', action='store_true')"
     )
-    ran = made.runpytest_inprocess("--forked")
+    ran = made.runpytest_inprocess(*WITHIN, "--forked")
     ran.assert_outcomes(errors=1)
     ran.stdout.fnmatch_lines(["*ranks belong to one process: run its tests without --forked"])
 
