@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from aggverify.run.outcome.store import StoredCase
 from tests.conftest import EXAMPLES, Cli
 
@@ -20,6 +22,7 @@ def test_the_same_mode_under_two_engines_agrees(cli: Cli) -> None:
     assert "two_paths_agree" in ran.out
 
 
+@pytest.mark.thorough
 def test_paths_that_differ_are_shown_on_the_smallest_step(cli: Cli, tmp_path: Path) -> None:
     new = NATIVE / "sum" / "token_mean.py"
     ran = cli("check", new, "--against", OLD, *QUICK)

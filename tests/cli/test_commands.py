@@ -97,6 +97,7 @@ def test_identifies_the_mode(cli: Cli, tmp_path: Path) -> None:
     assert "engine      megatron-sample [slime's default]" in ran.out
 
 
+@pytest.mark.thorough
 def test_one_reducer_may_be_two_modes_under_two_engines(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "r.py").write_text(
         "import torch\n\n\ndef get_pg_loss_reducer(total_lengths, response_lengths, loss_masks, "
@@ -348,6 +349,7 @@ def test_render_writes_a_stored_verdict_in_any_format(cli: Cli, tmp_path: Path) 
     assert ran.out.rstrip("\n") == (tmp_path / "o" / "summary.md").read_text().rstrip("\n")
 
 
+@pytest.mark.thorough
 def test_project_settings_are_used_said_and_overridden(cli: Cli, tmp_path: Path) -> None:
     settings = '[tool.aggverify]\nmode = "sample_mean"\nprofile = "quick"\nworld = 1\n'
     (tmp_path / "pyproject.toml").write_text(settings)

@@ -30,6 +30,7 @@ FAKE = (
 )
 
 
+@pytest.mark.thorough
 def test_a_hang_shows_every_ranks_stack_and_collective(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "r.py").write_text(START.replace("FAULT", "if odd: time.sleep(3600)"))
     ran = cli("check", "r.py", "--world", "2", *BRIEF)
@@ -105,6 +106,7 @@ def test_ranks_that_the_kernel_ends_for_memory_cannot_be_judged(
     ), ran
 
 
+@pytest.mark.thorough
 def test_slow_is_a_figure_and_no_failure(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "r.py").write_text(START.replace("FAULT", "time.sleep(0.05)"))
     ran = cli("check", "r.py", "--world", "2", *BRIEF)
