@@ -8,18 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.choosing import thorough_but
 from tests.conftest import Cli
 from tests.corpus import Mutant, shapes
 
 BRIEF = ("--profile", "quick", "--world", "4", "--max-examples", "4")
-QUICK = ("several_windows",)
 
 
-@pytest.mark.parametrize(
-    "mutant",
-    thorough_but(shapes.MUTANTS, lambda m: m.function in QUICK, ids=lambda m: m.function),
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("mutant", shapes.MUTANTS, ids=lambda m: m.function)
 def test_a_real_shape_has_one_cause(cli: Cli, tmp_path: Path, mutant: Mutant) -> None:
     options = ["--mode", mutant.mode, "--engine", mutant.engine, "--report", "json"]
     if mutant.divisor is not None:
