@@ -11,7 +11,7 @@ import pytest
 from aggverify.api.running import request
 from aggverify.api.targets import Reducer, target_text
 from aggverify.checks import CHECKS
-from aggverify.errors import unknown
+from aggverify.errors import InputError, unknown
 
 Test = Callable[..., None]
 
@@ -33,6 +33,17 @@ class Cell:
         return "-".join(filter(None, (self.mode, self.engine, self.check)))
 
 
+ELSEWHERE = ("against", "compile")
+"""Options of ``aggverify check`` that need ranks of another kind than a suite's."""
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raises InputError for an option that would not be heeded here."""
+    for name in ELSEWHERE:
+        if options.get(name):
+            raise InputError(f"{name} is not taken in a test suite: run aggverify check --{name}")
+
+
 def cells(
     reducer: Reducer,
     modes: Iterable[str] = (),
@@ -42,6 +53,7 @@ def cells(
 ) -> Iterator[Cell]:
     """Every cell; raises InputError for a name or an option that there is none of."""
     target, names = target_text(reducer), [c.name for c in CHECKS]
+    check_options(options)
     for name in (chosen := tuple(checks)):
         if name not in names:
             raise unknown("check", name, names)

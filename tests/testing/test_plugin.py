@@ -139,12 +139,34 @@ def test_every_check_is_a_test_for_every_mode_and_engine() -> None:
         ({"checks": ["linear"]}, "unknown check 'linear'"),
         ({"max_example": 3}, "unknown option 'max_example'"),
         ({"profile": "fast"}, "unknown profile 'fast'"),
+        ({"against": "old.py"}, "against is not taken in a test suite"),
+        ({"compile": True}, "compile is not taken in a test suite"),
     ],
 )
 def test_what_cannot_be_is_an_error_of_collection(arguments: dict[str, object], words: str) -> None:
     for make in (conformance, lambda r, **kw: parametrize_with_checks([r], **kw)):
         with pytest.raises(InputError, match=words):
             make("r.py", **arguments)
+
+
+def test_what_a_suite_says_for_all_is_heeded(suite: Suite) -> None:
+    made = suite(
+        "test_bare = aggverify.conformance('bare.py', checks=['weights_are_the_modes'])",
+        "test_several = aggverify.conformance('right.py', modes=['token_mean', 'sample_mean'],"
+        " checks=['weights_are_the_modes'], max_examples=1)",
+    )
+    (made.path / "bare.py").write_text(
+        "def reduce(losses, batch):\n    return losses.sum() / max(batch.num_tokens, 1)\n"
+    )
+    # The mode of the suite is not the reducer's, and that finding is accepted.
+    settings = "[tool.aggverify]\nmode = 'sample_mean'\nmax_examples = 1\nengine = 'sum'\n"
+    (made.path / "pyproject.toml").write_text(settings)
+    ran = made.runpytest_inprocess(*WITHIN)
+    ran.assert_outcomes(passed=1, failed=2)
+    ran.stdout.fnmatch_lines(["bare.py · sample_mean · engine sum"])
+    (made.path / "pyproject.toml").write_text(settings + "accept = ['AGV101=known']\n")
+    ran = made.runpytest_inprocess(*WITHIN)
+    ran.assert_outcomes(passed=1, skipped=2)
 
 
 def test_forked_is_refused(suite: Suite) -> None:
