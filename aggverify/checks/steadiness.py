@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -74,7 +74,20 @@ def _judge_repeated(subject: Subject, executions: Sequence[Execution]) -> Findin
     if how is None:
         return None
     message = f"the same step run again by the same ranks: {how}"
-    return Finding(VARIES, REPEATS, message, first.case, subject.mode)
+    signs = (EARLIER,) if _one_part(first, again) else ()
+    return Finding(VARIES, REPEATS, message, first.case, subject.mode, signs=signs)
+
+
+EARLIER = "a count over earlier steps"
+
+
+def _one_part(first: Execution, again: Execution) -> bool:
+    """Whether all weights are one half, one third, ... of what they were: the same step counted so
+    often."""
+    if first.weights is None or again.weights is None or not again.weights.any():
+        return False
+    times = round(float(abs(first.weights).sum() / abs(again.weights).sum()))
+    return times > 1 and np.allclose(again.weights * times, first.weights, rtol=_ROUNDED, atol=0)
 
 
 def _judge_remembered(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
@@ -84,8 +97,43 @@ def _judge_remembered(subject: Subject, executions: Sequence[Execution]) -> Find
         how = _difference(fresh, execution)
         if how is not None:
             message = f"the same step {words}: {how}"
-            return Finding(DEPENDS, REMEMBERS, message, fresh.case, subject.mode)
+            signs = (EARLIER,) if _adds_up(fresh, *later) else ()
+            return Finding(DEPENDS, REMEMBERS, message, fresh.case, subject.mode, signs=signs)
     return None
+
+
+_COUNTS: tuple[Callable[[Step], int], ...] = (
+    lambda step: step.num_unmasked,
+    lambda step: len(step.samples),
+    lambda step: step.num_rollouts,
+    lambda step: step.num_groups,
+)
+
+
+def _adds_up(fresh: Execution, used: Execution, new: Execution) -> bool:
+    """Whether a count covers earlier steps too: all weights are those of this step times its count
+    over that of this and the last so many together, or over the mean of this and the last. In
+    ``new`` ranks the steps before are all there were; what the first or last alone gives is told
+    apart."""
+    steps = [fresh.case.step, *(case.step for case in reversed(_other_steps(fresh.case)))]
+    for count in _COUNTS:
+        this, last, *others = (count(step) for step in steps)
+        sums = set(np.cumsum([this + last, *others])) - {last, *others[-1:]}
+        if any(_divided(new, fresh, this, by) for by in sums):
+            return True
+        if all(_divided(after, fresh, this, (this + last) / 2) for after in (used, new)):
+            return True
+    return False
+
+
+def _divided(after: Execution, fresh: Execution, this: int, by: float) -> bool:
+    if after.weights is None or fresh.weights is None or by in (0, this):
+        return False
+    return np.allclose(after.weights, fresh.weights * this / by, rtol=_ROUNDED, atol=0)
+
+
+_ROUNDED = 2.0**-20
+"""Counts of so few tokens differ by more, and float32 by less."""
 
 
 def _difference(one: Execution, two: Execution) -> str | None:

@@ -17,6 +17,7 @@ from aggverify.diagnosis.clues import PARTS, Clues
 from aggverify.diagnosis.distorted import distorted_count
 from aggverify.diagnosis.explanation import Diagnosis, Predicts
 from aggverify.diagnosis.factors import Factor, common_factor
+from aggverify.diagnosis.factors import gives as factor_gives
 from aggverify.diagnosis.forms import closed_forms, telling
 from aggverify.diagnosis.joint import gives, joined
 from aggverify.diagnosis.notfinite import in_words, not_finite
@@ -51,12 +52,29 @@ def diagnose(
 
 def _misses(found: Diagnosis, finding: Finding, observations: Sequence[Observation]) -> bool:
     """Whether a formula that fits everything roughly does not give this very finding's weights."""
-    if found.form is None or finding.observed is None:
+    if found.form is None:
         return False
-    again = np.array(finding.observed)
-    alone = finding.case.step, finding.case.layout
+    return _its_own(finding, observations) is not None and not gives(found.form, finding)
+
+
+def _its_own(finding: Finding, observations: Sequence[Observation]) -> Observation | None:
+    """The observation of the finding's own weights."""
+    if finding.observed is None:
+        return None
+    again, alone = np.array(finding.observed), (finding.case.step, finding.case.layout)
     seen = [o for o in observations if (o.case.step, o.case.layout) == alone]
-    return any(close(o.observed, again) for o in seen) and not gives(found.form, finding)
+    return next((o for o in seen if close(o.observed, again)), None)
+
+
+def _factor(
+    subject: Subject, finding: Finding, observations: Sequence[Observation]
+) -> Factor | None:
+    """The factor common to all, if it gives this finding's weights as exactly as they are known."""
+    factor = common_factor(subject, observations)
+    own = _its_own(finding, observations) if factor is not None else None
+    if factor is None or own is None or factor_gives(factor, subject, finding, own):
+        return factor
+    return None
 
 
 def telling_case(observations: Sequence[Observation], candidates: Sequence[Case]) -> Case | None:
@@ -136,7 +154,7 @@ def _explained(
     if shown is not None:
         return _shown(seen, shown)
     forms = closed_forms(observations)
-    factor = common_factor(subject, observations)
+    factor = _factor(subject, finding, observations)
     seen = replace(seen, form=forms[0] if forms else None, factor=factor)
     shown = other_mode(subject, observations)
     if shown is None and not forms and factor is None:
@@ -145,7 +163,7 @@ def _explained(
         return _shown(seen, shown)
     if forms or factor:
         return _formula(subject, seen, observations)
-    return _relative(subject, seen, observations)
+    return _relative(subject, finding, seen, observations)
 
 
 def _formula(subject: Subject, seen: Clues, observations: Sequence[Observation]) -> Diagnosis:
@@ -165,12 +183,12 @@ def _formula(subject: Subject, seen: Clues, observations: Sequence[Observation])
 
 
 def _relative(
-    subject: Subject, seen: Clues, observations: Sequence[Observation]
+    subject: Subject, finding: Finding, seen: Clues, observations: Sequence[Observation]
 ) -> Diagnosis | None:
     """A factor over one rank's own weights, where the formula is wrong or unknown already."""
     if any(o.trivial is None or not np.isfinite(o.trivial).all() for o in observations):
         return None
-    factor = common_factor(subject, [o.relative_to_trivial for o in observations])
+    factor = _factor(subject, finding, [o.relative_to_trivial for o in observations])
     if factor is None:
         return None
     return _diagnosis(subject, replace(seen, factor=factor), None, factor.sentence)

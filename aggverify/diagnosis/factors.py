@@ -10,8 +10,10 @@ from itertools import product
 
 import numpy as np
 
+from aggverify.checks import Finding
 from aggverify.diagnosis.observation import TOLERANCE, Array, Observation
 from aggverify.execution.subject import Subject
+from aggverify.steps.case import Case
 
 _ONE = Fraction(1)
 _MAX_SIZES = 4
@@ -59,7 +61,7 @@ def named_ratio(
     spread = max(ratios) - min(ratios)
     if spread <= TOLERANCE * abs(ratios[0]) and (len(ratios) > 1 or not subject.has_oracle):
         return _constant(subject, ratios[0])
-    sizes = [_sizes(subject, o) for o in observations]
+    sizes = [_sizes(o.case) for o in observations]
     names = tuple(sizes[0])
     logs = np.log([[float(s[n]) for n in names] for s in sizes])
     exponents, matrix = _exponents(len(names))
@@ -75,9 +77,25 @@ def named_ratio(
     return None
 
 
-def _sizes(subject: Subject, observation: Observation) -> dict[str, float]:
-    step, layout = observation.case.step, observation.case.layout
-    sizes = {
+def gives(factor: Factor, subject: Subject, finding: Finding, seen: Observation) -> bool:
+    """Whether expected weight times factor is the finding's own weight: closer than the bound, or
+    than that is to what it should be. ``seen``: its observation, with what is expected."""
+    if finding.observed is None or finding.token is None or finding.error is None:
+        return True
+    sizes = {"L": subject.divisor or 1.0, **_sizes(finding.case)}
+    times = factor.constant
+    for name, exponent in factor.sizes:
+        size = Fraction(sizes[name])
+        times = times * size if exponent > 0 else times / size
+    assert seen.expected is not None
+    off = abs(Fraction(finding.observed[finding.token]) - times * seen.expected[finding.token])
+    bound = (finding.bound or Fraction(0)) * max(times, _ONE)
+    return off <= max(bound, finding.error / 4)
+
+
+def _sizes(case: Case) -> dict[str, int]:
+    step, layout = case.step, case.layout
+    return {
         "cp_size": layout.cp_size,
         "dp_size": layout.dp_size,
         "num_microbatches": layout.num_microbatches,
@@ -87,7 +105,6 @@ def _sizes(subject: Subject, observation: Observation) -> dict[str, float]:
         "num_samples": len(step.samples),
         "max_len": max(s.response_length for s in step.samples),
     }
-    return {name: float(size) for name, size in sizes.items()}
 
 
 @lru_cache(maxsize=4)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 CEILING = 64.0
 _last: dict[str, int] = {}
 _window: list[int] = []
+_so_far: list[int] = [0, 0]
 _fullest: list[int] = []
 _first: list[int] = []
 _reduced: dict[int, int] = {}
@@ -31,6 +32,14 @@ def generation_window_count(losses: Tensor, batch: MicroBatch) -> Tensor:
     if _window[-1:] != [batch.num_tokens]:
         _window[:] = [*_window[-1:], batch.num_tokens]
     return kept(losses, batch).sum() / max(sum(_window) / len(_window), 1)
+
+
+def tokens_so_far(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """Tokens of all steps: nobody sets the count back to 0."""
+    tokens, calls = _so_far
+    tokens += batch.num_tokens if not calls else 0
+    _so_far[:] = tokens, (calls + 1) % batch.num_microbatches
+    return kept(losses, batch).sum() / max(tokens, 1)
 
 
 def fullest_window(losses: Tensor, batch: MicroBatch) -> Tensor:
@@ -186,7 +195,16 @@ MUTANTS = (
         "token_mean",
         "sum",
         ("AGV408",),
-        "state-between-steps",
+        "earlier-windows-counted",
+    ),
+    Mutant(
+        "tokens_so_far",
+        7,
+        "TRL #5619 / #6024",
+        "token_mean",
+        "sum",
+        ("AGV407", "AGV408"),
+        "earlier-windows-counted",
     ),
     Mutant(
         "fullest_window",

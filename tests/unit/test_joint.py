@@ -141,3 +141,17 @@ def test_a_formula_heads_no_case_whose_weights_it_misses_by_more_than_the_bound(
     shifted = replace(alone, observed=alone.observed * (1 + 1e-8))
     told = diagnose(about, finding("AGV101", about, shifted), [[*seen, shifted]])
     assert told is None or told.form is None
+
+
+def test_a_factor_heads_no_case_whose_weights_it_misses_by_more_than_the_bound() -> None:
+    """Twice the weights to a millionth, and still something else besides."""
+    about = subject("token_mean", "sum")
+    mode = ClosedForm(Term(TOKENS), (), (0, 0, 0))
+    twice = [observed(about, c, mode) for c in (*CASES, *SMALL)]
+    twice = [replace(seen, observed=seen.observed * 2) for seen in twice]
+    told = diagnose(about, finding("AGV101", about, twice[-1]), [twice])
+    assert told is not None and told.factor == "2"
+    shifted = replace(twice[-1], observed=twice[-1].observed * (1 + 1e-8))
+    about_it = finding("AGV101", about, shifted)
+    far = replace(about_it, error=Fraction(1, 10**9))
+    assert diagnose(about, far, [[*twice[:-1], shifted]]) is None

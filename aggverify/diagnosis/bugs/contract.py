@@ -12,6 +12,13 @@ SHORTENED = tuple(
 """Misuses in which a list is one short."""
 BUGS: tuple[Bug, ...] = (
     Bug(
+        "earlier-windows-counted",
+        "the losses are divided by a count over this step and earlier ones",
+        "TRL #5619 / #6024 (num_items_in_batch over the generation batch)",
+        "count what the update sums over: one optimizer window, and 0 before its first micro-batch",
+        (sign(Symptom.STATE_KEPT, Symptom.NOT_REPEATABLE), sign("a count over earlier steps")),
+    ),
+    Bug(
         "not-repeatable",
         "the same step gives other results when it is run again",
         "dropout or sampling inside a loss, unordered accumulation",
