@@ -71,8 +71,8 @@ def _check(request: Request, where: Path, delivery: Delivery, deadline: Deadline
     from aggverify.report.document import document, stopped
     from aggverify.report.reading import headline
 
-    known, error = _verified(request, deadline)
-    made = document(known) if error is None else stopped(known, error)
+    known, error = _verified(request, where, deadline)
+    made = document(known, where) if error is None else stopped(known, error, where)
     unwritten = [*_stored(known, where), *delivery.deliver(made, request.target)]
     for what, reason in unwritten:
         ways_out.unwritten(what, reason, where)
@@ -85,7 +85,9 @@ def _check(request: Request, where: Path, delivery: Delivery, deadline: Deadline
     return made.exit or (ways_out.NO_JUDGEMENT if unwritten else made.exit)
 
 
-def _verified(request: Request, deadline: Deadline) -> tuple[list[Verdict], BaseException | None]:
+def _verified(
+    request: Request, where: Path, deadline: Deadline
+) -> tuple[list[Verdict], BaseException | None]:
     """The verdicts, each shown as soon as it is there, and what stopped it if anything did."""
     from hypothesis import configuration
     from rich.console import Console
@@ -98,7 +100,7 @@ def _verified(request: Request, deadline: Deadline) -> tuple[list[Verdict], Base
 
     # Hypothesis would leave a folder where the user stands: nothing of what it keeps is needed.
     configuration.set_hypothesis_home_dir(os.devnull)
-    terminal, known = Terminal(Console()), []
+    terminal, known = Terminal(Console(), where), []
 
     def listen(event: Event) -> None:
         if isinstance(event, Finished):

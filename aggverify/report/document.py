@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, islice
+from pathlib import Path
 
 from aggverify import __version__
 from aggverify.checks import Finding, check
@@ -17,6 +18,7 @@ from aggverify.engines.ratio import ratio
 from aggverify.errors import AggverifyError
 from aggverify.execution.claim import NONLINEAR
 from aggverify.execution.deadline import TooLate
+from aggverify.execution.options import default
 from aggverify.execution.subject import Subject
 from aggverify.files import told
 from aggverify.generation.space import sizes
@@ -39,6 +41,8 @@ from aggverify.steps.case import Case
 from aggverify.steps.layouts import token_owner
 from aggverify.world import evidence
 
+USUAL = Path(default("report_dir"))
+"""Where ``replay`` looks for cases by itself."""
 MAX_WEIGHTS = 100_000
 """Of a step with more tokens no weights are written: its case says it all."""
 MAX_RUNS = 1000
@@ -51,19 +55,21 @@ _MASKS: Mapping[tuple[int, int], model.Mask] = {
 """By a token's bit in the mask, and in the one before rejection."""
 
 
-def document(verdicts: Sequence[Verdict]) -> model.Document:
-    """All verdicts of one command."""
+def document(verdicts: Sequence[Verdict], where: Path = USUAL) -> model.Document:
+    """All verdicts of one command; ``where``: the directory in which cases are stored."""
     incomplete = next(filter(None, (verdict.incomplete for verdict in verdicts)), None)
-    made = tuple(map(written, verdicts))
+    made = tuple(written(verdict, where) for verdict in verdicts)
     return model.Document(
         model.SCHEMA, __version__, int(exit_code(verdicts)), None, incomplete, made
     )
 
 
-def stopped(verdicts: Sequence[Verdict], error: BaseException) -> model.Document:
+def stopped(
+    verdicts: Sequence[Verdict], error: BaseException, where: Path = USUAL
+) -> model.Document:
     """The document of a command that came to no end of its own: why, and what is known."""
     code, text = Exit.NO_JUDGEMENT, str(error) or type(error).__name__
-    found = document(verdicts)
+    found = document(verdicts, where)
     if isinstance(error, KeyboardInterrupt):
         known = None if verdicts else "interrupted before anything could be judged"
         return replace(
@@ -77,8 +83,8 @@ def stopped(verdicts: Sequence[Verdict], error: BaseException) -> model.Document
     return replace(found, exit=int(code), error=text, incomplete=incomplete)
 
 
-def written(verdict: Verdict) -> model.Verdict:
-    """One verdict."""
+def written(verdict: Verdict, where: Path = USUAL) -> model.Verdict:
+    """One verdict; ``where`` as above."""
     s = verdict.subject
     return model.Verdict(
         claim=s.claim.to_json(),
@@ -119,7 +125,9 @@ def written(verdict: Verdict) -> model.Verdict:
             model.Warned(w.code, CODES[w.code].title, w.detail, CODES[w.code].quiet)
             for w in verdict.weaknesses
         ),
-        findings=tuple(reported(r, causes[0], s) for causes in verdict.causes for r in causes),
+        findings=tuple(
+            reported(r, causes[0], s, where) for causes in verdict.causes for r in causes
+        ),
         call_milliseconds=verdict.call_milliseconds,
         waivers=tuple(
             model.Waiver(w.what, w.reason, sum(r.is_covered(w) for r in verdict.reports))
@@ -169,7 +177,9 @@ def _margin(m: Sharpness) -> model.Margin:
     return model.Margin(m.dtype, m.worst, m.smallest_caught, loss)
 
 
-def reported(report: ReportedFinding, first: ReportedFinding, subject: Subject) -> model.Finding:
+def reported(
+    report: ReportedFinding, first: ReportedFinding, subject: Subject, where: Path = USUAL
+) -> model.Finding:
     """A confirmed and explained finding; ``first``: the one of the same cause that is shown."""
     f, d, code = report.finding, report.diagnosis, CODES[report.finding.code]
     bugs = (d.bug,) if d and d.bug else ()
@@ -191,7 +201,7 @@ def reported(report: ReportedFinding, first: ReportedFinding, subject: Subject) 
         fault=f.fault.to_json() if f.fault else None,
         detail=_detail(report),
         case=report.stored.to_json(),
-        replay=tuple(_command(report.stored, subject)),
+        replay=tuple(_command(report.stored, subject, where)),
         step=drawn(f.case),
         reference=f.reference,
         expected=f.expected if weights else None,
@@ -233,7 +243,7 @@ def judged(finding: Finding, subject: Subject) -> model.Finding:
     return reported(report, report, subject)
 
 
-def _command(stored: StoredCase, subject: Subject) -> Iterator[str]:
+def _command(stored: StoredCase, subject: Subject, where: Path) -> Iterator[str]:
     yield from ("aggverify", "replay", stored.id, stored.claim.target)
     if stored.claim.oracle is not None:
         yield from ("--oracle", stored.claim.oracle)
@@ -241,6 +251,8 @@ def _command(stored: StoredCase, subject: Subject) -> Iterator[str]:
         yield from ("--against", subject.against.target)
     if ":" in stored.claim.engine:
         yield from ("--engine", stored.claim.engine)
+    if where != USUAL:
+        yield from ("--report-dir", str(where))
 
 
 def drawn(case: Case) -> model.Step:

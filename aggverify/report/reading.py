@@ -50,7 +50,8 @@ def headline(document: Document) -> str:
         if first.call is not None:
             why = shortened(first.message.split("\n")[0])
             return f"{AT_ONCE[:1].upper()}{AT_ONCE[1:]}: {why}{more}{cut}"
-        return f"Merging this {consequence(first, verdict)}{more}{cut}"
+        told = refusals(document.verdicts)
+        return f"Merging this {consequence(first, verdict)}{more}{told}{cut}"
     if document.incomplete and document.verdicts:
         return incomplete(document.incomplete, document.verdicts)
     if not document.verdicts or any(not v.executed for v in document.verdicts):
@@ -272,12 +273,13 @@ def explanation(finding: Finding) -> list[tuple[str, str]]:
         lines.append(("You compute", f"{sentence} (no historic bug is known to be this)"))
     elif sentence and sentence not in [bug.sentence for bug in bugs]:
         lines.append(("In detail", sentence))
-    elif not sentence and finding.worst is not None:
+    elif not sentence and finding.worst is not None and not finding.consequence:
         nothing = "no known factor, formula or historic bug gives these weights"
         lines.append(("Not recognised", nothing))
     lines += [("Usual fix", fix) for fix in dict.fromkeys(bug.fix for bug in bugs)]
     accept = f"--accept {finding.code}:{finding.signature}=REASON"
-    return lines + [("Known, and no failure here", accept)] * finding.fails
+    # Nothing would be judged of a reducer whose very first step is accepted to fail.
+    return lines + [("Known, and no failure here", accept)] * (finding.fails and not finding.call)
 
 
 def _unexplained(finding: Finding) -> Iterator[str]:

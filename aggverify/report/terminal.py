@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape as literally
@@ -13,7 +14,7 @@ from rich.text import Text
 
 from aggverify.codes.state import State
 from aggverify.report import escape, reading, text
-from aggverify.report.document import written
+from aggverify.report.document import USUAL, written
 from aggverify.report.model import harmless
 from aggverify.run.outcome.events import (
     CheckFinished,
@@ -33,6 +34,8 @@ class Terminal:
     """Progress on a live line (plain lines in CI), then the verdict."""
 
     console: Console
+    where: Path = USUAL
+    """The directory in which cases are stored."""
     _status: Status | None = None
     _started: float = field(default_factory=time.monotonic)
     _findings: int = 0
@@ -87,7 +90,7 @@ class Terminal:
 
     def _finish(self, event: Finished) -> None:
         self.close()
-        verdict = harmless(written(event.verdict))
+        verdict = harmless(written(event.verdict, self.where))
         self._rule(text.title(verdict).strip(), "bold")
         for line in text.body(verdict):
             self._line(line, style=_style(line))

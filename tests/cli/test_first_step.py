@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -77,9 +78,12 @@ def test_the_first_error_is_all_there_is(cli: Cli, tmp_path: Path, name: str) ->
 
 def test_the_failure_is_run_again_by_its_id(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "r.py").write_text(FAILS["typo"][0])
-    assert cli("check", "r.py", "--mode", "token_mean", *EVERY).code == 1
+    ran = cli("check", "r.py", "--mode", "token_mean", *EVERY)
     [found] = written(tmp_path)["verdicts"][0]["findings"]
-    again = cli("replay", found["id"], "--report-dir", "o")
+    _, *asked = found["replay"]
+    assert asked[-2:] == ["--report-dir", "o"] and shlex.join(found["replay"]) in ran.out
+    assert "--accept" not in ran.out, "nothing would be judged of it"
+    again = cli(*asked)
     assert (again.code, again.out.split()[0]) == (1, "FAILED"), again
     (tmp_path / "r.py").write_text(FAILS["typo"][0].replace("tokns", "tokens"))
     fixed = cli("replay", found["id"], "--report-dir", "o")

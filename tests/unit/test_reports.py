@@ -19,7 +19,7 @@ from aggverify.report.delivery import Delivery
 from aggverify.report.document import reported, stopped
 from aggverify.report.drawing import drawing
 from aggverify.report.formats import FORMATS
-from aggverify.report.model import Document
+from aggverify.report.model import Document, Refusal
 from aggverify.report.places import Place, place
 from aggverify.report.terminal import Terminal
 from aggverify.run.outcome.events import Finished
@@ -95,6 +95,13 @@ def test_the_headline_states_the_consequence() -> None:
     what = "makes gradients 1/cp_size times those of token_mean"
     assert reading.headline(RED) == (
         f"Merging this {what}: result depends on context-parallel size"
+    )
+    # Told no less than where it conforms: how much of the layouts was judged at all.
+    declines = Refusal("context-parallel", "context parallelism", "cp_size == 1 only", False)
+    partly = replace(VERDICT, refused=(declines,), layouts_refused=3, layouts_left=5)
+    assert reading.headline(replace(RED, verdicts=(partly,))) == (
+        f"Merging this {what}: result depends on context-parallel size; refuses context "
+        "parallelism: 'cp_size == 1 only' (3 layouts refused, 5 judged)"
     )
     two = verdicts.written(verdicts.verdict(reports=2))
     assert reading.headline(two).endswith(" (1 more finding)")
