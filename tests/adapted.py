@@ -9,13 +9,14 @@ from dataclasses import dataclass
 class Signature:
     """A file with one function. ``mode``: what it implements through its adapter; ``wrong``: a text
     in it and what makes it another mode. ``engine``: where it is right, "" where the adapter leaves
-    that to the person."""
+    that to the person. ``left``: what ``aggverify new`` leaves to say, empty where it all runs."""
 
     name: str
     source: str
     mode: str
     wrong: tuple[str, str]
     engine: str = ""
+    left: tuple[str, ...] = ()
 
 
 VERL = Signature(
@@ -175,3 +176,230 @@ SIGNATURES = (
     *(VERL, ROLL, OPENRLHF, NEMO, TRL_DAPO, TRL_DR_GRPO, MEGATRON, SLIME),
     *(OPEN_INSTRUCT, OAT, VERL_POLICY, FLAT),
 )
+VERL_POLICY_LOSS = Signature(
+    "verl_compute_policy_loss_vanilla",
+    """
+import torch
+
+def compute_policy_loss_vanilla(old_log_prob, log_prob, advantages, response_mask,
+                                loss_agg_mode="token-mean", config=None, rollout_is_weights=None):
+    assert config is not None
+    losses = -advantages * torch.exp(log_prob - old_log_prob)
+    info = config.global_batch_info
+    loss = (losses * response_mask).sum() / info["batch_num_tokens"] * info["dp_size"]
+    return loss, {}
+""",
+    "token_mean",
+    ('info["batch_num_tokens"]', "response_mask.sum()"),
+    left=("the call",),
+)
+MEGATRON_BRIDGE = Signature(
+    "megatron_bridge_masked_next_token_loss",
+    """
+import torch
+
+def masked_next_token_loss(loss_mask, output_tensor, check_for_nan_in_loss=True,
+                           check_for_spiky_loss=False):
+    losses, mask = output_tensor.view(-1), loss_mask.view(-1)
+    loss = torch.sum(losses * mask)
+    tokens = mask.sum().clone().detach().to(torch.int)
+    return loss, tokens, {"lm loss": torch.stack([loss.clone().detach(), tokens])}
+""",
+    "token_mean",
+    ("torch.sum(losses * mask)", "torch.sum(losses * mask) / mask.sum().clamp(min=1)"),
+    "megatron-token",
+)
+SLIME_HOOK = Signature(
+    "slime_hook",
+    """
+from zigzag import local_masks, masked_sums
+
+def get_pg_loss_reducer(total_lengths, response_lengths, loss_masks,
+                        calculate_per_token_loss=False):
+    masks = local_masks(total_lengths, response_lengths, loss_masks)
+    counts = [max(int(m.sum()), 1) for m in loss_masks]
+    return lambda x: sum(s / n for s, n in zip(masked_sums(x, masks), counts))
+""",
+    "sample_mean",
+    ("for m in loss_masks]", "for m in masks]"),
+    "megatron-sample",
+)
+MILES = Signature(
+    "miles_core",
+    """
+from zigzag import local_masks, masked_sums
+
+def get_sum_of_sample_mean(total_lengths, response_lengths, loss_masks,
+                           calculate_per_token_loss=False, qkv_format="thd", max_seq_lens=None, *,
+                           denominators=None):
+    masks = local_masks(total_lengths, response_lengths, loss_masks)
+    if denominators is None:
+        denominators = [max(int(m.sum()), 1) for m in loss_masks]
+    return lambda x: sum(s / n for s, n in zip(masked_sums(x, masks), denominators))
+""",
+    "sample_mean",
+    ("for m in loss_masks]", "for m in masks]"),
+    "megatron-sample",
+)
+MILES_STATE = Signature(
+    "miles_core_with_parallel_state",
+    """
+from zigzag import local_masks, masked_sums
+
+def get_sum_of_sample_mean(total_lengths, response_lengths, loss_masks, parallel_state,
+                           calculate_per_token_loss=False, qkv_format="thd", max_seq_lens=None,
+                           chunk_size=None):
+    masks = loss_masks
+    if parallel_state.cp_size > 1:
+        masks = local_masks(total_lengths, response_lengths, loss_masks)
+    counts = [max(int(m.sum()), 1) for m in loss_masks]
+    return lambda x: sum(s / n for s, n in zip(masked_sums(x, masks), counts))
+""",
+    "sample_mean",
+    ("for m in loss_masks]", "for m in masks]"),
+    "megatron-sample",
+)
+SLIME_MODES = Signature(
+    "slime_and_miles_modes",
+    """
+def get_pg_loss_reducer(args, batch, *, total_lengths, response_lengths, pg_loss_masks,
+                        default_reducer):
+    if args.loss_aggregation == "sample_mean":
+        return default_reducer
+    sums = batch["prompt_mask_sums"]
+    return lambda x: sum(
+        (p * m).sum() / s for p, m, s in zip(x.split(response_lengths), pg_loss_masks, sums)
+    )
+""",
+    "prompt_mean",
+    ('batch["prompt_mask_sums"]', "[m.sum() for m in pg_loss_masks]"),
+    left=("mode", "args", "default_reducer"),
+)
+SLIME_TRAINER = Signature(
+    "slime_trainer_loss_function",
+    """
+def loss_function(args, batch, num_microbatches, step_global_batch_size, logits):
+    loss = args.policy_loss(batch, logits) * num_microbatches / step_global_batch_size
+    return loss, 1, {"keys": ["loss"], "values": loss.detach().view(1)}
+""",
+    "sample_mean",
+    ("num_microbatches / ", "1 / "),
+    left=("mode", "args", "logits"),
+)
+SKYRL = Signature(
+    "skyrl_advantages",
+    """
+def apply_loss_reduction_to_advantages_minibatch(advantages, loss_mask, loss_reduction,
+                                                 micro_batch_size, max_seq_len,
+                                                 prompt_boundaries=None):
+    tokens = loss_mask.sum(-1, keepdim=True).clamp(min=1)
+    if loss_reduction == "token_mean":
+        return advantages / loss_mask.sum().clamp(min=1)
+    if loss_reduction == "sequence_mean":
+        return advantages / (len(advantages) * tokens)
+    if loss_reduction == "seq_mean_token_sum_norm":
+        return advantages / (len(advantages) * max_seq_len)
+    scaled = advantages.clone()
+    for start, end in prompt_boundaries:
+        count = loss_mask[start:end].sum().clamp(min=1) * len(prompt_boundaries)
+        scaled[start:end] = advantages[start:end] / count
+    return scaled
+
+def reduce_loss(loss, loss_mask):
+    return (loss * loss_mask).sum()
+""",
+    "token_mean",
+    ("loss_mask.sum().clamp(min=1)", "loss_mask.numel()"),
+)
+SKYRL_OLD = Signature(
+    "skyrl_reduce_loss",
+    """
+def reduce_loss(loss, loss_mask, loss_reduction, max_seq_len=None):
+    if loss_reduction == "token_mean":
+        return (loss * loss_mask).sum() / loss_mask.sum().clamp(min=1)
+    rows = (loss * loss_mask).sum(-1)
+    if loss_reduction == "seq_mean_token_sum_norm":
+        return (rows / max_seq_len).mean()
+    return (rows / loss_mask.sum(-1).clamp(min=1)).mean()
+""",
+    "sample_mean",
+    (".clamp(min=1)).mean()", ".clamp(min=1)).sum()"),
+)
+AREAL = Signature(
+    "areal_ppo_actor_loss_fn",
+    """
+import torch
+
+def ppo_actor_loss_fn(logprobs, proximal_logprobs, old_logprobs, advantages, eps_clip, loss_mask,
+                      eps_clip_higher=None, c_clip=None, behav_imp_weight_cap=None,
+                      importance_sampling_level="token", cu_seqlens=None,
+                      loss_agg_mode="token-mean", rollout_is_weights=None, dp_size=1,
+                      batch_num_tokens=None, global_batch_size=None):
+    ratio = torch.where(loss_mask, torch.exp(logprobs - proximal_logprobs), 0)
+    clipped = torch.clamp(ratio, 1.0 - eps_clip, 1.0 + eps_clip)
+    losses = torch.max(-advantages * ratio, -advantages * clipped)
+    loss = torch.where(loss_mask, losses, 0).sum() / max(batch_num_tokens, 1) * dp_size
+    return loss, {"clip_mask": clipped < ratio}
+""",
+    "token_mean",
+    ("max(batch_num_tokens, 1)", "max(int(loss_mask.count_nonzero()), 1)"),
+    "mean",
+)
+LIGER = Signature(
+    "liger_reduce_grpo_loss",
+    """
+def _reduce_grpo_loss(per_token_loss, completion_mask, loss_type, max_completion_length,
+                      num_items_in_batch=None):
+    mask = completion_mask.to(per_token_loss.dtype)
+    if loss_type == "grpo":
+        return ((per_token_loss * mask).sum(-1) / mask.sum(-1).clamp(min=1.0)).mean()
+    if loss_type == "dr_grpo":
+        return (per_token_loss * mask).sum() / (len(mask) * max_completion_length)
+    if loss_type == "dapo":
+        return (per_token_loss * mask).sum() / max(num_items_in_batch, 1)
+    raise ValueError(loss_type)
+
+reduce_grpo_loss = _reduce_grpo_loss
+""",
+    "token_mean",
+    ("max(num_items_in_batch, 1)", "mask.sum().clamp(min=1)"),
+)
+PRIME_RL = Signature(
+    "prime_rl_compute_loss",
+    """
+import torch
+
+def compute_loss(trainer_logprobs, inference_logprobs, teacher_logprobs, advantages, loss_mask,
+                 loss_config, loss_scale):
+    total = 0.0
+    for new, old, advantage, mask in zip(
+        trainer_logprobs, inference_logprobs, advantages, loss_mask
+    ):
+        ratio = torch.exp(new - old).clamp(max=loss_config.ratio_high)
+        total = total - (ratio * advantage * mask).sum()
+    return total / loss_scale, {}
+""",
+    "token_mean",
+    ("/ loss_scale", "/ sum(m.sum() for m in loss_mask)"),
+    left=("mode", "loss_config", "loss_scale"),
+)
+TRL_METHOD = Signature(
+    "trl_grpo_trainer",
+    """
+class GRPOTrainer:
+    def __init__(self, args):
+        self.args = args
+
+    def __call__(self, model, inputs):
+        mask = inputs["completion_mask"]
+        return (model(inputs) * mask).sum() / inputs["num_items_in_batch"]
+""",
+    "token_mean",
+    ('inputs["num_items_in_batch"]', "mask.sum()"),
+)
+FRAMEWORKS = (
+    *(VERL, VERL_POLICY_LOSS, ROLL, OPENRLHF, NEMO, MEGATRON, MEGATRON_BRIDGE, SLIME, SLIME_HOOK),
+    *(MILES, MILES_STATE, SLIME_MODES, SLIME_TRAINER, SKYRL, SKYRL_OLD, OPEN_INSTRUCT, OAT, AREAL),
+    *(LIGER, PRIME_RL, TRL_METHOD),
+)
+"""Twenty-one functions that frameworks really have, by their own signatures."""

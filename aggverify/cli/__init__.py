@@ -14,6 +14,7 @@ from aggverify.cli.check import check
 from aggverify.cli.engines import engines
 from aggverify.cli.explain import explain
 from aggverify.cli.modes import modes
+from aggverify.cli.new import new
 from aggverify.cli.oracle import oracle
 from aggverify.cli.render import render
 from aggverify.cli.replay import replay
@@ -34,6 +35,7 @@ def commands() -> None:
 
 commands.add_command(check)
 commands.add_command(replay)
+commands.add_command(new)
 commands.add_command(render)
 commands.add_command(oracle)
 commands.add_command(modes)

@@ -1,31 +1,65 @@
-"""An adapter between a function of any signature and the native one, as the text of a file.
+"""What an adapter between a function of any signature and the native one has to say.
 
-What a parameter stands for is read off its name (``parameters.py``); one whose name says nothing
-is left to the person, in a line that fails until they have said it.
+What a parameter stands for is read off its name (``parameters.py``); what its name does not say
+can be known otherwise: a person has said it, or a call has shown it. What is left is left to the
+person. ``adapter_text.py`` writes it down.
 """
 
 from __future__ import annotations
 
 import keyword
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
 from functools import cached_property
+from typing import Any
 
 from aggverify.conventions.base import Offer
 from aggverify.conventions.parameters import CHOICES, Role, role
 
 _LONGEST = 100
-_TAKEN = ("torch", "losses", "batch", "loss", "lengths", "rows", "mask", "reduce")
+_DIVIDED = (None, "constant")
+TAKEN = ("torch", "losses", "batch", "loss", "lengths", "rows", "mask", "reduce")
 """Names that the adapter uses itself."""
+DIVISOR = 16.0
+"""Of a mode with a fixed divisor, until the person says theirs."""
 _PADDED = "torch.nn.utils.rnn.pad_sequence({}, batch_first=True)"
-_PREAMBLE = (
-    "lengths = [len(mask) for mask in batch.local_masks]",
-    f"rows = {_PADDED.format('losses.split(lengths)')}",
-    f"mask = {_PADDED.format('batch.local_masks')}.bool()",
-)
+_LENGTHS = "lengths = [len(mask) for mask in batch.local_masks]"
+_ROWS = (_LENGTHS, f"rows = {_PADDED.format('losses.split(lengths)')}")
 
-_EXPRESSIONS: Mapping[Role, str] = {
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How losses and masks are handed over: what is written before the call, and in it."""
+
+    before: tuple[str, ...]
+    losses: str
+    masks: str
+    each: str = "{}"
+    """What is done to the losses, where they are several tensors."""
+
+
+class Shape(Enum):
+    """The forms there are."""
+
+    ROWS = Form((*_ROWS, f"mask = {_PADDED.format('batch.local_masks')}.bool()"), "rows", "mask")
+    NUMBERS = Form(
+        (*_ROWS, f"mask = {_PADDED.format('batch.local_masks')}.to(losses.dtype)"), "rows", "mask"
+    )
+    FLAT = Form(("mask = torch.cat(batch.local_masks).bool()",), "losses", "mask")
+    LISTS = Form(
+        (_LENGTHS, "rows = losses.split(lengths)"),
+        "rows",
+        "batch.local_masks",
+        "[{} for row in rows]",
+    )
+    PIECES = Form((), "losses", "batch.loss_masks")
+    """All losses one after the other, and each sample's full mask."""
+
+
+EXPRESSIONS: Mapping[Role, str] = {
     Role.BATCH: "batch",
+    Role.PLACE: "batch",
     Role.TOKENS: "batch.num_tokens",
     Role.SAMPLES: "batch.num_rollouts",
     Role.GROUPS: "batch.num_groups",
@@ -44,39 +78,50 @@ _EXPRESSIONS: Mapping[Role, str] = {
     Role.CLIP: "0.2",
     Role.COEFFICIENT: "0.0",
 }
-_SHOWN = frozenset(
-    {Role.TOKENS, Role.SAMPLES, Role.GROUPS, Role.DIVISOR, Role.WORLD, Role.MICRO_BATCHES}
-    | {Role.CLIP, Role.COEFFICIENT}
-)
-"""Roles whose guess is said beside the argument."""
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """Where an adapter imports the function from: a module by name, or a file beside it."""
+class Known:
+    """What is known of a function that the names of its parameters do not say."""
 
-    module: str | None
-    file: str | None = None
-    """The file's name, where its module's cannot be imported by name."""
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    """Expressions by parameter."""
+    found: frozenset[str] = frozenset()
+    """Those of them that a call has shown, rather than a person said."""
+    mode: str | None = None
+    engine: str | None = None
+    divisor: float | None = None
+    shape: Shape | None = None
+    first: bool = False
+    """Whether it returns several things, the loss first."""
+    trouble: str = ""
+    """What went wrong in every call of it, in one line."""
+    left: tuple[str, ...] = ()
+    """Claims that only the person can make: ``mode``, ``engine``."""
 
 
 def adaptable(offer: Offer) -> int:
     """How well the parameters are understood: 0 for not at all, else higher is better."""
-    adapter = _Adapter(offer)
+    adapter = Adapter(offer)
     if offer.why_not or not adapter.plain or not (adapter.has_losses or adapter.is_factory):
         return 0
     known = sum(role(p) is not None for p in adapter.given)
     return max(1 + 2 * known - 2 * len(adapter.unknown), 1)
 
 
-def adapted(offer: Offer, origin: Origin) -> str:
-    """The text of a file that offers ``reduce(losses, batch)`` through the function."""
-    return "\n".join(_Adapter(offer).lines(origin)) + "\n"
+def best(offers: Sequence[Offer]) -> Offer | None:
+    """The offer whose parameters are understood best; the last of equals, as the one on top."""
+    scored = [(adaptable(offer), n, offer) for n, offer in enumerate(offers)]
+    found = max(scored, key=lambda entry: entry[:2], default=None)
+    return found[2] if found is not None and found[0] else None
 
 
 @dataclass(frozen=True)
-class _Adapter:
+class Adapter:
+    """An offered function as the adapter calls it."""
+
     offer: Offer
+    known: Known = Known()
 
     @property
     def plain(self) -> bool:
@@ -90,11 +135,12 @@ class _Adapter:
     def given(self) -> tuple[str, ...]:
         """Parameters that are passed: those it needs, and those whose meaning is known."""
         named = (p for p in self.offer.parameters if not p.startswith("*"))
-        needed = self.offer.required
         return tuple(
             p
             for p in named
-            if p in needed or (role(p) not in (None, Role.AXIS) and self._says(role(p), p))
+            if p in self.offer.required
+            or p in self.known.arguments
+            or (role(p) not in (None, Role.AXIS) and self._says(role(p), p))
         )
 
     def _says(self, what: Role | None, parameter: str) -> bool:
@@ -103,11 +149,18 @@ class _Adapter:
 
     @cached_property
     def roles(self) -> frozenset[Role | None]:
-        return frozenset(map(role, self.given))
+        """What the arguments stand for, by name or by what is known of them."""
+        said = {text: what for what, text in EXPRESSIONS.items()}
+        return frozenset(
+            said.get(self.known.arguments[p]) if p in self.known.arguments else role(p)
+            for p in self.given
+        )
 
     @property
     def has_losses(self) -> bool:
-        return bool(self.roles & {Role.LOSSES, Role.ADVANTAGES})
+        """Whether it is given per-token losses in some form."""
+        said = {"{losses}", "-{losses}"} & set(self.known.arguments.values())
+        return bool(said or self.roles & {Role.LOSSES, Role.ADVANTAGES})
 
     @property
     def is_factory(self) -> bool:
@@ -117,8 +170,11 @@ class _Adapter:
     @property
     def unknown(self) -> tuple[str, ...]:
         """Parameters whose names say nothing that one could pass."""
-        chosen = (p for p in self.given if role(p) is None or self._no_choice(p))
-        return tuple(chosen)
+        return tuple(
+            p
+            for p in self.given
+            if p not in self.known.arguments and (role(p) is None or self._no_choice(p))
+        )
 
     def _no_choice(self, parameter: str) -> bool:
         return role(parameter) is Role.MODE and parameter not in CHOICES
@@ -126,103 +182,71 @@ class _Adapter:
     @property
     def mode(self) -> str | None:
         """The parameter that says the mode, if its values are known."""
-        return next((p for p in self.given if p in CHOICES), None)
+        said = self.known.arguments
+        return next((p for p in self.given if p in CHOICES and p not in said), None)
+
+    @property
+    def choices(self) -> tuple[str | bool, ...]:
+        """Values of that parameter, the one it is given first."""
+        values = CHOICES[self.mode] if self.mode is not None else {}
+        return tuple(sorted(values, key=lambda value: values[value] != self.known.mode))
 
     @property
     def divided(self) -> bool:
         """Whether a fixed divisor is all it can have."""
-        return Role.DIVISOR in self.roles and self.mode is None
+        return Role.DIVISOR in self.roles and self.mode is None and self.known.mode in _DIVIDED
 
     @property
-    def in_rows(self) -> bool:
-        """Whether losses and masks are padded rows, rather than one after the other."""
-        return Role.MASK in self.roles and Role.LENGTHS not in self.roles
+    def shape(self) -> Shape:
+        """How losses and masks are handed over."""
+        if self.known.shape is not None:
+            return self.known.shape
+        rows = "{masks}" in self.known.arguments.values() or Role.MASK in self.roles
+        return Shape.ROWS if rows and Role.LENGTHS not in self.roles else Shape.PIECES
 
     @property
     def is_megatron(self) -> bool:
+        """Whether it has the shape of Megatron-LM's own ``loss_func``."""
         first, *others = self.given or ("",)
         return role(first) is Role.MASK and any(p.startswith("output") for p in others)
+
+    @property
+    def returns_several(self) -> bool:
+        """Whether the loss is looked for in front of other things."""
+        usual = self.is_megatron or Role.ADVANTAGES in self.roles
+        return not self.is_factory and (usual or self.known.first)
 
     @property
     def called(self) -> str:
         """The name it has in the adapter."""
         head, dot, rest = self.offer.name.partition(".")
-        return (f"own_{head}" if head in _TAKEN else head) + dot + rest
+        return (f"own_{head}" if head in TAKEN else head) + dot + rest
 
-    def lines(self, origin: Origin) -> Iterator[str]:
-        whose = origin.file or origin.module
-        yield f'"""How a trainer calls {self.offer.name} of {whose}, as aggverify knows it."""'
-        yield ""
-        yield from self._imports(origin)
-        yield ""
-        yield from self._unknown_lines()
-        yield from self._mode_lines()
-        yield "AGGVERIFY = {"
-        yield from (f"    {claim}," for claim in self._claims())
-        yield "}"
-        yield ""
-        yield ""
-        yield "def reduce(losses, batch):"
-        yield from (f"    {line}" for line in self._call())
-
-    def _imports(self, origin: Origin) -> Iterator[str]:
-        head = self.offer.name.partition(".")[0]
-        name = self.called.partition(".")[0]
-        if origin.module is not None:
-            yield "import torch"
-            yield ""
-            yield f"from {origin.module} import {head}" + ("" if head == name else f" as {name}")
-            return
-        yield "import importlib.util"
-        yield "import pathlib"
-        yield ""
-        yield "import torch"
-        yield ""
-        yield f"_path = pathlib.Path(__file__).with_name({origin.file!r})"
-        yield '_spec = importlib.util.spec_from_file_location("_adapted", _path)'
-        yield "_module = importlib.util.module_from_spec(_spec)"
-        yield "_spec.loader.exec_module(_module)"
-        yield f"{name} = _module.{head}"
-
-    def _unknown_lines(self) -> Iterator[str]:
-        if not self.unknown:
-            return
-        names = " and ".join(p.upper() for p in self.unknown)
-        yield f'raise NotImplementedError("say below what {names} is, then delete this line")'
-        yield from (f"{p.upper()} = None" for p in self.unknown)
-
-    def _mode_lines(self) -> Iterator[str]:
-        if self.divided:
-            yield "DIVISOR = 16.0  # yours"
-        if self.mode is None:
-            return
-        first, *others = CHOICES[self.mode]
-        yield f"{self.mode.upper()} = {_written(first)}"
-        yield f"# or {', '.join(map(_written, others))}"
-        divided = [n for n, mode in CHOICES[self.mode].items() if mode == "constant"]
-        yield from (f'# ({_written(n)} with "divisor": 16.0, or yours, below)' for n in divided)
-
-    def _claims(self) -> Iterator[str]:
-        if self.mode is not None:
-            said, values = self.mode.upper(), CHOICES[self.mode]
-            if all(isinstance(value, bool) for value in values):
-                yield f'"mode": "{values[True]}" if {said} else "{values[False]}"'
-            else:
-                yield f'"mode": {said}'
-        elif self.divided:
-            yield from ('"mode": "constant"', '"divisor": DIVISOR')
-        elif self.is_megatron:
-            yield '"mode": "token_mean"'
-        if self.is_factory and self.mode == "calculate_per_token_loss":
-            yield f'"engine": "megatron-token" if {self.mode.upper()} else "megatron-sample"'
-        elif (engine := self._engine()) is not None:
-            yield f'"engine": "{engine}"'
+    @property
+    def claims(self) -> dict[str, Any]:
+        """What the adapter's file says of itself, as plain data."""
+        found: dict[str, Any] = {}
+        if (mode := self._claimed_mode()) is not None:
+            found["mode"] = mode
+        if mode == "constant":
+            found["divisor"] = DIVISOR if self.known.divisor is None else self.known.divisor
+        if (engine := self.known.engine or self._engine()) is not None:
+            found["engine"] = engine
         if without := self._without():
-            yield f'"without": [{", ".join(map(repr, without))}]'.replace("'", '"')
+            found["without"] = list(without)
+        return found
+
+    def _claimed_mode(self) -> str | None:
+        if self.mode is not None:
+            return CHOICES[self.mode][self.choices[0]]
+        if self.divided:
+            return "constant"
+        return self.known.mode or ("token_mean" if self.is_megatron else None)
 
     def _engine(self) -> str | None:
         if self.is_factory:
-            return "megatron-sample"
+            per_token = self.mode == "calculate_per_token_loss" and self.choices[0] is True
+            return "megatron-token" if per_token else "megatron-sample"
         if self.is_megatron:
             return "megatron-token"
         return "mean" if Role.WORLD in self.roles else None
@@ -232,58 +256,32 @@ class _Adapter:
         if self.is_factory:
             several = () if Role.ROLLOUT_TOKENS in self.roles else ("fan-out",)
             return ("contiguous", "gathered", *several)
-        if {Role.CP_SIZE, Role.CP_GROUP, Role.BATCH, Role.ROLLOUT_TOKENS} & self.roles:
-            return ()
-        return ("context-parallel", "fan-out")
+        whole = {Role.CP_SIZE, Role.CP_GROUP, Role.BATCH, Role.PLACE, Role.ROLLOUT_TOKENS}
+        return () if whole & self.roles else ("context-parallel", "fan-out")
 
-    def _call(self) -> Iterator[str]:
-        if self.in_rows:
-            yield from _PREAMBLE
-        several = self.is_megatron or Role.ADVANTAGES in self.roles
-        head = f"loss = {self.called}(" if several else f"return {self.called}("
-        if self.is_factory:
-            head = f"return {self.called}("
-        yield head
-        yield from (f"    {argument}" for argument in self._arguments())
-        yield ")(losses)" if self.is_factory else ")"
-        if several:
-            yield "return loss[0] if isinstance(loss, tuple) else loss"
-
-    def _arguments(self) -> Iterator[str]:
-        in_order = [p for p in self.offer.parameters if not p.startswith("*")]
-        for n, parameter in enumerate(self.given):
-            # By position as long as none before it is left out: it may be positional only.
-            place = in_order[n] == parameter and parameter not in self.offer.keyword_only
-            required = parameter in self.offer.required
-            name = "" if place and required else f"{parameter}="
-            what = role(parameter)
-            said = f"  # {what.value}" if what in _SHOWN and what is not None else ""
-            yield f"{name}{self._expression(parameter)},{said}"
-
-    def _expression(self, parameter: str) -> str:
+    def expression(self, parameter: str) -> str:
+        """What is passed for a parameter, as it is written in the adapter."""
+        form: Form = self.shape.value
+        if parameter in self.known.arguments:
+            said = self.known.arguments[parameter]
+            named = {"{losses}": Role.LOSSES, "-{losses}": Role.ADVANTAGES, "{masks}": Role.MASK}
+            return _tensor(form, named[said]) if said in named else said
         what = role(parameter)
         if parameter in self.unknown or what is None or what is Role.MODE:
             return parameter.upper()
         if what is Role.DIVISOR and self.divided:
             return "DIVISOR"
-        return _EXPRESSIONS.get(what) or self._tensor(what)
-
-    def _tensor(self, what: Role) -> str:
-        """Losses, masks, and what stands in for them."""
-        if what is Role.MASK:
-            return "mask" if self.in_rows else "batch.loss_masks"
-        values = "rows" if self.in_rows else "losses"
-        if what is Role.ADVANTAGES:
-            return f"-{values}"
-        return f"torch.zeros_like({values})" if what is Role.LOG_PROBS else values
+        return EXPRESSIONS.get(what) or _tensor(form, what)
 
 
-def _written(value: str | bool) -> str:
-    return f'"{value}"' if isinstance(value, str) else repr(value)
-
-
-def best(offers: Sequence[Offer]) -> Offer | None:
-    """The offer whose parameters are understood best; the last of equals, as the one on top."""
-    scored = [(adaptable(offer), n, offer) for n, offer in enumerate(offers)]
-    found = max(scored, key=lambda entry: entry[:2], default=None)
-    return found[2] if found is not None and found[0] else None
+def _tensor(form: Form, what: Role) -> str:
+    """Losses, masks, and what stands in for them."""
+    if what is Role.MASK:
+        return form.masks
+    several = form.each != "{}"
+    one = "row" if several else form.losses
+    if what is Role.ADVANTAGES:
+        return form.each.format(f"-{one}")
+    if what is Role.LOG_PROBS:
+        return form.each.format(f"torch.zeros_like({one})")
+    return form.losses

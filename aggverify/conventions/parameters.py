@@ -14,6 +14,7 @@ class Role(Enum):
     LOSSES = "per-token losses"
     MASK = "loss mask"
     BATCH = "all of the micro-batch"
+    PLACE = "the rank's place in its groups"
     TOKENS = "tokens of the step"
     SAMPLES = "samples of the step"
     GROUPS = "prompt groups of the step"
@@ -52,6 +53,7 @@ _NAMES: Mapping[Role, str] = {
         completion_mask completion_masks action_mask action_masks attention_mask token_mask
         token_masks valid_mask pg_loss_masks masks_list m eos_mask assistant_mask""",
     Role.BATCH: "batch micro_batch microbatch mb data micro batch_info",
+    Role.PLACE: "parallel_state parallel_info parallel_context parallel_ctx",
     Role.TOKENS: """
         batch_num_tokens num_items_in_batch num_tokens n_tokens total_tokens global_tokens
         global_num_tokens global_valid_toks global_valid_tokens num_valid_tokens token_count

@@ -12,7 +12,8 @@ import torch
 
 from aggverify import oracles
 from aggverify.conventions import MicroBatch, Offer
-from aggverify.conventions.adapting import Origin, adaptable, adapted, best
+from aggverify.conventions.adapter_text import Origin, adapted
+from aggverify.conventions.adapting import adaptable, best
 from aggverify.conventions.parameters import CHOICES, Role, role
 from aggverify.steps.notation import parse_step
 from aggverify.trainer.loading import load

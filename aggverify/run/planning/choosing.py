@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from aggverify.conventions import CONVENTIONS, Convention, Offer, convention
-from aggverify.conventions.adapting import adapted, best
+from aggverify.conventions.adapter_text import adapted, adapter_file
+from aggverify.conventions.adapting import best
 from aggverify.conventions.parameters import Role, role
 from aggverify.errors import CandidateError, NoReducer
 from aggverify.run.planning.target import Target, origin
@@ -149,10 +150,11 @@ def _nothing_found(
 
 
 def _how_to_save(target: Target, offer: Offer) -> Iterator[str]:
-    file = f"aggverify_{offer.name.replace('.', '_')}.py"
+    file = adapter_file(offer.name)
     folder = Path(target.text.rpartition(":")[0] if target.name else target.text).parent
     where = shlex.quote(str(folder / file if target.path is not None else Path(file)))
     said = shlex.quote(target.text if target.name else f"{target.text}:{offer.name}")
+    yield f"  with a test and a CI workflow: aggverify new {said}"
     yield f"  below is an adapter that calls {offer.name} as a trainer would; to save and use it:"
     yield f"    aggverify check {said} > {where}"
     yield f"    aggverify check {where}"

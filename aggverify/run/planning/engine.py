@@ -59,6 +59,18 @@ def engine_settled(subject: Subject, laboratory: Laboratory) -> Subject:
     return subject
 
 
+def right_engines(subject: Subject, laboratory: Laboratory) -> tuple[str, ...]:
+    """Engines under which it is the claimed mode on every trial case, the claim's own first."""
+    cases = _finished(subject, laboratory, trial_cases(subject))
+    if not cases:
+        return ()
+    return tuple(
+        name
+        for name in possible_engines(subject)
+        if all(fit.right for fit in _fits(subject.under(name), laboratory, cases).values())
+    )
+
+
 def _settled(subject: Subject, laboratory: Laboratory) -> Subject:
     cases = _finished(subject, laboratory, trial_cases(subject))
     fits: dict[str, dict[Case, _Fit]] = {}

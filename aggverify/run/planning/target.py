@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from aggverify.conventions.adapting import Origin
+from aggverify.conventions.adapter_text import Origin
 from aggverify.errors import CandidateError
 
 

@@ -1,0 +1,95 @@
+"""``aggverify new TARGET``."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from aggverify.errors import InputError
+
+if TYPE_CHECKING:
+    from aggverify.scaffold.questions import Question
+
+
+@click.command()
+@click.argument("target")
+@click.option("--mode", metavar="MODE", help="The mode it implements.")
+@click.option("--engine", metavar="ENGINE", help="What the trainer does with its losses.")
+@click.option("--divisor", type=float, metavar="L", help="Of --mode constant.")
+@click.option(
+    "--set",
+    "arguments",
+    multiple=True,
+    metavar="PARAMETER=EXPRESSION",
+    help="What is passed for a parameter, in Python: --set n=batch.num_tokens. Repeatable.",
+)
+def new(
+    target: str,
+    mode: str | None,
+    engine: str | None,
+    divisor: float | None,
+    arguments: tuple[str, ...],
+) -> int:
+    """Write what verifies a reducer: an adapter, a test, a CI workflow.
+
+    TARGET is path.py, path.py:name or package.module:name. What its parameters stand for is read
+    off their names and found out by calling it; what is left is asked, or on no terminal marked by
+    one line that fails. Nothing is overwritten. Exit code 2 where something is left to say.
+    """
+    from aggverify.cli import ways_out
+    from aggverify.engines import usable
+    from aggverify.execution.limits import LIMITS
+    from aggverify.scaffold.beginning import Wanted, begin
+    from aggverify.scaffold.questions import nobody
+    from aggverify.world import Pool
+
+    if engine is not None:
+        usable(engine)
+    said = Wanted(target, mode, engine, divisor, dict(map(_argument, arguments)))
+    asks = sys.stdin.isatty() and sys.stdout.isatty()
+    with Pool(replace(LIMITS)) as pool:
+        found = begin(said, pool, _ask if asks else nobody)
+    found.files.write()
+    for line in found.inferred:
+        click.echo(line)
+    click.echo("")
+    for path in found.files.texts:
+        click.echo(f"written: {_shown(path)}")
+    for name in found.left:
+        click.echo(f"left to you: {name}")
+    click.echo(f"\nnext: {found.files.command}" + _where(found.files.root))
+    return ways_out.NO_JUDGEMENT if found.left else ways_out.CONFORMS
+
+
+def _argument(text: str) -> tuple[str, str]:
+    from aggverify.scaffold.questions import expression
+
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise InputError(f"--set takes PARAMETER=EXPRESSION, got {text!r:.200}")
+    return name, expression(name, value)
+
+
+def _ask(question: Question) -> str | None:
+    """On a terminal; nothing said is left to say."""
+    from aggverify.report.escape import clean
+
+    click.echo(clean(question.text))
+    choice = click.Choice(["", *question.choices]) if question.choices else str
+    answer: str = click.prompt(
+        question.what, default="", show_default=False, show_choices=False, type=choice
+    )
+    return answer.strip() or None
+
+
+def _shown(path: Path) -> Path:
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+def _where(root: Path) -> str:
+    return "" if root == Path.cwd() else f"   (in {root})"

@@ -1,0 +1,155 @@
+"""An adapter as the text of a file, which fails in one line until the person has said what they
+alone can know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from aggverify.conventions.adapting import Adapter, Known
+from aggverify.conventions.base import Offer
+from aggverify.conventions.parameters import CHOICES, Role, role
+
+_SHOWN = frozenset(
+    {Role.TOKENS, Role.SAMPLES, Role.GROUPS, Role.DIVISOR, Role.WORLD, Role.MICRO_BATCHES}
+    | {Role.CLIP, Role.COEFFICIENT}
+)
+"""Roles whose guess is said beside the argument."""
+_FOUND = "  # found by calling it: is it that?"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where an adapter imports the function from: a module by name, or a file beside it."""
+
+    module: str | None
+    file: str | None = None
+    """The file's name, where its module's cannot be imported by name."""
+
+
+def adapter_file(function: str) -> str:
+    """What the adapter of a function is called, beside its file."""
+    return f"aggverify_{function.replace('.', '_')}.py"
+
+
+def adapted(offer: Offer, origin: Origin, known: Known | None = None) -> str:
+    """The text of a file that offers ``reduce(losses, batch)`` through the function."""
+    return "\n".join(_lines(Adapter(offer, known or Known()), origin)) + "\n"
+
+
+def _lines(adapter: Adapter, origin: Origin) -> Iterator[str]:
+    whose = origin.file or origin.module
+    yield f'"""How a trainer calls {adapter.offer.name} of {whose}, as aggverify knows it."""'
+    yield ""
+    yield from _imports(adapter, origin)
+    yield ""
+    yield from _left_to_say(adapter)
+    yield from _mode(adapter)
+    yield "AGGVERIFY = {"
+    yield from (f"    {claim}" for claim in _claims(adapter))
+    yield "}"
+    yield ""
+    yield ""
+    yield "def reduce(losses, batch):"
+    yield from (f"    {line}" for line in _call(adapter))
+
+
+def _imports(adapter: Adapter, origin: Origin) -> Iterator[str]:
+    head = adapter.offer.name.partition(".")[0]
+    name = adapter.called.partition(".")[0]
+    if origin.module is not None:
+        yield "import torch"
+        yield ""
+        yield f"from {origin.module} import {head}" + ("" if head == name else f" as {name}")
+        return
+    yield "import importlib.util"
+    yield "import pathlib"
+    yield ""
+    yield "import torch"
+    yield ""
+    yield f"_path = pathlib.Path(__file__).with_name({origin.file!r})"
+    yield '_spec = importlib.util.spec_from_file_location("_adapted", _path)'
+    yield "_module = importlib.util.module_from_spec(_spec)"
+    yield "_spec.loader.exec_module(_module)"
+    yield f"{name} = _module.{head}"
+
+
+def _left_to_say(adapter: Adapter) -> Iterator[str]:
+    names = [name.upper() for name in (*adapter.known.left, *adapter.unknown)]
+    if adapter.known.trouble and not adapter.unknown:
+        said = f"the call below comes to no result: {adapter.known.trouble}"
+        yield "# put the call right, then delete this line"
+        yield f"raise NotImplementedError({said!r})"
+    if names:
+        said = " and ".join(names)
+        yield f'raise NotImplementedError("say below what {said} is, then delete this line")'
+        yield from (f"{name} = None" for name in names)
+
+
+def _mode(adapter: Adapter) -> Iterator[str]:
+    if adapter.divided:
+        yield f"DIVISOR = {adapter.claims['divisor']!r}  # yours"
+    if adapter.mode is None:
+        return
+    first, *others = adapter.choices
+    yield f"{adapter.mode.upper()} = {_written(first)}"
+    yield f"# or {', '.join(map(_written, others))}"
+    divided = [n for n in others if CHOICES[adapter.mode][n] == "constant"]
+    yield from (f'# ({_written(n)} with "divisor": 16.0, or yours, below)' for n in divided)
+
+
+def _claims(adapter: Adapter) -> Iterator[str]:
+    """The claims as they are written: by a name of the file where there is one."""
+    written = {key: _literal(value) for key, value in adapter.claims.items()}
+    written |= {name: name.upper() for name in adapter.known.left}
+    if adapter.divided:
+        written["divisor"] = "DIVISOR"
+    if adapter.mode is not None:
+        said, values = adapter.mode.upper(), CHOICES[adapter.mode]
+        written["mode"] = said
+        if all(isinstance(value, bool) for value in values):
+            written["mode"] = f'"{values[True]}" if {said} else "{values[False]}"'
+        if adapter.is_factory and adapter.mode == "calculate_per_token_loss":
+            written["engine"] = f'"megatron-token" if {said} else "megatron-sample"'
+    for key in ("mode", "divisor", "engine", "without"):
+        if key in written:
+            found = key in adapter.known.found and written[key] != key.upper()
+            yield f'"{key}": {written[key]},' + (_FOUND if found else "")
+
+
+def _call(adapter: Adapter) -> Iterator[str]:
+    yield from adapter.shape.value.before
+    several = adapter.returns_several
+    yield f"loss = {adapter.called}(" if several else f"return {adapter.called}("
+    yield from (f"    {argument}" for argument in _arguments(adapter))
+    yield ")(losses)" if adapter.is_factory else ")"
+    if several:
+        yield "return loss[0] if isinstance(loss, tuple) else loss"
+
+
+def _arguments(adapter: Adapter) -> Iterator[str]:
+    offer = adapter.offer
+    in_order = [p for p in offer.parameters if not p.startswith("*")]
+    for n, parameter in enumerate(adapter.given):
+        # By position as long as none before it is left out: it may be positional only.
+        place = in_order[n] == parameter and parameter not in offer.keyword_only
+        name = "" if place and parameter in offer.required else f"{parameter}="
+        yield f"{name}{adapter.expression(parameter)},{_comment(adapter, parameter)}"
+
+
+def _comment(adapter: Adapter, parameter: str) -> str:
+    if parameter in adapter.known.found:
+        return _FOUND
+    what = role(parameter)
+    shown = what in _SHOWN and parameter not in adapter.known.arguments
+    return f"  # {what.value}" if what is not None and shown else ""
+
+
+def _written(value: str | bool) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def _literal(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_literal, value))}]"
+    return f'"{value}"' if isinstance(value, str) else repr(value)

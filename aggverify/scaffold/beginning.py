@@ -1,0 +1,139 @@
+"""From a person's target to the files that a project begins with, and what was inferred."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from aggverify.conventions.adapter_text import adapted
+from aggverify.conventions.adapting import Adapter, Known, best
+from aggverify.conventions.base import Offer
+from aggverify.errors import CandidateError, InputError
+from aggverify.execution.laboratory import Laboratory
+from aggverify.run.planning.choosing import Choice, choose
+from aggverify.run.planning.naming import canonical
+from aggverify.run.planning.request import Request
+from aggverify.run.planning.target import Target, origin, parse_target
+from aggverify.run.session import opened, prepared, resolved
+from aggverify.scaffold.files import Files, files
+from aggverify.scaffold.probing import Probe, Probed
+from aggverify.scaffold.questions import Ask, nobody, of_claims, of_parameters, of_subject
+from aggverify.world import Pool, Template
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a person says on the command line."""
+
+    target: str
+    mode: str | None = None
+    engine: str | None = None
+    divisor: float | None = None
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    """Expressions by parameter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """Files to be written, what was inferred, and what is left to the person."""
+
+    files: Files
+    inferred: tuple[str, ...]
+    left: tuple[str, ...]
+    """Names in capitals that a file asks for."""
+
+
+def begin(wanted: Wanted, pool: Pool, ask: Ask = nobody) -> Beginning:
+    """Look at the target, call it, ask; raises AggverifyError where nothing can be begun with."""
+    target = parse_target(wanted.target)
+    with opened(pool, target.setup()) as template:
+        choice = _recognised(target, template.description)
+        if choice is not None:
+            return _as_it_is(wanted, target, template, choice, ask)
+        offer = _adaptable(target, template.description)
+    if odd := wanted.arguments.keys() - set(offer.parameters):
+        raise InputError(f"{offer.shown} has no parameter {sorted(odd)[0]!r:.100}")
+    known = _said(wanted)
+    probed = Probe(target, offer, pool).run(known)
+    if Adapter(offer, probed.known).unknown and not probed.among:
+        said = of_parameters(offer, known, ask)
+        if said != known:
+            probed = Probe(target, offer, pool).run(said)
+    known = of_claims(offer, probed, ask)
+    unknown = Adapter(offer, known).unknown
+    left = (*known.left, *unknown, *(["the call"] if known.trouble and not unknown else []))
+    return Beginning(
+        files(target, offer.name, adapter=adapted(offer, origin(target), known)),
+        tuple(_inferred(offer, probed, known)),
+        left,
+    )
+
+
+def _said(wanted: Wanted) -> Known:
+    mode = None if wanted.mode is None else canonical(wanted.mode)[0]
+    return Known(wanted.arguments, mode=mode, engine=wanted.engine, divisor=wanted.divisor)
+
+
+def _recognised(target: Target, description: Mapping[str, Any]) -> Choice | None:
+    """The function and its convention, if it has one's shape and needs no adapter."""
+    try:
+        choice = choose(target, description, "auto")
+    except CandidateError:
+        return None
+    return choice if choice.convention.recognises(choice.offer) else None
+
+
+def _adaptable(target: Target, description: Mapping[str, Any]) -> Offer:
+    """The function to write an adapter for; raises CandidateError with what stands there."""
+    offers = [Offer.from_json(data) for data in description["offers"]]
+    own = [
+        offer
+        for offer in offers
+        if not offer.why_not and (offer.own if target.name is None else offer.name == target.name)
+    ]
+    found = best(own) or (own[0] if len(own) == 1 else None)
+    if found is None or not Adapter(found).plain or not found.required:
+        choose(target, description, "auto")
+        raise CandidateError(f"{target.text}: nothing there that an adapter could call")
+    return found
+
+
+def _as_it_is(
+    wanted: Wanted, target: Target, template: Template, choice: Choice, ask: Ask
+) -> Beginning:
+    """For a function of a known signature: what it does not declare is said in the test."""
+    request = Request(
+        target.text,
+        modes=() if wanted.mode is None else (wanted.mode,),
+        engine=wanted.engine,
+        divisor=wanted.divisor,
+    )
+    found = [prepared(s, Laboratory(template)) for s in resolved(request, target, template)]
+    declared = template.description.get("declared") or {}
+    options, left = of_subject(found, ask)
+    options = {key: value for key, value in options.items() if key.rstrip("s") not in declared}
+    made = files(target, choice.function, options=options, left=left)
+    told = f"{choice.offer.shown}: {choice.convention.title}, called as it is"
+    inferred = (told, *(f"{key}: {value}" for key, value in options.items()))
+    return Beginning(made, inferred, left)
+
+
+def _inferred(offer: Offer, probed: Probed, known: Known) -> Iterator[str]:
+    """What the person should look at, a line each."""
+    adapter = Adapter(offer, known)
+    yield f"{offer.shown}: called through an adapter"
+    for parameter in adapter.given:
+        if parameter not in adapter.unknown:
+            how = " (found by calling it)" if parameter in known.found else ""
+            yield f"  {parameter} = {adapter.expression(parameter)}{how}"
+    if known.trouble:
+        yield f"  called so, it came to no result: {known.trouble}"
+    for mode, other in probed.among.items():
+        if known.mode is None:
+            said = ", ".join(f"{p} = {other.known.arguments[p]}" for p in other.known.found)
+            yield f"  --mode {mode} means {said}"
+    for key, value in adapter.claims.items():
+        yield f"{key}: {value}"
+    if "engine" not in adapter.claims and "engine" not in known.left:
+        yield "engine: not said; aggverify check begins with the plain sum, and says so"

@@ -1,0 +1,150 @@
+"""The files that a project begins with: where they go, and what is in them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from aggverify import __version__
+from aggverify.conventions.adapter_text import adapter_file
+from aggverify.errors import InputError
+from aggverify.run.planning.target import Target
+
+_ROOTS = (".git", "pyproject.toml")
+"""What lies where a project begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is verified: a file or target, and what is said of it beside what it declares."""
+
+    function: str
+    target: str
+    """As on a command line in the project's root."""
+    beside: str | None
+    """The file's name with what of it is meant, where it lies beside the test."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    left: tuple[str, ...] = ()
+    """Options that only the person can say."""
+
+    @property
+    def name(self) -> str:
+        """As a part of a file's name."""
+        return self.function.replace(".", "_").strip("_") or "reducer"
+
+    @property
+    def arguments(self) -> str:
+        """The options as arguments in Python."""
+        said = {k: repr(v).replace("'", '"') for k, v in self.options.items()}
+        said |= {name: name.upper() for name in self.left}
+        return "".join(f", {key}={value}" for key, value in said.items())
+
+    @property
+    def command(self) -> str:
+        """The command that verifies it."""
+        words = ["aggverify", "check", self.target]
+        for key, value in self.options.items():
+            values = value if isinstance(value, list) else [value]
+            for one in values:
+                words += [f"--{_FLAGS.get(key, key)}", str(one)]
+        for key in self.left:
+            words += [f"--{_FLAGS.get(key, key)}", key.upper()]
+        return shlex.join(words)
+
+
+_FLAGS = {"modes": "mode"}
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Texts by path, in the order they are told."""
+
+    texts: Mapping[Path, str]
+    command: str
+    """What verifies it at once, in the directory of the project's root."""
+    root: Path
+
+    def write(self) -> None:
+        """Write all of them, or nothing where one of them is there; raises InputError, OSError."""
+        if there := [path for path in self.texts if path.exists() or path.is_symlink()]:
+            names = ", ".join(map(str, there))
+            raise InputError(f"nothing is written, for nothing is overwritten: {names} is there")
+        written: list[Path] = []
+        try:
+            for path, text in self.texts.items():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with path.open("x", encoding="utf-8") as file:
+                    written.append(path)
+                    file.write(text)
+        except OSError:
+            for path in written:
+                with suppress(OSError):
+                    path.unlink()
+            raise
+
+
+def files(
+    target: Target,
+    function: str,
+    adapter: str = "",
+    options: Mapping[str, Any] | None = None,
+    left: tuple[str, ...] = (),
+) -> Files:
+    """An adapter if there is one, a test and a workflow."""
+    folder = Path.cwd() if target.path is None else target.path.parent
+    root = _root(folder)
+    texts: dict[Path, str] = {}
+    beside, said = None, target.text
+    if adapter:
+        path = folder / adapter_file(function)
+        texts[path] = adapter
+        beside, said = path.name, str(path.relative_to(root))
+    elif target.path is not None:
+        name = f":{target.name}" if target.name else ""
+        beside = target.path.name + name
+        said = str(target.path.relative_to(root)) + name
+    subject = Subject(function, said, beside, options or {}, left)
+    texts[folder / f"test_aggverify_{subject.name}.py"] = _rendered("test.py", subject, root)
+    workflow = root / ".github" / "workflows" / f"aggverify_{subject.name}.yml"
+    texts[workflow] = _rendered("workflow.yml", subject, root)
+    return Files(texts, subject.command, root)
+
+
+def _root(folder: Path) -> Path:
+    """Where the project begins: the nearest directory that looks like it, or this one."""
+    for mark in _ROOTS:
+        for above in (folder, *folder.parents):
+            if (above / mark).exists():
+                return above
+    return folder
+
+
+def _rendered(name: str, subject: Subject, root: Path) -> str:
+    environment = Environment(
+        loader=PackageLoader("aggverify.scaffold", "templates"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # Python and YAML of names that are identifiers and quoted paths
+    )
+    return environment.get_template(f"{name}.j2").render(
+        subject=subject, requirement=_requirement(), installs=(root / "pyproject.toml").is_file()
+    )
+
+
+def _requirement() -> str:
+    """How pip gets this very aggverify: from the repository it came from, or the registry."""
+    import json
+
+    with suppress(PackageNotFoundError, ValueError, TypeError, KeyError):
+        said = json.loads(distribution("aggverify").read_text("direct_url.json") or "")
+        commit = said["vcs_info"]["commit_id"]
+        return shlex.quote(f"aggverify @ {said['vcs_info']['vcs']}+{said['url']}@{commit}")
+    return f"aggverify=={__version__}"

@@ -1,0 +1,156 @@
+"""Calling a person's function in ranks, to see what its parameters' names do not say."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from aggverify.conventions.adapter_text import adapted
+from aggverify.conventions.adapting import Adapter, Known
+from aggverify.conventions.base import Offer
+from aggverify.errors import AggverifyError
+from aggverify.execution.laboratory import Execution, Laboratory
+from aggverify.execution.subject import Subject
+from aggverify.run.planning.claims import subjects
+from aggverify.run.planning.discovery import identified
+from aggverify.run.planning.engine import right_engines
+from aggverify.run.planning.identify import telling_cases
+from aggverify.run.planning.request import Request
+from aggverify.run.planning.target import Target, origin
+from aggverify.run.session import opened
+from aggverify.scaffold.variants import fillings, forms, meant
+from aggverify.world import Pool, Template
+
+_OFFERED = "reduce_{}"
+FEW = 8
+LONGEST = 200
+"""Characters of what went wrong."""
+"""Ways to fill unknown parameters that are tried in every form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """What calling a function showed, and what is known of it by then."""
+
+    known: Known
+    mode: str | None = None
+    """The mode it was recognised as."""
+    divisor: float | None = None
+    engines: tuple[str, ...] = ()
+    """Those under which it is that mode in every layout tried, its usual one first."""
+    ran: bool = False
+    among: Mapping[str, Probed] = field(default_factory=dict)
+    """By mode, where several ways to fill parameters give several modes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One function of a person's file, called through one adapter after the other."""
+
+    target: Target
+    offer: Offer
+    pool: Pool
+
+    def run(self, known: Known) -> Probed:
+        """The form in which it runs, and the one filling of unknown parameters that makes sense."""
+        adapter = Adapter(self.offer, known)
+        filled = list(fillings(self.offer, known)) if adapter.unknown else [known]
+        if not filled:
+            return Probed(known)
+        failed = None
+        for form in forms(known):
+            tried = self._tried(filled, form)
+            if found := [p for p in tried if p.ran]:
+                return _chosen(found, known)
+            failed = failed or tried[0]
+            filled = filled[:FEW]
+        assert failed is not None  # there is a form
+        return Probed(replace(known, trouble=failed.known.trouble))
+
+    def _tried(self, filled: Sequence[Known], form: Known) -> list[Probed]:
+        tried = [replace(known, shape=form.shape, first=form.first) for known in filled]
+        with self._loaded(tried) as template:
+            laboratory = Laboratory(template)
+            return [self._one(laboratory, n, known) for n, known in enumerate(tried)]
+
+    @contextmanager
+    def _loaded(self, tried: Sequence[Known]) -> Iterator[Template]:
+        """A template process that has imported an adapter for each."""
+        where = self.target.path
+        start = Path.cwd() if where is None else where.parent
+        with tempfile.TemporaryDirectory(prefix="aggverify-new-") as name:
+            folder, origin_ = Path(name), origin(self.target)
+            if where is not None and origin_.module is None:
+                (folder / where.name).symlink_to(where)
+            lines = []
+            for n, known in enumerate(tried):
+                text = adapted(self.offer, origin_, replace(known, left=()))
+                (folder / f"aggverify_probe_{n}.py").write_text(text, encoding="utf-8")
+                lines.append(f"from aggverify_probe_{n} import reduce as {_OFFERED.format(n)}")
+            path = folder / "aggverify_probes.py"
+            path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+            with opened(self.pool, {"path": str(path)}, [str(start), name]) as template:
+                yield template
+
+    def _one(self, laboratory: Laboratory, n: int, known: Known) -> Probed:
+        """What is seen of one adapter."""
+        laboratory.begin()
+        done = laboratory.run(_subject(self.offer, known, n, {}), telling_cases())
+        if any(e.weights is None or not np.isfinite(e.weights).all() for e in done):
+            return Probed(replace(known, trouble=_trouble(done)))
+        claims = Adapter(self.offer, known).claims
+        subject = _subject(self.offer, known, n, claims)
+        with suppress(AggverifyError):
+            subject = identified(subject, laboratory)
+        if subject.mode is None or subject.mode != (meant(self.offer, known) or subject.mode):
+            return Probed(known, ran=True)
+        right: tuple[str, ...] = ()
+        with suppress(AggverifyError):
+            right = right_engines(subject, laboratory)
+        return Probed(known, subject.mode, subject.divisor, right, ran=True)
+
+
+def _trouble(done: Sequence[Execution]) -> str:
+    """What the first step that came to nothing says, in one line."""
+    failure = next((e.failure for e in done if e.failure is not None), None)
+    said = "the weights are not finite" if failure is None else failure.message
+    return " ".join(said.split())[:LONGEST]
+
+
+def _subject(offer: Offer, known: Known, n: int, claims: Mapping[str, object]) -> Subject:
+    name = _OFFERED.format(n)
+    text = f"aggverify_probes.py:{name}"
+    without = claims.get("without", ())
+    request = Request(
+        text,
+        engine=known.engine if "engine" not in claims else str(claims["engine"]),
+        without=frozenset(without if isinstance(without, list) else ()),
+        max_world=4,
+    )
+    reduce = {"name": name, "parameters": ("losses", "batch"), "required": ("losses", "batch")}
+    [subject] = subjects(request, Target(text, None, None, name), {"offers": [reduce]})
+    return subject
+
+
+def _chosen(found: Sequence[Probed], known: Known) -> Probed:
+    """The one that is right in every layout, or else the first that is a mode at all.
+
+    Where parameters were filled in and several modes come of it, what all of them agree on, beside
+    one of each.
+    """
+    wanted = [p for p in found if p.mode is not None and known.mode in (None, p.mode)]
+    best = [p for p in wanted if p.engines] or wanted
+    if not best:
+        return found[0] if len(found) == 1 else Probed(known, ran=True)
+    each = {p.mode: p for p in reversed(best) if p.mode is not None}
+    if len(each) == 1 or not best[0].known.found:
+        return best[0]
+    first, *others = (dict(p.known.arguments) for p in each.values())
+    alike = {k: v for k, v in first.items() if all(other[k] == v for other in others)}
+    agreed = replace(best[0].known, arguments=alike, found=best[0].known.found & alike.keys())
+    return Probed(agreed, ran=True, among=dict(reversed(each.items())))

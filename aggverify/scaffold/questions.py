@@ -1,0 +1,123 @@
+"""What is asked of a person where neither names nor calls say it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from aggverify.conventions.adapting import Adapter, Known
+from aggverify.conventions.base import Offer
+from aggverify.engines import ENGINES
+from aggverify.errors import InputError
+from aggverify.execution.subject import Subject
+from aggverify.oracles import MODES
+from aggverify.scaffold.probing import Probed
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One thing to be said; ``choices`` are all there are, or none where anything may be."""
+
+    what: str
+    text: str
+    choices: tuple[str, ...] = ()
+
+
+Ask = Callable[[Question], str | None]
+"""Puts a question to the person; None where nobody answers."""
+
+
+def nobody(question: Question) -> None:
+    """Where no person can be asked."""
+
+
+def of_parameters(offer: Offer, known: Known, ask: Ask) -> Known:
+    """With what the person says of parameters whose names say nothing."""
+    said = dict(known.arguments)
+    for parameter in Adapter(offer, known).unknown:
+        text = (
+            f"{offer.name} takes {parameter}: what is it? A Python expression of losses and batch, "
+            f"as batch.num_tokens"
+        )
+        answer = ask(Question(parameter, text))
+        if answer:
+            said[parameter] = expression(parameter, answer)
+    return replace(known, arguments=said)
+
+
+def expression(parameter: str, text: str) -> str:
+    """The text if it is one Python expression; raises InputError."""
+    try:
+        ast.parse(text, mode="eval")
+        if "\n" not in text:
+            return text
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        pass
+    raise InputError(f"{parameter}={text:.200}: not a Python expression in one line")
+
+
+def of_claims(offer: Offer, probed: Probed, ask: Ask) -> Known:
+    """With mode and engine, as far as they are known or said; what is not is left to say."""
+    if probed.among:
+        answer = ask(_among(offer, probed.among))
+        probed = probed.among[answer] if answer else probed
+    known, left = probed.known, []
+    claims = Adapter(offer, known).claims
+    if "mode" not in claims:
+        mode = probed.mode or (None if probed.among else ask(_mode(offer.name)))
+        divisor = probed.divisor if known.divisor is None else known.divisor
+        seen = known.found | {"mode"} if probed.mode else known.found
+        known = replace(known, mode=mode or None, divisor=divisor, found=seen)
+        left += [] if mode else ["mode"]
+    if "engine" not in claims and probed.engines and "sum" not in probed.engines:
+        engine = ask(_engine(offer.name, probed.engines))
+        known = replace(known, engine=engine or None)
+        left += [] if engine else ["engine"]
+    return replace(known, left=tuple(left))
+
+
+def _mode(function: str) -> Question:
+    """What it implements."""
+    return Question("mode", f"which mode does {function} implement?", tuple(MODES))
+
+
+def _among(offer: Offer, among: Mapping[str, Probed]) -> Question:
+    """What it implements, where that says what its parameters are as well."""
+    lines = [f"which mode does {offer.name} implement?"]
+    for mode, probed in among.items():
+        adapter = Adapter(offer, probed.known)
+        said = ", ".join(f"{p}={adapter.expression(p)}" for p in adapter.given)
+        lines.append(f"  {mode}: {offer.name}({said})")
+    return Question("mode", "\n".join(lines), tuple(among))
+
+
+def _engine(function: str, right: Sequence[str]) -> Question:
+    """What the trainer does: asked where the usual engine is not what it is right under."""
+    lines = [f"what does your trainer do? ({function} would be right under {', '.join(right)})"]
+    lines += [f"  {e.name}: {e.does}" for e in ENGINES.values()]
+    return Question("engine", "\n".join(lines), tuple(ENGINES))
+
+
+def of_subject(found: Sequence[Subject], ask: Ask) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Options of a function that needs no adapter, and those that are left to say."""
+    first, left = found[0], []
+    options: dict[str, Any] = {}
+    modes = [s.mode for s in found if s.mode is not None]
+    if not modes and first.oracle is None and not first.nonlinear:
+        answer = ask(_mode(first.function))
+        modes = [answer] if answer else []
+        left += [] if answer else ["modes"]
+    if modes:
+        options["modes"] = modes
+    divisors = [s.divisor for s in found if s.divisor is not None]
+    if divisors:
+        options["divisor"] = divisors[0]
+    if first.engine_in_question:
+        answer = ask(_engine(first.function, (first.engine.name,)))
+        left += [] if answer else ["engine"]
+        options |= {"engine": answer} if answer else {}
+    elif first.found.engine_said:
+        options["engine"] = first.engine.name
+    return options, tuple(left)

@@ -1,0 +1,77 @@
+"""What a function might be called with, where the names of its parameters do not say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import islice, product
+
+from aggverify.conventions.adapting import DIVISOR, EXPRESSIONS, Adapter, Known, Shape
+from aggverify.conventions.base import Offer
+from aggverify.conventions.parameters import CHOICES, Role, role
+from aggverify.oracles import MODES, NAMES
+
+MOST = 240
+"""Ways to fill unknown parameters that are tried."""
+_LOSSES, _MASKS = "{losses}", "{masks}"
+_COUNTS = (Role.TOKENS, Role.SAMPLES, Role.GROUPS, Role.WORLD, Role.MICRO_BATCHES)
+_GUESSES = (_LOSSES, _MASKS, *(EXPRESSIONS[r] for r in _COUNTS), repr(DIVISOR), "batch")
+
+
+def forms(known: Known) -> Iterator[Known]:
+    """The ways to hand over losses and masks and to read what comes back, the usual one first."""
+    shapes = [None, *Shape] if known.shape is None else [known.shape]
+    for shape in shapes:
+        for first in (False, True):
+            yield replace(known, shape=shape, first=first)
+
+
+def fillings(offer: Offer, known: Known) -> Iterator[Known]:
+    """Every plausible way to fill the parameters whose names say nothing, at most ``MOST``."""
+    adapter = Adapter(offer, known)
+    unknown = adapter.unknown
+    choices = [_mode_names(known) if role(p) is Role.MODE else _GUESSES for p in unknown]
+    plausible = (
+        filled
+        for filled in product(*choices)
+        if _plausible(adapter, dict(zip(unknown, filled, strict=True)))
+    )
+    for filled in islice(plausible, MOST):
+        said = dict(zip(unknown, filled, strict=True))
+        yield replace(
+            known,
+            arguments={**known.arguments, **said},
+            found=known.found | said.keys(),
+        )
+
+
+def _plausible(adapter: Adapter, filled: Mapping[str, str]) -> bool:
+    """Whether losses are given once and nothing twice."""
+    values = list(filled.values())
+    has_mask = Role.MASK in adapter.roles or _MASKS in adapter.known.arguments.values()
+    return (
+        len(set(values)) == len(values)
+        and (_LOSSES in values) != (adapter.has_losses or adapter.is_factory)
+        and not (has_mask and _MASKS in values)
+    )
+
+
+def _mode_names(known: Known) -> tuple[str, ...]:
+    """What a mode may be called, all of the one wanted where there is one."""
+    own = {name: (name,) for name in MODES}
+    theirs = {n: tuple(m.mode for m in meanings) for n, meanings in NAMES.items()}
+    named = {**theirs, **own}
+    return tuple(
+        f'"{name}"'
+        for name, modes in named.items()
+        if len(modes) == 1 and modes[0] in MODES and known.mode in (None, modes[0])
+    )
+
+
+def meant(offer: Offer, known: Known) -> str | None:
+    """The mode that a filled-in name of one stands for; None where there is none."""
+    for parameter in known.found:
+        if role(parameter) is Role.MODE and parameter not in CHOICES:
+            name = known.arguments[parameter].strip('"')
+            return name if name in MODES else NAMES[name][0].mode
+    return None

@@ -1,0 +1,197 @@
+"""``aggverify new``: what is written runs at once, and passes and fails rightly."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.adapted import FRAMEWORKS, TRL_METHOD, VERL, Signature
+from tests.conftest import EXAMPLES, ROOT, Cli
+
+BRIEF = ["--profile", "quick", "--max-examples", "3", "--world", "4"]
+ODD = "def f(a, b, n):\n    return (a * b).sum() / max(n, 1)\n"
+
+
+def verdicts(cli: Cli, folder: Path, command: str) -> tuple[int, Mapping[str, list[str]]]:
+    """Exit code, and the codes that fail by mode, of the command that ``new`` prints."""
+    program, *arguments = shlex.split(command)
+    assert program == "aggverify"
+    ran = cli(*arguments, *BRIEF, "--report", "json")
+    document = json.loads((folder / ".aggverify" / "verdict.json").read_text())
+    return ran.code, {
+        v["mode"]: [f["code"] for f in v["findings"] if f["effect"] == "fails"]
+        for v in document["verdicts"]
+    }
+
+
+def begun(cli: Cli, folder: Path, source: str, *options: str) -> tuple[int, str, str]:
+    """Exit code of ``new``, what it tells, and the command it names."""
+    (folder / "theirs.py").write_text(source)
+    shutil.copy(EXAMPLES / "slime" / "zigzag.py", folder)
+    ran = cli("new", "theirs.py", *options)
+    assert ran.code in (0, 2), ran
+    [command] = [line[6:] for line in ran.out.splitlines() if line.startswith("next: ")] or [""]
+    return ran.code, ran.out + ran.err, command
+
+
+RUNS = [s for s in FRAMEWORKS if not s.left and s is not TRL_METHOD]
+
+
+def test_most_of_what_frameworks_have_runs_without_an_edit() -> None:
+    """The figure of the README; that each of them does is tested below."""
+    assert (len(RUNS), len(FRAMEWORKS)) == (16, 21)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("signature", RUNS, ids=lambda s: s.name)
+def test_a_right_function_passes_and_a_wrong_one_fails(
+    cli: Cli, tmp_path: Path, signature: Signature
+) -> None:
+    code, told, command = begun(cli, tmp_path, signature.source)
+    assert code == 0, told
+    code, failed = verdicts(cli, tmp_path, command)
+    assert failed[signature.mode] == []
+    assert code == (1 if any(failed.values()) else 0)
+    right, wrong = signature.wrong
+    assert right in signature.source
+    (tmp_path / "theirs.py").write_text(signature.source.replace(right, wrong))
+    code, failed = verdicts(cli, tmp_path, command)
+    assert (code, bool(failed[signature.mode])) == (1, True)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("signature", [s for s in FRAMEWORKS if s.left], ids=lambda s: s.name)
+def test_what_is_left_to_say_fails_in_one_line(
+    cli: Cli, tmp_path: Path, signature: Signature
+) -> None:
+    code, told, command = begun(cli, tmp_path, signature.source)
+    assert code == 2
+    left = [line[13:] for line in told.splitlines() if line.startswith("left to you: ")]
+    assert tuple(left) == signature.left
+    checked = cli(*shlex.split(command)[1:])
+    assert checked.code == 2
+    said = "the call below" if left == ["the call"] else "say below what " + left[0].upper()
+    assert f"NotImplementedError: {said}" in checked.err
+
+
+def test_what_cannot_be_called_is_told_and_nothing_written(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "theirs.py").write_text(TRL_METHOD.source)
+    ran = cli("new", "theirs.py")
+    assert (ran.code, ran.out) == (2, "")
+    assert "is a class: write `reduce = GRPOTrainer(...)`" in ran.err
+    assert [p.name for p in tmp_path.iterdir()] == ["theirs.py"]
+
+
+@pytest.mark.thorough
+def test_nothing_is_overwritten(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "test_aggverify_f.py").write_text("mine")
+    code, told, _ = begun(cli, tmp_path, ODD, "--set", "a=rows", "--set", "b=mask", "--set", "n=1")
+    assert code == 2
+    assert "nothing is written" in told and "test_aggverify_f.py is there" in told
+    assert (tmp_path / "test_aggverify_f.py").read_text() == "mine"
+    assert not (tmp_path / "aggverify_f.py").exists()
+    assert not (tmp_path / ".github").exists()
+
+
+def test_what_a_call_shows_is_said_to_be_so(cli: Cli, tmp_path: Path) -> None:
+    options = ["--set", "b=mask", "--set", "n=batch.num_tokens"]
+    code, told, command = begun(cli, tmp_path, ODD, *options)
+    assert code == 0
+    assert "a = rows (found by calling it)" in told and "mode: token_mean" in told
+    text = (tmp_path / "aggverify_f.py").read_text()
+    assert "rows,  # found by calling it: is it that?" in text
+    assert '"mode": "token_mean",  # found by calling it: is it that?' in text
+    assert command == "aggverify check aggverify_f.py"
+
+
+@pytest.mark.thorough
+def test_where_several_modes_are_possible_the_person_says_which(cli: Cli, tmp_path: Path) -> None:
+    code, told, _ = begun(cli, tmp_path, ODD)
+    assert code == 2
+    assert "--mode token_mean means n = batch.num_tokens" in told
+    assert "--mode sequence_sum means n = batch.num_rollouts" in told
+    for path in (tmp_path / "aggverify_f.py", tmp_path / "test_aggverify_f.py"):
+        path.unlink()
+    shutil.rmtree(tmp_path / ".github")
+    code, told, command = begun(cli, tmp_path, ODD, "--mode", "token_mean")
+    assert code == 0
+    assert verdicts(cli, tmp_path, command) == (0, {"token_mean": []})
+    (tmp_path / "theirs.py").write_text(ODD.replace("max(n, 1)", "max(len(b), 1)"))
+    assert verdicts(cli, tmp_path, command)[0] == 1
+
+
+@pytest.mark.thorough
+def test_on_a_terminal_it_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "theirs.py").write_text(ODD)
+    child, terminal = pty.fork()
+    if not child:
+        os.chdir(tmp_path)
+        os.environ["PYTHONPATH"] = str(ROOT)
+        os.execv(sys.executable, [sys.executable, "-m", "aggverify", "new", "theirs.py"])
+    told = b""
+    while True:
+        try:
+            read = os.read(terminal, 4096)
+        except OSError:  # its end
+            break
+        told += read
+        if told.endswith(b"mode: "):
+            os.write(terminal, b"sequence_sum\n")
+    assert os.waitpid(child, 0)[1] == 0, told
+    assert b"which mode does f implement?" in told
+    assert "batch.num_rollouts," in (tmp_path / "aggverify_f.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--set", "n"], "--set takes PARAMETER=EXPRESSION, got 'n'"),
+        (["--set", "n=1 +"], "n=1 +: not a Python expression"),
+        (["--set", "n=1\nimport os"], "not a Python expression in one line"),
+        (["--set", "m=1"], "f(a, b, n) has no parameter 'm'"),
+        (["--engine", "maen"], "unknown engine 'maen'"),
+        (["--mode", "token_maen"], "unknown mode 'token_maen'"),
+    ],
+)
+def test_what_is_said_wrongly_is_named(
+    cli: Cli, tmp_path: Path, options: list[str], words: str
+) -> None:
+    code, told, _ = begun(cli, tmp_path, ODD, *options)
+    assert code == 2 and words in told
+    assert not (tmp_path / "aggverify_f.py").exists()
+
+
+@pytest.mark.thorough
+def test_the_written_test_and_the_workflow_s_command_run(cli: Cli, tmp_path: Path) -> None:
+    begun(cli, tmp_path, VERL.source)
+    workflow = (tmp_path / ".github" / "workflows" / "aggverify_agg_loss.yml").read_text()
+    [check] = [x for x in workflow.splitlines() if "run: aggverify" in x]
+    command = check.partition("run: ")[2]
+    assert command == "aggverify check aggverify_agg_loss.py --github --report json,md,html"
+    summary = tmp_path / "summary.md"
+    ran = cli(*shlex.split(command)[1:], *BRIEF, env={"GITHUB_STEP_SUMMARY": str(summary)})
+    assert ran.code == 0 and summary.read_text()
+    test = tmp_path / "test_aggverify_agg_loss.py"
+    arguments = [*map(str, (test, "-q", "-p", "no:cacheprovider"))]
+    few = ["--aggverify-profile", "quick", "-k", "weights_are or linear"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *arguments, *few],
+        cwd=tmp_path, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert "2 passed" in done.stdout, done.stdout + done.stderr
+    source = VERL.source.replace(*VERL.wrong)
+    (tmp_path / "theirs.py").write_text(source)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *arguments, *few],
+        cwd=tmp_path, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert "AGV101" in done.stdout and "1 failed" in done.stdout

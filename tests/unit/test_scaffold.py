@@ -1,0 +1,149 @@
+"""What ``aggverify new`` tries, asks and writes, without ranks."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from aggverify.conventions import Offer
+from aggverify.conventions.adapter_text import Origin, adapted
+from aggverify.conventions.adapting import Adapter, Known, Shape
+from aggverify.errors import InputError
+from aggverify.oracles import MODES
+from aggverify.run.planning.target import Target
+from aggverify.scaffold.files import files
+from aggverify.scaffold.probing import Probed
+from aggverify.scaffold.questions import Question, nobody, of_claims, of_parameters
+from aggverify.scaffold.variants import MOST, fillings, forms, meant
+
+
+def offer(*parameters: str, name: str = "f") -> Offer:
+    return Offer(name, parameters, parameters)
+
+
+def test_losses_are_given_once_and_nothing_twice() -> None:
+    found = list(fillings(offer("a", "b", "n"), Known()))
+    said = [tuple(known.arguments[p] for p in "abn") for known in found]
+    assert said[0] == ("{losses}", "{masks}", "batch.num_tokens")
+    assert all(one.count("{losses}") == 1 and len(set(one)) == 3 for one in said)
+    assert len(set(said)) == len(said) <= MOST
+    assert all(known.found == {"a", "b", "n"} for known in found)
+
+
+def test_what_names_say_is_not_guessed() -> None:
+    found = list(fillings(offer("losses", "mask", "n"), Known()))
+    assert all(set(known.arguments) == {"n"} for known in found)
+    assert not {"{losses}", "{masks}"} & {known.arguments["n"] for known in found}
+
+
+def test_a_parameter_for_the_mode_gets_names_of_modes() -> None:
+    function = offer("losses", "mask", "reduction")
+    found = list(fillings(function, Known()))
+    assert '"seq-mean-token-mean"' in {known.arguments["reduction"] for known in found}
+    assert {meant(function, known) for known in found} <= set(MODES)
+    one = list(fillings(function, Known(mode="sample_mean")))
+    assert {meant(function, known) for known in one} == {"sample_mean"}
+
+
+def test_the_usual_form_is_first_and_every_one_is_python() -> None:
+    tried = list(forms(Known()))
+    assert (tried[0].shape, tried[0].first) == (None, False)
+    assert {known.shape for known in tried} == {None, *Shape}
+    for known in tried:
+        text = adapted(offer("losses", "mask", "advantages", "log_probs"), Origin("m"), known)
+        ast.parse(text)
+    assert [known.shape for known in forms(Known(shape=Shape.FLAT))] == [Shape.FLAT] * 2
+
+
+def test_what_nobody_says_is_left() -> None:
+    function, probed = offer("losses", "mask"), Probed(Known(), ran=True)
+    assert of_claims(function, probed, nobody).left == ("mode",)
+    found = Probed(Known(), "token_mean", None, ("mean",), ran=True)
+    known = of_claims(function, found, nobody)
+    assert (known.mode, known.left) == ("token_mean", ("engine",))
+    text = adapted(function, Origin("m"), known)
+    assert 'raise NotImplementedError("say below what ENGINE is' in text
+    assert '"engine": ENGINE,' in text
+
+
+def test_what_a_person_says_is_written() -> None:
+    asked: list[Question] = []
+
+    def says(question: Question) -> str:
+        asked.append(question)
+        return {"mode": "token_mean", "engine": "mean", "odd": "batch.num_tokens"}[question.what]
+
+    function = offer("losses", "mask", "odd")
+    known = of_parameters(function, Known(), says)
+    assert known.arguments == {"odd": "batch.num_tokens"}
+    known = of_claims(function, Probed(known, engines=("mean", "skyrl-fsdp")), says)
+    assert (known.mode, known.engine, known.left) == ("token_mean", "mean", ())
+    assert "averages gradients over ranks" in asked[-1].text
+    text = adapted(function, Origin("m"), known)
+    assert "batch.num_tokens," in text and "NotImplementedError" not in text
+    assert Adapter(function, known).claims == {
+        "mode": "token_mean", "engine": "mean", "without": ["context-parallel", "fan-out"],
+    }  # fmt: skip
+
+
+def test_the_plain_sum_is_no_question() -> None:
+    found = Probed(Known(), "token_mean", None, ("sum", "skyrl-fsdp"), ran=True)
+    assert of_claims(offer("losses", "mask"), found, nobody).left == ()
+
+
+def test_a_call_that_comes_to_nothing_is_in_the_file_that_fails() -> None:
+    known = Known(trouble='rank 0: KeyError: "x"\\')
+    text = adapted(offer("losses", "mask"), Origin("m"), known)
+    [line] = [line for line in text.splitlines() if line.startswith("raise ")]
+    with pytest.raises(NotImplementedError, match=r'no result: rank 0: KeyError: "x"'):
+        exec(line)
+
+
+def test_files_lie_beside_the_target_and_the_workflow_in_the_root(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "my pkg").mkdir()
+    path = tmp_path / "my pkg" / "loss.py"
+    path.write_text("")
+    target = Target(str(path), path, None, None)
+    made = files(target, "Thing.f", adapter="adapter\n")
+    assert [str(p.relative_to(tmp_path)) for p in made.texts] == [
+        "my pkg/aggverify_Thing_f.py",
+        "my pkg/test_aggverify_Thing_f.py",
+        ".github/workflows/aggverify_Thing_f.yml",
+    ]
+    assert made.command == "aggverify check 'my pkg/aggverify_Thing_f.py'"
+    _, test, workflow = made.texts.values()
+    ast.parse(test)
+    assert f"run: {made.command} --github" in workflow
+    made.write()
+    assert path.with_name("aggverify_Thing_f.py").read_text() == "adapter\n"
+    with pytest.raises(InputError, match="nothing is overwritten"):
+        made.write()
+
+
+def test_nothing_is_written_where_one_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "loss.py"
+    made = files(Target(str(path), path, None, "f"), "f", options={"modes": ["token_mean"]})
+    there = tmp_path / ".github" / "workflows" / "aggverify_f.yml"
+    there.parent.mkdir(parents=True)
+    there.symlink_to("nowhere")
+    with pytest.raises(InputError, match=r"aggverify_f\.yml is there"):
+        made.write()
+    assert not (tmp_path / "test_aggverify_f.py").exists()
+
+
+def test_a_function_that_needs_no_adapter_is_named_with_its_options(tmp_path: Path) -> None:
+    path = tmp_path / "loss.py"
+    target = Target(str(path), path, None, "f")
+    options = {"modes": ["token_mean", "constant"], "divisor": 2.0}
+    made = files(target, "f", options=options, left=("engine",))
+    assert made.command == (
+        "aggverify check loss.py:f --mode token_mean --mode constant --divisor 2.0 --engine ENGINE"
+    )
+    test, _ = made.texts.values()
+    assert 'raise NotImplementedError("say below what ENGINE is' in test
+    assert 'modes=["token_mean", "constant"], divisor=2.0, engine=ENGINE)' in test
+    dotted = files(Target("pkg.loss:f", None, "pkg.loss", "f"), "f", options=options)
+    assert 'aggverify.conformance("pkg.loss:f", modes=' in next(iter(dotted.texts.values()))
