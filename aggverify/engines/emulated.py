@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING, Literal
 
 from aggverify.engines.spec import Sizes
@@ -101,9 +102,10 @@ class EmulatedEngine:
     def value(
         self, losses: Sequence[Fraction], num_tokens: Sequence[int], sizes: Sizes
     ) -> Fraction:
-        factors = (*self.scale, *self.before_reduction, *self.after_reduction)
-        tokens = sum(num_tokens)
-        return sum(losses, Fraction(0)) * math.prod(f.exact(sizes, tokens) for f in factors)
+        tokens, value = sum(num_tokens), reduce(add, losses)
+        for factor in (*self.scale, *self.before_reduction, *self.after_reduction):
+            value *= factor.exact(sizes, tokens)
+        return value
 
     def session(self, device: torch.device) -> EmulatedSession:
         from aggverify.engines.emulated_session import EmulatedSession

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -65,11 +66,7 @@ class Execution:
 
     def scalar(self, subject: Subject, losses: Sequence[float]) -> Fraction | None:
         """What the engine makes of one number per rank and micro-batch; None if not finite."""
-        if not np.isfinite(losses).all():
-            return None
-        layout, step = self.case.layout, self.case.step
-        sizes = Sizes(layout.dp_size, layout.cp_size, layout.num_microbatches, step.num_rollouts)
-        return subject.engine.value([Fraction(x) for x in losses], self.counts, sizes)
+        return _scalar(subject, self.case, losses, self.counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,11 +267,14 @@ def _execution(subject: Subject, wanted: Trial, outcome: Outcome) -> Execution:
         message = "ranks hold different gradients after the reduction"
         fault = Fault("disagree", None, message, case.layout.world_size)
         return Execution(case, failure=fault)
-    found = Execution(
+    losses = tuple(answer.losses for answer in answers)
+    counts = tuple(n for answer in answers for n in answer.counts)
+    return Execution(
         case,
         np.frombuffer(replies[0].blob, dtype=np.float64),
-        local_losses=tuple(answer.losses for answer in answers),
-        counts=tuple(n for answer in answers for n in answer.counts),
+        _scalar(subject, case, copies(losses, case, 0), counts),
+        losses,
+        counts=counts,
         logs=_logs(answers),
         changed=tuple(f"rank {n}: {text}" for n, a in enumerate(answers) for text in a.changed),
         first_seconds=max(answer.first_seconds for answer in answers),
@@ -282,7 +282,16 @@ def _execution(subject: Subject, wanted: Trial, outcome: Outcome) -> Execution:
         call_seconds=max(answer.call_seconds for answer in answers),
         compiles=any(answer.compiles for answer in answers),
     )
-    return replace(found, value=found.scalar(subject, copies(found.local_losses, case, 0)))
+
+
+def _scalar(
+    subject: Subject, case: Case, losses: Sequence[float], counts: Sequence[int]
+) -> Fraction | None:
+    if not all(map(math.isfinite, losses)):
+        return None
+    layout = case.layout
+    sizes = Sizes(layout.dp_size, layout.cp_size, layout.num_microbatches, case.step.num_rollouts)
+    return subject.engine.value([Fraction(x) for x in losses], counts, sizes)
 
 
 def copies(local: Sequence[Sequence[float]], case: Case, copy: int) -> list[float]:

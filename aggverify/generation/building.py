@@ -41,9 +41,11 @@ def record_size(space: Space) -> int:
     return 2 + _samples_of_a_unit(space) * _sample_size(space)
 
 
-def rest_size(units: int, most: int) -> int:
-    """Bytes for what belongs to the whole case, and for ``most`` layouts of that many units."""
-    return 16 + units + most * (2 + units)
+def rest_size(units: int, most: int, space: Space) -> int:
+    """Bytes for what belongs to the whole case, and for ``most`` layouts of that many units: a
+    byte costs as much to draw as to use."""
+    altered = space.shuffled or space.padded or space.blank_a_unit
+    return 2 + altered * (14 + units) + (most - 1) * (2 + units)
 
 
 def build(
@@ -55,8 +57,10 @@ def build(
     """
     source = Source(rest)
     # A shuffled step shrinks to one without fan-out while its lengths still differ.
-    fan_out = space.fan_out and (not space.shuffled or source.flag())
-    drawn = build_step(records, replace(space, fan_out=fan_out))
+    if space.shuffled and space.fan_out and not source.flag():
+        drawn = build_step(records, replace(space, fan_out=False))
+    else:
+        drawn = build_step(records, space)
     step, layout = drawn.step, dealt(size, drawn.units, drawn.where, space)
     if space.blank_a_unit:
         step = _blanked(step, source.pick(_parts(step, layout)))

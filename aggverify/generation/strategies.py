@@ -83,7 +83,7 @@ def _case(draw: st.DrawFn, space: Space) -> Case:
     records = draw(_records(space, least, most))
     if space.uniform:
         records = records[: len(records) // least * least]
-    [case] = build(size, records, draw(_bytes(rest_size(0, 1))), space, 1)
+    [case] = build(size, records, draw(_bytes(rest_size(0, 1, space))), space, 1)
     return case
 
 
@@ -126,7 +126,7 @@ def _related(draw: st.DrawFn, space: Space, most: int) -> tuple[Case, ...]:
     step = least if space.uniform else 1
     units = step * draw(_integers(least // step, greatest // step))
     width = record_size(space)
-    data = draw(_bytes(units * width + rest_size(units, most)))
+    data = draw(_bytes(units * width + rest_size(units, most, space)))
     records = [data[n * width : (n + 1) * width] for n in range(units)]
     return build(size, records, data[units * width :], space, most)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from collections.abc import Mapping
@@ -66,11 +65,11 @@ class Case:
 
     def with_layout(self, layout: Layout) -> Case:
         """The same step and losses under another layout."""
-        return dataclasses.replace(self, layout=layout)
+        return Case(self.step, layout, self.losses, self.dtype)
 
     def with_losses(self, losses: tuple[float, ...]) -> Case:
         """The same step and layout with other losses."""
-        return dataclasses.replace(self, losses=losses)
+        return Case(self.step, self.layout, losses, self.dtype)
 
     def masked_tokens(self) -> list[int]:
         """Flat indices of the response tokens behind the mask."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -42,10 +43,11 @@ class Layout:
                 f"every data-parallel rank needs the same number (at least 1) of micro-batches, "
                 f"got {per_rank}"
             )
-        if any(not cell for _, _, cell in self.cells()):
+        if not all(map(all, self.micro_batches)):
             raise InputError(f"a micro-batch without a sample in {self.micro_batches!r:.200}")
 
     @staticmethod
+    @lru_cache(maxsize=64)
     def trivial(num_samples: int) -> Layout:
         """One rank, one micro-batch, no context parallelism."""
         return Layout(micro_batches=((tuple(range(num_samples)),),))
@@ -74,7 +76,7 @@ class Layout:
 
     def check_covers(self, step: Step) -> None:
         """Raise unless every sample of the step stands in exactly one micro-batch."""
-        placed = sorted(i for _, _, cell in self.cells() for i in cell)
+        placed = sorted(chain.from_iterable(chain.from_iterable(self.micro_batches)))
         if placed != list(range(len(step.samples))):
             raise InputError(
                 f"the micro-batches must hold each of the {len(step.samples)} samples exactly "

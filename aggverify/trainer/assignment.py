@@ -40,11 +40,10 @@ class Assignment:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; what has its default value is left out."""
-        data = {
-            f.name: value
-            for f in fields(self)
-            if (value := getattr(self, f.name)) != f.default or f.default is MISSING
+        data: dict[str, Any] = {
+            name: value for name, usual in _USUAL if (value := getattr(self, name)) != usual
         }
+        data |= {name: getattr(self, name) for name in _REQUIRED}
         data["case"] = self.case.packed()
         if self.before:
             data["before"] = [case.packed() for case in self.before]
@@ -83,3 +82,4 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
     "term": (int, type(None)),
 }
 _REQUIRED = frozenset(f.name for f in fields(Assignment) if f.default is MISSING)
+_USUAL = tuple((f.name, f.default) for f in fields(Assignment) if f.default is not MISSING)
