@@ -258,7 +258,7 @@ def _listed(what: str, names: Sequence[str]) -> list[str]:
     return [f"{what}: {', '.join(names)}"] if names else []
 
 
-def explanation(finding: Finding) -> list[tuple[str, str]]:
+def explanation(finding: Finding, *, in_suite: bool = False) -> list[tuple[str, str]]:
     """What is computed instead, where that was seen before, and the usual fix; labelled."""
     lines = [("Factor", finding.factor)] if finding.factor else []
     if finding.waived is not None:
@@ -273,13 +273,21 @@ def explanation(finding: Finding) -> list[tuple[str, str]]:
         lines.append(("You compute", f"{sentence} (no historic bug is known to be this)"))
     elif sentence and sentence not in [bug.sentence for bug in bugs]:
         lines.append(("In detail", sentence))
-    elif not sentence and finding.worst is not None and not finding.consequence:
+    elif _is_unknown(finding):
         nothing = "no known factor, formula or historic bug gives these weights"
         lines.append(("Not recognised", nothing))
     lines += [("Usual fix", fix) for fix in dict.fromkeys(bug.fix for bug in bugs)]
     accept = f"--accept {finding.code}:{finding.signature}=REASON"
+    if in_suite:
+        accept = f'xfail=[("{finding.code}:{finding.id}", "REASON")]'
     # Nothing would be judged of a reducer whose very first step is accepted to fail.
     return lines + [("Known, and no failure here", accept)] * (finding.fails and not finding.call)
+
+
+def _is_unknown(finding: Finding) -> bool:
+    """Whether its weights were looked into, and nothing gives them."""
+    weights = finding.worst is not None and not finding.consequence
+    return weights and not finding.diagnosis and finding.confirmed is not None
 
 
 def _unexplained(finding: Finding) -> Iterator[str]:

@@ -32,12 +32,12 @@ def title(verdict: Verdict) -> str:
     return f" {verdict.target} · {verdict.mode_name} "
 
 
-def findings(verdict: Verdict) -> Iterator[str]:
-    """Who was verified, and every cause."""
+def findings(verdict: Verdict, *, in_suite: bool = False) -> Iterator[str]:
+    """Who was verified, and every cause. ``in_suite``: what to do about it is done in a test."""
     yield from _labelled(reading.header(verdict))
     for n, cause in enumerate(verdict.causes, 1):
         yield ""
-        yield from _cause(cause, n)
+        yield from _cause(cause, n, in_suite)
 
 
 def body(verdict: Verdict) -> Iterator[str]:
@@ -51,7 +51,7 @@ def body(verdict: Verdict) -> Iterator[str]:
     yield from _labelled(reading.inventory(verdict))
 
 
-def _cause(cause: Sequence[Finding], number: int) -> Iterator[str]:
+def _cause(cause: Sequence[Finding], number: int, in_suite: bool) -> Iterator[str]:
     """One numbered root cause: its first case, and every check it breaks."""
     first, *others = cause
     yield f"{number}. Case {first.id}"
@@ -59,7 +59,8 @@ def _cause(cause: Sequence[Finding], number: int) -> Iterator[str]:
     for other in others:
         yield f"- {other.code} {other.title}    [{reading.tag(other)}]  case {other.id}"
     shown = [*reading.facts(first)]
-    shown += [f"{label.lower()}: {what}" for label, what in reading.explanation(first)]
+    explained = reading.explanation(first, in_suite=in_suite)
+    shown += [f"{label.lower()}: {what}" for label, what in explained]
     yield from (f"    {line}" for line in (*shown, *_trace(first)))
     yield f"Reproduce:  {reading.replay(first)}"
     yield f"Explain:    aggverify explain {' '.join(dict.fromkeys(f.code for f in cause))}"

@@ -28,6 +28,7 @@ from aggverify.run.planning.engine import engine_settled
 from aggverify.run.planning.plan import Entry, Plan, plan, share
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import Target, dotted_instead, parse_target
+from aggverify.run.search.before import NOTHING, Before
 from aggverify.run.search.first_step import WHY_NOT, first_step
 from aggverify.run.search.run_check import run_check
 from aggverify.world import Pool, Template, TemplateFailure
@@ -97,13 +98,16 @@ def examine(
     *,
     checks: Iterable[Check] = CHECKS,
     known: bool = False,
+    first: ReportedFinding | None = None,
+    before: Before = NOTHING,
     deadline: Deadline = NEVER,
     part: float = 1.0,
     stopped: Incomplete | None = None,
 ) -> Verdict:
     """Every check on one subject whose candidate is loaded already: a fold over its plan.
 
-    ``known``: whether the subject is :func:`prepared` already. ``part``: of the time left until the
+    ``known``: whether the subject is :func:`prepared` already. ``first``: how it is known to fail
+    on the simplest step. ``before``: cases of earlier runs. ``part``: of the time left until the
     deadline. ``stopped``: why nothing is to be run. What is raised on the way, Ctrl-C too, is
     raised on once the verdict known by then is emitted; at the deadline it is returned.
     """
@@ -111,9 +115,9 @@ def examine(
         emit(Waiting("torch.compile compiles the first steps, in every rank"))
     if not known:
         laboratory.begin()
-    work = _Work(subject, laboratory, tuple(checks))
+    work = _Work(subject, laboratory, tuple(checks), first, before)
     try:
-        if stopped is None and (known or not work.fails_at_once(emit)):
+        if stopped is None and first is None and (known or not work.fails_at_once(emit)):
             if not known:
                 work.prepare()
             emit(SubjectChosen(work.subject, len(work.entries)))
@@ -129,12 +133,19 @@ def examine(
 class _Work:
     """What is known of a subject so far, whenever it is asked."""
 
-    def __init__(self, subject: Subject, laboratory: Laboratory, checks: tuple[Check, ...]) -> None:
+    def __init__(
+        self,
+        subject: Subject,
+        laboratory: Laboratory,
+        checks: tuple[Check, ...],
+        first: ReportedFinding | None,
+        before: Before,
+    ) -> None:
         self.subject, self._laboratory = subject, laboratory
         self.entries = plan(subject, checks).entries
         self._checks = checks
         self._outcomes: list[Outcome] = []
-        self._first: ReportedFinding | None = None
+        self._first, self._before = first, before
         self._tally = Tally()
         self._executed, self._worlds = laboratory.executed, dict(laboratory.worlds)
 
@@ -159,7 +170,13 @@ class _Work:
             seconds = (ends - laboratory.clock()) * share(entries[n:])
             left = remaining(entry, outcomes)
             outcome = run_check(
-                left, laboratory, emit, seen=self._tally, seconds=seconds, deadline=deadline
+                left,
+                laboratory,
+                emit,
+                seen=self._tally,
+                before=self._before,
+                seconds=seconds,
+                deadline=deadline,
             )
             outcomes.append(outcome)
             self._tally = outcome.tally
@@ -267,13 +284,15 @@ class OtherPath:
 
 
 @contextmanager
-def other_path(pool: Pool, text: str | None) -> Iterator[OtherPath | None]:
+def other_path(
+    pool: Pool, text: str | None, paths: Sequence[str] = ()
+) -> Iterator[OtherPath | None]:
     """The other path's template process, if one was asked for."""
     if text is None:
         yield None
         return
     target = parse_target(text)
-    with opened(pool, target.setup()) as template:
+    with opened(pool, target.setup(), paths) as template:
         yield OtherPath(target, template.description, Laboratory(template))
 
 

@@ -1,124 +1,159 @@
-"""Ranks for a test process: started by the first test that needs them, reducers imported once."""
+"""What the tests of one process share: ranks, what is known of every reducer, stored cases."""
 
 from __future__ import annotations
 
-import sys
-from collections import OrderedDict
-from collections.abc import Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from aggverify.api.running import request
 from aggverify.checks import check
-from aggverify.errors import InputError
+from aggverify.errors import AggverifyError, InputError
 from aggverify.execution.laboratory import Laboratory
-from aggverify.execution.limits import LIMITS
 from aggverify.execution.subject import Subject
+from aggverify.files import told
 from aggverify.oracles import OracleError
 from aggverify.run.outcome import store
 from aggverify.run.outcome.accepting import accepted
-from aggverify.run.outcome.verdict import Verdict
+from aggverify.run.outcome.store import StoredCase
+from aggverify.run.outcome.verdict import ReportedFinding, Verdict
+from aggverify.run.planning.naming import canonical
 from aggverify.run.planning.request import Request
-from aggverify.run.planning.target import Target, parse_target
-from aggverify.run.session import examine, opened, prepared, resolved
-from aggverify.testing.cells import Cell, check_options
-from aggverify.world import Pool, Template
+from aggverify.run.planning.waiver import Waiver
+from aggverify.run.search.before import Before
+from aggverify.run.search.first_step import first_step
+from aggverify.run.session import examine, prepared
+from aggverify.testing.cells import Cell
+from aggverify.testing.places import below, placed
+from aggverify.testing.ranks import Loaded, Ranks
+from aggverify.testing.sharing import once
 
-MOST_REDUCERS = 2
-"""Whose ranks are kept: tests come file by file, and ranks take memory."""
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What has to be known of a reducer under one mode and engine before any check."""
 
-@dataclass(slots=True)
-class Loaded:
-    """A reducer that ranks have imported."""
-
-    target: Target
-    template: Template
-    laboratory: Laboratory
-    stack: ExitStack
-    subjects: dict[tuple[str | None, str | None, str], Subject]
+    subject: Subject
+    first: ReportedFinding | None
+    """How it fails on the simplest step: then nothing else is found out."""
 
 
 class Bench:
-    """What the tests of one process share; ``close`` ends every rank.
+    """Runs cells; ``close`` ends every rank.
 
-    ``usual``: options that hold where a test says nothing. ``root``: where paths start.
+    ``root``: where paths start. ``usual``: options that hold where a test says nothing.
+    ``shared``: a folder that all processes of the session have, if there are several.
     """
 
-    def __init__(self, root: Path, report_dir: Path, usual: Mapping[str, Any]) -> None:
+    def __init__(
+        self, root: Path, report_dir: Path, usual: Mapping[str, Any], shared: Path | None
+    ) -> None:
         self._root, self._report_dir, self._usual = root, report_dir, usual
-        self._pool: Pool | None = None
-        self._loaded: OrderedDict[str, Loaded] = OrderedDict()
+        self.where = below(report_dir, Path.cwd())
+        """Where cases are stored, as it is written where pytest was started."""
+        self._shared, self._ranks = shared, Ranks()
+        self._known: dict[str, Known | AggverifyError] = {}
+        self._stored: tuple[StoredCase, ...] | None = None
 
     def run(self, cell: Cell) -> Verdict:
         """The verdict of the cell's one check; raises AggverifyError where nothing can be judged.
 
-        Counterexamples are stored.
+        Cases that earlier runs have stored come first; counterexamples are stored.
         """
-        loaded = self._reducer(cell.target)
-        wanted = self._request(loaded, cell)
-        try:
-            subject = self._subject(loaded, cell, wanted)
-            verdict = examine(subject, loaded.laboratory, checks=(check(cell.check),), known=True)
-        except OracleError as error:  # a person's own oracle can be wrong on any step
-            raise InputError(str(error)) from None
+        wanted, known, laboratory = self._ready(cell)
+        if self._stored is None:
+            self._stored = store.every(self._report_dir)
+        before = [s for s in self._stored if s.check == cell.check]
+        mine = tuple(s for s in before if store.is_about(s, known.subject))
+        verdict = self._examined(cell, known, laboratory, Before(mine))
         for found in verdict.reports:
-            store.write(found.stored, self._report_dir)
+            try:
+                store.write(found.stored, self._report_dir)
+            except OSError as error:  # what was found stands
+                subject = verdict.subject.noting(f"a case is not stored: {told(error)}")
+                verdict = replace(verdict, subject=subject)
         return accepted(verdict, wanted.waivers)
 
-    def _reducer(self, text: str) -> Loaded:
-        """Its ranks, opened if they are not; those that were not used for longest are closed."""
-        if text in self._loaded:
-            self._loaded.move_to_end(text)
-            return self._loaded[text]
-        while len(self._loaded) >= MOST_REDUCERS:
-            self._loaded.popitem(last=False)[1].stack.close()
-        if self._pool is None:
-            self._pool = Pool(LIMITS)
-        target = parse_target(self._placed(text))
-        stack = ExitStack()
-        template = stack.enter_context(
-            opened(self._pool, target.setup(), [path for path in sys.path if path])
-        )
-        self._loaded[text] = Loaded(target, template, Laboratory(template), stack, {})
-        return self._loaded[text]
+    def again(self, cell: Cell, stored: StoredCase, reason: str) -> Verdict:
+        """The verdict of the cell's check on one stored case, whose finding is accepted for that
+        reason; raises AggverifyError where nothing can be judged."""
+        _, known, laboratory = self._ready(cell)
+        if not store.is_about(stored, known.subject):
+            raise InputError(
+                f"case {stored.id} was stored of {stored.whose[0]} with other options than this "
+                f"test has: replay it to see which, or store it anew"
+            )
+        subject = known.subject.knowing(trust_formula=stored.trust_formula)
+        known = replace(known, subject=subject)
+        verdict = self._examined(cell, known, laboratory, Before((stored,), only=True))
+        return accepted(verdict, [Waiver(stored.code, stored.id, reason)])
 
-    def _placed(self, text: str) -> str:
-        """A path below pytest's rootdir, as it is written where pytest was started."""
-        head, colon, name = text.partition(".py:")
-        path = Path(head + ".py") if colon else Path(text)
-        if path.suffix != ".py" or path.is_absolute():
-            return text
-        here, placed = Path.cwd(), self._root / path
-        shown = placed.relative_to(here) if placed.is_relative_to(here) else placed
-        return f"{shown}{colon[-1:]}{name}"
+    def _examined(
+        self, cell: Cell, known: Known, laboratory: Laboratory, before: Before
+    ) -> Verdict:
+        laboratory.begin()
+        try:
+            return examine(
+                known.subject,
+                laboratory,
+                checks=(check(cell.check),),
+                known=True,
+                first=known.first,
+                before=before,
+            )
+        except OracleError as error:
+            raise InputError(str(error)) from None
 
-    def _request(self, loaded: Loaded, cell: Cell) -> Request:
+    def _ready(self, cell: Cell) -> tuple[Request, Known, Laboratory]:
+        """With all that is found out before any check, once for every reducer, mode and engine."""
+        wanted = self._request(cell)
+        loaded = self._ranks.of(wanted)
+        key = repr((wanted, cell.mode))
+        if key not in self._known:
+            try:
+                self._known[key] = self._found_out(cell, wanted, loaded)
+            except OracleError as error:  # a person's own oracle can be wrong on any step
+                self._known[key] = InputError(str(error))
+            except AggverifyError as error:
+                self._known[key] = error
+        known = self._known[key]
+        if isinstance(known, AggverifyError):
+            raise known
+        return wanted, known, loaded.laboratory
+
+    def _request(self, cell: Cell) -> Request:
         """What the test says, and where it says nothing, the suite."""
-        mine = {"mode": cell.mode, "engine": cell.engine}
+        mine = {"mode": cell.modes or None, "engine": cell.engine}
         named = {name: value for name, value in mine.items() if value is not None}
         said = {**self._usual, **cell.options, **named}
-        check_options(said)
-        return request(loaded.target.text, said)
+        if said.get("against"):
+            said["against"] = placed(said["against"], self._root)
+        return request(placed(cell.target, self._root), said)
 
-    def _subject(self, loaded: Loaded, cell: Cell, wanted: Request) -> Subject:
-        """With all that is found out before any check, once for every reducer, mode and engine."""
-        key = (cell.mode, cell.engine, repr(sorted(cell.options.items())))
-        if key not in loaded.subjects:
-            subject, *others = resolved(wanted, loaded.target, loaded.template)
-            if others:
-                known = ", ".join(repr(s.mode) for s in (subject, *others))
-                raise InputError(f"{subject.function} has several modes: say modes=[{known}]")
-            loaded.laboratory.begin()
-            loaded.subjects[key] = prepared(subject, loaded.laboratory)
-        return loaded.subjects[key]
+    def _found_out(self, cell: Cell, wanted: Request, loaded: Loaded) -> Known:
+        subject, laboratory = _chosen(loaded.subjects(wanted), cell), loaded.laboratory
+        first: ReportedFinding | None = None
+
+        def find() -> Subject | None:
+            nonlocal first
+            laboratory.begin()
+            first = first_step(subject, laboratory)
+            return prepared(subject, laboratory) if first is None else None
+
+        return Known(once(subject, self._shared, find) or subject, first)
 
     def close(self) -> None:
         """End every rank; does nothing the second time."""
-        while self._loaded:
-            self._loaded.popitem()[1].stack.close()
-        if self._pool is not None:
-            self._pool.close()
-            self._pool = None
+        self._ranks.close()
+
+
+def _chosen(found: Sequence[Subject], cell: Cell) -> Subject:
+    """The cell's own among the subjects of a line."""
+    if len(found) == 1:
+        return found[0]
+    if cell.mode is None:
+        known = ", ".join(repr(subject.mode) for subject in found)
+        raise InputError(f"{found[0].function} has several modes: say modes=[{known}]")
+    mode, _ = canonical(cell.mode)
+    return next(subject for subject in found if subject.claim.mode == mode)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import pytest
@@ -11,9 +13,14 @@ import pytest
 from aggverify.api.running import request
 from aggverify.api.targets import Reducer, target_text
 from aggverify.checks import CHECKS
-from aggverify.errors import InputError, unknown
+from aggverify.codes import Effect, code
+from aggverify.errors import InputError, shown, unknown
+from aggverify.execution.options import texts
 
 Test = Callable[..., None]
+Names = str | Sequence[str]
+Entry = tuple[str, str]
+"""An expected failure: ``("AGV206:k3f9a1", "groups are never split here")``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +31,12 @@ class Cell:
     check: str
     mode: str | None = None
     engine: str | None = None
+    modes: tuple[str, ...] = ()
+    """All that are named beside it: a reducer that is told its mode must tell these apart."""
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Of ``aggverify check``, by name."""
+    xfail: tuple[Entry, ...] = ()
+    """Expected failures of the line: code and case, and the reason."""
 
     @property
     def id(self) -> str:
@@ -33,44 +44,50 @@ class Cell:
         return "-".join(filter(None, (self.mode, self.engine, self.check)))
 
 
-ELSEWHERE = ("against", "compile")
-"""Options of ``aggverify check`` that need ranks of another kind than a suite's."""
-
-
-def check_options(options: Mapping[str, Any]) -> None:
-    """Raises InputError for an option that would not be heeded here."""
-    for name in ELSEWHERE:
-        if options.get(name):
-            raise InputError(f"{name} is not taken in a test suite: run aggverify check --{name}")
-
-
 def cells(
     reducer: Reducer,
-    modes: Iterable[str] = (),
-    engines: Iterable[str] = (),
-    checks: Iterable[str] = (),
+    modes: Names = (),
+    engines: Names = (),
+    checks: Names = (),
+    xfail: Sequence[Entry] = (),
     **options: Any,
 ) -> Iterator[Cell]:
     """Every cell; raises InputError for a name or an option that there is none of."""
-    target, names = target_text(reducer), [c.name for c in CHECKS]
-    check_options(options)
-    for name in (chosen := tuple(checks)):
+    target, names, modes = target_text(reducer), [c.name for c in CHECKS], texts(modes)
+    for name in (chosen := texts(checks)):
         if name not in names:
             raise unknown("check", name, names)
-    for mode in tuple(modes) or (None,):
-        for engine in tuple(engines) or (None,):
-            request(target, {**options, "mode": mode, "engine": engine})  # what it refuses, now
-            for name in names:
-                if not chosen or name in chosen:
-                    yield Cell(target, name, mode, engine, options)
+    if "mode" in options:
+        raise InputError(f"say modes=[{options['mode']!r:.200}]: each mode has tests of its own")
+    each, expected = texts(engines) or (None,), tuple(map(_entry, xfail))
+    for engine in each:
+        request(
+            target, {**options, "mode": modes or None, "engine": engine}
+        )  # what it refuses, now
+    for mode, engine in product(modes or (None,), each):
+        for name in names:
+            if not chosen or name in chosen:
+                yield Cell(target, name, mode, engine, modes, options, expected)
+
+
+def _entry(given: Entry) -> Entry:
+    """An expected failure, if it is written as one; raises InputError."""
+    match given:
+        case (str(what), str(reason)) if re.fullmatch(r"AGV\d+:\S+", what) and reason.strip():
+            if code(what.partition(":")[0]).effect is Effect.WARNING:
+                raise InputError(f"xfail: {what} is a warning, which fails nothing")
+            return what, reason.strip()
+        case _:
+            raise InputError(f"xfail takes ('CODE:CASE', 'reason'), got {shown(given)}")
 
 
 def conformance(
     reducer: Reducer,
     *,
-    modes: Sequence[str] = (),
-    engine: str | Sequence[str] = (),
-    checks: Sequence[str] = (),
+    modes: Names = (),
+    engine: Names = (),
+    checks: Names = (),
+    xfail: Sequence[Entry] = (),
     **options: Any,
 ) -> Test:
     """A test function to be assigned to a name that starts with ``test``.
@@ -79,12 +96,12 @@ def conformance(
     for each check, mode and engine: ``test_mine[token_mean-linear_in_the_losses]``. ``reducer`` is
     a target, whose path is relative to pytest's rootdir, or an object with a name in a module;
     ranks import it, not the test process. ``options`` are those of ``aggverify check`` by name.
+    ``xfail``: findings that are known, ``("AGV206:k3f9a1", "why")`` each: their tests run the one
+    stored case (``.aggverify/cases``) and fail once it shows nothing, or something else.
     Raises InputError, which pytest shows as an error of collection, for what cannot be.
     """
-    engines = (engine,) if isinstance(engine, str) else tuple(engine)
-    found = list(cells(reducer, modes, engines, checks, **options))
 
-    @_marked(found)
+    @_marked(list(cells(reducer, modes, engine, checks, xfail, **options)))
     def conforms(aggverify_check: Any) -> None:
         aggverify_check.must_pass()
 
@@ -94,15 +111,15 @@ def conformance(
 def parametrize_with_checks(
     reducers: Sequence[Reducer],
     *,
-    modes: Sequence[str] = (),
-    engine: str | Sequence[str] = (),
-    checks: Sequence[str] = (),
+    modes: Names = (),
+    engine: Names = (),
+    checks: Names = (),
+    xfail: Sequence[Entry] = (),
     **options: Any,
 ) -> Callable[[Test], Test]:
     """Decorator for a test of a person's own with the argument ``aggverify_check``: what came of
     one check on one reducer, with ``must_pass()``, ``state``, ``verdict``."""
-    engines = (engine,) if isinstance(engine, str) else tuple(engine)
-    found = [c for r in reducers for c in cells(r, modes, engines, checks, **options)]
+    found = [c for r in reducers for c in cells(r, modes, engine, checks, xfail, **options)]
     return _marked(found, named=len(reducers) > 1)
 
 

@@ -45,9 +45,9 @@ def _merged(parts: Sequence[Verdict]) -> Verdict:
 
 
 def _one_cause_each(findings: Sequence[Finding]) -> Iterable[Finding]:
-    """Findings with one diagnosis have one cause, in whichever tests they were made."""
+    """Every finding once; those with one diagnosis have one cause, whichever tests made them."""
     first: dict[tuple[object, ...], str] = {}
-    for finding in findings:
+    for finding in {finding.id: finding for finding in findings}.values():
         if finding.diagnosis is None and not finding.bugs:
             yield finding
             continue

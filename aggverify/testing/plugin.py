@@ -6,16 +6,18 @@ test asks for a reducer.
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from aggverify.report.model import Check, Verdict
     from aggverify.testing.bench import Bench
-    from aggverify.testing.cells import Cell
+    from aggverify.testing.result import Kept, Result
 
 OPTIONS = (
     ("profile", "quick, ci or thorough"),
@@ -23,37 +25,12 @@ OPTIONS = (
     ("max-time", "seconds for each check"),
     ("report", "also write json, junit, md, html or text reports (comma-separated)"),
 )
-_PLAIN: pytest.StashKey[dict[str, Any]] = pytest.StashKey()
-"""Of a test: the verdict of its check, as plain data that travels between workers."""
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What came of one check on one reducer."""
-
-    verdict: Verdict
-
-    @property
-    def check(self) -> Check:
-        """The check's line in the verdict."""
-        [check] = self.verdict.checks
-        return check
-
-    @property
-    def state(self) -> str:
-        """``ok``, ``failed``, ``hazard``, ``refused``, ``not claimed``, ``left out``."""
-        return str(self.check.state)
-
-    def must_pass(self) -> None:
-        """Fail the test that calls it with the finding, or skip it with the reason."""
-        from aggverify.report import reading, text
-
-        if self.verdict.fails:
-            codes = ", ".join(dict.fromkeys(f"{f.code} {f.title}" for f in self.verdict.findings))
-            block = "\n".join(text.findings(self.verdict))
-            pytest.fail(f"{codes}\n{block}", pytrace=False)
-        if self.state not in ("ok", "hazard"):
-            pytest.skip(reading.state(self.check))
+_KEPT: pytest.StashKey[Kept] = pytest.StashKey()
+"""Of a test, for the summary."""
+_PROCESS: pytest.StashKey[int] = pytest.StashKey()
+"""Of a session: the process it began in."""
+SHARED = "aggverify_shared"
+"""Of a worker's input: a folder that all workers have."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -65,8 +42,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # pytest-xdist's, which is not there in every suite with --strict-markers
     config.addinivalue_line("markers", "xdist_group(name): stays together, --dist loadgroup")
+    config.stash[_PROCESS] = os.getpid()
     if not hasattr(config, "workerinput"):  # workers' reports all come to their controller
-        config.pluginmanager.register(Summary(config), "aggverify-summary")
+        config.pluginmanager.register(Controller(config), "aggverify-controller")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """An expected failure that is none of the test's is an error of collection."""
+    if "aggverify_check" not in metafunc.fixturenames:
+        return
+    from aggverify.errors import InputError
+    from aggverify.testing.expected import all_found
+    from aggverify.testing.settings import report_dir
+
+    marks = metafunc.definition.iter_markers("parametrize")
+    mine = (mark.args[1] for mark in marks if mark.args[:1] == ("aggverify_check",))
+    cells = [parameters.values[0] for each in mine for parameters in each]
+    if not any(cell.xfail for cell in cells):
+        return
+    try:
+        all_found(cells, metafunc.config.rootpath, report_dir(metafunc.config))
+    except InputError as error:
+        raise pytest.Collector.CollectError(f"{metafunc.definition.name}: {error}") from None
 
 
 @pytest.fixture(scope="session")
@@ -75,11 +72,13 @@ def aggverify_bench(pytestconfig: pytest.Config) -> Iterator[Bench]:
     from aggverify.testing.bench import Bench
     from aggverify.testing.settings import report_dir, usual
 
-    if getattr(pytestconfig.option, "forked", False):
+    if pytestconfig.stash[_PROCESS] != os.getpid() or getattr(pytestconfig.option, "forked", False):
         pytest.fail(
             "aggverify's ranks belong to one process: run its tests without --forked", pytrace=False
         )
-    bench = Bench(pytestconfig.rootpath, report_dir(pytestconfig), usual(pytestconfig))
+    shared = getattr(pytestconfig, "workerinput", {}).get(SHARED)
+    folder = Path(shared) if shared is not None and Path(shared).is_dir() else None
+    bench = Bench(pytestconfig.rootpath, report_dir(pytestconfig), usual(pytestconfig), folder)
     yield bench
     bench.close()
 
@@ -87,29 +86,21 @@ def aggverify_bench(pytestconfig: pytest.Config) -> Iterator[Bench]:
 @pytest.fixture
 def aggverify_check(request: pytest.FixtureRequest, aggverify_bench: Bench) -> Result:
     """The check of this test, done; what could not be judged is an error, not a failure."""
-    from aggverify.errors import AggverifyError
-    from aggverify.report import codec, reading
-    from aggverify.report.document import written
-    from aggverify.report.model import harmless
+    from aggverify.testing import expected
+    from aggverify.testing.result import Kept, result
+    from aggverify.testing.settings import report_dir
 
-    cell: Cell = request.param
-    try:
-        document = written(aggverify_bench.run(cell))
-    except AggverifyError as error:
-        pytest.fail(f"{cell.target}: {error}", pytrace=False)
-    request.node.stash[_PLAIN] = codec.plain(document)
-    for found in document.findings:
+    kept = request.node.stash[_KEPT] = Kept()
+    config, cell = request.config, request.param
+    foreseen = expected.of(cell, config.rootpath, report_dir(config))
+    found = result(aggverify_bench, cell, foreseen, kept)
+    for finding in found.verdict.findings:
         request.node.user_properties += [
-            ("aggverify_code", found.code),
-            ("aggverify_case", found.id),
-            *([("aggverify_diagnosis", found.diagnosis)] if found.diagnosis else []),
+            ("aggverify_code", finding.code),
+            ("aggverify_case", finding.id),
+            *([("aggverify_diagnosis", finding.diagnosis)] if finding.diagnosis else []),
         ]
-    result = Result(harmless(document))
-    if result.state == "not judged" and not document.fails:
-        pytest.fail(f"{cell.target}: {reading.state(result.check)}", pytrace=False)
-    if document.engine_in_question and result.state in ("ok", "hazard"):
-        pytest.fail(f"{cell.target}: {reading.assumption(document)}", pytrace=False)
-    return result
+    return found
 
 
 @pytest.hookimpl(wrapper=True)
@@ -118,31 +109,42 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Attributes of a report travel from worker to controller with it."""
     report = yield
-    plain = item.stash.get(_PLAIN, None)
-    if plain is not None and report.when == "setup":
-        report.aggverify = plain  # type: ignore[attr-defined]
+    kept = item.stash.get(_KEPT, None)
+    if kept is not None and report.when == "setup":
+        report.aggverify = [kept.verdicts, kept.error]  # type: ignore[attr-defined]
     return report
 
 
-class Summary:
-    """Takes every test's verdict, and tells what they say together."""
+class Controller:
+    """Takes what every test leaves and tells what they say together; gives workers a folder."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        self._found: list[tuple[str, dict[str, Any]]] = []
+        self._shared: str | None = None
+        self._kept: list[tuple[str, list[Any], str | None]] = []
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """A worker of pytest-xdist's is about to start."""
+        self._shared = self._shared or tempfile.mkdtemp(prefix="aggverify-")
+        node.workerinput[SHARED] = self._shared
+
+    def pytest_unconfigure(self) -> None:
+        if self._shared is not None:
+            shutil.rmtree(self._shared, ignore_errors=True)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep what came with the report of a test."""
-        plain = getattr(report, "aggverify", None)
-        if plain is not None:
-            self._found.append((report.nodeid, plain))
+        kept = getattr(report, "aggverify", None)
+        if kept is not None:
+            self._kept.append((report.nodeid, *kept))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Every cause once with the tests it broke, what was done, and the reports."""
-        if not self._found:
+        if not self._kept:
             return
         from aggverify.testing.summary import told
 
         terminalreporter.section("aggverify")
-        for line in told(self._config, self._found):
+        for line in told(self._config, self._kept):
             terminalreporter.write_line(line)

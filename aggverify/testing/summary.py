@@ -7,26 +7,33 @@ from typing import Any
 
 import pytest
 
+from aggverify.codes.state import State
 from aggverify.files import write_inside
-from aggverify.report import codec, formats, reading
+from aggverify.report import codec, escape, formats, reading, text
 from aggverify.report.model import Finding, Verdict, harmless
 from aggverify.testing import merging, settings
 
+Kept = tuple[str, Sequence[Any], str | None]
+"""A test's name, the verdicts of its check as plain data, and why there is none."""
+TOLD = ("executed", "slow", "margin", "warning", "established", "note")
+"""Of the inventory; pytest says itself what it skipped."""
+MOST_NAMES = 3
 
-def told(config: pytest.Config, found: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
-    """A block for each reducer and mode; the reports, written where they belong.
 
-    ``found``: the name of every test, and the verdict of its check as plain data.
-    """
-    verdicts = [codec.read(Verdict, plain, "a verdict") for _, plain in found]
-    tests = {
-        finding.id: name
-        for (name, _), verdict in zip(found, verdicts, strict=True)
-        for finding in verdict.findings
-    }
+def told(config: pytest.Config, kept: Sequence[Kept]) -> Iterator[str]:
+    """A block for each reducer and mode; what could not be judged; the reports, written."""
+    verdicts, tests = [], dict[str, dict[str, None]]()
+    for name, plain, _ in kept:
+        for verdict in (codec.read(Verdict, data, "a verdict") for data in plain):
+            verdicts.append(verdict)
+            for finding in verdict.findings:
+                tests.setdefault(finding.id, {})[name] = None
     document = merging.document(verdicts)
     for verdict in harmless(document).verdicts:
         yield from _block(verdict, tests)
+    yield from _errors(kept)
+    if not verdicts:
+        return
     for each in formats.chosen(settings.formats(config)).values():
         try:
             path = write_inside(settings.report_dir(config), each.file, each.render(document))
@@ -35,21 +42,41 @@ def told(config: pytest.Config, found: Sequence[tuple[str, Mapping[str, Any]]]) 
             yield f"{each.what}: not written: {error}"
 
 
-def _block(verdict: Verdict, tests: Mapping[str, str]) -> Iterator[str]:
+def _block(verdict: Verdict, tests: Mapping[str, Mapping[str, None]]) -> Iterator[str]:
     yield f"{verdict.target} · {verdict.mode_name} · engine {verdict.engine}"
+    untold = all(check.state is not State.FAILED for check in verdict.checks)
     for cause in verdict.causes:
+        if verdict.fails_at_once and untold:  # no test is there whose it is
+            yield from (f"  {line}" for line in text.findings(verdict, in_suite=True))
         yield from (f"  {line}" for line in _cause(cause, tests))
-    yield from (
-        f"  {label:9} {words}"
-        for label, words in reading.inventory(verdict)
-        if label in ("executed", "margin", "warning", "established")
-    )
+    if not verdict.fails_at_once:
+        inventory = reading.inventory(verdict)
+        yield from (f"  {label:9} {words}" for label, words in inventory if label in TOLD)
     yield f"  {reading.summary(verdict)}"
 
 
-def _cause(cause: Sequence[Finding], tests: Mapping[str, str]) -> Iterator[str]:
+def _cause(cause: Sequence[Finding], tests: Mapping[str, Mapping[str, None]]) -> Iterator[str]:
     """What is computed instead, once, and every test that shows it."""
     first = cause[0]
     yield f"{first.code} {first.title} [{reading.tag(first)}]"
-    yield from (f"  {label.lower()}: {what}" for label, what in reading.explanation(first))
-    yield from (f"  broke {tests[f.id]} (case {f.id})" for f in cause if f.id in tests)
+    explained = reading.explanation(first, in_suite=True)
+    yield from (f"  {label.lower()}: {what}" for label, what in explained)
+    for finding in cause:
+        did = "broke" if finding.fails else "seen in"
+        yield f"  {did} {_named(list(tests[finding.id]))} (case {finding.id})"
+
+
+def _errors(kept: Sequence[Kept]) -> Iterator[str]:
+    """What kept tests from being judged: each reason once."""
+    stopped: dict[str, list[str]] = {}
+    for name, _, error in kept:
+        if error is not None:
+            stopped.setdefault(error, []).append(name)
+    for error, names in stopped.items():
+        yield from escape.clean(error).rstrip().split("\n")
+        yield f"  not judged: {_named(names)}"
+
+
+def _named(tests: Sequence[str]) -> str:
+    more = len(tests) - MOST_NAMES
+    return ", ".join(tests[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -139,8 +139,10 @@ def test_every_check_is_a_test_for_every_mode_and_engine() -> None:
         ({"checks": ["linear"]}, "unknown check 'linear'"),
         ({"max_example": 3}, "unknown option 'max_example'"),
         ({"profile": "fast"}, "unknown profile 'fast'"),
-        ({"against": "old.py"}, "against is not taken in a test suite"),
-        ({"compile": True}, "compile is not taken in a test suite"),
+        ({"mode": "token_mean"}, r"say modes=\['token_mean'\]: each mode has tests of its own"),
+        ({"xfail": [("AGV206", "why")]}, r"xfail takes \('CODE:CASE', 'reason'\), got"),
+        ({"xfail": [("AGV206:k3f9a1", " ")]}, r"xfail takes \('CODE:CASE', 'reason'\), got"),
+        ({"xfail": [("AGV999999:k3f9a1", "why")]}, "unknown code"),
     ],
 )
 def test_what_cannot_be_is_an_error_of_collection(arguments: dict[str, object], words: str) -> None:

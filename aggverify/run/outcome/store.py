@@ -49,12 +49,9 @@ class StoredCase:
 
     def named(self) -> dict[str, Any]:
         """What the id stands for: all that makes it this finding and no other."""
-        claim = _what_is_run(self.claim)
-        if self.claim.against is not None:
-            claim["against"] = _what_is_run(self.claim.against)
         return {
             "whose": list(self.whose),
-            "claim": claim,
+            "claim": _what_is_run(self.claim),
             "case": self.case.to_json(),
             "check": self.check,
             "code": self.code,
@@ -116,22 +113,37 @@ _PROJECT = ("pyproject.toml", ".git")
 def _what_is_run(claim: Claim) -> dict[str, Any]:
     plain = Claim("", "", "", "").to_json()
     said = {k: v for k, v in claim.to_json().items() if k not in _NOT_WHAT_IS_RUN}
-    return {k: v for k, v in said.items() if k in _ALWAYS or v != plain[k]}
+    found = {k: v for k, v in said.items() if k in _ALWAYS or v != plain[k]}
+    return found if claim.against is None else {**found, "against": _what_is_run(claim.against)}
 
 
 def stored_case(subject: Subject, finding: Finding) -> StoredCase:
     """What is stored of a finding."""
-    claims = [c for c in (subject.claim, subject.claim.against) if c is not None]
-    names = [f"{_from_project(split(c.target)[0])}:{c.function}" for c in claims]
-    names += [] if subject.claim.oracle is None else [_from_project(subject.claim.oracle)]
     return StoredCase(
         finding.case,
         subject.claim,
         finding.check,
         finding.code,
         subject.trust_formula,
-        tuple(names),
+        _whose(subject.claim),
     )
+
+
+def _whose(claim: Claim) -> tuple[str, ...]:
+    claims = [c for c in (claim, claim.against) if c is not None]
+    names = [f"{file_of(c.target)}:{c.function}" for c in claims]
+    return (*names, *([] if claim.oracle is None else [_from_project(claim.oracle)]))
+
+
+def file_of(target: str) -> str:
+    """A target's file relative to the project's folder where it lies below it; or its module."""
+    return _from_project(split(target)[0])
+
+
+def is_about(stored: StoredCase, subject: Subject) -> bool:
+    """Whether the case was stored of that reducer, under a claim by which the same is run."""
+    mine = subject.claim
+    return stored.whose == _whose(mine) and _what_is_run(stored.claim) == _what_is_run(mine)
 
 
 def project(start: Path) -> Path:
@@ -184,3 +196,12 @@ def read(name: str, directory: Path) -> StoredCase:
         known = sorted(p.stem for p in (directory / "cases").glob("*.json"))
         hint = f"stored here: {', '.join(known[:10])}" if known else "none is stored here"
         raise InputError(f"no case {name!r:.200}: {path} does not exist ({hint})") from None
+
+
+def every(directory: Path) -> tuple[StoredCase, ...]:
+    """All cases stored there, but for what cannot be read, as from another release."""
+    found = []
+    for path in sorted((directory / "cases").glob("*.json")):
+        with suppress(InputError, OSError):
+            found.append(read(str(path), directory))
+    return tuple(found)

@@ -88,9 +88,13 @@ class CheckRun:
         return self._made_small()
 
     def _made_small(self) -> Finding | None:
-        if self.found is not None:
-            with suppress(OutOfTime):  # then the smallest so far is small enough
-                self.found = made_small(self.found, self._smaller, self.space)
+        return None if self.found is None else self.smaller(self.found)
+
+    def smaller(self, found: Finding) -> Finding:
+        """The same finding on the smallest case that shows it, as far as there is time."""
+        self.found = found
+        with suppress(OutOfTime):  # then the smallest so far is small enough
+            self.found = made_small(found, self._smaller, self.space)
         return self.found
 
     def _look(self, cases: Sequence[Case]) -> Running:

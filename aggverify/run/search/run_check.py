@@ -28,6 +28,7 @@ from aggverify.run.outcome.verdict import CheckSummary, ReportedFinding, why
 from aggverify.run.outcome.weakness import Cut
 from aggverify.run.planning.plan import Entry
 from aggverify.run.search.alike import raised_at
+from aggverify.run.search.before import NOTHING, Before, findings_again
 from aggverify.run.search.check_run import CheckRun
 from aggverify.run.search.evidence import Evidence, gather
 
@@ -42,12 +43,14 @@ def run_check(
     emit: Emit = lambda event: None,
     *,
     seen: Tally | None = None,
+    before: Before = NOTHING,
     seconds: float = math.inf,
     deadline: Deadline = NEVER,
 ) -> Outcome:
     """Run the entry, or say why it is not run; with what is known when it is stopped.
 
     ``seen``: what earlier entries of the subject have seen, and is not looked for again.
+    ``before``: cases of earlier runs; where one still fails, nothing else is looked for.
     ``seconds``: for drawing, of the laboratory's clock; a check that runs all of its own cases has
     them only if asked for. ``deadline``: of the whole command.
     """
@@ -84,16 +87,31 @@ def run_check(
     reported: list[ReportedFinding] = []
     stopped = None
     try:
-        _found(run, entry, ends, reported, emit)
+        _found_before(run, before, reported, emit)
+        if not reported and not before.only:
+            _found(run, entry, ends, reported, emit)
     except NotJudged as error:
         run.not_judged = str(error)
     except STOPS as stop:
         stopped = why(stop)
         if run.found is not None and all(run.found is not r.finding for r in reported):
             reported.append(_reported(run, run.found, Evidence()))
-    summary = _summary(run, reported, stopped, least=min(MIN_EXAMPLES, entry.examples))
+    least = 0 if before.only else min(MIN_EXAMPLES, entry.examples)
+    summary = _summary(run, reported, stopped, least=least)
     emit(CheckFinished(summary))
     return Outcome(replace(entry, subject=run.subject), summary, tuple(reported), tally, stopped)
+
+
+def _found_before(
+    run: CheckRun, before: Before, reported: list[ReportedFinding], emit: Emit
+) -> None:
+    """Add what still is wrong of what was."""
+    for finding in findings_again(run, before.stored):
+        stored = stored_case(run.subject, finding)
+        if before.only and stored.id in {s.id for s in before.stored}:
+            _add(_reported(run, finding, Evidence()), reported, emit)
+        else:
+            _look_into(run, finding, reported, emit)
 
 
 def _found(
@@ -109,14 +127,21 @@ def _found(
     for n in range(1, MOST + 1):
         if finding is None:
             break
-        evidence = Evidence()
-        try:
-            gather(run, finding, evidence)
-        except STOPS:
-            _add(_reported(run, finding, evidence), reported, emit)
-            raise
-        _add(_reported(run, finding, evidence), reported, emit)
+        _look_into(run, finding, reported, emit)
         finding = run.further(finding, seed=seed + n, deadline=deadline) if n < MOST else None
+
+
+def _look_into(
+    run: CheckRun, finding: Finding, reported: list[ReportedFinding], emit: Emit
+) -> None:
+    """Add a finding with what can be said of it; when that is stopped, with what is known."""
+    evidence = Evidence()
+    try:
+        gather(run, finding, evidence)
+    except STOPS:
+        _add(_reported(run, finding, evidence), reported, emit)
+        raise
+    _add(_reported(run, finding, evidence), reported, emit)
 
 
 def _add(found: ReportedFinding, reported: list[ReportedFinding], emit: Emit) -> None:

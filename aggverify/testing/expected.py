@@ -1,0 +1,69 @@
+"""Failures that a test file expects: each is one stored case, run again and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from aggverify.errors import InputError
+from aggverify.run.outcome import store
+from aggverify.run.outcome.store import StoredCase
+from aggverify.run.planning.naming import canonical
+from aggverify.run.planning.target import split
+from aggverify.testing.cells import Cell, Entry
+from aggverify.testing.places import placed
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The case of one entry, and why it may fail."""
+
+    stored: StoredCase
+    reason: str
+
+    @property
+    def what(self) -> str:
+        return f"{self.stored.code}:{self.stored.id}"
+
+
+def of(cell: Cell, root: Path, report_dir: Path) -> tuple[Expected, ...]:
+    """What is expected of this cell; raises InputError for a case that is not stored."""
+    every = (_read(entry, report_dir) for entry in cell.xfail)
+    return tuple(expected for expected in every if _is_about(expected.stored, cell, root))
+
+
+def all_found(cells: Sequence[Cell], root: Path, report_dir: Path) -> None:
+    """Raises InputError for an entry that is about none of these cells of one test."""
+    for entry in dict.fromkeys(entry for cell in cells for entry in cell.xfail):
+        stored = _read(entry, report_dir).stored
+        if not any(entry in c.xfail and _is_about(stored, c, root) for c in cells):
+            mode, engine = stored.claim.mode, stored.claim.engine
+            raise InputError(
+                f"xfail: {entry[0]} matches no check of this test: it was stored of "
+                f"{stored.whose[0]}, {stored.check}, mode {mode}, engine {engine}"
+            )
+
+
+def _read(entry: Entry, report_dir: Path) -> Expected:
+    name, _, case = entry[0].partition(":")
+    try:
+        stored = store.read(case, report_dir)
+    except InputError as error:
+        raise InputError(f"xfail: {error}") from None
+    if stored.code != name:
+        raise InputError(f"xfail: case {case} was stored as {stored.code}, not as {name}")
+    return Expected(stored, entry[1])
+
+
+def _is_about(stored: StoredCase, cell: Cell, root: Path) -> bool:
+    """As far as can be said before the reducer is imported."""
+    target = placed(cell.target, root)
+    file, _, function = stored.whose[0].rpartition(":")
+    return (
+        stored.check == cell.check
+        and file == store.file_of(target)
+        and split(target)[1] in (None, function)
+        and (cell.mode is None or canonical(cell.mode)[0] == stored.claim.mode)
+        and cell.engine in (None, stored.claim.engine)
+    )

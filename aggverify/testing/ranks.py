@@ -1,0 +1,82 @@
+"""Ranks for a test process: started by the first test that needs them, reducers imported once."""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from aggverify.errors import AggverifyError
+from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.limits import LIMITS
+from aggverify.execution.subject import Subject
+from aggverify.run.planning.request import Request
+from aggverify.run.planning.target import parse_target
+from aggverify.run.session import OtherPath, opened, other_path, resolved
+from aggverify.world import Pool, Template
+
+MOST_REDUCERS = 2
+"""Whose ranks are kept: tests come file by file, and ranks take memory."""
+
+Key = tuple[str, str | None, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A reducer that ranks have imported, with the path beside it."""
+
+    template: Template
+    other: OtherPath | None
+    laboratory: Laboratory
+    stack: ExitStack
+
+    def subjects(self, wanted: Request) -> tuple[Subject, ...]:
+        """One for each mode of the request; raises AggverifyError."""
+        return resolved(wanted, parse_target(wanted.target), self.template, self.other)
+
+
+class Ranks:
+    """All ranks of one process; ``close`` ends them, and does nothing the second time."""
+
+    def __init__(self) -> None:
+        self._pool: Pool | None = None
+        self._loaded: OrderedDict[Key, Loaded] = OrderedDict()
+        self._failed: dict[Key, AggverifyError] = {}
+
+    def of(self, wanted: Request) -> Loaded:
+        """The request's reducer; ranks not used for longest are ended. Raises AggverifyError, every
+        time the same for what could not be imported once."""
+        key = (wanted.target, wanted.against, wanted.compiled)
+        if key in self._failed:
+            raise self._failed[key]
+        if key in self._loaded:
+            self._loaded.move_to_end(key)
+            return self._loaded[key]
+        while len(self._loaded) >= MOST_REDUCERS:
+            self._loaded.popitem(last=False)[1].stack.close()
+        try:
+            self._loaded[key] = self._opened(wanted)
+        except AggverifyError as error:
+            self._failed[key] = error
+            raise
+        return self._loaded[key]
+
+    def _opened(self, wanted: Request) -> Loaded:
+        target, paths = parse_target(wanted.target), [path for path in sys.path if path]
+        if self._pool is None:
+            self._pool = Pool(LIMITS)
+        with ExitStack() as stack:
+            template = stack.enter_context(
+                opened(self._pool, target.setup(), paths, compiled=wanted.compiled)
+            )
+            other = stack.enter_context(other_path(self._pool, wanted.against, paths))
+            beside = None if other is None else other.laboratory
+            return Loaded(template, other, Laboratory(template, beside), stack.pop_all())
+
+    def close(self) -> None:
+        while self._loaded:
+            self._loaded.popitem()[1].stack.close()
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None

@@ -1,0 +1,115 @@
+"""What came of one test's check, and what that means for the test."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from aggverify.codes.state import State
+from aggverify.errors import AggverifyError
+from aggverify.report import codec, escape, reading, text
+from aggverify.report.document import written
+from aggverify.report.model import Check, Finding, Verdict, harmless
+from aggverify.run.outcome import verdict as run
+from aggverify.testing.bench import Bench
+from aggverify.testing.cells import Cell
+from aggverify.testing.expected import Expected
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of one check on one reducer, its texts made harmless."""
+
+    verdict: Verdict
+    """Of expected failures, the first that is not as expected, or else the first."""
+    expected: tuple[Expected, ...] = ()
+    """What the test expects to fail, and all that was run."""
+
+    @property
+    def check(self) -> Check:
+        """The check's line in the verdict."""
+        [check] = self.verdict.checks
+        return check
+
+    @property
+    def state(self) -> str:
+        """``ok``, ``failed``, ``hazard``, ``refused``, ``not claimed`` and so on."""
+        return str(self.check.state)
+
+    def must_pass(self) -> None:
+        """Fail the test that calls it with the finding, or skip it with the reason."""
+        if self.expected:
+            self._must_fail_as_expected()
+        # What fails at once is another test's, which has nothing to say of its own.
+        if self.check.state is State.FAILED or (
+            self.verdict.fails and not self.verdict.fails_at_once
+        ):
+            pytest.fail(self._block(), pytrace=False)
+        if self.check.state not in (State.OK, State.HAZARD):
+            pytest.skip(reading.state(self.check))
+
+    def _must_fail_as_expected(self) -> None:
+        what = ", ".join(f"{e.what} ({e.reason})" for e in self.expected)
+        if is_as_expected(self.verdict):
+            pytest.xfail(what)
+        if self.verdict.fails:
+            pytest.fail(f"expected {what}, found another\n{self._block()}", pytrace=False)
+        fixed = f"{what} is fixed" if self.check.state is State.OK else reading.state(self.check)
+        pytest.fail(f"expected {what}: {fixed}; take it out of xfail", pytrace=False)
+
+    def _block(self) -> str:
+        codes = ", ".join(dict.fromkeys(f"{f.code} {f.title}" for f in self.verdict.findings))
+        return "\n".join((codes, *text.findings(self.verdict, in_suite=True)))
+
+
+def is_as_expected(verdict: Verdict) -> bool:
+    """Whether it shows the finding that is accepted, and no other."""
+    return bool(verdict.findings) and all(f.waived is not None for f in verdict.findings)
+
+
+@dataclass(slots=True)
+class Kept:
+    """What a test leaves for the summary, as plain data that travels between workers."""
+
+    verdicts: list[Any] = field(default_factory=list)
+    error: str | None = None
+    """Why there is none."""
+
+
+def result(bench: Bench, cell: Cell, expected: Sequence[Expected], kept: Kept) -> Result:
+    """The cell's check, done. Fails, as an error of the test, where nothing can be judged."""
+    verdicts: list[run.Verdict] = []
+    try:
+        verdicts += [bench.again(cell, e.stored, e.reason) for e in expected] or [bench.run(cell)]
+    except AggverifyError as error:
+        kept.error = f"{cell.target}: {error}"
+    if kept.error is not None:
+        pytest.fail(escape.line(kept.error.partition("\n")[0]), pytrace=False)
+    documents = [written(verdict, bench.where) for verdict in verdicts]
+    kept.verdicts += map(codec.plain, documents)
+    other = (d for d in documents if not is_as_expected(d))
+    found = Result(harmless(next(other, documents[0])), tuple(expected))
+    if (why := _not_judged(found)) is not None:
+        pytest.fail(f"{cell.target}: {why}", pytrace=False)
+    return found
+
+
+def _not_judged(found: Result) -> str | None:
+    """What keeps the test from being judged at all."""
+    verdict, state = found.verdict, found.check.state
+    if state is State.NOT_JUDGED and verdict.fails_at_once:
+        return f"{reading.state(found.check)}: {_briefly(verdict.findings[0])}"
+    if state is State.NOT_JUDGED and not verdict.fails:
+        return reading.state(found.check)
+    if verdict.engine_in_question and state in (State.OK, State.HAZARD):
+        return reading.assumption(verdict)
+    return None
+
+
+def _briefly(finding: Finding) -> str:
+    """What all tests of a reducer say that does not get through a step."""
+    said = finding.message.partition("\n")[0]
+    return f"{finding.code} {finding.title}: {said} (case {finding.id})"
