@@ -84,6 +84,7 @@ SWITCH = Check(
     space=_switchable,
     variants=lambda case: (case, *(Trial(case, mode=mode) for mode in SWITCHES)),
     judge=_judge_switched,
+    one_will_do=True,
     project=lambda case: case.trivial,
     max_examples=6,
     max_stored=6,

@@ -101,6 +101,9 @@ class Check:
     control_first: bool = False
     """Whether the first variant is a control: needed only without an oracle, or to attribute a
     fault. ``judge`` then gets one execution or both."""
+    one_will_do: bool = False
+    """Whether its first variant is compared with each of the others, some of which the candidate
+    may not offer: it and one of them are enough to judge a case by."""
     max_examples: int | None = None
     """Drawn cases at most, for a check whose cases are large."""
     max_stored: int | None = None

@@ -9,7 +9,17 @@ from functools import reduce
 
 from aggverify import __version__
 from aggverify.codes import CODES
-from aggverify.report.model import SCHEMA, Document, Finding, Margin, ReportedLoss, Verdict, Warned
+from aggverify.codes.state import State
+from aggverify.report.model import (
+    SCHEMA,
+    Check,
+    Document,
+    Finding,
+    Margin,
+    ReportedLoss,
+    Verdict,
+    Warned,
+)
 
 Key = tuple[str, str, str, str, str, float | None]
 
@@ -33,7 +43,7 @@ def _merged(parts: Sequence[Verdict]) -> Verdict:
         worlds.update(part.worlds)
     return replace(
         parts[0],
-        checks=tuple(check for part in parts for check in part.checks),
+        checks=tuple(_each_check(parts)),
         findings=tuple(_one_cause_each([f for part in parts for f in part.findings])),
         executed=sum(part.executed for part in parts),
         incomplete=next((part.incomplete for part in parts if part.incomplete), None),
@@ -44,10 +54,21 @@ def _merged(parts: Sequence[Verdict]) -> Verdict:
     )
 
 
+def _each_check(parts: Sequence[Verdict]) -> Iterable[Check]:
+    """Every check once, also where several tests run it: as the one in which it failed."""
+    found: dict[str, Check] = {}
+    for check in (check for part in parts for check in part.checks):
+        if check.name not in found or check.state is State.FAILED:
+            found[check.name] = check
+    return found.values()
+
+
 def _one_cause_each(findings: Sequence[Finding]) -> Iterable[Finding]:
     """Every finding once; those with one diagnosis have one cause, whichever tests made them."""
     first: dict[tuple[object, ...], str] = {}
-    for finding in {finding.id: finding for finding in findings}.values():
+    # One that is expected in one test may break another.
+    ordered = sorted(findings, key=lambda finding: finding.fails)
+    for finding in {finding.id: finding for finding in ordered}.values():
         if finding.diagnosis is None and not finding.bugs:
             yield finding
             continue

@@ -57,8 +57,8 @@ class Result:
             pytest.xfail(what)
         if self.verdict.fails:
             pytest.fail(f"expected {what}, found another\n{self._block()}", pytrace=False)
-        fixed = f"{what} is fixed" if self.check.state is State.OK else reading.state(self.check)
-        pytest.fail(f"expected {what}: {fixed}; take it out of xfail", pytrace=False)
+        state = "fixed" if self.check.state is State.OK else reading.state(self.check)
+        pytest.fail(f"expected {what}: {state}; take it out of xfail", pytrace=False)
 
     def _block(self) -> str:
         codes = ", ".join(dict.fromkeys(f"{f.code} {f.title}" for f in self.verdict.findings))

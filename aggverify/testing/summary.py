@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from aggverify.report import codec, escape, formats, reading, text
 from aggverify.report.model import Finding, Verdict, harmless
 from aggverify.testing import merging, settings
 
+Tests = defaultdict[tuple[str, bool], list[str]]
+"""Names by the finding they show, and whether it is a failure there."""
 Kept = tuple[str, Sequence[Any], str | None]
 """A test's name, the verdicts of its check as plain data, and why there is none."""
 TOLD = ("executed", "slow", "margin", "warning", "established", "note")
@@ -22,12 +25,12 @@ MOST_NAMES = 3
 
 def told(config: pytest.Config, kept: Sequence[Kept]) -> Iterator[str]:
     """A block for each reducer and mode; what could not be judged; the reports, written."""
-    verdicts, tests = [], dict[str, dict[str, None]]()
+    verdicts, tests = [], Tests(list)
     for name, plain, _ in kept:
         for verdict in (codec.read(Verdict, data, "a verdict") for data in plain):
             verdicts.append(verdict)
             for finding in verdict.findings:
-                tests.setdefault(finding.id, {})[name] = None
+                tests[finding.id, finding.fails].append(name)
     document = merging.document(verdicts)
     for verdict in harmless(document).verdicts:
         yield from _block(verdict, tests)
@@ -42,7 +45,7 @@ def told(config: pytest.Config, kept: Sequence[Kept]) -> Iterator[str]:
             yield f"{each.what}: not written: {error}"
 
 
-def _block(verdict: Verdict, tests: Mapping[str, Mapping[str, None]]) -> Iterator[str]:
+def _block(verdict: Verdict, tests: Tests) -> Iterator[str]:
     yield f"{verdict.target} · {verdict.mode_name} · engine {verdict.engine}"
     untold = all(check.state is not State.FAILED for check in verdict.checks)
     for cause in verdict.causes:
@@ -55,15 +58,16 @@ def _block(verdict: Verdict, tests: Mapping[str, Mapping[str, None]]) -> Iterato
     yield f"  {reading.summary(verdict)}"
 
 
-def _cause(cause: Sequence[Finding], tests: Mapping[str, Mapping[str, None]]) -> Iterator[str]:
+def _cause(cause: Sequence[Finding], tests: Tests) -> Iterator[str]:
     """What is computed instead, once, and every test that shows it."""
     first = cause[0]
     yield f"{first.code} {first.title} [{reading.tag(first)}]"
     explained = reading.explanation(first, in_suite=True)
     yield from (f"  {label.lower()}: {what}" for label, what in explained)
     for finding in cause:
-        did = "broke" if finding.fails else "seen in"
-        yield f"  {did} {_named(list(tests[finding.id]))} (case {finding.id})"
+        for fails, did in ((True, "broke"), (False, "seen in")):
+            if names := tests[finding.id, fails]:
+                yield f"  {did} {_named(names)} (case {finding.id})"
 
 
 def _errors(kept: Sequence[Kept]) -> Iterator[str]:

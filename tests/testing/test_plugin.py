@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -13,30 +11,7 @@ import pytest
 from aggverify.errors import InputError
 from aggverify.report.model import load
 from aggverify.testing.cells import cells, conformance, parametrize_with_checks
-from tests.conftest import EXAMPLES
-
-pytest_plugins = ["pytester"]
-Suite = Callable[..., pytest.Pytester]
-
-WITHIN = ("-p", "no:hypothesispytest")
-"""Hypothesis' plugin wants its own process: a command within this one may have moved its home."""
-
-
-@pytest.fixture
-def suite(pytester: pytest.Pytester) -> Suite:
-    """A throw-away project with a right and a wrong reducer and the test file of ``lines``."""
-
-    def make(*lines: str) -> pytest.Pytester:
-        for name, file in (
-            ("right", EXAMPLES / "native" / "sum" / "token_mean.py"),
-            ("wrong", EXAMPLES / "broken" / "micro_batch_token_mean.py"),
-        ):
-            Path(pytester.path, f"{name}.py").write_text(file.read_text())
-        pytester.makefile(".ini", pytest="[pytest]")
-        pytester.makepyfile("\n".join(("import aggverify, pytest", *lines)))
-        return pytester
-
-    return make
+from tests.testing.conftest import WITHIN, Suite
 
 
 def test_outcomes_are_those_of_the_checks(suite: Suite) -> None:

@@ -185,12 +185,17 @@ class CheckRun:
             finding = None
         if finding is not None and self._is_rounding(finding, mine):
             finding = None
-        self.judged += finding is not None or refused is not None or all(map(_has_result, mine))
+        self.judged += finding is not None or refused is not None or self._has_results(mine)
         if finding is None:
             self.tally.add(self.subject, mine, scalars=self.check.judges_scalar)
             return None
         self._told.append(finding)
         return None if self._is_known(finding) else finding
+
+    def _has_results(self, mine: Sequence[Execution]) -> bool:
+        """Whether the variants of a case say something of it."""
+        first, *others = map(_has_result, mine)
+        return first and (any(others) if self.check.one_will_do else all(others))
 
     def _is_rounding(self, finding: Finding, executions: Sequence[Execution]) -> bool:
         """Whether the candidate turns out to compute in float32, which is all there is to it."""

@@ -1,0 +1,126 @@
+"""What becomes of a test: passed, failed, skipped or an error, and what it says."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from aggverify.world import linux
+from tests.conftest import EXAMPLES
+from tests.testing.conftest import WITHIN, Suite
+
+TOLD_ITS_MODE = """
+def apply_loss_reduction_to_advantages_minibatch(
+    advantages, loss_mask, loss_reduction, micro_batch_size, max_seq_len
+):
+    if loss_reduction == "token_mean":
+        return advantages / loss_mask.sum().clamp(min=1)
+    return advantages / (len(loss_mask) * max_seq_len)
+
+
+def reduce_loss(loss, loss_mask):
+    return (loss * loss_mask).sum()
+"""
+TYPO = """
+def reduce(losses, batch):
+    return losses.sum() / batch.num_tokenz
+"""
+
+
+def test_a_typo_is_told_once(suite: Suite) -> None:
+    made = suite(
+        "test_all = aggverify.conformance('typo.py', modes='token_mean', checks=["
+        "'linear_in_the_losses', 'weights_are_the_modes', 'padding_changes_nothing',"
+        " 'claims_are_not_refused'])",
+        "test_one = aggverify.conformance('typo.py', modes='sample_mean',"
+        " checks='linear_in_the_losses')",
+        "test_gone = aggverify.conformance('gone.py',"
+        " checks=['linear_in_the_losses', 'weights_are_the_modes'])",
+    )
+    (made.path / "typo.py").write_text(TYPO)
+    (made.path / "gone.py").write_text("import nowhere_at_all\n")
+    ran = made.runpytest_inprocess(*WITHIN)
+    ran.assert_outcomes(failed=1, errors=5, skipped=1)
+    said = (
+        "typo.py: not judged: the reducer does not get through the simplest step: AGV401 Raises an "
+        "exception: rank 0: AttributeError: 'MicroBatch' object has no attribute 'num_tokenz' "
+        "(case *)"
+    )
+    gone = "gone.py: cannot import *gone.py: ModuleNotFoundError: No module named 'nowhere_at_all'"
+    ran.stdout.fnmatch_lines(
+        [
+            "*_ ERROR at setup of test_all[[]token_mean-linear_in_the_losses[]] _*",
+            said,
+            "*_ ERROR at setup of test_all[[]token_mean-padding_changes_nothing[]] _*",
+            said,
+            "*_ test_all[[]token_mean-weights_are_the_modes[]] _*",
+            "*return losses.sum() / batch.num_tokenz",
+            "*= aggverify =*",
+            "typo.py · token_mean*",
+            "    broke *linear*, *weights*, *padding* and 1 more (case *)",
+            "typo.py · sample_mean*",  # where no test has told it all
+            "*return losses.sum() / batch.num_tokenz",
+            "    broke *test_one*",
+            gone,
+            '  File "*gone.py", line 1, in <module>',
+            "  not judged: *test_gone*, *test_gone*",
+        ]
+    )
+    out = ran.stdout.str()
+    assert out.count("return losses.sum() / batch.num_tokenz") == 2
+    assert out.count("import nowhere_at_all") == 1
+    assert "During handling" not in out
+
+
+def test_a_reducer_that_is_told_its_mode(suite: Suite) -> None:
+    made = suite(
+        "CHECKS = ['weights_are_the_modes', 'switching_the_mode_changes_the_weights']",
+        "test_unsaid = aggverify.conformance('told.py', checks=CHECKS[:1])",
+        "test_said = aggverify.conformance('told.py', modes=['token_mean', 'constant'],"
+        " divisor=16.0, checks=CHECKS, max_examples=1, world=1)",
+    )
+    (made.path / "told.py").write_text(TOLD_ITS_MODE)
+    ran = made.runpytest_inprocess(*WITHIN)
+    ran.assert_outcomes(passed=4, errors=1)
+    ran.stdout.fnmatch_lines(
+        ["told.py: apply_loss* has several modes: say modes=[[]'token_mean', *'constant'[]]"]
+    )
+
+
+def test_hazards_pass_and_refusals_are_skipped(suite: Suite) -> None:
+    made = suite(
+        "test_hazard = aggverify.conformance('multiply_by_mask.py', max_examples=1, world=1,"
+        " checks=['masked_nans_never_matter'])",
+        "test_refusing = aggverify.conformance('refusing.py', max_examples=1, world=2,"
+        " checks=['independent_of_context_parallel_size'])",
+        "test_against = aggverify.conformance('right.py', against='wrong.py', max_examples=1,"
+        " checks=['two_paths_agree'], world=2)",
+    )
+    shutil.copy(EXAMPLES / "hazards" / "multiply_by_mask.py", made.path)
+    right = (made.path / "right.py").read_text()
+    refuses = "    if batch.cp_size > 1:\n        raise ValueError('no context parallelism here')\n"
+    body = "def reduce(losses, batch):\n"
+    (made.path / "refusing.py").write_text(right.replace(body, body + refuses))
+    ran = made.runpytest_inprocess(*WITHIN, "-rs")
+    ran.assert_outcomes(passed=1, skipped=1, failed=1)
+    ran.stdout.fnmatch_lines(
+        [
+            "*_ test_against[[]two_paths_agree[]] _*",
+            "against     wrong.py",
+            "Reproduce:  aggverify replay * right.py --against wrong.py",
+            "multiply_by_mask.py*",
+            "    hazard: right where that never happens*",
+            "    seen in *test_hazard*",
+            "  conforms*1 hazard*",
+            "SKIPPED*refused: *no context parallelism here*",
+        ]
+    )
+
+
+def test_a_machine_without_ranks_is_an_error(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = suite("test_it = aggverify.conformance('right.py', checks=['linear_in_the_losses'])")
+    monkeypatch.setattr(linux, "unsupported", lambda: "needs Linux")
+    ran = made.runpytest_inprocess(*WITHIN)
+    ran.assert_outcomes(errors=1)
+    ran.stdout.fnmatch_lines(["right.py: needs Linux"])
