@@ -20,7 +20,7 @@ from aggverify.execution.options import texts
 Test = Callable[..., None]
 Names = str | Sequence[str]
 Entry = tuple[str, str]
-"""An expected failure: ``("AGV206:k3f9a1", "groups are never split here")``."""
+"""An expected failure: ``('AGV206:k3f9a1', 'groups are never split here')``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def cells(
 def _entry(given: Entry) -> Entry:
     """An expected failure, if it is written as one; raises InputError."""
     match given:
-        case (str(what), str(reason)) if re.fullmatch(r"AGV\d+:\S+", what) and reason.strip():
+        case (str(what), str(reason)) if re.fullmatch(r"\w+:\S+", what) and reason.strip():
             if code(what.partition(":")[0]).effect is Effect.WARNING:
                 raise InputError(f"xfail: {what} is a warning, which fails nothing")
             return what, reason.strip()
@@ -96,7 +96,7 @@ def conformance(
     for each check, mode and engine: ``test_mine[token_mean-linear_in_the_losses]``. ``reducer`` is
     a target, whose path is relative to pytest's rootdir, or an object with a name in a module;
     ranks import it, not the test process. ``options`` are those of ``aggverify check`` by name.
-    ``xfail``: findings that are known, ``("AGV206:k3f9a1", "why")`` each: their tests run the one
+    ``xfail``: findings that are known, ``('AGV206:k3f9a1', 'why')`` each: their tests run the one
     stored case (``.aggverify/cases``) and fail once it shows nothing, or something else.
     Raises InputError, which pytest shows as an error of collection, for what cannot be.
     """
