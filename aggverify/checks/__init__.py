@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from aggverify import codes
+from aggverify import codes, plugins
 from aggverify.checks import (
     claimed,
     compiled,
@@ -71,7 +71,7 @@ before a layout dependence. A view that shows what is registered later."""
 
 def check(name: str) -> Check:
     """The check of that name; raises InputError naming the accepted ones."""
-    for found in CHECKS:
+    for found in (*CHECKS, *installed()):
         if found.name == name:
             return found
     raise unknown("check", name, [c.name for c in CHECKS])
@@ -92,6 +92,16 @@ def register(*checks: Check) -> None:
         _ALL.insert(place, new)
 
 
+def installed() -> Sequence[Check]:
+    """All checks, with those that packages bring; what is no good is named in a warning."""
+    for found in plugins.brought("checks", Check).values():
+        try:
+            register(found)
+        except InputError as error:
+            plugins.left_out(repr(found.name), "checks", str(error))
+    return CHECKS
+
+
 @contextmanager
 def registered(*checks: Check) -> Iterator[None]:
     """Those checks and their codes for the length of a ``with``."""
@@ -104,4 +114,4 @@ def registered(*checks: Check) -> Iterator[None]:
             _ALL[:] = before
 
 
-__all__ = ["CHECKS", "Check", "Finding", "check", "register", "registered"]
+__all__ = ["CHECKS", "Check", "Finding", "check", "installed", "register", "registered"]

@@ -46,7 +46,7 @@ commands.add_command(explain)
 def main() -> NoReturn:
     """Entry point: every way out ends in one of the four exit codes."""
     began = time.monotonic()
-    with streams.guarded():
+    with streams.guarded(), ways_out.warned():
         code = ways_out.ended(lambda: commands.main(standalone_mode=False, obj=began))
         if (why := streams.lost()) is not None:
             ways_out.complain(f"error: cannot write to standard output: {why}")

@@ -23,8 +23,13 @@ def explain(codes: tuple[str, ...]) -> None:
 
     Without a code, every code in one line.
     """
+    from aggverify import plugins
     from aggverify.codes import CODES, code
 
+    if plugins.declared("checks"):
+        from aggverify.checks import installed
+
+        installed()
     if not codes:
         for found in CODES.values():
             click.echo(f"{click.style(found.code, bold=True)}  {found.title}")

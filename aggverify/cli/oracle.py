@@ -49,9 +49,11 @@ def oracle(
     """
     from aggverify.cli.options import policy_readings
     from aggverify.errors import InputError
+    from aggverify.execution.installed import installed_modes
     from aggverify.oracles import MODES, OracleError, Policy, translated
     from aggverify.report.tables import scalars_table, weights_table
 
+    installed_modes()
     found, stored = read_step(step)
     values = _numbers(losses) if losses else stored
     try:

@@ -28,12 +28,12 @@ _MODES = {"anyOf": [{"enum": _ENUM}, {"type": "string", "pattern": _MEMBER}]}
 _NAMES: dict[str, dict[str, Any]] = {
     "": {"type": "string", "minLength": 1, "maxLength": LONGEST},
     "mode": _MODES,
-    "convention": {"enum": ["auto", *CONVENTIONS, *ALIASES]},
-    "engine": {"anyOf": [{"enum": list(ENGINES)}, {"type": "string", "pattern": _OBJECT}]},
+    "convention": {"enum": ["auto", *CONVENTIONS.own, *ALIASES]},
+    "engine": {"anyOf": [{"enum": list(ENGINES.own)}, {"type": "string", "pattern": _OBJECT}]},
     "claim": {"enum": list(FEATURES)},
     "accept": {"type": "string", "pattern": f"^{FORM}$"},
     "profile": {"enum": list(PROFILES)},
-    "report": {"enum": list(FORMATS)},
+    "report": {"enum": list(FORMATS.own)},
 }
 _SIMPLE = {Kind.NUMBER: "number", Kind.INTEGER: "integer", Kind.FLAG: "boolean"}
 

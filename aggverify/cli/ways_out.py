@@ -7,14 +7,17 @@ import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 
 from aggverify import __version__
 from aggverify.errors import AggverifyError, NoReducer
 from aggverify.files import told, write_inside
+from aggverify.plugins import PluginWarning
 from aggverify.report.escape import clean, indented
 
 CONFORMS, NO_JUDGEMENT, INTERRUPTED = 0, 2, 130
@@ -67,6 +70,22 @@ def unwritten(what: str, error: Exception, directory: Path) -> None:
         complain(f"error: cannot write the {what}: {why}")
     else:
         explained(error, directory)
+
+
+@contextlib.contextmanager
+def warned() -> Iterator[None]:
+    """What a package brings in vain is said as everything else is, in one line."""
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def shown(message: Warning | str, category: type[Warning], *where: Any) -> None:
+            if issubclass(category, PluginWarning):
+                complain(f"warning: {message}")
+            else:
+                usual(message, category, *where)
+
+        warnings.showwarning = shown  # type: ignore[assignment]
+        yield
 
 
 def complain(message: str) -> None:

@@ -15,10 +15,14 @@ from aggverify.conventions.native import MicroBatch, Native
 from aggverify.conventions.skyrl import SkyrlAdvantages, SkyrlReduceLoss
 from aggverify.conventions.slime import SlimeHook
 from aggverify.errors import unknown
+from aggverify.plugins import Table
 
-CONVENTIONS: dict[str, Convention] = {
-    c.name: c for c in (Native(), SlimeHook(), SkyrlAdvantages(), SkyrlReduceLoss())
-}
+CONVENTIONS: Table[Convention] = Table(
+    "conventions",
+    lambda: Convention,  # type: ignore[type-abstract]
+    {c.name: c for c in (Native(), SlimeHook(), SkyrlAdvantages(), SkyrlReduceLoss())},
+)
+"""The tool's own, and those that frameworks ship in their own packages."""
 ALIASES = {"miles": "slime"}
 """Names people use for a convention that is byte for byte another one."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -124,6 +124,7 @@ Bound = Callable[[int, "Tensor"], Output]
 """Calls the candidate for micro-batch ``k`` with the losses its rank sees, 1-D."""
 
 
+@runtime_checkable
 class Convention(Protocol):
     """One framework's way to call a reducer. ``bind`` alone runs in a rank."""
 

@@ -19,18 +19,15 @@ from aggverify.engines.spec import (
     Sizes,
 )
 from aggverify.errors import InputError, unknown
+from aggverify.plugins import Table
 
-ENGINES: dict[str, EngineSpec] = {
-    spec.name: spec
-    for spec in (
-        PLAIN_SUM,
-        MEAN,
-        ACCUMULATED_MEAN,
-        MEGATRON_SAMPLE,
-        MEGATRON_TOKEN,
-        SKYRL_FSDP,
-    )
-}
+_OWN = (PLAIN_SUM, MEAN, ACCUMULATED_MEAN, MEGATRON_SAMPLE, MEGATRON_TOKEN, SKYRL_FSDP)
+ENGINES: Table[EngineSpec] = Table(
+    "engines",
+    lambda: EngineSpec,  # type: ignore[type-abstract]
+    {spec.name: spec for spec in _OWN},
+)
+"""The tool's own, and those that frameworks ship in their own packages."""
 
 
 def engine(name: str) -> EngineSpec:

@@ -12,6 +12,7 @@ from aggverify.conventions import FEATURES, convention
 from aggverify.engines import engine
 from aggverify.errors import InputError, shown, unknown
 from aggverify.execution.budget import LARGEST, MAX_GROUP, MAX_WORLD, Budget
+from aggverify.execution.installed import installed_modes
 from aggverify.oracles import DEFAULT_POLICY, OracleError, Policy, mode
 
 SCHEMA = 1
@@ -159,6 +160,7 @@ def _engine(name: str, value: object) -> str:
 
 def _mode(name: str, value: object) -> str:
     text = _text(name, value)
+    installed_modes()
     try:
         if text != NONLINEAR:
             mode(text)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
 
 from aggverify.errors import unknown
+from aggverify.plugins import Table
 from aggverify.report.model import Document
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """What it is called, its file, and the module whose ``render(document)`` gives its text."""
+    """What it is called, its file, and the dotted name of the module whose ``render(document)``
+    gives its text."""
 
     what: str
     file: str
@@ -20,17 +22,19 @@ class Format:
 
     def render(self, document: Document) -> str:
         """The text of the file; its module, and what that needs, is imported only now."""
-        text: str = import_module(f"aggverify.report.{self.module}").render(document)
+        text: str = import_module(self.module).render(document)
         return text
 
 
-FORMATS: Mapping[str, Format] = {
-    "json": Format("verdict document", "verdict.json", "model"),
-    "junit": Format("JUnit XML", "junit.xml", "junit"),
-    "md": Format("Markdown", "summary.md", "markdown"),
-    "html": Format("HTML", "report.html", "page"),
-    "text": Format("text", "report.txt", "text"),
+_OWN = {
+    "json": Format("verdict document", "verdict.json", "aggverify.report.model"),
+    "junit": Format("JUnit XML", "junit.xml", "aggverify.report.junit"),
+    "md": Format("Markdown", "summary.md", "aggverify.report.markdown"),
+    "html": Format("HTML", "report.html", "aggverify.report.page"),
+    "text": Format("text", "report.txt", "aggverify.report.text"),
 }
+FORMATS: Table[Format] = Table("reports", lambda: Format, _OWN)
+"""The tool's own, and those that packages bring."""
 
 
 def one(name: str) -> Format:

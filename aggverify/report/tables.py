@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from aggverify import oracles
+from aggverify.execution.installed import installed_modes
 from aggverify.oracles import DEFAULT_POLICY, FAMILIES, MODES, Mode, Policy, Step, mode
 from aggverify.oracles.policy import QUESTIONS, READINGS
 from aggverify.steps.notation import format_step
@@ -32,9 +33,10 @@ def weights_table(
     step: Step,
     divisor: float,
     policy: Policy = DEFAULT_POLICY,
-    modes: Sequence[str] = tuple(MODES),
+    modes: Sequence[str] | None = None,
 ) -> list[str]:
     """One line per sample: its mask and the weight of its unmasked tokens in every mode."""
+    modes = tuple(MODES) if modes is None else modes
     rows = [["sample", "prompt group", "rollout", "mask", *modes]]
     per_mode = [_sample_weights(name, step, divisor, policy) for name in modes]
     for i, sample in enumerate(step.samples):
@@ -55,9 +57,10 @@ def scalars_table(
     divisor: float,
     digits: int = DIGITS,
     policy: Policy = DEFAULT_POLICY,
-    modes: Sequence[str] = tuple(MODES),
+    modes: Sequence[str] | None = None,
 ) -> list[str]:
     """One line per mode: the exact scalar as a fraction and as a decimal by mpmath."""
+    modes = tuple(MODES) if modes is None else modes
     rows = [["mode", "scalar", f"to {digits} digits"]]
     values = oracles.scalars(modes, step, losses, divisor=divisor, policy=policy)
     for name, value in zip(modes, values.values(), strict=True):
@@ -92,6 +95,7 @@ _NONLINEAR = (
 def modes_text() -> list[str]:
     """Every mode: formula, source, policy, the names frameworks give it; a worked ragged example;
     the readings of every question of the policy."""
+    installed_modes()
     lines = []
     for name in (*MODES, *FAMILIES):
         lines += [*_mode_lines(name), ""]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aggverify.checks import CHECKS, Check
+from aggverify.checks import CHECKS, Check, installed
 from aggverify.codes.state import Incomplete, State
 from aggverify.errors import CandidateError, InputError
 from aggverify.execution.deadline import NEVER, Deadline, OutOfTime, TooLate
@@ -223,6 +223,7 @@ def _missed(
 def loaded(request: Request, pool: Pool) -> Iterator[tuple[tuple[Subject, ...], Laboratory]]:
     """The subjects of a request, and ranks that have imported them; raises AggverifyError."""
     target = parse_target(request.target)
+    installed()
     with (
         _in_time(),
         opened(pool, target.setup(), compiled=request.compiled) as template,

@@ -12,7 +12,7 @@ import pytest
 
 from aggverify.api.running import request
 from aggverify.api.targets import Reducer, target_text
-from aggverify.checks import CHECKS
+from aggverify.checks import installed
 from aggverify.codes import Effect, code
 from aggverify.errors import InputError, shown, unknown
 from aggverify.execution.options import texts
@@ -53,7 +53,7 @@ def cells(
     **options: Any,
 ) -> Iterator[Cell]:
     """Every cell; raises InputError for a name or an option that there is none of."""
-    target, names, modes = target_text(reducer), [c.name for c in CHECKS], texts(modes)
+    target, names, modes = target_text(reducer), [c.name for c in installed()], texts(modes)
     for name in (chosen := texts(checks)):
         if name not in names:
             raise unknown("check", name, names)

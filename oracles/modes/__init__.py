@@ -11,6 +11,7 @@ import difflib
 import re
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from types import MappingProxyType
 
 from ..errors import OracleError
 from . import (
@@ -36,9 +37,23 @@ FAMILIES: Mapping[str, Callable[[Fraction], Mode]] = {
     "length_weighted": length_weighted.member,
 }
 
-NAMES: Names = names_of([*MODES.values(), LEGACY])
-"""What a person may write for a mode besides its own name."""
+_NAMES = dict(names_of([*MODES.values(), LEGACY]))
+NAMES: Names = MappingProxyType(_NAMES)
+"""What a person may write for a mode besides its own name; a view that shows what is registered
+later."""
 
+
+def register(new: Mode) -> None:
+    """Add a mode of a framework's own; raises OracleError for a name that is in use."""
+    if MODES.get(new.name) is new:
+        return
+    if new.name in MODES or new.name in FAMILIES or not _PLAIN.fullmatch(new.name):
+        raise OracleError(f"mode {new.name!r}: the name is in use, or no plain word")
+    MODES[new.name] = new
+    _NAMES.update(names_of([*MODES.values(), LEGACY]))
+
+
+_PLAIN = re.compile(r"[A-Za-z_]\w{0,63}")
 _MEMBER = re.compile(r"(\w+)(?:\((-?\d{1,9}(?:\.\d{1,9}|/\d{1,9})?)\))?")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from aggverify.errors import InputError
 from aggverify.execution.budget import Budget
 from aggverify.execution.deadline import Deadline
+from aggverify.execution.installed import installed_modes
 from aggverify.execution.options import OPTIONS, Kind, Option, default, texts
 from aggverify.run.planning.waiver import Waiver, waiver
 
@@ -84,6 +85,7 @@ def requested(
 
     What a file may say of itself waits until the file is known: ``claims.completed``.
     """
+    installed_modes()
     values: dict[str, Any] = {}
     for option in OPTIONS:
         value = given.get(option.key)
