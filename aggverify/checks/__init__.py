@@ -22,6 +22,7 @@ from aggverify.checks import (
     paths,
     poison,
     scalar,
+    shapes,
     terms,
     windows,
 )
@@ -62,6 +63,7 @@ _ALL: list[Check] = [
     SWITCH,
     REFUSES,
     counts.BEYOND_FLOAT32,
+    shapes.CHECK,
     exhaustive.CHECK,
 ]
 CHECKS: Sequence[Check] = _ALL

@@ -110,6 +110,10 @@ class Check:
     """Stored cases at most, for a check whose cases cost much."""
     only: Callable[[Subject], Iterable[Case]] | None = None
     """The cases it runs, all of them that lie in its space; nothing is drawn."""
+    stored: Callable[[Subject], Iterable[Case]] | None = None
+    """The cases it begins with instead of the catalogue and the grid."""
+    draws: Callable[[Space], Space] = lambda space: space
+    """The part of its space that cases are drawn from."""
     telling: Callable[[Subject], Iterable[Case]] | None = None
     """Cases observed beside its stored ones when a finding is diagnosed."""
     thorough: bool = False

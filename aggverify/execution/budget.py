@@ -27,12 +27,21 @@ class Profile:
 
     examples: int
     seconds: float
+    shapes: Mapping[str, int]
+    """Of each shape that code branches on (generation/shapes.py), cases listed at most."""
+
+
+_SHAPES = ("constants", "long", "low-precision", "many", "ids", "degenerate")
+
+
+def _shapes(*most: int) -> Mapping[str, int]:
+    return dict(zip(_SHAPES, most, strict=True))
 
 
 PROFILES: Mapping[str, Profile] = {
-    "quick": Profile(examples=25, seconds=40),
-    "ci": Profile(examples=150, seconds=75),
-    "thorough": Profile(examples=3000, seconds=600),
+    "quick": Profile(25, 40, _shapes(40, 20, 9, 8, 8, 8)),
+    "ci": Profile(150, 75, _shapes(100, 60, 30, 30, 24, 28)),
+    "thorough": Profile(3000, 600, _shapes(400, 60, 30, 30, 24, 28)),
 }
 
 
@@ -62,6 +71,11 @@ class Budget:
     def examples(self) -> int:
         """Drawn cases per check."""
         return self.max_examples or PROFILES[self.profile].examples
+
+    @property
+    def shapes(self) -> Mapping[str, int]:
+        """Of each shape, listed cases at most."""
+        return PROFILES[self.profile].shapes
 
     @property
     def seconds(self) -> float:

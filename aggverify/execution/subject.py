@@ -55,6 +55,8 @@ class Discovered:
     """What it says no to, which is right where it is not claimed."""
     returns_logs: bool = True
     """False once a step was seen without."""
+    constants: tuple[float, ...] = ()
+    """The numbers that its code names: what it may compare anything with."""
     compiles: bool = False
     """Whether a step was seen to call something that was given to torch.compile."""
     notes: tuple[str, ...] = ()

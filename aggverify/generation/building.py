@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from aggverify.generation.dealing import Unit, dealt, disordered, units_of
+from aggverify.generation.shapes import NAMINGS, named
 from aggverify.generation.source import Source, mostly_short
 from aggverify.generation.space import Size, Space, fitting
 from aggverify.oracles import Sample, Step
@@ -45,7 +46,7 @@ def rest_size(units: int, most: int, space: Space) -> int:
     """Bytes for what belongs to the whole case, and for ``most`` layouts of that many units: a
     byte costs as much to draw as to use."""
     altered = space.shuffled or space.padded or space.blank_a_unit
-    return 2 + altered * (14 + units) + (most - 1) * (2 + units)
+    return 2 + space.ids + altered * (14 + units) + (most - 1) * (2 + units)
 
 
 def build(
@@ -71,6 +72,8 @@ def build(
         step, layout = padded(step, layout, padding)
     if space.shuffled:
         step, layout = disordered(source, step, layout, space)
+    if space.ids:
+        step = named(step, source.pick((_row, *NAMINGS.values())))
     losses = _losses(step, drawn.levels, slope=source.pick((0, 1, 2, 3)))
     case = Case(step, layout, losses, source.pick(space.dtypes))
     if space.padded or space.shuffled:
@@ -80,6 +83,10 @@ def build(
         other = source.pick(fitting(space, len(drawn.units)))
         layouts[dealt(other, drawn.units, source.take(len(drawn.units)), space)] = None
     return tuple(map(case.with_layout, layouts))
+
+
+def _row(i: int, n: int) -> int:
+    return i
 
 
 def build_step(records: Sequence[bytes], space: Space) -> Drawn:
@@ -130,6 +137,8 @@ def _mask_bytes(space: Space) -> int:
 
 
 def _sample(source: Source, rollout: int, group: int, space: Space) -> Sample:
+    if space.holes:
+        return Sample(1 + source.take(1)[0], _holed(source, space), rollout, group)
     if space.lengths:
         return Sample(1, b"\1" * source.pick(space.lengths), rollout, group)
     length = source.pick(mostly_short(space.max_length))
@@ -146,6 +155,15 @@ def _sample(source: Source, rollout: int, group: int, space: Space) -> Sample:
     rejected = int.from_bytes(source.take(_mask_bytes(space))) & (counted if length > 1 else 0)
     mask = _bits(counted ^ rejected, length)
     return Sample(prompt, mask, rollout, group, _bits(counted, length) if rejected else None)
+
+
+def _holed(source: Source, space: Space) -> bytes:
+    """The mask of a response of one of the lengths, one block of it masked or nothing."""
+    mask = bytearray(b"\1" * source.pick(space.lengths))
+    if source.flag():
+        begin, width = (source.take(1)[0] * len(mask) >> 8 for _ in range(2))
+        mask[begin : begin + width] = bytes(len(mask[begin : begin + width]))
+    return bytes(mask) if space.empty_samples or any(mask) else b"\1" * len(mask)
 
 
 def _bits(mask: int, length: int) -> bytes:

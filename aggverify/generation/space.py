@@ -32,6 +32,10 @@ class Space:
     max_length: int = 12
     lengths: tuple[int, ...] = ()
     """Response lengths to choose from instead, all unmasked."""
+    holes: bool = False
+    """With ``lengths``: also responses with a hole; a case from elsewhere has any length."""
+    ids: bool = False
+    """Rollouts and prompt groups are called by numbers that are no row numbers."""
     fan_out: bool = False
     empty_samples: bool = True
     uniform: bool = False
@@ -80,7 +84,11 @@ def _has_content(step: Step, space: Space) -> bool:
     samples = step.samples
     return (
         (space.fan_out or len(samples) == step.num_rollouts)
-        and (not space.lengths or {s.response_length for s in samples} <= set(space.lengths))
+        and (
+            not space.lengths
+            or space.holes
+            or {s.response_length for s in samples} <= set(space.lengths)
+        )
         and (space.rejects or all(s.original_mask is None for s in samples))
         and (space.empty_samples or all(s.num_original for s in samples))
         and (not space.blank_a_unit or not all(s.num_unmasked for s in samples))
@@ -133,6 +141,7 @@ def sizes(space: Space) -> tuple[Size, ...]:
         for d in range(1, space.max_dp + 1)
         for c in range(1, space.max_cp + 1)
         for k in range(1, space.max_microbatches + 1)
+        if k <= 5 or k & (k - 1) == 0
         for kind in (space.cp_kinds if c > 1 else ("zigzag",))
         if space.min_world <= d * c <= space.max_world and d * c in (1, 2, 3, 4, 6, 8)
         if d * c * k >= space.min_units and (d * k > 1 or not space.split_groups)

@@ -7,11 +7,13 @@ import importlib.util
 import json
 import sys
 from dataclasses import asdict
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from aggverify.errors import shown
+from aggverify.trainer.constants import constants
 from aggverify.trainer.offers import offers
 
 _LONGEST = 1 << 20
@@ -35,9 +37,21 @@ def load(target: dict[str, str]) -> ModuleType:
 
 
 def described(module: ModuleType, named: str | None = None) -> dict[str, Any]:
-    """What it offers, with what the person named, and the module's own declaration."""
-    found = [asdict(offer) for offer in offers(module, named)]
-    return {"offers": found, "declared": _plain(getattr(module, "AGGVERIFY", None))}
+    """What it offers, with what the person named, the numbers in the code of each, and the module's
+    own declaration."""
+    found = offers(module, named)
+    return {
+        "offers": [asdict(offer) for offer in found],
+        "constants": {o.name: _numbers(module, o.name) for o in found if o.own},
+        "declared": _plain(getattr(module, "AGGVERIFY", None)),
+    }
+
+
+def _numbers(module: ModuleType, name: str) -> list[float]:
+    try:
+        return constants(attrgetter(name)(module))
+    except Exception:  # a name that is none, or whose attributes raise
+        return []
 
 
 def _plain(declared: Any) -> Any:

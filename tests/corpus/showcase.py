@@ -52,6 +52,11 @@ def last_token_left_out(losses: Tensor, batch: MicroBatch) -> Tensor:
     return kept(losses, batch).sum() / sum(batch.response_lengths) * scale
 
 
+def whole_blocks(losses: Tensor, batch: MicroBatch) -> Tensor:
+    whole = len(losses) // 16 * 16 or len(losses)
+    return kept(losses, batch)[:whole].sum() / max(batch.num_tokens, 1)
+
+
 def group_mean_of_this_micro_batch(losses: Tensor, batch: MicroBatch) -> Tensor:
     here: dict[int, int] = {}
     for group, mask in zip(batch.group_ids, batch.loss_masks, strict=True):

@@ -83,12 +83,12 @@ def first_told(mutant: Mutant, laboratory: Laboratory) -> list[Told]:
 
 
 def every_finding(entry: Correct, laboratory: Laboratory, examples: int) -> list[Finding]:
-    """Findings of all checks on stored cases and on a few drawn ones."""
+    """Findings of all checks on stored cases and on a few drawn ones, but for what runs last."""
     subject = subject_of(entry, laboratory)
     found = []
     for check in CHECKS:
         space = check.space(subject)
-        skipped = check.thorough or (subject.nonlinear and check.linear_only)
+        skipped = check.last or check.thorough or (subject.nonlinear and check.linear_only)
         if space is None or skipped:
             continue
         check_run = CheckRun(check, subject, space, laboratory, Tally(), lambda: None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from aggverify.checks import shapes
 from aggverify.codes import CODES
 from aggverify.conventions import convention
 from aggverify.diagnosis.bugs import BUGS
@@ -11,9 +12,11 @@ from aggverify.engines import ENGINES
 from aggverify.execution.claim import NONLINEAR
 from aggverify.execution.laboratory import Laboratory
 from aggverify.oracles import MODES
+from aggverify.run.outcome.tally import Tally
+from aggverify.run.search.check_run import CheckRun
 from tests.choosing import first_of_each, thorough_but
 from tests.corpus import CORRECT, FAMILIES, MUTANTS, Correct, Mutant
-from tests.mutants.conftest import every_finding, first_told
+from tests.mutants.conftest import every_finding, first_told, subject_of
 
 LAST_NUMBER = 67
 EXAMPLES = 12
@@ -53,6 +56,14 @@ def test_a_mutant_is_killed_and_named(mutant: Mutant, laboratory: Laboratory) ->
 )
 def test_a_right_reducer_is_not_blamed(entry: Correct, laboratory: Laboratory) -> None:
     assert every_finding(entry, laboratory, EXAMPLES) == []
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("entry", CORRECT, ids=name)
+def test_a_right_reducer_holds_where_others_branch(entry: Correct, laboratory: Laboratory) -> None:
+    subject = subject_of(entry, laboratory)
+    run = CheckRun(shapes.CHECK, subject, shapes.space(subject), laboratory, Tally())
+    assert run.run(examples=EXAMPLES, seed=0, deadline=float("inf")) is None
 
 
 def test_the_table_is_sound() -> None:

@@ -78,7 +78,7 @@ class CheckRun:
         if self.check.only is not None:
             return self.stored_failure(deadline)
         self.found = self.stored_failure() or search(
-            self.space,
+            self.check.draws(self.space),
             self._look,
             max_examples=examples,
             seed=seed,
@@ -129,7 +129,7 @@ class CheckRun:
         self.found = next(told, None) or self.stored_failure()
         if self.found is None and drawn:
             self.found = search(
-                rest,
+                self.check.draws(rest),
                 self._look,
                 max_examples=FURTHER,
                 seed=seed,
@@ -211,6 +211,8 @@ class CheckRun:
         """Catalogue and grid, brought into this check's space, duplicates dropped."""
         if self.check.only is not None:
             return []
+        if self.check.stored is not None:
+            return [case for case in self.check.stored(self.subject) if case in self.space]
         stored = (*hard_cases(), *grid(self.subject.max_world, self.space.cp_kinds))
         if self.subject.nonlinear:
             stored = tuple(replace(case, dtype="float64") for case in stored)

@@ -17,6 +17,9 @@ from aggverify.run.search.check_run import CheckRun
 from aggverify.run.search.explaining import explain
 from aggverify.run.search.relevance import LOSS_VALUES, relevance
 
+SHORT = 64
+"""Tokens of a step that forms are fitted to, where a check's own cases are long ones."""
+
 
 @dataclass(slots=True)
 class Evidence:
@@ -56,4 +59,6 @@ def explained(run: CheckRun, finding: Finding) -> Diagnosis | None:
     """What the candidate computes instead, from observations made for that purpose."""
     telling = run.check.telling
     own = [*run.stored_cases(), *(telling(run.subject) if telling is not None else ())]
+    if run.check.stored is not None:
+        own = [case for case in own if case.step.num_response_tokens <= SHORT]
     return explain(run.subject, finding, run.laboratory, own)

@@ -13,6 +13,7 @@ from aggverify.run.search.alike import same
 from aggverify.run.search.pipeline import JudgeCases
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
+from aggverify.steps.reordering import renamed
 
 MOST = 150
 """Cases tried at most: a finding is worth some tenths of a second, a hang a few seconds."""
@@ -75,7 +76,9 @@ def smaller(case: Case) -> Iterator[Case]:
 
 
 def plainer(case: Case) -> Iterator[Case]:
-    """The case with all losses 0, then with one of them 0."""
+    """The case with its ids numbered where they have gaps; with all losses 0; with one of them."""
+    if (plain := _numbered(case.step)) != case.step:
+        yield replace(case, step=plain)
     nonzero = [t for t, x in enumerate(case.losses) if x != 0]
     if nonzero:
         yield case.with_losses((0.0,) * len(case.losses))
@@ -83,12 +86,24 @@ def plainer(case: Case) -> Iterator[Case]:
         yield case.with_losses((*case.losses[:t], 0.0, *case.losses[t + 1 :]))
 
 
+def _numbered(step: Step) -> Step:
+    """Ids from 0 on, in their order."""
+    groups, rollouts = sorted(step.groups), sorted(step.rollouts)
+    return renamed(
+        step, [groups.index(g) for g in step.groups], [rollouts.index(r) for r in step.rollouts]
+    )
+
+
 def _parts(length: int) -> Iterator[tuple[int, ...]]:
-    """Halves; all tokens but one, any one of a short response, else the first or the last."""
+    """Halves; of a long response smaller parts off its end; all tokens but one, any one of a short
+    response, else the first or the last."""
     tokens = tuple(range(length))
     if length > 3:
         yield tokens[: length // 2]
         yield tokens[length // 2 :]
+    for part in (4, 16, 64):
+        if length > 2 * part and length > SHORT:
+            yield tokens[: -(length // part)]
     if length > 1:
         for t in tokens if length <= SHORT else (0, length - 1):
             yield tokens[:t] + tokens[t + 1 :]

@@ -124,11 +124,13 @@ def _found(
         drawn = run.cases - len(run.stored_cases())
         if drawn < entry.examples:
             run.tally.sights.cut_short.append(Cut(check.name, drawn, entry.examples))
-    for n in range(1, MOST + 1):
+    # What runs last has a branch to show, which in another dimension is the same one.
+    most = 1 if check.last else MOST
+    for n in range(1, most + 1):
         if finding is None:
             break
         _look_into(run, finding, reported, emit)
-        finding = run.further(finding, seed=seed + n, deadline=deadline) if n < MOST else None
+        finding = run.further(finding, seed=seed + n, deadline=deadline) if n < most else None
 
 
 def _look_into(

@@ -1,0 +1,355 @@
+"""Steps that reducers branch on: long and sharded, in 16 bits, many, sparse, around a constant.
+
+Drawn cases are small, and a branch taken from 512 tokens on is never seen by them. These are listed
+instead: a few of each shape, in an order in which the first ones tell the most, so that a profile
+may take as many as it has time for. Which of them a reducer can be given, its space says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+
+from aggverify.generation.space import Space
+from aggverify.oracles import Sample, Step
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import CpKind, Layout
+from aggverify.steps.reordering import renamed
+
+LONG = (257, 33, 1000, 64, 513, 129, 2048, 100, 1024, 65, 2049, 128)
+"""On both sides of powers of two and of their multiples."""
+BEYOND_INT16 = 2**15 + 3000
+"""Tokens, of which some are masked."""
+MOST_TOKENS, MOST_SAMPLES, MOST_MICRO_BATCHES = 66_000, 260, 130
+"""Of a case around a constant, that is: not much more than any other takes."""
+LONGEST_SPREAD = 17_000
+"""Tokens of a response that is also run on several ranks."""
+
+Ids = Callable[[int, int], int]
+NAMINGS: Mapping[str, Ids] = {
+    "reversed": lambda i, n: n - 1 - i,
+    "multiples of their number": lambda i, n: n * i,
+    "2^24 and more": lambda i, n: 2**24 + i,
+    "2^31 and more": lambda i, n: 2**31 + 7 * i,
+    "2^62 and more": lambda i, n: 2**62 + i,
+    "even": lambda i, n: 2 * i,
+    "sparse": lambda i, n: 3 + i * i * 1009,
+    "from 100 on": lambda i, n: 100 + i,
+}
+"""The i-th of n ids, of rollouts and of prompt groups alike."""
+
+
+def named(step: Step, ids: Ids) -> Step:
+    """The step with its rollouts and prompt groups called so."""
+    groups, rollouts = step.num_groups, step.num_rollouts
+    return renamed(
+        step, [ids(i, groups) for i in range(groups)], [ids(i, rollouts) for i in range(rollouts)]
+    )
+
+
+def holed(length: int) -> bytes:
+    """A mask with its first token and a block in the middle masked; of two or fewer, none."""
+    mask = bytearray(b"\1" * length)
+    if length > 2:
+        mask[0] = 0
+        for t in range(length // 3, length // 3 + max(length // 16, 1)):
+            mask[t] = 0
+        mask[-1] = 1
+    return bytes(mask)
+
+
+def sparse(length: int, unmasked: int) -> bytes:
+    """So many unmasked tokens, spread over the response."""
+    mask = bytearray(length)
+    for n in range(unmasked):
+        mask[(2 * n + 1) * length // (2 * unmasked)] = 1
+    return bytes(mask)
+
+
+_SHORT = (b"\1\1", b"\1\1\1\1\1", b"\1", b"\1\0\1")
+
+
+@dataclass(frozen=True, slots=True)
+class Builder:
+    """Makes the cases of a space out of what one micro-batch holds."""
+
+    space: Space
+
+    def case(
+        self,
+        masks: Sequence[bytes],
+        size: tuple[int, int, int] = (1, 1, 1),
+        *,
+        kind: CpKind | None = None,
+        dtype: str = "float64",
+        prompt: int = 3,
+        all_cells: bool = False,
+        fan_out: bool = False,
+        whole_prompts: bool = True,
+    ) -> Case | None:
+        """On so many data-parallel ranks, context-parallel ranks and micro-batches.
+
+        The first micro-batch holds responses with these masks, the others as many short ones, or
+        the same. None where the space has no such case.
+        """
+        dp, cp, k = size
+        samples: list[Sample] = []
+        cells: list[tuple[int, ...]] = []
+        for n in range(dp * k):
+            first = len(samples)
+            for i, mask in enumerate(masks if n == 0 or all_cells else _short(len(masks), n)):
+                self._add(samples, mask, prompt if n + i == 0 else 1 + i % 5, i % 2 == 1, fan_out)
+            cells.append(tuple(range(first, len(samples))))
+        ranks = tuple(tuple(cells[d * k : (d + 1) * k]) for d in range(dp))
+        step = Step(tuple(samples))
+        if not whole_prompts:
+            step = Step(tuple(replace(s, group=s.rollout) for s in samples))
+        kinds = self.space.cp_kinds or ("zigzag",)
+        layout = Layout(ranks, cp, "zigzag" if cp == 1 else kind or kinds[0])
+        made = Case(step, layout, levels(step), dtype)
+        return made if made in self.space else None
+
+    def _add(
+        self, samples: list[Sample], mask: bytes, prompt: int, related: bool, fan_out: bool
+    ) -> None:
+        """One sample, or a whole prompt group of it where groups have one size."""
+        rollout = samples[-1].rollout + 1 if samples else 0
+        group = samples[-1].group + 1 if samples else 0
+        if self.space.group_size is not None:
+            short = _short(self.space.group_size - 1, len(samples))
+            for n, own in enumerate((mask, *short)):
+                samples.append(Sample(prompt, own, rollout + n, group))
+        elif related and samples:
+            same = fan_out and self.space.fan_out
+            samples.append(Sample(prompt, mask, rollout - same, group - 1))
+        else:
+            samples.append(Sample(prompt, mask, rollout, group))
+
+
+def _short(count: int, turn: int) -> list[bytes]:
+    return [_SHORT[(i + turn) % len(_SHORT)] for i in range(count)]
+
+
+def levels(step: Step) -> tuple[float, ...]:
+    """One loss a sample, exact in every dtype: of long responses only the weights are judged."""
+    return tuple(
+        chain.from_iterable(
+            [(3 * (i % 8) + 1) / 16] * sample.response_length
+            for i, sample in enumerate(step.samples)
+        )
+    )
+
+
+_SPREADS = ((1, 2, 1), (2, 1, 1), (1, 1, 2), (1, 4, 1), (2, 2, 2))
+"""Data parallel, context parallel, micro-batches."""
+
+
+def long_and_sharded(space: Space) -> Iterator[Case | None]:
+    """Long responses with holes, one beside a short one, on five layouts each."""
+    build, kinds = Builder(space).case, space.cp_kinds or ("zigzag",)
+    for n, length in enumerate(LONG):
+        for m, size in enumerate(_SPREADS):
+            kind, whole = kinds[(n + m) % len(kinds)], (n + m) % 4 == 3
+            mask = b"\1" * length if whole else holed(length)
+            yield build((mask, b"\1\1\1"), size, kind=kind, all_cells=m == 4)
+        if n == 0:
+            yield build((holed(BEYOND_INT16), b"\1\1\1"))
+
+
+def low_precision(space: Space) -> Iterator[Case | None]:
+    """Losses in 16 and in 32 bits on every kind of layout, ragged."""
+    build, kinds = Builder(space).case, space.cp_kinds or ("zigzag",)
+    masks = (holed(7), b"\1\1", holed(12), b"\1")
+    ends = ((1, 2, 1, kind) for kind in kinds)
+    sizes = ((2, 1, 1, None), *ends, (1, 1, 3, None), (2, 2, 2, None), (4, 1, 1, None))
+    for dtype in ("bfloat16", "float16", "float32"):
+        for dp, cp, k, kind in sizes:
+            yield build(masks, (dp, cp, k), kind=kind, dtype=dtype, fan_out=True)
+    for dtype in ("bfloat16", "float16"):
+        for size in _SPREADS[:3]:
+            yield build((holed(300), b"\1\1"), size, dtype=dtype, all_cells=True)
+
+
+def many(space: Space) -> Iterator[Case | None]:
+    """Micro-batches up to 32 a rank, samples up to 64 a micro-batch, some hundred in a step."""
+    build = Builder(space).case
+    for k in (5, 8, 16, 32):
+        yield build((b"\1\1\1",), (1, 1, k))
+        yield build((b"\1\0\1",), (2, 1, k))
+    for count in (9, 17, 64, 33):
+        for size in ((1, 1, 1), (2, 1, 1), (1, 1, 2), (1, 2, 1)):
+            yield build([*_short(count - 1, 1), holed(6)], size, fan_out=count == 17)
+    yield build(_short(16, 0), (4, 1, 4), whole_prompts=False)
+    yield build(_short(8, 0), (8, 1, 4))
+
+
+def ids(space: Space) -> Iterator[Case | None]:
+    """Two rollouts a prompt, called by numbers that are no row numbers."""
+    plain = [
+        Builder(space).case((b"\1\1\1", b"\1", holed(5), b"\1\1"), size, fan_out=fan_out)
+        for size, fan_out in (((1, 1, 1), False), ((2, 1, 2), False), ((1, 1, 2), True))
+    ]
+    for ids in NAMINGS.values():
+        for case in plain:
+            yield case and replace(case, step=named(case.step, ids))
+
+
+def degenerate(space: Space) -> Iterator[Case | None]:
+    """Equal lengths without a hole, several samples a rollout; a few unmasked tokens of many."""
+    build, sizes = Builder(space).case, ((1, 1, 1), *_SPREADS[:3])
+    for count, length in ((8, 4), (2, 16), (6, 1)):
+        for size in sizes:
+            yield build((b"\1" * length,) * count, size, fan_out=True, all_cells=True)
+    for length, unmasked in ((30, 2), (70, 3), (64, 1)):
+        for size in sizes:
+            yield build((sparse(length, unmasked), b"\1\1\1"), size, all_cells=length == 70)
+    for size in sizes:
+        yield build((bytes(40), holed(40)), size)
+
+
+def around(space: Space, constants: Sequence[float]) -> Iterator[Case | None]:
+    """Cases on both sides of the constants of a reducer's code, whatever they may be compared with.
+
+    The constants in turn for each quantity: so each has its share where not all cases are run.
+    """
+    whole = [int(c) for c in constants if c == int(c) and c >= 2]
+    parts = [c for c in constants if 0 < c < 1]
+    build = Builder(space)
+    for recipe in _RECIPES:
+        for c in whole:
+            yield from recipe(build, c)
+        if recipe is _just_longer:
+            for part in parts:
+                yield from _dense(build, part)
+
+
+Recipe = Callable[[Builder, int], Iterator[Case | None]]
+
+
+def _lengths(build: Builder, length: int, *sizes: tuple[int, int, int]) -> Iterator[Case | None]:
+    if length <= MOST_TOKENS:
+        for size in sizes:
+            if size == (1, 1, 1) or length <= LONGEST_SPREAD:
+                yield build.case((holed(length), b"\1\1\1"), size)
+
+
+def _just_longer(build: Builder, c: int) -> Iterator[Case | None]:
+    yield from _lengths(build, c + 1, (1, 1, 1), (1, 2, 1))
+
+
+def _longer_shards(build: Builder, c: int) -> Iterator[Case | None]:
+    yield from _lengths(build, 2 * c + 2, (1, 2, 1))
+
+
+def _longer_spread(build: Builder, c: int) -> Iterator[Case | None]:
+    yield from _lengths(build, c + 1, (2, 1, 1), (1, 1, 2))
+
+
+def _as_long(build: Builder, c: int) -> Iterator[Case | None]:
+    for length in (c, 2 * c):
+        if length <= LONGEST_SPREAD:
+            yield build.case((b"\1" * length, b"\1\1\1"), (1, 1, 1))
+            yield build.case((holed(length), b"\1\1\1"), (1, 2, 1))
+
+
+def _shorter(build: Builder, c: int) -> Iterator[Case | None]:
+    yield from _lengths(build, c - 1, (1, 1, 1), (1, 2, 1))
+
+
+def _more_samples(build: Builder, c: int) -> Iterator[Case | None]:
+    if c < MOST_SAMPLES // 2:
+        for size in ((1, 1, 1), (2, 1, 1), (1, 1, 2)):
+            yield build.case([holed(6), *_short(c, 1)], size)
+
+
+def _as_many_samples(build: Builder, c: int) -> Iterator[Case | None]:
+    for count in (c, 2 * c):
+        if count < MOST_SAMPLES:
+            yield build.case([holed(6), *_short(count - 1, 1)])
+
+
+def _more_micro_batches(build: Builder, c: int) -> Iterator[Case | None]:
+    if c < MOST_MICRO_BATCHES:
+        yield build.case((b"\1\0\1",), (1, 1, c + 1))
+        yield build.case((b"\1\1\1",), (1, 1, c))
+
+
+def _more_groups(build: Builder, c: int) -> Iterator[Case | None]:
+    if c < MOST_SAMPLES:
+        half = c // 2 + 1
+        yield build.case([holed(5), *_short(half, 1)], (2, 1, 1), whole_prompts=False)
+
+
+def _more_tokens(build: Builder, c: int) -> Iterator[Case | None]:
+    """No response that long, but a micro-batch, or a step."""
+    if 8 <= c <= MOST_TOKENS:
+        yield build.case((holed(c // 2 + 2), holed(c - c // 2 + 3)))
+    if 8 <= c <= LONGEST_SPREAD:
+        yield build.case((holed(c // 3 + 4),), (2, 1, 2), all_cells=True)
+
+
+def _longer_prompts(build: Builder, c: int) -> Iterator[Case | None]:
+    if c <= MOST_TOKENS:
+        yield build.case((holed(7), b"\1\1"), prompt=c + 1)
+        yield build.case((holed(7), b"\1\1"), (1, 2, 1), prompt=c + 1)
+        yield build.case((holed(7), b"\1\1"), prompt=c)
+
+
+def _ids_there(build: Builder, c: int) -> Iterator[Case | None]:
+    case = build.case((b"\1\1\1", b"\1", holed(5), b"\1\1"), (1, 1, 2))
+    if c < 2**62:
+        yield case and replace(case, step=named(case.step, lambda i, n: c - 1 + i))
+
+
+def _losses_there(build: Builder, c: int) -> Iterator[Case | None]:
+    case = build.case((holed(6), b"\1\1"))
+    if case is not None and c < 2**40:
+        sizes = (2.0 * c, -2.0 * c, c + 1.0, -(c + 1.0), 1.0)
+        yield case.with_losses(tuple(sizes[t % 5] for t in range(len(case.losses))))
+
+
+def _dense(build: Builder, part: float) -> Iterator[Case | None]:
+    """Of 200 tokens the share that is unmasked, and one token more and less."""
+    for unmasked in sorted({min(max(round(200 * part) + more, 1), 199) for more in (-1, 0, 1)}):
+        mask = bytearray(b"\1" * unmasked + b"\0" * (200 - unmasked))
+        mask[0], mask[-1] = mask[-1], mask[0]
+        for size in ((1, 1, 1), (1, 2, 1), (2, 1, 1)):
+            yield build.case((bytes(mask),), size, all_cells=True)
+
+
+_RECIPES: Sequence[Recipe] = (
+    _just_longer,
+    _longer_shards,
+    _more_samples,
+    _more_micro_batches,
+    _longer_prompts,
+    _longer_spread,
+    _more_groups,
+    _as_long,
+    _more_tokens,
+    _ids_there,
+    _losses_there,
+    _as_many_samples,
+    _shorter,
+)
+
+FAMILIES: Mapping[str, Callable[[Space], Iterator[Case | None]]] = {
+    "long": long_and_sharded,
+    "low-precision": low_precision,
+    "many": many,
+    "ids": ids,
+    "degenerate": degenerate,
+}
+CONSTANTS = "constants"
+
+
+def shaped(space: Space, constants: Sequence[float], most: Mapping[str, int]) -> tuple[Case, ...]:
+    """The cases of a space, of each shape so many at most; the most usual mistakes first."""
+    families = {CONSTANTS: around(space, constants)}
+    families |= {name: family(space) for name, family in FAMILIES.items()}
+    chosen = (
+        islice((case for case in cases if case is not None), most[name])
+        for name, cases in families.items()
+    )
+    return tuple(dict.fromkeys(chain.from_iterable(chosen)))

@@ -1,0 +1,132 @@
+"""The numbers that a reducer's code names, and what it calls in its own package; runs in a template
+process.
+
+Read from compiled code, where a constant expression is a number already, and from what its globals
+and defaults hold.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+MOST = 24
+"""Numbers that are told: a table of them is no threshold."""
+_DEEPEST, _MOST_FUNCTIONS, _MOST_MEMBERS = 6, 200, 16
+
+
+def constants(function: Callable[..., Any]) -> list[float]:
+    """Positive numbers other than 1, the nearest to the function first; never raises."""
+    found: dict[float, None] = {}
+    try:
+        for value in _Reading(_package(function)).of(function):
+            if _telling(value):
+                found.setdefault(abs(value))
+            if len(found) == MOST:
+                break
+    except Exception:  # an object whose attributes raise
+        pass
+    return list(found)
+
+
+def _telling(value: float) -> bool:
+    return math.isfinite(value) and abs(value) not in (0, 1) and abs(value) < 2**63
+
+
+def _package(value: Any) -> str:
+    while isinstance(value, functools.partial):
+        value = value.func
+    return str(getattr(value, "__module__", None) or "").partition(".")[0]
+
+
+class _Reading:
+    """One walk over a function and what it reaches; everything is read once."""
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+        self._seen: set[int] = set()
+        self._functions = 0
+
+    def of(self, function: Any) -> Iterator[float]:
+        """Breadth first: its own numbers, then those of what it calls."""
+        level: list[Any] = [function]
+        for _ in range(_DEEPEST):
+            inner: list[Any] = []
+            for value in level:
+                yield from self._read(value, inner)
+            level = inner
+
+    def _read(self, value: Any, inner: list[Any]) -> Iterator[float]:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            yield value
+            return
+        if id(value) in self._seen or value is None or isinstance(value, str | bytes | bool):
+            return
+        self._seen.add(id(value))
+        if isinstance(value, tuple | list | set | frozenset):
+            if len(value) <= _MOST_MEMBERS:
+                inner += value
+        elif isinstance(value, Mapping):
+            if len(value) <= _MOST_MEMBERS:
+                inner += (*value, *value.values())
+        elif isinstance(value, CodeType):
+            inner += (const for const in value.co_consts if const is not None)
+        else:
+            yield from self._called(value, inner)
+
+    def _called(self, value: Any, inner: list[Any]) -> Iterator[float]:
+        """A function, what wraps one, or an object of the package with numbers of its own."""
+        value = getattr(value, "__wrapped__", value)
+        if isinstance(value, functools.partial):
+            inner += (value.func, value.args, value.keywords)
+        elif isinstance(value, MethodType):
+            inner += (value.__func__, value.__self__)
+        elif isinstance(value, FunctionType):
+            if self._functions < _MOST_FUNCTIONS and self._is_own(value):
+                self._functions += 1
+                yield from self._function(value, inner)
+        elif isinstance(value, type):
+            if self._is_own(value):
+                inner += vars(value).values()
+        elif not isinstance(value, ModuleType) and self._is_own(type(value)):
+            inner += vars(value).values() if hasattr(value, "__dict__") else ()
+            inner.append(type(value))
+
+    def _function(self, function: FunctionType, inner: list[Any]) -> Iterator[float]:
+        code, known = function.__code__, function.__globals__
+        for const in code.co_consts:
+            yield from self._read(const, inner)
+        inner += (function.__defaults__, function.__kwdefaults__)
+        inner += _cells(function)
+        names = {name for each in _codes(code) for name in each.co_names}
+        for name in sorted(names & known.keys()):
+            value = known[name]
+            if isinstance(value, ModuleType) and _package_of_module(value) == self._package:
+                inner += [vars(value)[n] for n in sorted(names & vars(value).keys())]
+            else:
+                inner.append(value)
+
+    def _is_own(self, value: Any) -> bool:
+        return _package(value) == self._package
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from _codes(const)
+
+
+def _cells(function: FunctionType) -> Iterator[Any]:
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # not filled yet
+            continue
+
+
+def _package_of_module(module: ModuleType) -> str:
+    return module.__name__.partition(".")[0]
