@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -12,8 +12,10 @@ from aggverify.execution.laboratory import Execution
 from aggverify.execution.subject import Subject
 from aggverify.report.document import drawn
 from aggverify.report.drawing import drawing, fraction, number, ratio, token_name
+from aggverify.report.escape import clean
 from aggverify.steps.case import Case
 from aggverify.world import Fault
+from aggverify.world.collectives import Collective
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,8 @@ class Observation:
     the ranks came to no result, and ``fault`` says what they did instead. ``expected``: the mode's
     exact weights, None without a mode. ``value``: the reported step scalar, exact in the ranks'
     local losses. ``worst``: flat index of the token furthest beyond its proven bound, None where
-    all are within. ``counts`` and ``logs``: token counts, per rank and micro-batch, flat.
+    all are within. ``counts``: token counts, per rank and micro-batch, flat. ``traces``: of each
+    rank, the collectives it issued, in order; those without a ``place`` are the engine's own.
     """
 
     case: Case
@@ -36,6 +39,7 @@ class Observation:
     counts: tuple[int, ...]
     worst: int | None
     fault: Fault | None = None
+    traces: tuple[tuple[Collective, ...], ...] = ()
 
     @property
     def conforms(self) -> bool | None:
@@ -44,15 +48,42 @@ class Observation:
             return False
         return None if self.expected is None else self.worst is None
 
+    @property
+    def expected_value(self) -> Fraction | None:
+        """The mode's exact step scalar; None without a mode, or where losses are not finite."""
+        if self.expected is None or not all(map(math.isfinite, self.case.losses)):
+            return None
+        pairs = zip(self.expected, self.case.losses, strict=True)
+        return sum((weight * Fraction(loss) for weight, loss in pairs), Fraction(0))
+
     def __str__(self) -> str:
-        return "\n".join(self._lines())
+        return "\n".join(map(clean, self._lines()))
+
+    @property
+    def _title(self) -> str:
+        said = {True: "conforms", False: "does not conform", None: "nothing is expected"}
+        return f"{self.mode or 'no mode'}, engine {self.engine}: {said[self.conforms]}"
 
     def _lines(self) -> Iterator[str]:
-        step = drawn(self.case)
-        yield f"{self.mode or 'no mode'}, engine {self.engine}"
-        yield from drawing(step)
+        yield self._title
+        yield from drawing(drawn(self.case))
+        yield from self._weight_lines()
+        yield from self._facts()
+
+    def _facts(self) -> Iterator[str]:
+        """What there is to say beside the weights."""
         if self.weights is None:
             yield "no result: " + (self.fault.message if self.fault else "")
+        if self.value is not None:
+            wanted = self.expected_value
+            more = "" if wanted is None else f", expected {number(float(wanted))}"
+            yield f"reported loss {number(float(self.value))}{more}"
+        for ranks, text in _issued(self.traces):
+            yield f"rank{'s' if ',' in ranks else ''} {ranks}: {text}"
+
+    def _weight_lines(self) -> Iterator[str]:
+        step = drawn(self.case)
+        if self.weights is None:
             return
         for token, weight in enumerate(self.weights):
             words = f"{token_name(step, token)}: {number(weight)}"
@@ -69,15 +100,23 @@ class Observation:
 
         pairs = None
         if self.weights is not None:
-            expected = self.expected or tuple(map(_as_it_is, self.weights))
+            expected = self.expected or (None,) * len(self.weights)
             pairs = tuple(zip(expected, self.weights, strict=True))
-        title = f"{self.mode or 'no mode'}, engine {self.engine}"
-        return observed(title, drawn(self.case), pairs, self.worst)
+        step = drawn(self.case)
+        placed, *_ = drawing(step)
+        facts = [placed, *self._facts()]
+        return observed(self._title, self.conforms, facts, step, pairs, self.worst)
 
 
-def _as_it_is(weight: float) -> Fraction:
-    """What is shown as expected where no mode says anything."""
-    return Fraction(number(weight)) if math.isfinite(weight) else Fraction(0)
+def _issued(traces: Sequence[Sequence[Collective]]) -> Iterator[tuple[str, str]]:
+    """The candidate's own collectives, each once with the ranks that issued it so."""
+    found: dict[tuple[int, Collective], list[int]] = {}
+    for rank, trace in enumerate(traces):
+        for n, call in enumerate(call for call in trace if call.place):
+            found.setdefault((n, call), []).append(rank)
+    for (_, call), ranks in sorted(found.items(), key=lambda item: (item[0][0], item[1])):
+        among = "" if tuple(ranks) == call.ranks else call.text.removeprefix(call.call)
+        yield ",".join(map(str, ranks)), f"{call.call}{among} ({call.place})"
 
 
 def observation(subject: Subject, execution: Execution) -> Observation:
@@ -98,4 +137,5 @@ def observation(subject: Subject, execution: Execution) -> Observation:
         counts=execution.counts,
         worst=None if mismatch is None else mismatch.token,
         fault=execution.failure,
+        traces=execution.traces,
     )

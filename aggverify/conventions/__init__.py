@@ -19,7 +19,7 @@ from aggverify.plugins import Table
 
 CONVENTIONS: Table[Convention] = Table(
     "conventions",
-    lambda: Convention,  # type: ignore[type-abstract]
+    lambda: Convention,
     {c.name: c for c in (Native(), SlimeHook(), SkyrlAdvantages(), SkyrlReduceLoss())},
 )
 """The tool's own, and those that frameworks ship in their own packages."""

@@ -24,7 +24,7 @@ from aggverify.plugins import Table
 _OWN = (PLAIN_SUM, MEAN, ACCUMULATED_MEAN, MEGATRON_SAMPLE, MEGATRON_TOKEN, SKYRL_FSDP)
 ENGINES: Table[EngineSpec] = Table(
     "engines",
-    lambda: EngineSpec,  # type: ignore[type-abstract]
+    lambda: EngineSpec,
     {spec.name: spec for spec in _OWN},
 )
 """The tool's own, and those that frameworks ship in their own packages."""

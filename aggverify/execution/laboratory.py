@@ -24,6 +24,7 @@ from aggverify.trainer.answer import Answer, Log
 from aggverify.trainer.assignment import Assignment
 from aggverify.trainer.showing import Given
 from aggverify.world import Fault, Job, Outcome, TemplateFailure
+from aggverify.world.collectives import Collective, read
 
 if TYPE_CHECKING:
     from aggverify.world import Pending, Template
@@ -63,6 +64,17 @@ class Execution:
     """Whether the candidate has called something that it gave to torch.compile."""
     call_seconds: float = 0.0
     """By the clock, for one call of the candidate; 0.0 where it is next to nothing."""
+    notes: tuple[tuple[str, ...], ...] = ()
+    """Of each rank, the collectives it issued, as it noted them; none where cases were run
+    together."""
+
+    @property
+    def traces(self) -> tuple[tuple[Collective, ...], ...]:
+        """Of each rank, the collectives it issued, in order; the first ones of very many."""
+        if self.failure is not None:
+            known = self.failure.traces
+            return tuple(known.get(rank, ()) for rank in range(self.failure.size))
+        return tuple(tuple(map(read, notes)) for notes in self.notes)
 
     def scalar(self, subject: Subject, losses: Sequence[float]) -> Fraction | None:
         """What the engine makes of one number per rank and micro-batch; None if not finite."""
@@ -281,6 +293,7 @@ def _execution(subject: Subject, wanted: Trial, outcome: Outcome) -> Execution:
         altered=tuple(dict.fromkeys(name for reply in replies for name in reply.changes)),
         call_seconds=max(answer.call_seconds for answer in answers),
         compiles=any(answer.compiles for answer in answers),
+        notes=tuple(reply.notes for reply in replies),
     )
 
 

@@ -429,10 +429,10 @@ def from_json(data: object) -> Document:
     return codec.read(Document, data, "the verdict document")
 
 
-def load(path: Path) -> Document:
-    """The document in a file; raises InputError."""
+def load(path: Path | str) -> Document:
+    """The document that ``--report json`` wrote; raises InputError for any other file."""
     try:
-        return from_json(read_json(path, "a verdict document", MAX_BYTES))
+        return from_json(read_json(Path(path), "a verdict document", MAX_BYTES))
     except FileNotFoundError:
         raise InputError(f"no such file: {path}") from None
 

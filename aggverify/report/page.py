@@ -20,6 +20,8 @@ MAX_CELLS = 400
 """Cells of one heat map; equal neighbours share one, so shrunk cases never come near."""
 Pair = tuple[Fraction, float]
 """Expected and actual weight of one response token."""
+Seen = tuple[Fraction | None, float]
+"""The same, where nothing may be expected."""
 STEPS = 4
 """Shades on either side of a ratio of 1, one for each factor of about 1.4."""
 
@@ -81,14 +83,22 @@ def _finding(verdict: Verdict, cause: Sequence[Finding]) -> dict[str, Any]:
     }
 
 
-def observed(title: str, step: Step, weights: Sequence[Pair] | None, token: int | None) -> str:
-    """A part of a page for one step, as a notebook shows it."""
+def observed(
+    title: str,
+    good: bool | None,
+    facts: Sequence[str],
+    step: Step,
+    weights: Sequence[Seen] | None,
+    token: int | None,
+) -> str:
+    """A part of a page for one step, as a notebook shows it; ``good``: whether it is as expected,
+    None where nothing is."""
     heat = heat_map(step, weights, token)
-    return _template("observed.html").render(title=title, heat=heat)
+    return _template("observed.html").render(title=title, good=good, facts=facts, heat=heat)
 
 
 def heat_map(
-    step: Step, weights: Sequence[Pair] | None, token: int | None
+    step: Step, weights: Sequence[Seen] | None, token: int | None
 ) -> list[tuple[str, list[Cell]]]:
     """One labelled row of cells a sample, MAX_CELLS in all; what is left out is said."""
     if weights is None:
@@ -106,24 +116,32 @@ def heat_map(
     return rows
 
 
-def _cells(sample: Sample, weights: Sequence[Pair], worst: int | None) -> Iterator[Cell]:
+def _cells(sample: Sample, weights: Sequence[Seen], worst: int | None) -> Iterator[Cell]:
     runs = chain.from_iterable(repeat(run, run.tokens) for run in sample.runs)
     # Neighbours by text, where one NaN is like the other, and the worst token by itself.
     rows = enumerate(zip(runs, weights, strict=False))
     for _, group in groupby(rows, key=lambda row: (repr(row[1]), row[0] == worst)):
         (first, (run, (expected, actual))), *more = group
         last = first + len(more)
-        times, shade = _shade(expected, actual)
+        masked = run.mask != "unmasked"
+        times, shade = _shade(expected, actual) if expected is not None else _bare(actual, masked)
         yield Cell(
             tokens=f"{first}–{last}" if more else f"{first}",
             rank=f"dp{sample.dp_rank} cp{run.cp_rank} mb{sample.micro_batch}",
-            masked=run.mask != "unmasked",
-            expected=fraction(expected),
+            masked=masked,
+            expected="" if expected is None else fraction(expected),
             actual=number(actual),
             times=times,
             shade=shade,
             worst=first == worst,
         )
+
+
+def _bare(actual: float, masked: bool) -> tuple[str, str]:
+    """Where nothing is expected but of what is masked."""
+    if not math.isfinite(actual):
+        return "not finite", "broken"
+    return _shade(Fraction(0), actual) if masked else ("", "plain")
 
 
 def _shade(expected: Fraction, actual: float) -> tuple[str, str]:

@@ -44,11 +44,14 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the handler returned on one rank; ``changes`` lists the global state it altered."""
+    """What the handler returned on one rank; ``changes`` lists the global state it altered,
+    ``notes`` the collectives that it issued (``collectives.read``), none where jobs shared a
+    dispatch."""
 
     data: dict[str, Any]
     blob: bytes
     changes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

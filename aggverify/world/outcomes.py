@@ -47,14 +47,15 @@ def apart(outcome: Outcome, count: int) -> list[Outcome | None]:
 
 def _parts(reply: Reply) -> list[Reply]:
     ends = list(accumulate(reply.data["sizes"], initial=0))
+    notes = reply.notes if len(ends) == 2 else ()
     return [
-        Reply(data, reply.blob[start:end])
+        Reply(data, reply.blob[start:end], notes=notes)
         for data, start, end in zip(reply.data["parts"], ends, ends[1:], strict=False)
     ]
 
 
 def _reply(header: dict[str, Any], blob: bytes) -> Reply:
-    return Reply(header["data"], blob, tuple(header.get("changes", ())))
+    return Reply(header["data"], blob, tuple(header.get("changes", ())), tuple(header["trace"]))
 
 
 def _trace(header: Mapping[str, Any]) -> Trace:

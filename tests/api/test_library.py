@@ -3,25 +3,43 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import hypothesis
 import pytest
+from hypothesis.strategies import SearchStrategy
 
 import aggverify
-from aggverify import strategies
+from aggverify import oracles, strategies
 from aggverify.api.targets import target_text
 from aggverify.errors import AggverifyError, InputError
-from tests.conftest import EXAMPLES, ROOT
+from aggverify.report.drawing import number
+from aggverify.report.formats import FORMATS
+from tests.conftest import EXAMPLES
+from tests.unit.test_reports import RED
 
+T = TypeVar("T")
 RIGHT = str(EXAMPLES / "native" / "sum" / "token_mean.py")
 WRONG = str(EXAMPLES / "broken" / "micro_batch_token_mean.py")
+SUMS = """
+import torch
+import torch.distributed as dist
+
+def reduce(losses, batch):
+    tokens = sum(mask.sum() for mask in batch.local_masks).reshape(1)
+    if True:
+        dist.all_reduce(tokens, group=batch.dp_group)
+    kept = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0)
+    return kept.sum() / tokens[0].clamp(min=1)
+"""
 TWO_MICRO_BATCHES = aggverify.Layout((((0,), (1,)),))
 
 NAMES = {
@@ -64,6 +82,37 @@ def test_a_step_is_observed(shared_pool: aggverify.Pool) -> None:
     assert "sample 0, response token 0: 1/2    expected 1/3 x 3/2    <- beyond" in str(wrong)
     drawn = wrong._repr_html_()
     assert "1/3 → 1/2" in drawn and "× 3/4" in drawn
+    assert "does not conform" in drawn and 'class="title bad"' in drawn
+    assert 'class="title good"' in right._repr_html_()
+    exact = oracles.scalar("token_mean", right.case.step, right.case.losses)
+    assert right.expected_value == exact
+    assert right.value is not None and wrong.value is not None
+    assert float(right.value) == pytest.approx(float(exact), rel=1e-15)
+    assert f"reported loss {number(float(wrong.value))}, expected {exact}" in str(wrong)
+
+
+def test_collectives_are_seen_with_the_ranks_that_issued_them(
+    shared_pool: aggverify.Pool, tmp_path: Path
+) -> None:
+    file = tmp_path / "sums.py"
+    file.write_text(SUMS)
+    layout = aggverify.Layout((((0,),), ((1,),)))
+    seen = aggverify.observe(str(file), "1/1 1/11", layout, mode="token_mean", pool=shared_pool)
+    assert seen.conforms
+    own = [[call.call for call in trace if call.place] for trace in seen.traces]
+    assert own == [["all_reduce int64[1] SUM"]] * 2
+    assert "ranks 0,1: all_reduce int64[1] SUM (sums.py:8)" in str(seen)
+    assert "all_reduce int64[1] SUM (sums.py:8)" in seen._repr_html_()
+
+
+@pytest.mark.thorough
+def test_collectives_are_seen_where_ranks_part(shared_pool: aggverify.Pool, tmp_path: Path) -> None:
+    layout = aggverify.Layout((((0,),), ((1,),)))
+    file = tmp_path / "sums.py"
+    file.write_text(SUMS.replace("if True", "if batch.dp_rank == 0"))
+    apart = aggverify.observe(str(file), "1/1 1/11", layout, mode="token_mean", pool=shared_pool)
+    assert apart.fault is not None and apart.conforms is False
+    assert "rank 0: all_reduce int64[1] SUM of ranks 0,1 (sums.py:8)" in str(apart)
 
 
 def test_an_observation_without_a_mode_expects_nothing(
@@ -74,17 +123,20 @@ def test_an_observation_without_a_mode_expects_nothing(
     bare = aggverify.observe(str(file), "1/1 1/11", pool=shared_pool)
     assert (bare.mode, bare.expected, bare.conforms) == (None, None, None)
     assert bare.weights == pytest.approx((1 / 3,) * 3)
-    assert "1/3 → 1/3" in bare._repr_html_()
+    assert "reported loss" in str(bare) and "expected" not in str(bare).partition("\n")[2]
+    drawn = bare._repr_html_()
+    assert ">1/3<" in drawn and "→" not in drawn and "nothing is expected" in drawn
 
 
 def test_a_reducer_that_raises_is_an_observation(
     shared_pool: aggverify.Pool, tmp_path: Path
 ) -> None:
     file = tmp_path / "raises.py"
-    file.write_text("def reduce(losses, batch):\n    raise ValueError('not today')\n")
+    file.write_text("def reduce(losses, batch):\n    raise ValueError('<b>not today\\x1b[31m')\n")
     seen = aggverify.observe(str(file), "1/11", mode="token_mean", pool=shared_pool)
     assert (seen.weights, seen.conforms) == (None, False)
-    assert "not today" in str(seen)
+    assert "no result: rank 0: ValueError: <b>not today" in str(seen) and "\x1b" not in str(seen)
+    assert "&lt;b&gt;not today" in seen._repr_html_()
 
 
 @pytest.mark.thorough
@@ -115,6 +167,17 @@ def test_what_is_no_option_is_named(options: dict[str, object], words: str) -> N
     with pytest.raises(InputError) as raised:
         aggverify.verify(RIGHT, **options)
     assert words in str(raised.value)
+
+
+def test_a_stored_verdict_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "verdict.json"
+    path.write_text(FORMATS["json"].render(RED))
+    assert aggverify.load_verdict(path) == aggverify.load_verdict(str(path)) == RED
+    path.write_text("{}")
+    with pytest.raises(InputError):
+        aggverify.load_verdict(path)
+    with pytest.raises(InputError, match="no such file"):
+        aggverify.load_verdict(tmp_path / "nowhere.json")
 
 
 def test_a_missing_file_is_an_error(shared_pool: aggverify.Pool) -> None:
@@ -180,6 +243,28 @@ def test_strategies_are_ordinary_ones(case: aggverify.Case) -> None:
     assert sum(len(cell) for _, _, cell in case.layout.cells()) == len(case.step.samples)
 
 
+@pytest.mark.thorough
+def test_the_smallest_of_everything_is_one_token_on_one_rank() -> None:
+    def smallest(
+        strategy: SearchStrategy[T], wanted: Callable[[T], bool] = lambda drawn: True
+    ) -> T:
+        quiet = hypothesis.settings(database=None, derandomize=True, max_examples=500)
+        return hypothesis.find(strategy, wanted, settings=quiet)
+
+    one = aggverify.parse_step("1/1")
+    assert replace(smallest(strategies.cases()), losses=(0.0,)).step.num_response_tokens == 1
+    assert smallest(strategies.cases()).layout == aggverify.Layout.trivial(1)
+    assert smallest(strategies.steps()).num_response_tokens == 1
+    assert smallest(strategies.layouts(one)) == aggverify.Layout.trivial(1)
+    split = smallest(strategies.cases(), lambda case: case.layout.cp_size > 1)
+    assert (split.layout.world_size, len(split.step.samples)) == (2, 1)
+    several = smallest(strategies.cases(), lambda case: case.layout.num_microbatches > 1)
+    assert (several.layout.num_microbatches, several.layout.world_size) == (2, 1)
+    assert [s.response_length for s in several.step.samples] == [1, 1]
+    ragged = smallest(strategies.steps(), lambda s: len({x.num_unmasked for x in s.samples}) > 1)
+    assert sum(sample.response_length for sample in ragged.samples) <= 3
+
+
 def test_from_an_event_loop_and_from_threads_one_after_another(
     shared_pool: aggverify.Pool,
 ) -> None:
@@ -213,23 +298,3 @@ with tempfile.NamedTemporaryFile() as file:
     code = code.replace("Layout(", "aggverify.Layout(")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "True 1.0\n", done.stderr
-
-
-@pytest.mark.thorough
-def test_type_checkers_know_every_name(tmp_path: Path) -> None:
-    pytest.importorskip("mypy")
-    file = tmp_path / "typed.py"
-    file.write_text(
-        "import aggverify\n"
-        "reveal_type(aggverify.observe('r.py', '1/1').weights)\n"
-        "reveal_type(aggverify.verify('r.py'))\n"
-        "reveal_type(aggverify.load_verdict)\n"
-        "aggverify.verfiy\n"
-    )
-    command = [sys.executable, "-m", "mypy", "--strict", str(file)]
-    env = os.environ | {"MYPYPATH": str(ROOT)}  # an editable install is invisible to mypy
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=env)
-    assert '"tuple[float, ...] | None"' in done.stdout, done.stdout
-    assert 'tuple[aggverify.report.model.Verdict, ...]"' in done.stdout
-    assert "path: pathlib.Path) -> aggverify.report.model.Document" in done.stdout
-    assert 'no attribute "verfiy"' in done.stdout
