@@ -9,7 +9,8 @@ from typing import Any
 from aggverify.conventions.adapter_text import adapted
 from aggverify.conventions.adapting import Adapter, Known, best
 from aggverify.conventions.base import Offer
-from aggverify.errors import CandidateError, InputError
+from aggverify.conventions.parameters import CHOICES
+from aggverify.errors import CandidateError, InputError, NoReducer
 from aggverify.execution.laboratory import Laboratory
 from aggverify.run.planning.choosing import Choice, choose
 from aggverify.run.planning.naming import canonical
@@ -50,11 +51,11 @@ def begin(wanted: Wanted, pool: Pool, ask: Ask = nobody) -> Beginning:
     with opened(pool, target.setup()) as template:
         choice = _recognised(target, template.description)
         if choice is not None:
+            if wanted.arguments:
+                raise InputError(f"{choice.offer.shown} needs no adapter, so --set has no use")
             return _as_it_is(wanted, target, template, choice, ask)
         offer = _adaptable(target, template.description)
-    if odd := wanted.arguments.keys() - set(offer.parameters):
-        raise InputError(f"{offer.shown} has no parameter {sorted(odd)[0]!r:.100}")
-    known = _said(wanted)
+    known = _said(wanted, offer)
     probed = Probe(target, offer, pool).run(known)
     if Adapter(offer, probed.known).unknown and not probed.among:
         said = of_parameters(offer, known, ask)
@@ -70,16 +71,27 @@ def begin(wanted: Wanted, pool: Pool, ask: Ask = nobody) -> Beginning:
     )
 
 
-def _said(wanted: Wanted) -> Known:
+def _said(wanted: Wanted, offer: Offer) -> Known:
+    """What the command line says of the function; raises InputError for what cannot be."""
+    if odd := wanted.arguments.keys() - set(offer.parameters):
+        raise InputError(f"{offer.shown} has no parameter {sorted(odd)[0]!r:.100}")
     mode = None if wanted.mode is None else canonical(wanted.mode)[0]
-    return Known(wanted.arguments, mode=mode, engine=wanted.engine, divisor=wanted.divisor)
+    known = Known(wanted.arguments, mode=mode, engine=wanted.engine, divisor=wanted.divisor)
+    told = Adapter(offer, known).mode
+    if told is not None and mode is not None and mode not in CHOICES[told].values():
+        names = ", ".join(dict.fromkeys(CHOICES[told].values()))
+        raise InputError(
+            f"{offer.name} is told its mode by {told}, which can be {names}; what {mode} is called "
+            f"there: --set {told}=..."
+        )
+    return known
 
 
 def _recognised(target: Target, description: Mapping[str, Any]) -> Choice | None:
     """The function and its convention, if it has one's shape and needs no adapter."""
     try:
         choice = choose(target, description, "auto")
-    except CandidateError:
+    except NoReducer:
         return None
     return choice if choice.convention.recognises(choice.offer) else None
 

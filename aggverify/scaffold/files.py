@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shlex
 from collections.abc import Mapping
 from contextlib import suppress
@@ -47,6 +49,12 @@ class Subject:
         return "".join(f", {key}={value}" for key, value in said.items())
 
     @property
+    def step(self) -> str:
+        """The command as a value in YAML, with what a CI service reads."""
+        command = f"{self.command} --github --report json,md,html"
+        return command if _PLAIN.fullmatch(command) else json.dumps(command)
+
+    @property
     def command(self) -> str:
         """The command that verifies it."""
         words = ["aggverify", "check", self.target]
@@ -60,6 +68,8 @@ class Subject:
 
 
 _FLAGS = {"modes": "mode"}
+_PLAIN = re.compile(r"[\w ./:=,+-]*")
+"""What means the same in YAML with and without quotes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +151,6 @@ def _rendered(name: str, subject: Subject, root: Path) -> str:
 
 def _requirement() -> str:
     """How pip gets this very aggverify: from the repository it came from, or the registry."""
-    import json
-
     with suppress(PackageNotFoundError, ValueError, TypeError, KeyError):
         said = json.loads(distribution("aggverify").read_text("direct_url.json") or "")
         commit = said["vcs_info"]["commit_id"]

@@ -76,6 +76,7 @@ class Probe:
         tried = [replace(known, shape=form.shape, first=form.first) for known in filled]
         with self._loaded(tried) as template:
             laboratory = Laboratory(template)
+            laboratory.begin()
             return [self._one(laboratory, n, known) for n, known in enumerate(tried)]
 
     @contextmanager
@@ -98,8 +99,7 @@ class Probe:
                 yield template
 
     def _one(self, laboratory: Laboratory, n: int, known: Known) -> Probed:
-        """What is seen of one adapter."""
-        laboratory.begin()
+        """What is seen of one adapter; after one that runs away, others get less time."""
         done = laboratory.run(_subject(self.offer, known, n, {}), telling_cases())
         if any(e.weights is None or not np.isfinite(e.weights).all() for e in done):
             return Probed(replace(known, trouble=_trouble(done)))

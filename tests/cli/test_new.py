@@ -160,14 +160,28 @@ def test_on_a_terminal_it_is_asked(tmp_path: Path) -> None:
         (["--set", "m=1"], "f(a, b, n) has no parameter 'm'"),
         (["--engine", "maen"], "unknown engine 'maen'"),
         (["--mode", "token_maen"], "unknown mode 'token_maen'"),
+        (["--mode", "prompt_mean"], "told its mode by loss_agg_mode, which can be token_mean, "),
     ],
 )
 def test_what_is_said_wrongly_is_named(
     cli: Cli, tmp_path: Path, options: list[str], words: str
 ) -> None:
-    code, told, _ = begun(cli, tmp_path, ODD, *options)
+    source = VERL.source if "prompt_mean" in options else ODD
+    code, told, _ = begun(cli, tmp_path, source, *options)
     assert code == 2 and words in told
-    assert not (tmp_path / "aggverify_f.py").exists()
+    assert not list(tmp_path.glob("aggverify_*"))
+
+
+def test_what_needs_no_choice_or_adapter_says_so(cli: Cli, tmp_path: Path) -> None:
+    two = "def reduce_a(losses, batch): ...\ndef reduce_b(losses, batch): ...\n"
+    code, told, _ = begun(cli, tmp_path, two)
+    assert code == 2 and "offers several reducers; name the one to check" in told
+    (tmp_path / "theirs.py").write_text(two)
+    ran = cli("new", "theirs.py:reduce_a", "--set", "losses=1")
+    assert ran.code == 2 and "needs no adapter, so --set has no use" in ran.err
+    missing = cli("new", "theirs.py:reduce_c")
+    assert missing.code == 2 and "did you mean 'reduce_" in missing.err
+    assert not list(tmp_path.glob("*aggverify_*"))
 
 
 @pytest.mark.thorough

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 from pathlib import Path
 
 import pytest
@@ -116,7 +117,9 @@ def test_files_lie_beside_the_target_and_the_workflow_in_the_root(tmp_path: Path
     assert made.command == "aggverify check 'my pkg/aggverify_Thing_f.py'"
     _, test, workflow = made.texts.values()
     ast.parse(test)
-    assert f"run: {made.command} --github" in workflow
+    [run] = [x for x in workflow.splitlines() if "run: " in x and "aggverify check" in x]
+    said = json.loads(run.partition("run: ")[2])  # what JSON quotes, YAML does too
+    assert said == f"{made.command} --github --report json,md,html"
     made.write()
     assert path.with_name("aggverify_Thing_f.py").read_text() == "adapter\n"
     with pytest.raises(InputError, match="nothing is overwritten"):
