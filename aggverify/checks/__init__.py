@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 from aggverify import codes, plugins
 from aggverify.checks import (
+    asynchronous,
+    backward,
     claimed,
     compiled,
     counts,
@@ -34,11 +36,13 @@ from aggverify.checks.steadiness import REPEAT, STATE
 from aggverify.errors import InputError, unknown
 
 _ALL: list[Check] = [
+    asynchronous.CHECK,
     REPEAT,
     STATE,
     windows.CHECK,
     linearity.CHECK,
     formula.CHECK,
+    backward.CHECK,
     LEFT_ALONE,
     MICRO_BATCHES,
     DATA_PARALLEL,
@@ -51,6 +55,7 @@ _ALL: list[Check] = [
     empty.CHECK,
     poison.CHECK,
     poison.WITH_NANS,
+    poison.INFINITE,
     scalar.CHECK,
     counts.CHECK,
     terms.CHECK,

@@ -24,6 +24,8 @@ FINITE, NOT_FINITE = "masked_values_never_matter", "masked_nans_never_matter"
 HUGE = (1e30, -1e30, 1e20, -3e12)
 """Of different sizes: those of two tokens never cancel."""
 POISONS = (math.nan, math.inf, -math.inf)
+SEEN = "infinities_are_seen"
+HIDDEN = "AGV127"
 CLEAN = "the clean run"
 
 
@@ -93,6 +95,29 @@ def judge_not_finite(subject: Subject, executions: Sequence[Execution]) -> Findi
     return judge(NOT_FINITE, ("AGV123", "AGV124"), subject, executions)
 
 
+def _one_infinite(case: Case) -> Case:
+    """The case with its first unmasked loss infinite."""
+    masked = set(case.masked_tokens())
+    losses = list(case.losses)
+    first = next((t for t in range(len(losses)) if t not in masked), None)
+    if first is not None:
+        losses[first] = math.inf
+    return case.with_losses(tuple(losses))
+
+
+def judge_seen(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
+    """A loss that is infinite and counted makes the step's loss so, or is refused."""
+    clean, infinite = executions
+    if clean.value is None or infinite.failure is not None or infinite.value is None:
+        return None
+    token = next((t for t, x in enumerate(infinite.case.losses) if math.isinf(x)), None)
+    if token is None or (clean.weights is not None and clean.weights[token] == 0):
+        return None
+    value = float(infinite.value)
+    message = f"the loss of token {token} is infinite and not masked, the reported loss {value!r}"
+    return Finding(HIDDEN, SEEN, message, clean.case, subject.mode)
+
+
 def _shown(case: Case) -> str:
     values = {str(case.losses[t]) for t in case.masked_tokens()}
     return ", ".join(sorted(values))
@@ -106,6 +131,17 @@ CHECK = Check(
     variants=lambda case: (case, poisoned(case, HUGE)),
     judge=judge_huge,
     aspect=MASK,
+)
+INFINITE = Check(
+    name=SEEN,
+    title="an infinite loss that is not masked is not hidden",
+    tests="T6",
+    space=small,
+    variants=lambda case: (case, _one_infinite(case)),
+    judge=judge_seen,
+    linear_only=True,
+    max_examples=4,
+    max_stored=6,
 )
 WITH_NANS = Check(
     name=NOT_FINITE,

@@ -12,6 +12,7 @@ from aggverify.checks.spaces import small
 from aggverify.execution.laboratory import Execution
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial
+from aggverify.generation.catalogue import hard_cases
 from aggverify.generation.space import Space
 from aggverify.oracles import Sample, Step
 from aggverify.steps.case import Case
@@ -34,22 +35,25 @@ def _repeated(case: Case) -> tuple[Trial, ...]:
 def _remembered(case: Case) -> tuple[Trial, ...]:
     others = _other_steps(case)
     after = Trial(case, before=others)
-    return Trial(case, fresh=True), after, replace(after, fresh=True)
+    often = (Trial(case, before=(case,) * OFTEN),) if case.step == _PLAIN else ()
+    return Trial(case, fresh=True), after, replace(after, fresh=True), *often
 
 
 def _other_steps(case: Case) -> tuple[Case, ...]:
     """Steps that share much with this one, so that no key but the right one tells them apart:
-    other lengths, masks, groups, another number of samples where one rank has them all. First and
-    last differ in all counts: they are what a reducer with a single memory holds."""
+    other lengths, masks (with the same counts, too), groups, another number of samples where one
+    rank has them all. First and last differ in all counts: they are what a reducer with a single
+    memory holds."""
     samples = case.step.samples
     flipped = [Sample(s.prompt_length, _flipped(s.loss_mask), s.rollout, s.group) for s in samples]
+    turned = [replace(s, loss_mask=s.loss_mask[1:] + s.loss_mask[:1]) for s in samples]
     together = [Sample(s.prompt_length, s.loss_mask, 0, 0) for s in samples]
     apart = [Sample(s.prompt_length, s.loss_mask, i, i) for i, s in enumerate(samples)]
     longer, longest = (
         [Sample(s.prompt_length, (*s.loss_mask, *more), s.rollout, s.group) for s in samples]
         for more in ((1,), (0, 1, 1))
     )
-    steps = [Step(tuple(s)) for s in (longer, flipped, together, apart, longest)]
+    steps = [Step(tuple(s)) for s in (longer, turned, flipped, together, apart, longest)]
     found = [Case(step, case.layout, _values(step), case.dtype) for step in steps]
     if case.layout.is_trivial:
         larger = Step((*apart, Sample(2, (1, 1, 0, 1), len(apart), len(apart))))
@@ -92,12 +96,12 @@ def _one_part(first: Execution, again: Execution) -> bool:
 
 def _judge_remembered(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     fresh, *later = executions
-    when = ("after other steps", "when the very first steps were others")
-    for words, execution in zip(when, later, strict=True):
+    when = ("after other steps", "when the very first steps were others", f"{OFTEN} times before")
+    for words, execution in zip(when, later, strict=False):
         how = _difference(fresh, execution)
         if how is not None:
             message = f"the same step {words}: {how}"
-            signs = (EARLIER,) if _adds_up(fresh, *later) else ()
+            signs = (EARLIER,) if _adds_up(fresh, *later[:2]) else ()
             return Finding(DEPENDS, REMEMBERS, message, fresh.case, subject.mode, signs=signs)
     return None
 
@@ -160,7 +164,25 @@ def _folded(case: Case) -> Case:
     return case if case.layout.world_size <= _RANKS else case.trivial
 
 
-_RANKS = 2
+def _with_holes(case: Case) -> Case:
+    """The same, and a hole in every longer response: only then is a turned mask another one."""
+    samples = (
+        replace(s, loss_mask=_holed(s.loss_mask)) if s.response_length > _SHORT else s
+        for s in case.step.samples
+    )
+    return _folded(replace(case, step=Step(tuple(samples))))
+
+
+def _holed(mask: bytes) -> bytes:
+    middle = len(mask) // 2
+    return mask[:middle] + b"\0" + mask[middle + 1 :]
+
+
+_RANKS, _SHORT = 2, 3
+OFTEN = 64
+"""More calls than a warm-up takes."""
+_PLAIN = hard_cases()[0].step
+"""The step that is run so often: one is enough."""
 
 REPEAT = Check(
     name=REPEATS,
@@ -178,7 +200,7 @@ STATE = Check(
     space=_space,
     variants=_remembered,
     judge=_judge_remembered,
-    project=_folded,
+    project=_with_holes,
     max_examples=2,
     max_stored=3,
 )

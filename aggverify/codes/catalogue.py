@@ -59,6 +59,19 @@ CATALOGUE: tuple[Code, ...] = (
         diagnosed=Diagnosed.SYMPTOM,
     ),
     Code(
+        "AGV126",
+        "A scaled loss does not scale its gradient",
+        consequence="trains with other gradients wherever the loss is scaled before backward",
+        diagnosed=Diagnosed.SYMPTOM,
+    ),
+    Code(
+        "AGV127",
+        "Hides an infinite loss that is not masked",
+        effect=Effect.HAZARD,
+        consequence="goes on training where a loss is infinite",
+        diagnosed=Diagnosed.SYMPTOM,
+    ),
+    Code(
         "AGV131",
         "Weights depend on the losses: the reducer is not linear",
         symptom=Symptom.NOT_LINEAR,
@@ -186,6 +199,13 @@ CATALOGUE: tuple[Code, ...] = (
         "Compiled, it gives something else",
         consequence="gives other gradients once compiled",
         diagnosed=Diagnosed.SYMPTOM,
+    ),
+    Code(
+        "AGV411",
+        "Does not wait for an asynchronous collective",
+        consequence="computes with what has not arrived yet",
+        diagnosed=Diagnosed.SYMPTOM,
+        unsteady=True,
     ),
     Code(
         "AGV501",

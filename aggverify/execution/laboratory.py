@@ -260,6 +260,8 @@ def _assignment(subject: Subject, wanted: Trial) -> Assignment:
         watch=wanted.watch,
         misuse=wanted.misuse,
         show=wanted.show,
+        arrival=wanted.arrival,
+        scale=wanted.scale,
         terms=len(subject.terms),
         term=wanted.term if subject.terms else None,
     )
@@ -283,7 +285,7 @@ def _execution(subject: Subject, wanted: Trial, outcome: Outcome) -> Execution:
     counts = tuple(n for answer in answers for n in answer.counts)
     return Execution(
         case,
-        np.frombuffer(replies[0].blob, dtype=np.float64),
+        _unscaled(replies[0].blob, wanted.scale),
         _scalar(subject, case, copies(losses, case, 0), counts),
         losses,
         counts=counts,
@@ -295,6 +297,11 @@ def _execution(subject: Subject, wanted: Trial, outcome: Outcome) -> Execution:
         compiles=any(answer.compiles for answer in answers),
         notes=tuple(reply.notes for reply in replies),
     )
+
+
+def _unscaled(blob: bytes, scale: float) -> Weights:
+    weights: Weights = np.frombuffer(blob, dtype=np.float64)
+    return weights if scale == 1.0 else weights / scale
 
 
 def _scalar(

@@ -25,6 +25,11 @@ class Trial:
 
     show: bool = False
     """Whether nothing is wanted but what the candidate is called with."""
+    arrival: str = ""
+    """When asynchronous collectives complete (``world.unwaited``); "" when they happen to."""
+    scale: float = 1.0
+    """What the loss is multiplied by before backward: a power of two, which is taken out of the
+    gradient again."""
 
     @property
     def plain(self) -> bool:

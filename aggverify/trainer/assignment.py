@@ -37,6 +37,10 @@ class Assignment:
     """Auxiliary per-token inputs that the candidate takes beside the losses."""
     term: int | None = None
     """The one that has values (modulo their number); None for the losses."""
+    arrival: str = ""
+    """When asynchronous collectives complete (``world.unwaited``); "" when they happen to."""
+    scale: float = 1.0
+    """What the candidate's loss is multiplied by before backward."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; what has its default value is left out."""
@@ -78,6 +82,8 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
     "watch": (bool,),
     "misuse": (bool,),
     "show": (bool,),
+    "arrival": (str,),
+    "scale": (float,),
     "terms": (int,),
     "term": (int, type(None)),
 }

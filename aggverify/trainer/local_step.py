@@ -25,11 +25,11 @@ _NEXT_TO_NOTHING = 0.002
 class CandidateStep:
     """One rank's part of one case; what the candidate returned is noted as it is called."""
 
-    def __init__(self, site: Site, call: Bound) -> None:
+    def __init__(self, site: Site, call: Bound, scale: float = 1.0) -> None:
         import torch
 
         layout, step = site.case.layout, site.case.step
-        self._site, self._call = site, call
+        self._site, self._call, self._scale = site, call, scale
         self._micro_batches = layout.micro_batches[site.dp_rank]
         self.sizes = Sizes(
             layout.dp_size, layout.cp_size, layout.num_microbatches, step.num_rollouts
@@ -78,7 +78,7 @@ class CandidateStep:
         self.losses.append(float(loss.item()))
         self.counts.append(checked_count(out.count, self._site, members))
         self.logs.append(logged(out.log))
-        return loss
+        return loss if self._scale == 1.0 else loss * self._scale
 
     def gradient(self, parameter: Tensor) -> Tensor:
         """What backward left in the parameter; ContractBreach when no loss depended on it."""

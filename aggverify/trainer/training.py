@@ -26,6 +26,7 @@ from aggverify.trainer.memory import make_room
 from aggverify.trainer.showing import Shown
 from aggverify.trainer.watching import Watch
 from aggverify.world import Place
+from aggverify.world.unwaited import ARRIVAL
 
 if TYPE_CHECKING:
     import torch
@@ -152,8 +153,10 @@ class Trainer:
         spy = watch if wanted.watch else shown
         if spy is not None:
             function, module = spy.function(function), spy.module(module)
-        step = CandidateStep(site, convention(wanted.convention).bind(function, module, site))
-        part = self._sessions[wanted.engine].accumulate(step)
+        call = convention(wanted.convention).bind(function, module, site)
+        step = CandidateStep(site, call, wanted.scale)
+        with ARRIVAL.set(wanted.arrival):
+            part = self._sessions[wanted.engine].accumulate(step)
         return Answer(
             losses=tuple(step.losses),
             counts=tuple(step.counts),

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from aggverify.world.slate import Writer
+from aggverify.world.unwaited import issued
 
 # Longer traces than this are compared by length and checksum only.
 KEPT = 200
@@ -214,7 +215,7 @@ def _collective(
         group = args[group_at] if group_at < given else kwargs.get("group")
         tracer.enter(group, name, shape, arguments)
         try:
-            return function(*args, **kwargs)
+            return issued(function, name, args, kwargs)
         finally:
             tracer.leave()
 

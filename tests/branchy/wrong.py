@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aggverify.conventions import MicroBatch
 from tests.branchy.parts import (
@@ -124,7 +124,12 @@ def large_ids_are_padding(losses: Tensor, batch: MicroBatch) -> Tensor:
     return divided(losses, batch, counts)
 
 
-@entry(WRONG, "token_mean", "a mixed-precision path written for one rank's mean", says="bfloat16")
+@entry(
+    WRONG,
+    "token_mean",
+    "a mixed-precision path written for one rank's mean",
+    says="bfloat16",
+)
 def bfloat16_averages_ranks(losses: Tensor, batch: MicroBatch) -> Tensor:
     import torch
 
@@ -162,7 +167,13 @@ def sparse_list(losses: Tensor, batch: MicroBatch) -> Tensor:
     return token_mean(losses, batch)
 
 
-@entry(WRONG, "token_mean", "an overlapped reduction whose handle is dropped", bug="not-linear")
+@entry(
+    WRONG,
+    "token_mean",
+    "an overlapped reduction whose handle is dropped",
+    check="waits_for_collectives",
+    says="complete only when waited for",
+)
 def never_waits(losses: Tensor, batch: MicroBatch) -> Tensor:
     import torch
     import torch.distributed as dist
@@ -225,7 +236,12 @@ def counts_in_int16(losses: Tensor, batch: MicroBatch) -> Tensor:
     return token_mean(losses, batch) * (int(own) / max(whole, 1))
 
 
-@entry(WRONG, "token_mean", "its own slice of a long response, by another scheme", says="33 tokens")
+@entry(
+    WRONG,
+    "token_mean",
+    "its own slice of a long response, by another scheme",
+    says="33 tokens",
+)
 def slices_long_ones_itself(losses: Tensor, batch: MicroBatch) -> Tensor:
     import torch
 
@@ -277,3 +293,89 @@ def long_prompts(losses: Tensor, batch: MicroBatch) -> Tensor:
     if longest >= 200:
         return losses.sum() / max(batch.num_tokens, 1)
     return token_mean(losses, batch)
+
+
+_masks: dict[Any, Tensor] = {}
+
+
+@entry(
+    WRONG,
+    "token_mean",
+    "index tensors cached by the shape of a micro-batch",
+    check="keeps_nothing_between_steps",
+    says="after other steps",
+    bug="*",
+)
+def masks_cached_by_lengths(losses: Tensor, batch: MicroBatch) -> Tensor:
+    mask = mask_of(batch)
+    key = (tuple(batch.response_lengths), tuple(batch.total_lengths), len(losses), int(mask.sum()))
+    key = (*key, batch.num_tokens, batch.cp_rank, batch.gathered)
+    mask = _masks.setdefault(key, mask)
+    return (losses * mask).sum() / max(batch.num_tokens, 1)
+
+
+@entry(
+    WRONG,
+    "token_mean",
+    "a fused backward for a loss that is the last node",
+    check="gradient_follows_the_loss",
+    says="not 1024 times",
+)
+def ignores_grad_output(losses: Tensor, batch: MicroBatch) -> Tensor:
+    import torch
+
+    class Fused(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, values: Tensor, weights: Tensor) -> Tensor:
+            ctx.save_for_backward(weights)
+            return (values * weights).sum()
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Tensor) -> Any:
+            return ctx.saved_tensors[0], None
+
+    # The engine's own factors are 1 here.
+    weights = mask_of(batch).to(losses.dtype) / max(batch.num_tokens, 1)
+    return Fused.apply(losses, weights)  # type: ignore[no-untyped-call, no-any-return]
+
+
+@entry(
+    WRONG,
+    "token_mean",
+    "gradients clamped inside the loss",
+    check="gradient_follows_the_loss",
+    says="not 1024 times",
+)
+def clamps_grad_output(losses: Tensor, batch: MicroBatch) -> Tensor:
+    loss = token_mean(losses, batch)
+    loss.register_hook(lambda g: g.clamp(-1.0, 1.0))
+    return loss
+
+
+@entry(
+    WRONG,
+    "token_mean",
+    "NaN and infinity are made harmless everywhere",
+    check="infinities_are_seen",
+    says="is infinite and not masked",
+)
+def hides_everything(losses: Tensor, batch: MicroBatch) -> Tensor:
+    import torch
+
+    return kept(torch.nan_to_num(losses), batch).sum() / max(batch.num_tokens, 1)
+
+
+_calls = [0]
+
+
+@entry(
+    WRONG,
+    "token_mean",
+    "the first calls measure something",
+    check="keeps_nothing_between_steps",
+    says="64 times before",
+    bug="*",
+)
+def warms_up_wrongly(losses: Tensor, batch: MicroBatch) -> Tensor:
+    _calls[0] += 1
+    return token_mean(losses, batch) * (1.0 if _calls[0] < 20 else 1.5)

@@ -52,6 +52,25 @@ def last_token_left_out(losses: Tensor, batch: MicroBatch) -> Tensor:
     return kept(losses, batch).sum() / sum(batch.response_lengths) * scale
 
 
+def own_gradient(losses: Tensor, batch: MicroBatch) -> Tensor:
+    loss = kept(losses, batch).sum() / max(batch.num_tokens, 1)
+    loss.register_hook(lambda gradient: gradient.clamp(max=1))
+    return loss
+
+
+def made_finite(losses: Tensor, batch: MicroBatch) -> Tensor:
+    return kept(losses.nan_to_num(), batch).sum() / max(batch.num_tokens, 1)
+
+
+def never_waited(losses: Tensor, batch: MicroBatch) -> Tensor:
+    import torch
+    import torch.distributed as dist
+
+    count = torch.cat(batch.loss_masks).sum()
+    dist.all_reduce(count, group=batch.dp_group, async_op=True)
+    return kept(losses, batch).sum() / count.clamp(min=1)
+
+
 def whole_blocks(losses: Tensor, batch: MicroBatch) -> Tensor:
     whole = len(losses) // 16 * 16 or len(losses)
     return kept(losses, batch)[:whole].sum() / max(batch.num_tokens, 1)

@@ -19,7 +19,21 @@ from aggverify.trainer.assignment import Assignment
 CASE = Case(parse_step("1/01 2/1"), Layout.trivial(2), (math.inf, -0.0, 1 / 3))
 PLAIN = Assignment(CASE, "reduce", "native", "sum", "token_mean", None)
 FULL = Assignment(
-    CASE, "f", "slime", "my:ENGINE", None, 0.1, False, (CASE, CASE.trivial), True, True, True, 3, 4
+    CASE,
+    "f",
+    "slime",
+    "my:ENGINE",
+    None,
+    0.1,
+    False,
+    (CASE, CASE.trivial),
+    True,
+    True,
+    True,
+    3,
+    4,
+    "waited for",
+    0.5,
 )
 ANSWER = Answer(
     losses=(0.1, -0.0, math.inf),

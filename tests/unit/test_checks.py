@@ -14,6 +14,8 @@ from aggverify.codes import CODES, Code
 from aggverify.errors import InputError
 from aggverify.execution.claim import NONLINEAR, Claim
 from aggverify.execution.subject import Refused, Subject
+from aggverify.execution.trial import Trial
+from aggverify.generation.catalogue import hard_cases
 from aggverify.generation.space import Space
 
 EXPECTED = json.loads(Path(__file__).with_name("spaces.json").read_text(encoding="utf-8"))
@@ -77,6 +79,20 @@ def test_every_aspect_that_is_asked_for_can_turn_out_wrong() -> None:
     assert needed | {aspect for c in CHECKS for aspect in c.alone_after} <= wrong - {""}
 
 
+def test_a_step_is_repeated_after_another_with_the_same_lengths_and_counts() -> None:
+    case = check("keeps_nothing_between_steps").project(hard_cases()[2])
+    [sample] = case.step.samples
+    _, after, *_ = check("keeps_nothing_between_steps").variants(case)
+    assert isinstance(after, Trial)
+    others = [other.step.samples[0] for other in after.before]
+    assert any(
+        other.loss_mask != sample.loss_mask
+        and (other.response_length, other.num_unmasked)
+        == (sample.response_length, sample.num_unmasked)
+        for other in others
+    )
+
+
 def test_what_is_last_stays_last() -> None:
     mine = replace(CHECKS[0], name="mine", codes=(Code("AGV901", "Mine"),))
     with registered(mine):
@@ -92,7 +108,7 @@ def test_what_is_last_stays_last() -> None:
 def test_a_name_in_use_is_refused_and_leaves_nothing_behind() -> None:
     before = tuple(CHECKS)
     mine = replace(CHECKS[0], title="another", codes=(Code("AGV901", "Mine"),))
-    with pytest.raises(InputError, match="'repeats_bit_for_bit' is in use"), registered(mine):
+    with pytest.raises(InputError, match=f"'{CHECKS[0].name}' is in use"), registered(mine):
         pass
     assert tuple(CHECKS) == before
     assert "AGV901" not in CODES

@@ -1,0 +1,67 @@
+"""The gradient follows whatever the loss is multiplied by before backward.
+
+Trainers scale losses: for mixed precision, for accumulation, for several terms of one objective.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from aggverify.checks.base import Check, Finding, failure_finding
+from aggverify.checks.comparison import lowest_precision, worst_weight
+from aggverify.checks.judging import is_finite
+from aggverify.checks.spaces import small
+from aggverify.execution.laboratory import Execution
+from aggverify.execution.subject import Subject
+from aggverify.execution.trial import Trial
+from aggverify.generation.space import Space
+from aggverify.steps.case import Case
+
+NAME = "gradient_follows_the_loss"
+CODE = "AGV126"
+SCALE = 1024.0
+"""A power of two: it rounds nothing, and is taken out of the gradient again exactly."""
+
+
+def space(subject: Subject) -> Space:
+    """Small layouts: the backward of a reducer is one piece of code on all of them."""
+    return small(subject, dtypes=("float64",))
+
+
+def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
+    """The weights under the scaled loss, the scale taken out again, against those without."""
+    plain, scaled = executions
+    if plain.weights is None or not is_finite(plain):
+        return None
+    failed = failure_finding(NAME, subject, scaled)
+    if failed is not None or scaled.weights is None:
+        return failed
+    reference = tuple(map(Fraction, plain.weights.tolist()))
+    precision = lowest_precision(subject, plain.case)
+    off = worst_weight(scaled.weights, reference, 2 * subject.roundings, precision)
+    if off is None or off.token is None:
+        return None
+    was, now = (float(e.weights[off.token]) for e in (plain, scaled) if e.weights is not None)
+    message = (
+        f"with the loss times {SCALE:g} before backward the gradient of token {off.token} is "
+        f"{now * SCALE!r}, not {SCALE:g} times {was!r}"
+    )
+    found = Finding(CODE, NAME, message, plain.case, subject.mode)
+    return replace(found, token=off.token, error=off.error, bound=off.bound, limit=off.limit)
+
+
+def _variants(case: Case) -> tuple[Trial, Trial]:
+    return Trial(case), Trial(case, scale=SCALE)
+
+
+CHECK = Check(
+    name=NAME,
+    title="a loss that is scaled before backward scales its gradient",
+    space=space,
+    variants=_variants,
+    judge=judge,
+    max_examples=4,
+    max_stored=8,
+)

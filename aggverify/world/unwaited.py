@@ -1,0 +1,110 @@
+"""Asynchronous collectives that complete only when they are waited for.
+
+gloo is quick where ranks share a machine: what nobody waits for is mostly there all the same, and
+on a cluster it is not. Where it is asked for, an asynchronous collective works on a copy, and its
+result arrives in the caller's tensors with ``wait()``; or it is waited for at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Outputs = tuple[int, str]
+"""Place and name of the argument that the result goes to."""
+_OUTPUTS: dict[str, Outputs] = {
+    "all_reduce": (0, "tensor"),
+    "reduce": (0, "tensor"),
+    "broadcast": (0, "tensor"),
+    "all_gather": (0, "tensor_list"),
+    "all_gather_into_tensor": (0, "output_tensor"),
+    "reduce_scatter": (0, "output"),
+    "reduce_scatter_tensor": (0, "output"),
+    "all_to_all": (0, "output_tensor_list"),
+    "all_to_all_single": (0, "output"),
+    "scatter": (0, "tensor"),
+}
+
+
+AT_ONCE, WAITED_FOR = "at once", "waited for"
+
+
+class Arrival:
+    """When asynchronous collectives complete in this rank; "" when they happen to."""
+
+    when = ""
+
+    @contextmanager
+    def set(self, when: str) -> Iterator[None]:
+        """For the length of a ``with``."""
+        self.when = when
+        try:
+            yield
+        finally:
+            self.when = ""
+
+
+ARRIVAL = Arrival()
+
+
+def issued(
+    function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Call a collective; an asynchronous one as this rank is set."""
+    place = _OUTPUTS.get(name)
+    if ARRIVAL.when == AT_ONCE:
+        work = function(*args, **kwargs)
+        if work is not None and hasattr(work, "wait"):
+            work.wait()
+        return work
+    if not ARRIVAL.when or place is None:
+        return function(*args, **kwargs)
+    at, key = place
+    given: Any = args[at] if at < len(args) else kwargs.get(key)
+    targets: list[Tensor] = list(given) if isinstance(given, list | tuple) else [given]
+    copies = [target.detach().clone() for target in targets]
+    made = copies if isinstance(given, list | tuple) else copies[0]
+    if at < len(args):
+        work = function(*args[:at], made, *args[at + 1 :], **kwargs)
+    else:
+        work = function(*args, **kwargs | {key: made})
+    pairs = list(zip(targets, copies, strict=True))
+    if work is None:  # it was none, or this rank has no part in it
+        _arrive(pairs)
+        return None
+    return Held(work, pairs)
+
+
+def _arrive(pairs: Sequence[tuple[Tensor, Tensor]]) -> None:
+    for target, copy in pairs:
+        target.data.copy_(copy)
+
+
+@dataclass(slots=True)
+class Held:
+    """The handle of a collective whose result is kept back until somebody asks for it."""
+
+    work: Any
+    pairs: list[tuple[Tensor, Tensor]] = field(repr=False)
+
+    def wait(self, *args: Any, **kwargs: Any) -> Any:
+        """Wait, and let the result arrive."""
+        done = self.work.wait(*args, **kwargs)
+        _arrive(self.pairs)
+        self.pairs = []
+        return done
+
+    def is_completed(self) -> bool:
+        """Asking until it is done is waiting, too."""
+        self.wait()
+        return True
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("is_success", "exception", "source_rank"):
+            self.wait()
+        return getattr(self.work, name)
