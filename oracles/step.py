@@ -110,7 +110,10 @@ def _mask(name: str, value: Mask) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """All samples of one optimizer step, in order; what follows from them is worked out once."""
+    """All samples of one optimizer step, in order; what follows from them is worked out once.
+
+    Raises OracleError where there are none, or samples of one rollout are of several groups.
+    """
 
     samples: tuple[Sample, ...]
     rollouts: dict[int, tuple[int, ...]] = field(init=False, repr=False, compare=False)

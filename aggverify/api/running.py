@@ -63,9 +63,12 @@ def request(target: str, options: Mapping[str, Any]) -> Request:
 def verify(reducer: Reducer, *, pool: Pool | None = None, **options: Any) -> tuple[Verdict, ...]:
     """What ``aggverify check`` finds: one verdict for each mode.
 
-    ``options`` are those of the command line: ``mode``, ``engine``, ``divisor``, ``claim``,
-    ``profile``, ``max_examples``, ``max_time``, ``seed`` and so on. Raises AggverifyError where
-    nothing can be judged: no such file, no reducer in it, a mode that cannot be claimed.
+    ``reducer``: ``path.py[:name]``, ``package.module:name``, or an object with a name in a module,
+    which ranks import by that name. ``pool``: ranks to run on, for several calls in a row; without
+    one they start and end with the call. ``options`` are those of the command line: ``mode``,
+    ``engine``, ``divisor``, ``claim``, ``profile``, ``max_examples``, ``max_time`` (seconds),
+    ``seed`` and so on. Raises AggverifyError where nothing can be judged: no such file, no reducer
+    in it, a mode that cannot be claimed.
     """
     wanted = request(target_text(reducer), options)
     deadline = wanted.deadline()
@@ -77,7 +80,8 @@ def verify(reducer: Reducer, *, pool: Pool | None = None, **options: Any) -> tup
 def check_reducer(reducer: Reducer, *, pool: Pool | None = None, **options: Any) -> None:
     """Raise AssertionError, with what the terminal would show, unless the reducer conforms.
 
-    Options as for :func:`verify`; raises AggverifyError where nothing can be judged.
+    ``reducer`` and ``options`` as for :func:`verify`; a hazard, a refusal and what is not claimed
+    raise nothing. Raises AggverifyError where nothing can be judged.
     """
     for verdict in verify(reducer, pool=pool, **options):
         if not verdict.conforms:
@@ -96,10 +100,12 @@ def observe(
 ) -> Observation:
     """Run one step and look at the weight that every response token gets in the update.
 
-    ``step``: a :class:`Step`, or its line of text (``"2/1101 1/11"``: prompt length, mask; see
-    ``steps/notation.py``). ``layout``: one rank and one micro-batch by default. ``losses``: one
-    float per response token, flat. ``options`` as for :func:`verify`; without ``mode`` nothing is
-    expected. Raises AggverifyError, and a failing reducer is an observation with ``fault``.
+    ``step``: a :class:`Step`, or its line of text (``"2/1101 1/11"``, see :func:`parse_step`).
+    ``layout``: one rank and one micro-batch by default. ``losses``: one float per response token,
+    flat in the step's order; plain ones by default. ``dtype``: what the reducer gets them in.
+    ``reducer``, ``pool`` and ``options`` as for :func:`verify`; without ``mode`` nothing is
+    expected. Raises AggverifyError where the step cannot be run; what the reducer raises, and
+    ranks that hang or die, are an observation with ``fault``.
     """
     step = parse_step(step) if isinstance(step, str) else step
     layout = layout or Layout.trivial(len(step.samples))

@@ -27,7 +27,8 @@ class Case:
     """Everything the ranks need to run one training step.
 
     ``losses`` holds one float per response token, flat in step order; behind the mask it may be
-    NaN or infinite (poison).
+    NaN or infinite (poison). ``dtype`` is what the reducer gets them in: ``float64``, ``float32``,
+    ``bfloat16`` or ``float16``. Raises InputError where they do not belong together.
     """
 
     step: Step

@@ -25,7 +25,13 @@ MAX_RANKS = 64
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which rank computes what: ``micro_batches[d][k]`` are sample indices, shared by CP ranks."""
+    """Which rank computes what: ``micro_batches[d][k]`` are sample indices, shared by CP ranks.
+
+    ``micro_batches``: of each data-parallel rank, its micro-batches, as many as every other has,
+    none empty. ``cp_size``: context-parallel ranks that share each of them; ``cp_kind``: whether
+    they own ``zigzag`` or ``contiguous`` chunks of a sample, prompt included, or all hold its
+    ``gathered`` losses. Raises InputError for anything else.
+    """
 
     micro_batches: tuple[tuple[tuple[int, ...], ...], ...]
     cp_size: int = 1

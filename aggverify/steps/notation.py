@@ -18,7 +18,11 @@ _SAMPLE = re.compile(r"(?:(\d{1,9})/)?([01]*)")
 
 
 def parse_step(text: str) -> Step:
-    """The step a line of text describes; raises InputError naming the part that is wrong."""
+    """The step a line of text describes; raises InputError naming the part that is wrong.
+
+    ``2/1101 1/11; 3/1+4/10``: prompt length and mask of a sample; ``+`` joins the samples of one
+    rollout, a blank separates rollouts, ``;`` prompt groups.
+    """
     rollouts = itertools.count()
     samples = []
     for group, words in enumerate(text.split(";")):

@@ -284,6 +284,37 @@ def test_from_an_event_loop_and_from_threads_one_after_another(
 
 
 @pytest.mark.thorough
+def test_within_a_notebook(tmp_path: Path) -> None:
+    """A running event loop, a main module of no file, and streams that are no files."""
+    code = f"""
+import asyncio, io, sys
+class Stream(io.TextIOBase):
+    def __init__(self): self.told = []
+    def write(self, text): self.told.append(text); return len(text)
+    def fileno(self): raise io.UnsupportedOperation("fileno")
+async def cell():
+    import aggverify
+    seen = aggverify.observe({RIGHT!r}, "1/1 1/11", mode="token_mean")
+    def reduce(losses, batch): ...
+    try:
+        aggverify.observe(reduce, "1/1")
+    except aggverify.api.targets.InputError as error:
+        print(error)
+    print(seen.conforms, len(seen._repr_html_()) > 100)
+kept, sys.stdout, sys.stderr = sys.stdout, Stream(), Stream()
+asyncio.run(cell())
+kept.write("".join(sys.stdout.told))
+kept.write("".join(sys.stderr.told))
+"""
+    done = subprocess.run(
+        [sys.executable, "-"], input=code, capture_output=True, text=True, cwd=tmp_path
+    )
+    assert "cannot import it: assign it to one" in done.stdout, done.stdout + done.stderr
+    assert done.stdout.endswith("True True\n"), done.stdout + done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.thorough
 def test_within_a_process_group() -> None:
     code = f"""
 import tempfile, torch, torch.distributed as dist, aggverify
