@@ -39,6 +39,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         group.addoption(f"--aggverify-{name}", help=what)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """pytest would compile every module of ours anew, as of all that bring a plugin, for the sake
+    of assertions in them: a second in every process, where nothing is cached."""
+    hook = early_config.pluginmanager.rewrite_hook
+    getattr(hook, "_must_rewrite", set()).discard("aggverify")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     # pytest-xdist's, which is not there in every suite with --strict-markers
     config.addinivalue_line("markers", "xdist_group(name): stays together, --dist loadgroup")

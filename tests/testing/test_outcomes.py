@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from aggverify.world import linux
+from tests.cli.test_compiled import WRONG, reducer
 from tests.conftest import EXAMPLES
 from tests.testing.conftest import WITHIN, Suite
 
@@ -124,3 +125,16 @@ def test_a_machine_without_ranks_is_an_error(suite: Suite, monkeypatch: pytest.M
     ran = made.runpytest_inprocess(*WITHIN)
     ran.assert_outcomes(errors=1)
     ran.stdout.fnmatch_lines(["right.py: needs Linux"])
+
+
+@pytest.mark.thorough
+def test_compiled_everywhere_where_that_is_said(suite: Suite) -> None:
+    made = suite(
+        "HOW = dict(checks=['weights_are_the_modes'], max_examples=1, world=1)",
+        "test_eager = aggverify.conformance('r.py', **HOW)",
+        "test_compiled = aggverify.conformance('r.py', compile=True, **HOW)",
+    )
+    reducer(made.path, WRONG)
+    ran = made.runpytest_inprocess(*WITHIN)
+    ran.assert_outcomes(passed=1, failed=1)
+    ran.stdout.fnmatch_lines(["*_ test_compiled[[]weights_are_the_modes[]] _*"])

@@ -159,26 +159,6 @@ def test_forked_is_refused(suite: Suite) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("dist", ["load", "loadgroup", "worksteal"])
-def test_under_xdist(suite: Suite, dist: str) -> None:
-    made = suite(
-        "test_right = aggverify.conformance('right.py', modes=['token_mean'], profile='quick',"
-        " max_examples=2)",
-        "test_wrong = aggverify.conformance('wrong.py', checks=['independent_of_micro_batches'])",
-    )
-    ran = made.runpytest_subprocess("-n", "2", "--dist", dist, "--aggverify-report=json")
-    outcomes = ran.parseoutcomes()
-    assert outcomes["failed"] == 1 and outcomes["passed"] > 15
-    document = load(made.path / ".aggverify" / "verdict.json")
-    assert {len(v.checks) for v in document.verdicts} == {
-        1,
-        outcomes["passed"] + outcomes["skipped"],
-    }
-    left = subprocess.run(["pgrep", "-f", str(made.path)], capture_output=True, text=True)
-    assert left.stdout == ""
-
-
-@pytest.mark.thorough
 def test_started_elsewhere_and_told_by_settings(suite: Suite) -> None:
     made = suite(
         "test_right = aggverify.conformance('right.py', checks=['weights_are_the_modes'])",

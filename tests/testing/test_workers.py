@@ -1,0 +1,100 @@
+"""Under pytest-xdist: workers share what they find out, may be replaced, and leave nothing."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from aggverify.report.model import load
+from tests.testing.conftest import Suite
+
+RIGHT = "test_right = aggverify.conformance('right.py', modes=['token_mean'], max_examples=2)"
+WRONG = "test_wrong = aggverify.conformance('wrong.py', checks=['independent_of_micro_batches'])"
+COUNTED = """
+import pathlib
+
+import pytest
+
+import aggverify.testing.bench as bench
+
+found_out = bench.prepared
+
+def counted(*arguments):
+    with pathlib.Path(__file__).with_name("found_out").open("a") as file:
+        file.write(f"{arguments[0].target}\\n")
+    return found_out(*arguments)
+
+bench.prepared = counted
+
+def pytest_collection_modifyitems(items):
+    items.reverse()  # as a plugin that shuffles may
+"""
+FORKS = """
+import os
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item):
+    if (pid := os.fork()) == 0:
+        print(runtestprotocol(item, log=False)[0].longrepr, flush=True)
+        os._exit(0)
+    os.waitpid(pid, 0)
+    return True
+"""
+DIES = """
+import os, pathlib
+
+@pytest.mark.xdist_group("dies")
+def test_dies():
+    if not pathlib.Path("died").exists():
+        pathlib.Path("died").touch()
+        os._exit(1)
+"""
+
+
+def left(made: pytest.Pytester) -> str:
+    """Processes that still know of the project."""
+    done = subprocess.run(["pgrep", "-f", str(made.path)], capture_output=True, text=True)
+    return done.stdout
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("dist", ["load", "loadgroup", "worksteal"])
+def test_workers_share_what_they_find_out(suite: Suite, dist: str) -> None:
+    made = suite(RIGHT, WRONG)
+    made.makeconftest(COUNTED)
+    ran = made.runpytest_subprocess(
+        *("-n", "2", "--dist", dist, "-p", "no:randomly"),
+        *("--aggverify-report=json,md,html", "--junitxml=j.xml"),
+    )
+    outcomes = ran.parseoutcomes()
+    assert outcomes["failed"] == 1 and outcomes["passed"] > 15, ran.stdout.str()
+    document = load(made.path / ".aggverify" / "verdict.json")
+    judged = outcomes["passed"] + outcomes["skipped"]
+    assert {len(v.checks) for v in document.verdicts} == {1, judged}
+    assert sorted((made.path / "found_out").read_text().split()) == ["right.py", "wrong.py"]
+    assert "aggverify_case" in (made.path / "j.xml").read_text()
+    assert {p.suffix for p in (made.path / ".aggverify").glob("*.*")} == {".json", ".md", ".html"}
+    assert left(made) == ""
+
+
+@pytest.mark.thorough
+def test_a_worker_that_dies_is_replaced(suite: Suite) -> None:
+    made = suite(DIES, RIGHT)
+    ran = made.runpytest_subprocess("-n", "2", "--dist", "load")
+    outcomes = ran.parseoutcomes()
+    assert outcomes["failed"] == 1 and outcomes["passed"] > 15, ran.stdout.str()
+    assert "errors" not in outcomes
+    ran.stdout.fnmatch_lines(["*worker * crashed while running*test_dies*"])
+    assert left(made) == ""
+
+
+@pytest.mark.thorough
+def test_a_test_in_a_forked_process_is_refused(suite: Suite) -> None:
+    made = suite("test_it = aggverify.conformance('right.py', checks=['linear_in_the_losses'])")
+    made.makeconftest(FORKS)
+    ran = made.runpytest_subprocess("-s")
+    ran.stdout.fnmatch_lines(["*ranks belong to one process: run its tests without --forked"])
