@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import groupby, islice
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from aggverify.generation.space import sizes
 from aggverify.oracles import DEFAULT_POLICY, Sample, mode
 from aggverify.oracles.policy import QUESTIONS
 from aggverify.report import model
+from aggverify.run.outcome.extent import Extent
 from aggverify.run.outcome.store import StoredCase, stored_case
 from aggverify.run.outcome.verdict import (
     Call,
@@ -120,6 +121,7 @@ def written(verdict: Verdict, where: Path = USUAL) -> model.Verdict:
         checks=tuple(map(_check, verdict.checks)),
         executed=verdict.executed,
         worlds={str(w): n for w, n in verdict.worlds},
+        tried=_tried(verdict.extent),
         margins=tuple(map(_margin, verdict.margins)),
         warnings=tuple(
             model.Warned(w.code, CODES[w.code].title, w.detail, CODES[w.code].quiet)
@@ -170,6 +172,12 @@ def _check(c: CheckSummary) -> model.Check:
     return model.Check(
         c.name, c.title, c.tests, c.cases, c.state, c.reason, c.refused, c.established, c.spoiled
     )
+
+
+def _tried(extent: Extent) -> model.Tried:
+    values = {f.name: getattr(extent, f.name) for f in fields(model.Tried)}
+    dtypes = {dtype: tuple(sorted(kinds)) for dtype, kinds in sorted(extent.dtypes.items())}
+    return model.Tried(**values | {"dtypes": dtypes})
 
 
 def _margin(m: Sharpness) -> model.Margin:

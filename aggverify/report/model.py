@@ -226,6 +226,29 @@ class Margin:
 
 
 @dataclass(frozen=True, slots=True)
+class Tried:
+    """The largest of everything that was executed; 0 where there was none."""
+
+    response: int
+    """Tokens."""
+    sharded_response: int
+    """Of a response that was sliced over context-parallel ranks."""
+    prompt: int
+    step_tokens: int
+    """Unmasked, of a whole step."""
+    step_samples: int
+    micro_batch_samples: int
+    micro_batches: int
+    """On a rank."""
+    dp_size: int
+    cp_size: int
+    identifier: int
+    """Of a rollout or a prompt group."""
+    dtypes: Mapping[str, tuple[str, ...]]
+    """On which kinds of layout losses were of that dtype."""
+
+
+@dataclass(frozen=True, slots=True)
 class Warned:
     """What the run could not have seen; never a reason for another exit code."""
 
@@ -331,6 +354,7 @@ class Verdict:
     executed: int
     worlds: Mapping[str, int]
     """Steps by number of ranks."""
+    tried: Tried
     margins: tuple[Margin, ...]
     warnings: tuple[Warned, ...]
     findings: tuple[Finding, ...]

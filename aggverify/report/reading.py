@@ -17,7 +17,7 @@ from aggverify.report.drawing import (
     ratio,
     token_name,
 )
-from aggverify.report.model import Check, Document, Finding, Margin, Power, Verdict
+from aggverify.report.model import Check, Document, Finding, Margin, Power, Tried, Verdict
 
 MAX_LINE = 240
 """Characters shown of one line from the candidate."""
@@ -348,6 +348,8 @@ def inventory(verdict: Verdict) -> list[tuple[str, str]]:
     steps = f"{counted(verdict.executed, 'step')} ({worlds} ranks), seed {verdict.seed}"
     lines = [("established", c.established) for c in verdict.checks if c.established]
     lines.append(("executed", steps))
+    if verdict.executed:
+        lines.append(("tried", "; ".join(tried(verdict.tried))))
     if verdict.call_milliseconds is not None:
         lines.append(("slow", f"about {verdict.call_milliseconds} ms a call, by the clock"))
     lines += [("margin", text) for m in verdict.margins for text in margin(m)]
@@ -370,6 +372,20 @@ def inventory(verdict: Verdict) -> list[tuple[str, str]]:
         how = "" if feature in verdict.without else f"  (--claim {feature})"
         lines.append(("not claimed", f"{feature}: {reason}{how}"))
     return lines
+
+
+def tried(t: Tried) -> Iterator[str]:
+    """The largest of everything, and each dtype on which layouts."""
+    sharded = f" ({t.sharded_response:,} sharded)" if t.sharded_response else ""
+    yield f"up to {t.response:,} tokens a response{sharded}, {t.prompt:,} a prompt"
+    yield f"{t.step_tokens:,} tokens and {t.step_samples:,} samples a step"
+    yield f"{t.micro_batch_samples:,} samples a micro-batch, {t.micro_batches:,} micro-batches"
+    yield f"dp {t.dp_size}, cp {t.cp_size}, ids up to {t.identifier:.4g}"
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for dtype, kinds in t.dtypes.items():
+        alike.setdefault(kinds, []).append(dtype)
+    for kinds, dtypes in alike.items():
+        yield f"{', '.join(dtypes)} on {', '.join(kinds)}"
 
 
 def margin(m: Margin) -> Iterator[str]:

@@ -200,6 +200,7 @@ class _Work:
             margins=self._tally.margins(subject),
             seed=subject.claim.seed,
             weaknesses=self._tally.sights.weaknesses(subject),
+            extent=self._tally.sights.extent,
             call_milliseconds=self._tally.pace.milliseconds,
             incomplete=incomplete,
         )

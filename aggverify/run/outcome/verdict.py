@@ -15,6 +15,7 @@ from aggverify.codes.state import Incomplete, State
 from aggverify.diagnosis import Diagnosis, joined
 from aggverify.execution.deadline import OutOfTime, TooLate
 from aggverify.execution.subject import Subject
+from aggverify.run.outcome.extent import Extent
 from aggverify.run.outcome.store import StoredCase
 from aggverify.run.outcome.weakness import Weakness
 from aggverify.run.planning.waiver import Waiver
@@ -145,6 +146,8 @@ class Verdict:
     seed: int
     weaknesses: tuple[Weakness, ...] = ()
     """What the run could not have seen; never a reason for another exit code."""
+    extent: Extent = field(default_factory=Extent)
+    """How far it went, also where nothing was found."""
     call_milliseconds: int | None = None
     """About what one call of a slow reducer takes by the clock; None for one that is not slow."""
     waivers: tuple[Waiver, ...] = ()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from aggverify import oracles
 from aggverify.execution.subject import Subject
+from aggverify.run.outcome.extent import Extent
 from aggverify.steps.case import Case
 
 RIVALS = ("token_mean", "sample_mean", "prompt_mean")
@@ -48,11 +49,14 @@ class Sights:
     """The largest error over its bound that rounding of running sums explains."""
     altered: set[str] = field(default_factory=set)
     """Global state that the candidate left changed."""
+    extent: Extent = field(default_factory=Extent)
     outlived: tuple[str, ...] = ()
     """Signals by which ranks were ended from outside; their steps were run again."""
 
     def add(self, subject: Subject, cases: Iterable[Case]) -> None:
         """Note executed cases; what was seen once is not looked for again."""
+        cases = list(cases)
+        self.extent.add(cases)
         for case in cases:
             self.cases += 1
             layout, step = case.layout, case.step
