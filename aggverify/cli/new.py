@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,7 +50,7 @@ def new(
         usable(engine)
     said = Wanted(target, mode, engine, divisor, dict(map(_argument, arguments)))
     asks = sys.stdin.isatty() and sys.stdout.isatty()
-    with Pool(replace(LIMITS)) as pool:
+    with Pool(LIMITS) as pool:
         found = begin(said, pool, _ask if asks else nobody)
     found.files.write()
     for line in found.inferred:

@@ -209,3 +209,33 @@ def test_the_written_test_and_the_workflow_s_command_run(cli: Cli, tmp_path: Pat
         cwd=tmp_path, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert "AGV101" in done.stdout and "1 failed" in done.stdout
+
+
+FORMS = {
+    "numbers": ("(loss * (1 - (1 - mask))).sum() / max(num_tokens, 1)", ".to(losses.dtype)"),
+    "flat": ("(loss * mask).sum() / (num_tokens if loss.dim() == 1 else None)", "torch.cat("),
+    "lists": (
+        "sum((a * b).sum() for a, b in zip(loss, mask)) / (num_tokens if type(loss) is tuple "
+        "else None)",
+        "rows = losses.split(lengths)",
+    ),
+    "several": (
+        "((loss * mask).sum() / max(num_tokens, 1), loss.detach(), 'note', 3)",
+        "return loss[0] if isinstance(loss, tuple) else loss",
+    ),
+}
+"""What a function makes of losses and masks, and what its adapter then has."""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("form", FORMS)
+def test_the_form_of_losses_and_results_is_found_by_calling(
+    cli: Cli, tmp_path: Path, form: str
+) -> None:
+    body, text = FORMS[form]
+    code, told, _ = begun(
+        cli, tmp_path, f"def reduce_loss(loss, mask, num_tokens):\n    return {body}\n"
+    )
+    assert code == 0, told
+    assert "mode: token_mean" in told
+    assert text in (tmp_path / "aggverify_reduce_loss.py").read_text()
