@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from aggverify.world import linux, memory, wire
-from aggverify.world.faults import Fault
+from aggverify.world.faults import Fault, crowded
 from aggverify.world.launcher import Opened
 from aggverify.world.link import MUCH, Link, open_link
 from aggverify.world.options import Options
@@ -114,13 +114,16 @@ class Dispatcher:
         flying = [task for world in self._worlds.values() for task in world.in_flight]
         return [*self._alone, *waiting, *flying]
 
-    def salvage(self) -> list[Task]:
-        """After the loss of the template: the tasks that have no outcome."""
+    def salvage(self, crowd: int = 0) -> list[Task]:
+        """After the loss of the template: the tasks that have no outcome. ``crowd``: how many
+        processes were below it, if it was ended for that."""
         found = [*self._alone, *(task for tasks in self._waiting.values() for task in tasks)]
-        for task in [task for world in self._worlds.values() for task in world.in_flight]:
-            if task.alone:
+        flying = [task for world in self._worlds.values() for task in world.in_flight]
+        for task in flying:
+            if task.alone or (crowd and len(flying) == 1):
                 size, said = task.key.size, self._memory.said()
-                task.deliver(Fault("died", None, _TEMPLATE_KILLED, size, out_of_memory=said))
+                why = crowded(crowd) if crowd else _TEMPLATE_KILLED
+                task.deliver(Fault("died", None, why, size, out_of_memory=said, processes=crowd))
             else:
                 task.alone = True
                 found.append(task)

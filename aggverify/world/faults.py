@@ -61,6 +61,11 @@ class Replies:
     replies: tuple[Reply, ...]
 
 
+def crowded(processes: int) -> str:
+    """What is said where so many processes had to be ended."""
+    return f"it starts processes without end: all were ended when there were {processes} of them"
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """A job that did not come back from every rank, or not with one result.
@@ -72,6 +77,7 @@ class Fault:
     issued no more; ``output``, the tail of what it printed; ``changes``, the global state it had
     left changed. ``crash``: the interpreter's last words. ``first``: the ranks had finished no job.
     ``out_of_memory``: what the kernel says, if it ended processes of ours for lack of memory.
+    ``processes``: how many there were when all were ended for that.
     """
 
     kind: FaultKind
@@ -89,6 +95,7 @@ class Fault:
     crash: str = ""
     first: bool = False
     out_of_memory: str = ""
+    processes: int = 0
 
     @property
     def ended(self) -> str:
@@ -96,7 +103,7 @@ class Fault:
 
         Of the process that ranks are forked from it is not known how it ended.
         """
-        if self.kind != "died":
+        if self.kind != "died" or self.processes:
             return ""
         if self.rank is None:
             return "an unknown signal"
@@ -135,7 +142,17 @@ class Fault:
             raise InputError(f"not a fault: {data!r:.200} ({error!r:.200})") from error
 
 
-_PLAIN = ("kind", "rank", "message", "size", "exit_status", "crash", "first", "out_of_memory")
+_PLAIN = (
+    "kind",
+    "rank",
+    "message",
+    "size",
+    "exit_status",
+    "crash",
+    "first",
+    "out_of_memory",
+    "processes",
+)
 _FROM_OUTSIDE = frozenset(
     -number for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 )
@@ -160,6 +177,7 @@ def _fault(data: Mapping[str, Any]) -> Fault:
         str(data["crash"]),
         bool(data["first"]),
         str(data["out_of_memory"]),
+        int(data["processes"]),
     )
 
 

@@ -1,11 +1,16 @@
-"""Forks, refused where CUDA runs: it does not survive a fork, in the child nothing of it works."""
+"""Forks: ours, refused where CUDA runs, which does not survive one; and those of the code under
+test, whose child must not go on as a rank."""
 
 from __future__ import annotations
 
 import os
 import sys
 import warnings
+from pathlib import Path
+from types import FrameType
 from typing import Any
+
+_OURS = str(Path(__file__).parent.parent) + os.sep
 
 
 def cuda_runs() -> bool:
@@ -14,11 +19,59 @@ def cuda_runs() -> bool:
     return torch is not None and bool(torch.cuda.is_initialized())
 
 
+class _Forks:
+    """Whether the fork under way is ours, and whether others happened in this process."""
+
+    ours = False
+    others = False
+
+
 def fork() -> int:
     """``os.fork``; raises RuntimeError where CUDA has been initialised."""
     if cuda_runs():
         raise RuntimeError("CUDA was initialised in a process that forks ranks")
-    with warnings.catch_warnings():
-        # Beside threads that sleep (see threads.py), which Python 3.12 warns of.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return os.fork()
+    _Forks.ours = True
+    try:
+        with warnings.catch_warnings():
+            # Beside threads that sleep (see threads.py), which Python 3.12 warns of.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return os.fork()
+    finally:
+        _Forks.ours = False
+
+
+def contain() -> None:
+    """From here on a child that anybody else forks ends as soon as it comes back to code of ours.
+
+    It would go on with the loop it was called from, and fork again: a reducer that leaves one
+    child a call has doubled their number with each. Holds in processes forked from this one, too.
+    """
+    os.register_at_fork(after_in_parent=_noted, after_in_child=_kept_out)
+
+
+def reap() -> None:
+    """Let go of children of the code under test that have ended: nobody else may ask for them, and
+    they count as processes until somebody does."""
+    while _Forks.others:
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if not pid:
+            return
+
+
+def _noted() -> None:
+    _Forks.others |= not _Forks.ours
+
+
+def _kept_out() -> None:
+    if not _Forks.ours:
+        # Calls and returns cost more in this child; what it does is not what is measured.
+        sys.setprofile(_came_back)
+
+
+def _came_back(frame: FrameType, event: str, value: object) -> None:
+    caller = frame.f_back
+    if event == "return" and caller is not None and caller.f_code.co_filename.startswith(_OURS):
+        os._exit(0)

@@ -21,7 +21,7 @@ from aggverify.world.backends import BACKENDS, Backend
 from aggverify.world.candidate_errors import Raised
 from aggverify.world.evidence import threads_text
 from aggverify.world.exits import exit_text
-from aggverify.world.faults import PoolError, TemplateFailure
+from aggverify.world.faults import PoolError, TemplateFailure, crowded
 from aggverify.world.link import Output, output_pipe
 from aggverify.world.options import Options
 from aggverify.world.threads import Threads
@@ -95,6 +95,7 @@ class Zygote:
         self._ready = False
         self._closed = False
         self._exits: dict[int, int] = {}
+        self._crowds: dict[int, int] = {}
         self._usable: set[str] = set()
         self._turn: Callable[[], None] = lambda: None
         with contextlib.suppress(OSError):  # already dead: found by the first request
@@ -223,7 +224,9 @@ class Zygote:
         if message is None:
             status = self._exit_status(opened.pid)
             crash, threads = stacks.parse(slate.dump(opened.slate))
+            crowd = self._crowds.pop(opened.pid, 0)
             text = f"the process {exit_text(status)} while importing"
+            text = crowded(crowd) if crowd else text
             shown = threads_text(threads, crash)
             return TemplateFailure("died", text, shown, opened.output.drain(), status)
         header, _ = message
@@ -234,6 +237,11 @@ class Zygote:
         if header["cuda"]:
             return TemplateFailure("cuda", _CUDA, output=opened.output.drain())
         return header
+
+    def crowd(self, pid: int) -> int:
+        """How many processes there were below a template that was ended for it, else 0."""
+        self._exit_status(pid)
+        return self._crowds.pop(pid)
 
     def _exit_status(self, pid: int) -> int:
         if pid not in self._exits:
@@ -265,6 +273,7 @@ class Zygote:
                 raise PoolError(f"ranks need torch, which fails to import:\n{header['error']}")
             if "exit" in header:
                 self._exits[header["pid"]] = header["exit"]
+                self._crowds[header["pid"]] = header["crowd"]
             if (found := wanted(header)) is not None:
                 return found
 
@@ -304,6 +313,12 @@ class Launcher:
             self._zygote.close()
             self._zygote = Zygote()
         return self._zygote
+
+    def crowd(self, opened: Opened) -> int:
+        """How many processes there were below a template that was ended for it, else 0."""
+        with contextlib.suppress(PoolError):  # the launcher is gone as well: nobody knows
+            return self._zygote.crowd(opened.pid)
+        return 0
 
     def kill(self, opened: Opened) -> None:
         """End a template process and its ranks."""

@@ -7,6 +7,8 @@ import ctypes
 import os
 import signal
 import sys
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
@@ -74,10 +76,51 @@ def _children_by_scan(pid: int) -> list[int]:
     return found
 
 
+def descendants(pid: int, most: int = sys.maxsize) -> list[int]:
+    """Processes below one, zombies included; about ``most`` of them at most."""
+    found: list[int] = []
+    for member in chain([pid], found):
+        found += children(member)
+        if len(found) >= most:
+            break
+    return found
+
+
+def end_tree(pid: int) -> None:
+    """SIGKILL a process and all below it, even while they fork.
+
+    Whole groups first, which the kernel ends at one blow; then what has left its group, stopped
+    before it is ended, so that it forks no more meanwhile.
+    """
+    _signal(pid, signal.SIGSTOP)
+    for group in _groups(children(pid)) - {os.getpgid(0)}:
+        kill_group(group)
+    stopped: set[int] = set()
+    while new := {pid, *descendants(pid)} - stopped:
+        for each in new:
+            _signal(each, signal.SIGSTOP)
+        stopped |= new
+    for each in stopped:
+        _signal(each, signal.SIGKILL)
+
+
+def _groups(pids: Iterable[int]) -> set[int]:
+    """The process groups of these, of which some may be gone."""
+    found = set()
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            found.add(os.getpgid(pid))
+    return found
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
 def kill(pid: int) -> None:
     """SIGKILL a process, which may be gone."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, signal.SIGKILL)
+    _signal(pid, signal.SIGKILL)
 
 
 def kill_group(group: int) -> None:

@@ -9,6 +9,9 @@ from dataclasses import dataclass, fields
 from aggverify.errors import InputError
 from aggverify.world.backends import GLOO, Backend
 
+MOST_PROCESSES = 128
+"""Below the process that ranks are forked from: several times as many as a run has ranks."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:

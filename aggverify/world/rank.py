@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aggverify.world import linux
+from aggverify.world import forking, linux
 from aggverify.world.backends import Backend, Place
 from aggverify.world.candidate_errors import raised
 from aggverify.world.devices import DEVICES, Device
@@ -139,6 +139,7 @@ class _Loop:
             failed = self._run(frame[0])
             if os.getpid() != self._pid:
                 return  # a process the candidate forked came back here instead of ending
+            forking.reap()
             # After an exception the others may wait in a collective of this job. Going on would
             # answer their call with the next job's.
             if failed and not self._released():
@@ -205,6 +206,9 @@ class _Loop:
         self._guard = Guard()
 
     def _between(self) -> None:
+        if os.getpid() != self._pid:
+            os._exit(0)  # forked past the interpreter's own hooks
+        forking.reap()
         # What one rank leaves out of a job must not be made up for in the next.
         number = len(self._counted)
         self._counted.update((f"{name}/{number}", n) for name, n in sequences().items())

@@ -27,10 +27,11 @@ def create() -> int:
 class Writer:
     """The rank's side: a few stores per collective."""
 
-    __slots__ = ("_end", "_job", "_memory", "_pulse")
+    __slots__ = ("_end", "_job", "_memory", "_pid", "_pulse")
 
     def __init__(self, fd: int) -> None:
         self._memory = mmap.mmap(fd, DUMP)
+        self._pid = os.getpid()
         self._end = _HEAD.size
         self._job = 0
         self._pulse = 0
@@ -60,6 +61,9 @@ class Writer:
         self._note(0)
 
     def _note(self, inside: int) -> None:
+        if os.getpid() != self._pid:
+            # Forked past the interpreter, which could not end it: it must not answer as a rank.
+            os._exit(0)
         length = self._end - _HEAD.size
         _HEAD.pack_into(self._memory, 0, self._job, length, inside, self._pulse)
 

@@ -235,7 +235,8 @@ class Template:
 
     def _lost(self, old: Dispatcher) -> None:
         """The template process is gone, its ranks with it: go on in a new one."""
-        waiting = old.salvage()
+        crowd = 0 if self._opened is None else self._launcher.crowd(self._opened)
+        waiting = old.salvage(crowd)
         self._release()
         self._ready().add(waiting)
 

@@ -31,6 +31,7 @@ def serve(fds: list[int], request: dict[str, Any], parent: int) -> NoReturn:
     control, output, slate = fds
     linux.die_with_parent(parent)
     linux.adopt_orphans()
+    os.setpgid(0, 0)  # what the import starts can be ended at one blow, and nothing else with it
     connection = socket.socket(fileno=control)
     for fd in (1, 2):
         os.dup2(output, fd)

@@ -12,16 +12,20 @@ import select
 import signal
 import socket
 import sys
+import time
 import traceback
 from typing import Any
 
 from aggverify.world import forking, linux, trace, wire
 from aggverify.world.backends import backend
 from aggverify.world.devices import unusable
+from aggverify.world.options import MOST_PROCESSES
 from aggverify.world.template_process import serve
 
 # How often to look for templates that ended and for processes they left behind.
 _TICK_MS = 10
+# How often to count the processes below a template, in seconds: a file is read for each.
+_COUNT_EVERY = 0.5
 
 
 def main(control: int, parent: int) -> None:
@@ -45,6 +49,8 @@ def main(control: int, parent: int) -> None:
     try:
         wire.send(connection, {"ready": os.getpid()})
         _Zygote(connection).run()
+    except Exception:
+        traceback.print_exc()  # read by the parent, if it is still there
     finally:  # also when the parent's end breaks a connection in the middle of a message
         linux.end_descendants()
         os._exit(0)
@@ -58,6 +64,7 @@ def _preload() -> None:
         raise ImportError(f"torch {torch.__version__} was built without torch.distributed")
     torch.set_num_threads(1)
     trace.install()
+    forking.contain()
     gc.collect()
     # Collected later, the objects of torch would be touched, and their pages copied, per rank.
     gc.freeze()
@@ -69,6 +76,8 @@ class _Zygote:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._templates: set[int] = set()
+        self._crowds: dict[int, int] = {}
+        self._counted = 0.0
         # A signal is read as a byte like the rest: an exception out of nowhere, in the midst of
         # cleaning up, would leave the rest of it undone.
         self._asked_to_end, self._ask = os.pipe()
@@ -96,6 +105,18 @@ class _Zygote:
                 elif request["pid"] in self._templates:
                     linux.kill(request["pid"])
             self._reap()
+            self._count()
+
+    def _count(self) -> None:
+        """End a template below which there are more processes than any run needs."""
+        now = time.monotonic()
+        if now - self._counted < _COUNT_EVERY:
+            return
+        self._counted = now
+        for pid in self._templates - self._crowds.keys():
+            if (size := len(linux.descendants(pid, MOST_PROCESSES))) >= MOST_PROCESSES:
+                self._crowds[pid] = size
+                linux.end_tree(pid)
 
     def _fork(self, request: dict[str, Any], fds: list[int]) -> None:
         me = os.getpid()
@@ -120,4 +141,5 @@ class _Zygote:
             if done and pid in self._templates:
                 self._templates.discard(pid)
                 exit_status = os.waitstatus_to_exitcode(status)
-                wire.send(self._connection, {"exit": exit_status, "pid": pid})
+                crowd = self._crowds.pop(pid, 0)
+                wire.send(self._connection, {"exit": exit_status, "pid": pid, "crowd": crowd})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -84,6 +85,18 @@ def large_reply(play: Play, job: dict[str, Any]) -> dict[str, Any]:
 @act
 def fork_and_return(play: Play, job: dict[str, Any]) -> dict[str, Any]:
     return {"child": os.fork()}
+
+
+@act
+def fork_unseen(play: Play, job: dict[str, Any]) -> dict[str, Any]:
+    """Past the interpreter, which has no part in it."""
+    return {"child": ctypes.CDLL(None).fork()}
+
+
+@act
+def fork_without_end(play: Play, job: dict[str, Any]) -> None:
+    while True:
+        os.fork()
 
 
 @act

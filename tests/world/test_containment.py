@@ -1,0 +1,67 @@
+"""Code that forks hurts neither the machine nor the verdict."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.caged import Ran, cage
+from tests.world.conftest import HERE, ROOT
+
+SCRIPT = f"""
+import json
+from aggverify.world import Job, Pool, Replies
+
+with Pool() as pool:
+    play = pool.template("handlers:Play", {{}}, paths=[{HERE!r}])
+    jobs = [Job(2, {{"act": ACT, "on": [1]}}) for _ in range(JOBS)]
+    told = []
+    for outcome in play.run([*jobs, Job(2, {{"act": "nothing"}})]):
+        if isinstance(outcome, Replies):
+            told.append([reply.data["sum"] for reply in outcome.replies])
+        else:
+            told.append(outcome.message)
+    print(json.dumps(told))
+"""
+CROWD = "it starts processes without end: all were ended when there were "
+
+
+def ran(folder: Path, *command: str) -> Ran:
+    with cage() as made:
+        found = made.run([sys.executable, *command], folder, {"PYTHONPATH": ROOT})
+    assert found.left == (), found.text
+    return found
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("act", ["fork_and_return", "fork_unseen"])
+def test_a_child_that_comes_back_ends(act: str, tmp_path: Path) -> None:
+    """One a job: of those that go on there would soon be as many as two to the number of jobs."""
+    found = ran(tmp_path, "-c", SCRIPT.replace("ACT", repr(act)).replace("JOBS", "40"))
+    assert json.loads(found.text) == [[2.0, 2.0]] * 41
+
+
+@pytest.mark.thorough
+def test_what_forks_without_end_is_ended_and_the_rest_goes_on(tmp_path: Path) -> None:
+    found = ran(tmp_path, "-c", SCRIPT.replace("ACT", "'fork_without_end'").replace("JOBS", "1"))
+    bomb, after = json.loads(found.text)
+    assert bomb.startswith(CROWD), bomb
+    assert after == [2.0, 2.0]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("import os\ndef reduce(losses, batch):\n    while True:\n        os.fork()\n", 1),
+        ("import os\nwhile True:\n    os.fork()\ndef reduce(losses, batch):\n    pass\n", 2),
+    ],
+    ids=["when called", "when imported"],
+)
+def test_the_verdict_says_so(text: str, code: int, tmp_path: Path) -> None:
+    (tmp_path / "r.py").write_text(text)
+    found = ran(tmp_path, "-m", "aggverify", "check", "r.py")
+    assert (found.code, CROWD in found.text) == (code, True), found.text
