@@ -259,6 +259,8 @@ CATALOGUE: tuple[Code, ...] = (
             ("AGVW03", "Nothing was ever fully masked"),
             ("AGVW07", "Another mode would have passed as well"),
             ("AGVW09", "No parallel layout was run"),
+            ("AGVW17", "Lines of the reducer never ran"),
+            ("AGVW18", "Lines of the reducer never ran on several ranks"),
         )
     ),
     *(

@@ -62,6 +62,8 @@ class Execution:
     """Global state that the candidate left changed, and that was put right again."""
     compiles: bool = False
     """Whether the candidate has called something that it gave to torch.compile."""
+    lines: frozenset[int] = frozenset()
+    """Lines of the candidate's file that ran on any rank."""
     call_seconds: float = 0.0
     """By the clock, for one call of the candidate; 0.0 where it is next to nothing."""
     notes: tuple[tuple[str, ...], ...] = ()
@@ -295,6 +297,7 @@ def _execution(subject: Subject, wanted: Trial, outcome: Outcome) -> Execution:
         altered=tuple(dict.fromkeys(name for reply in replies for name in reply.changes)),
         call_seconds=max(answer.call_seconds for answer in answers),
         compiles=any(answer.compiles for answer in answers),
+        lines=frozenset().union(*(answer.lines for answer in answers)),
         notes=tuple(reply.notes for reply in replies),
     )
 

@@ -57,6 +57,8 @@ class Discovered:
     """False once a step was seen without."""
     constants: tuple[float, ...] = ()
     """The numbers that its code names: what it may compare anything with."""
+    functions: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """Those of its file by name, with the lines of their bodies."""
     compiles: bool = False
     """Whether a step was seen to call something that was given to torch.compile."""
     notes: tuple[str, ...] = ()

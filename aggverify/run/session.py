@@ -246,7 +246,10 @@ def resolved(
     request = completed(request, template.description)
     found = subjects(request, target, template.description)
     numbers = template.description["constants"]
-    found = tuple(s.knowing(constants=tuple(numbers.get(s.function, ()))) for s in found)
+    lines = tuple((name, tuple(own)) for name, own in template.description["functions"])
+    found = tuple(
+        s.knowing(constants=tuple(numbers.get(s.function, ())), functions=lines) for s in found
+    )
     if other is not None:
         found = tuple(other.beside(s, request.convention or "auto") for s in found)
     return tuple(s.noting(*settings_note(request)) for s in found)

@@ -38,6 +38,9 @@ class Answer:
     compiles: bool = False
     """Whether the candidate has called something that it gave to torch.compile."""
 
+    lines: tuple[int, ...] = ()
+    """Lines of the candidate's file that ran."""
+
     def to_json(self) -> dict[str, Any]:
         """Plain data, floats in their exact hexadecimal form; what is empty is left out."""
         data: dict[str, Any] = {
@@ -51,6 +54,8 @@ class Answer:
             data["changed"] = list(self.changed)
         if self.refusals:
             data["refusals"] = list(map(list, self.refusals))
+        if self.lines:
+            data["lines"] = list(self.lines)
         if self.given:
             data["given"] = list(map(list, self.given))
         if self.first_seconds:
@@ -88,6 +93,7 @@ _CONVERTED: Mapping[str, Any] = {
     "counts": int,
     "logs": _read,
     "changed": str,
+    "lines": int,
     "refusals": tuple,
     "given": lambda told: Given(*told),
 }

@@ -14,6 +14,7 @@ from typing import Any
 
 from aggverify.errors import shown
 from aggverify.trainer.constants import constants
+from aggverify.trainer.covering import functions
 from aggverify.trainer.offers import offers
 
 _LONGEST = 1 << 20
@@ -43,6 +44,7 @@ def described(module: ModuleType, named: str | None = None) -> dict[str, Any]:
     return {
         "offers": [asdict(offer) for offer in found],
         "constants": {o.name: _numbers(module, o.name) for o in found if o.own},
+        "functions": functions(module),
         "declared": _plain(getattr(module, "AGGVERIFY", None)),
     }
 

@@ -19,6 +19,7 @@ from aggverify.trainer.answer import Answer
 from aggverify.trainer.assignment import Assignment
 from aggverify.trainer.compiling import Compiling
 from aggverify.trainer.contract import refusals
+from aggverify.trainer.covering import Covering
 from aggverify.trainer.grid import Cell, Grid
 from aggverify.trainer.loading import described, load
 from aggverify.trainer.local_step import CandidateStep
@@ -65,6 +66,8 @@ class Trainer:
         megatron_mpu.install()
         self._compiling = Compiling(for_real=setup.get("compile", False))
         self._module = load(setup["target"])
+        # What compiles looks at the frames that tracing would be in the way of.
+        self._covering = Covering(None if setup.get("compile") else self._module.__file__)
         self._named: str | None = setup["target"].get("name")
         self._specs: dict[str, EngineSpec] = {}
         self._sessions: dict[str, EngineSession] = {}
@@ -155,7 +158,7 @@ class Trainer:
             function, module = spy.function(function), spy.module(module)
         call = convention(wanted.convention).bind(function, module, site)
         step = CandidateStep(site, call, wanted.scale)
-        with ARRIVAL.set(wanted.arrival):
+        with ARRIVAL.set(wanted.arrival), self._covering.noting(wanted.case):
             part = self._sessions[wanted.engine].accumulate(step)
         return Answer(
             losses=tuple(step.losses),
@@ -165,6 +168,7 @@ class Trainer:
             first_seconds=time.process_time() - began if cold else 0.0,
             call_seconds=step.call_seconds,
             compiles=self._compiling.used,
+            lines=self._covering.lines,
         ), part
 
     def _site(self, wanted: Assignment, cell: Cell) -> Site:

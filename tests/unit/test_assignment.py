@@ -37,6 +37,7 @@ FULL = Assignment(
 )
 ANSWER = Answer(
     losses=(0.1, -0.0, math.inf),
+    lines=(3, 4, 12),
     counts=(3, 0, 1),
     logs=(None, "the log must be a mapping", (("loss", (0.1,)), ("pair", (-math.inf, 2.0)))),
     checksum=2**32 - 1,

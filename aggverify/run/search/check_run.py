@@ -167,6 +167,7 @@ class CheckRun:
 
     def _judged(self, case: Case, mine: list[Execution], lean: bool) -> Finding | None:
         self.tally.sights.add(self.subject, [e.case for e in mine])
+        self.tally.sights.covered.add(mine)
         self.tally.sights.altered.update(name for e in mine for name in e.altered)
         self.executions += len(mine)
         self.failures += [e.failure for e in mine if e.failure is not None]
