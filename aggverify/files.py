@@ -4,11 +4,36 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from contextlib import suppress
+from errno import EINVAL, EISDIR
 from pathlib import Path
 from typing import Any
 
 from aggverify.errors import InputError
+
+
+def contents(path: Path, most: int | None = None) -> bytes:
+    """The bytes of a regular file, at most one more than ``most``; raises OSError for all else.
+
+    Opening a pipe waits for its other side, and reading a device may never end.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:  # noqa: PTH123
+        kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
+        if kind != stat.S_IFREG:
+            code = EISDIR if kind == stat.S_IFDIR else EINVAL
+            what = os.strerror(code) if code == EISDIR else _KINDS.get(kind, "Not a regular file")
+            raise OSError(code, what, str(path))
+        return file.read() if most is None else file.read(most + 1)
+
+
+_KINDS = {
+    stat.S_IFIFO: "Is a pipe, not a file",
+    stat.S_IFCHR: "Is a device, not a file",
+    stat.S_IFBLK: "Is a device, not a file",
+    stat.S_IFSOCK: "Is a socket, not a file",
+}
 
 
 def read_json(path: Path, what: str, most: int) -> Any:
@@ -17,8 +42,7 @@ def read_json(path: Path, what: str, most: int) -> Any:
     ``what``: the noun for messages, as in "a case".
     """
     try:
-        with path.open("rb") as file:
-            raw = file.read(most + 1)
+        raw = contents(path, most)
         if len(raw) > most:
             raise InputError(f"{path} is larger than {what} can be ({most} bytes)")
         return json.loads(raw.decode())
@@ -34,6 +58,10 @@ def write_inside(directory: Path, name: str, text: str) -> Path:
     Raises OSError naming the path; what was half written is gone then.
     """
     path = directory / name
+    if directory.is_symlink():
+        raise InputError(
+            f"{directory} is a link, to {directory.resolve()}: name that folder itself"
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.parent.resolve().is_relative_to(directory.resolve()):
         raise InputError(f"{path.parent} leads out of {directory}, to {path.parent.resolve()}")

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Where cases are stored.",
 )
+@click.option(
+    "--trust-target", is_flag=True, help="Run the target that the case names, wherever it lies."
+)
 def replay(
     case: str,
     target: str | None,
@@ -31,10 +34,12 @@ def replay(
     against: str | None,
     engine: str | None,
     report_dir: Path,
+    trust_target: bool,
 ) -> int:
     """Run one stored counterexample again.
 
-    CASE is its id or a path to its JSON file; TARGET is the reducer it was found on by default.
+    CASE is its id or a path to its JSON file; TARGET is the reducer it was found on by default,
+    which is run unasked only if it lies in the project, and the case in the report directory.
     Prints FIXED (exit 0) where the reducer gets through the case's steps and all is well, HAZARD
     (exit 0) where it is one as before, FAILED (exit 1), REFUSED or ERROR (exit 2) where nothing can
     be said, as when it does not run.
@@ -53,6 +58,8 @@ def replay(
 
     try:
         stored = store.read(case, report_dir)
+        if target is None and not trust_target:
+            store.check_trusted(stored, case, report_dir)
         with Pool(LIMITS) as pool:
             result = run(stored, target, oracle, against, engine, pool=pool)
     except (AggverifyError, OracleError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from pathlib import Path
 
 import pytest
@@ -111,3 +112,23 @@ def test_each_case_finds_its_own_reducer(cli: Cli, tmp_path: Path) -> None:
     below.mkdir()
     with contextlib.chdir(below):
         assert store.found_again(wrong) == str(tmp_path / "wrong.py")
+
+
+def test_a_case_from_elsewhere_runs_nothing_unasked(
+    cli: Cli, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A case is data that anybody may have written, and what it names would be imported."""
+    theirs = tmp_path_factory.mktemp("theirs")
+    for folder in (theirs, tmp_path):
+        (folder / "pyproject.toml").touch()
+    case = kept(theirs, RIGHT, *KINDS[0])
+    stored, target = store.read(case.id, theirs / ".aggverify").to_json(), str(theirs / "r.py")
+    stored["claim"]["target"] = target
+    for where in (tmp_path / "sent.json", tmp_path / ".aggverify" / "cases" / "sent.json"):
+        where.parent.mkdir(parents=True, exist_ok=True)
+        where.write_text(json.dumps(stored))
+    for name, why in (("sent.json", "the case lies in"), ("sent", "does not lie in the project")):
+        ran = cli("replay", name)
+        assert (ran.code, why in ran.err, target in ran.err) == (2, True, True), ran
+    assert cli("replay", "sent", "--trust-target").code == 0
+    assert cli("replay", "sent.json", target).code == 0

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from pathlib import Path
 
 import pytest
 
-from aggverify.errors import InputError
+from aggverify.errors import CandidateError, InputError
 from aggverify.files import read_json, told, write_inside
+from aggverify.oracles import OracleError
+from aggverify.oracles.custom import load
+from aggverify.run.planning import settings
+from aggverify.run.planning.target import parse_target
 
 
 def test_written_and_read(tmp_path: Path) -> None:
@@ -38,6 +43,30 @@ def test_links_do_not_lead_out(tmp_path: Path) -> None:
     write_inside(reports, "verdict.json", "new")
     assert precious.read_text() == "kept"
     assert (reports / "verdict.json").read_text() == "new"
+
+
+def test_a_report_directory_that_is_a_link_is_not_written_to(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "reports").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match=r"reports is a link, to .*elsewhere: name that folder"):
+        write_inside(tmp_path / "reports", "a.json", "")
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_what_is_no_file_is_neither_waited_for_nor_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.py")
+    (tmp_path / "folder.py").mkdir()
+    for name, why in (("pipe.py", "Is a pipe"), ("folder.py", "Is a directory")):
+        with pytest.raises(InputError, match=f"cannot read a case from .*{why}"):
+            read_json(tmp_path / name, "a case", 5)
+        with pytest.raises(CandidateError, match=f"cannot read .*{why}"):
+            parse_target(str(tmp_path / name))
+        with pytest.raises(InputError, match=f"cannot read .*{why}"):
+            settings.read(tmp_path / name)
+        with pytest.raises(OracleError, match="no such oracle file"):
+            load(tmp_path / name)
+    with pytest.raises(InputError, match="Is a device, not a file"):
+        read_json(Path("/dev/zero"), "a case", 5)
 
 
 @pytest.mark.parametrize(

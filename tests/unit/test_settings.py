@@ -37,11 +37,32 @@ def written(folder: Path, text: str) -> Path:
 def test_the_nearest_file_that_has_the_section_counts(tmp_path: Path) -> None:
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
+    (tmp_path / ".git").mkdir()
     outer = written(tmp_path, '[tool.aggverify]\nmode = "token_mean"\nworld = 4\n')
     written(inner, "[project]\nname = 'x'\n")
     found = find(inner)
     assert (found.source, found.values) == (outer, {"mode": "token_mean", "world": 4})
     assert find(Path("/nonexistent-folder")).source is None
+
+
+@pytest.mark.parametrize("sign", [".git", "pyproject.toml"])
+def test_what_lies_above_the_project_is_somebody_elses(tmp_path: Path, sign: str) -> None:
+    written(tmp_path, '[tool.aggverify]\nmode = "token_mean"\n')
+    (tmp_path / "mine" / "src").mkdir(parents=True)
+    (tmp_path / "mine" / sign).touch()
+    assert find(tmp_path / "mine" / "src").source is None
+
+
+@pytest.mark.parametrize("path", ["../mine.py", "/mine.py", "link/mine.py"])
+@pytest.mark.parametrize("key", ["oracle", "report_dir"])
+def test_a_project_names_only_what_is_its_own(tmp_path: Path, key: str, path: str) -> None:
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "link").symlink_to(tmp_path)
+    found = written(tmp_path / "p", f'[tool.aggverify]\n{key} = "{path}"\n')
+    with pytest.raises(
+        InputError, match=f"{key} leads out of .*mine.py: say it on the command line"
+    ):
+        read(found)
 
 
 def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:

@@ -161,6 +161,24 @@ def _from_project(head: str) -> str:
     return str(resolved.relative_to(root) if resolved.is_relative_to(root) else resolved)
 
 
+def check_trusted(stored: StoredCase, name: str, directory: Path) -> None:
+    """Raise InputError unless the file that a case names may be run though nobody has said it: it
+    lies in the project, and the case in a report directory, where only the tool writes."""
+    head, _ = split(found_again(stored))
+    root = project(Path.cwd()).resolve()
+    case = _path(name, directory).resolve()
+    if not case.is_relative_to((directory / "cases").resolve()):
+        untrusted = f"the case lies in {case.parent}, not in {directory / 'cases'}"
+    elif is_path(head) and not Path(head).resolve().is_relative_to(root):
+        untrusted = f"it does not lie in the project {root}"
+    else:
+        return
+    raise InputError(
+        f"{untrusted}: {stored.claim.target!r:.200}, which it names, is run if you say so (as "
+        "TARGET, or by --trust-target)"
+    )
+
+
 def found_again(stored: StoredCase) -> str:
     """The target a case was found on, also from another folder of the same project."""
     text = stored.claim.target
@@ -185,11 +203,14 @@ def write(stored: StoredCase, directory: Path) -> Path:
     return write_inside(directory, f"cases/{stored.id}.json", text)
 
 
+def _path(name: str, directory: Path) -> Path:
+    path = Path(name)
+    return path if path.suffix else directory / "cases" / f"{name}.json"
+
+
 def read(name: str, directory: Path) -> StoredCase:
     """A stored case by its id or its path; raises InputError."""
-    path = Path(name)
-    if not path.suffix:
-        path = directory / "cases" / f"{name}.json"
+    path = _path(name, directory)
     try:
         return StoredCase.from_json(read_json(path, "a case", MAX_BYTES))
     except FileNotFoundError:

@@ -13,6 +13,7 @@ from aggverify.engines import engine
 from aggverify.errors import InputError, shown, unknown
 from aggverify.execution.budget import PROFILES
 from aggverify.execution.options import OPTIONS, Option, Where, texts
+from aggverify.files import contents
 from aggverify.oracles import OracleError, Policy
 from aggverify.run.planning.naming import canonical
 from aggverify.run.planning.request import Request
@@ -51,6 +52,14 @@ def validated(where: str, values: object, keys: Mapping[str, Option]) -> dict[st
     return dict(values)
 
 
+def _check_inside(where: str, path: Path, folder: Path) -> None:
+    """Raise unless what a file names lies beside or below it: it may be anybody's."""
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise InputError(
+            f"{where} leads out of {folder}, to {path.resolve()}: say it on the command line"
+        )
+
+
 def _check_names(where: str, values: Mapping[str, Any]) -> None:
     """Names out of closed sets, checked here so that the error can say where they stand."""
     try:
@@ -82,8 +91,9 @@ def _unknown(where: str, what: str, given: object, accepted: Iterable[str]) -> I
 
 
 def find(start: Path) -> Settings:
-    """The settings of the nearest pyproject.toml at or above ``start`` that has the section."""
-    for folder in (start, *start.parents):
+    """The settings of the nearest pyproject.toml of the project that has the section, at or above
+    ``start``; what lies above the project is somebody else's."""
+    for folder in inside(start):
         path = folder / "pyproject.toml"
         if path.is_file():
             found = read(path, required=False)
@@ -92,11 +102,21 @@ def find(start: Path) -> Settings:
     return Settings()
 
 
+def inside(start: Path) -> tuple[Path, ...]:
+    """``start`` and the folders above it as far as its project goes: to the repository's, else to
+    the nearest with a pyproject.toml; the filesystem's root where there is neither."""
+    folders = (start, *start.parents)
+    for sign in (".git", "pyproject.toml"):
+        for number, folder in enumerate(folders):
+            if (folder / sign).exists():
+                return folders[: number + 1]
+    return folders
+
+
 def read(path: Path, *, required: bool = True) -> Settings:
     """The settings of one TOML file; raises InputError for what cannot be read or used."""
     try:
-        with path.open("rb") as file:
-            text = file.read(MAX_BYTES + 1)
+        text = contents(path, MAX_BYTES)
         if len(text) > MAX_BYTES:
             raise InputError(f"{path} is larger than settings can be ({MAX_BYTES} bytes)")
         data = tomllib.loads(text.decode())
@@ -112,4 +132,5 @@ def read(path: Path, *, required: bool = True) -> Settings:
     for key in values:
         if KEYS[key].is_path:  # relative to the file that says so, wherever the command is run
             values[key] = str(path.parent / values[key])
+            _check_inside(f"[{SECTION}] in {path}: {key}", Path(values[key]), path.parent)
     return Settings(values, path)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from aggverify.conventions.adapter_text import Origin
 from aggverify.errors import CandidateError
+from aggverify.files import contents
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ def is_path(head: str) -> bool:
 
 def _readable(path: Path) -> Path:
     try:
-        source = path.read_bytes()
+        source = contents(path)
     except FileNotFoundError:
         raise CandidateError(f"no such file: {path}") from None
     except OSError as error:
