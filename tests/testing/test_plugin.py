@@ -18,8 +18,8 @@ from tests.testing.conftest import WITHIN, Suite
 def test_outcomes_are_those_of_the_checks(suite: Suite) -> None:
     made = suite(
         "test_right = aggverify.conformance('right.py', modes=['token_mean'], max_examples=2,"
-        " checks=['weights_are_the_modes', 'logs_say_the_objective'])",
-        "test_wrong = aggverify.conformance('wrong.py', max_examples=2,"
+        " world=1, checks=['weights_are_the_modes', 'logs_say_the_objective'])",
+        "test_wrong = aggverify.conformance('wrong.py', max_examples=2, world=2,"
         " checks=['independent_of_micro_batches', 'independent_of_data_parallel_size'])",
     )
     ran = made.runpytest_inprocess(*WITHIN, "-rs", "--junitxml=j.xml", "--aggverify-report=json")
@@ -61,10 +61,10 @@ def test_what_cannot_be_judged_is_an_error(suite: Suite) -> None:
 
 def test_an_engine_that_nobody_said_is_asked_for(suite: Suite) -> None:
     made = suite(
-        "test_ddp = aggverify.conformance('ddp.py', modes=['token_mean'], max_examples=2,"
+        "test_ddp = aggverify.conformance('ddp.py', modes=['token_mean'], max_examples=2, world=2,"
         " checks=['independent_of_data_parallel_size', 'logs_say_the_objective'])",
         "test_said = aggverify.conformance('ddp.py', modes=['token_mean'], engine='mean',"
-        " checks=['independent_of_data_parallel_size'], max_examples=2)",
+        " checks=['independent_of_data_parallel_size'], max_examples=2, world=2)",
     )
     (made.path / "ddp.py").write_text(
         "def reduce(losses, batch):\n"
@@ -78,7 +78,7 @@ def test_an_engine_that_nobody_said_is_asked_for(suite: Suite) -> None:
 def test_a_check_in_a_test_of_ones_own(suite: Suite) -> None:
     made = suite(
         "@aggverify.parametrize_with_checks(['right.py', 'wrong.py'], modes=['token_mean'],",
-        "    checks=['independent_of_micro_batches'], max_examples=2)",
+        "    checks=['independent_of_micro_batches'], max_examples=2, world=1)",
         "def test_mine(aggverify_check):",
         "    assert aggverify_check.state == 'ok', aggverify_check.verdict.findings[0].code",
     )
@@ -137,7 +137,8 @@ def test_what_a_suite_says_for_all_is_heeded(suite: Suite) -> None:
         "def reduce(losses, batch):\n    return losses.sum() / max(batch.num_tokens, 1)\n"
     )
     # The mode of the suite is not the reducer's, and that finding is accepted.
-    settings = "[tool.aggverify]\nmode = 'sample_mean'\nmax_examples = 1\nengine = 'sum'\n"
+    settings = "[tool.aggverify]\nmode = 'sample_mean'\nmax_examples = 1\nworld = 1\n"
+    settings += "engine = 'sum'\n"
     (made.path / "pyproject.toml").write_text(settings)
     ran = made.runpytest_inprocess(*WITHIN)
     ran.assert_outcomes(passed=1, failed=2)
