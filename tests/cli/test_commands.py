@@ -131,7 +131,7 @@ def test_no_known_mode_still_checks_invariance(cli: Cli, tmp_path: Path) -> None
 def test_replay_tells_failed_and_fixed(cli: Cli, tmp_path: Path) -> None:
     assert cli("check", BROKEN, *LITTLE).code == 1
     case = next((tmp_path / ".aggverify" / "cases").glob("*.json"))
-    again = cli("replay", case.stem)
+    again = cli("replay", case.stem, BROKEN)
     assert again.code == 1, again
     assert again.out.startswith(f"FAILED  case {case.stem}: AGV20")
     fixed = cli("replay", case, FIXED)
