@@ -141,6 +141,11 @@ def test_each_shape_is_there_at_its_size() -> None:
     assert any(0 < s.num_unmasked <= 3 < 30 <= s.response_length for s in listed[-8].step.samples)
 
 
+def test_every_profile_has_a_share_of_every_shape() -> None:
+    for profile in PROFILES.values():
+        assert profile.shapes.keys() == {CONSTANTS, *FAMILIES}
+
+
 def test_a_profile_takes_its_share_of_every_shape() -> None:
     quick, ci = (
         len(stored(PLAIN.claiming(budget=SimpleNamespace(shapes=PROFILES[name].shapes))))
