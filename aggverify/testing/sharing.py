@@ -8,18 +8,15 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from aggverify.execution.claim import Claim
-from aggverify.execution.subject import Discovered, Subject
-from aggverify.files import read_json, write_inside
-from aggverify.report import codec
+from aggverify.execution.subject import Subject
+from aggverify.files import write_inside
 
-MAX_BYTES = 1 << 20
 Find = Callable[[], Subject | None]
 
 
@@ -32,14 +29,14 @@ def once(subject: Subject, directory: Path | None, find: Find) -> Subject | None
     """
     if directory is None:
         return find()
-    name = json.dumps(_plain(subject), sort_keys=True)
-    file = f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.json"
+    name = json.dumps(subject.claim.to_json(), sort_keys=True) + repr(subject.found)
+    file = hashlib.sha256(name.encode()).hexdigest()[:32]
     with _turn(directory / f"{file}.lock"):
         if (directory / file).exists():
-            return _subject(read_json(directory / file, "a subject", MAX_BYTES))
+            return _subject((directory / file).read_text())
         found = find()
         if found is not None:
-            write_inside(directory, file, json.dumps(_plain(found)))
+            write_inside(directory, file, _plain(found))
         return found
 
 
@@ -51,16 +48,15 @@ def _turn(lock: Path) -> Iterator[None]:
         yield
 
 
-def _plain(subject: Subject) -> dict[str, Any]:
-    beside = None if subject.against is None else codec.plain(subject.against.found)
-    claim, found = subject.claim.to_json(), codec.plain(subject.found)
-    return {"claim": claim, "found": found, "beside": beside}
+def _plain(subject: Subject) -> str:
+    """In the session's own folder, which nobody else can write to."""
+    beside = None if subject.against is None else subject.against.found
+    return pickle.dumps((subject.claim, subject.found, beside)).hex()
 
 
-def _subject(data: Any) -> Subject:
-    found = codec.read(Discovered, data["found"], "what was found out")
-    subject = replace(Subject.of(Claim.from_json(data["claim"])), found=found)
+def _subject(text: str) -> Subject:
+    claim, found, beside = pickle.loads(bytes.fromhex(text))
+    subject = replace(Subject.of(claim), found=found)
     if subject.against is None:
         return subject
-    other = codec.read(Discovered, data["beside"], "what was found out of the other path")
-    return replace(subject, against=replace(subject.against, found=other))
+    return replace(subject, against=replace(subject.against, found=beside))

@@ -15,7 +15,11 @@ CLAIM = Claim("r.py", "reduce", "native", "sum")
 def test_only_the_first_finds_out_and_the_others_wait(tmp_path: Path) -> None:
     subject = Subject.of(CLAIM).beside(Subject.of(CLAIM).knowing(engine_said=False))
     known = subject.claiming(mode="constant", divisor=16.0).knowing(
-        identified=True, refused=(Refused("fan-out", "no"),), returns_logs=False, notes=("a",)
+        identified=True,
+        refused=(Refused("fan-out", "no"),),
+        returns_logs=False,
+        functions=(("reduce", (8, 9, 11)),),
+        notes=("a",),
     )
     found: list[Subject | None] = []
     meanwhile = threading.Thread(target=lambda: found.append(once(subject, tmp_path, lambda: None)))
