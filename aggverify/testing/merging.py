@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import reduce
+from typing import Any
 
 from aggverify import __version__
 from aggverify.codes import CODES
@@ -17,6 +18,7 @@ from aggverify.report.model import (
     Finding,
     Margin,
     ReportedLoss,
+    Tried,
     Verdict,
     Warned,
 )
@@ -49,6 +51,7 @@ def _merged(parts: Sequence[Verdict]) -> Verdict:
         incomplete=next((part.incomplete for part in parts if part.incomplete), None),
         worlds=dict(sorted(worlds.items(), key=lambda pair: int(pair[0]))),
         margins=_margins(parts),
+        tried=widest([part.tried for part in parts]),
         warnings=tuple(_warnings(parts)),
         notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
     )
@@ -75,6 +78,19 @@ def _one_cause_each(findings: Sequence[Finding]) -> Iterable[Finding]:
         cause = (finding.diagnosis, finding.bugs, finding.factor)
         shown = first.setdefault(cause, finding.id)
         yield replace(finding, same_cause_as=None if shown == finding.id else shown)
+
+
+def widest(parts: Sequence[Tried]) -> Tried:
+    """The largest of everything in any of them, and each dtype on all its layouts."""
+    values: dict[str, Any] = {
+        f.name: max(getattr(part, f.name) for part in parts)
+        for f in fields(Tried)
+        if f.name != "dtypes"
+    }
+    kinds: dict[str, set[str]] = {}
+    for dtype, on in (pair for part in parts for pair in part.dtypes.items()):
+        kinds.setdefault(dtype, set()).update(on)
+    return Tried(**values, dtypes={dtype: tuple(sorted(on)) for dtype, on in sorted(kinds.items())})
 
 
 def _margins(parts: Sequence[Verdict]) -> tuple[Margin, ...]:

@@ -18,7 +18,7 @@ Tests = defaultdict[tuple[str, bool], list[str]]
 """Names by the finding they show, and whether it is a failure there."""
 Kept = tuple[str, Sequence[Any], str | None]
 """A test's name, the verdicts of its check as plain data, and why there is none."""
-TOLD = ("executed", "slow", "margin", "warning", "established", "note")
+TOLD = ("executed", "tried", "slow", "margin", "warning", "established", "note")
 """Of the inventory; pytest says itself what it skipped."""
 MOST_NAMES = 3
 
