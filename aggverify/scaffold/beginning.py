@@ -143,7 +143,8 @@ def _inferred(offer: Offer, probed: Probed, known: Known) -> Iterator[str]:
         yield f"  called so, it came to no result: {known.trouble}"
     for mode, other in probed.among.items():
         if known.mode is None:
-            said = ", ".join(f"{p} = {other.known.arguments[p]}" for p in other.known.found)
+            means = Adapter(offer, other.known)
+            said = ", ".join(f"{p} = {means.expression(p)}" for p in adapter.unknown)
             yield f"  --mode {mode} means {said}"
     for key, value in adapter.claims.items():
         yield f"{key}: {value}"

@@ -14,6 +14,7 @@ from aggverify.conventions.adapting import Adapter, Known, Shape
 from aggverify.errors import InputError
 from aggverify.oracles import MODES
 from aggverify.run.planning.target import Target
+from aggverify.scaffold.beginning import _inferred
 from aggverify.scaffold.files import files
 from aggverify.scaffold.probing import Probed
 from aggverify.scaffold.questions import Question, nobody, of_claims, of_parameters
@@ -150,3 +151,16 @@ def test_a_function_that_needs_no_adapter_is_named_with_its_options(tmp_path: Pa
     assert 'modes=["token_mean", "constant"], divisor=2.0, engine=ENGINE)' in test
     dotted = files(Target("pkg.loss:f", None, "pkg.loss", "f"), "f", options=options)
     assert 'aggverify.conformance("pkg.loss:f", modes=' in next(iter(dotted.texts.values()))
+
+
+def test_of_several_modes_it_is_told_what_each_makes_of_what_is_left() -> None:
+    function = offer("a", "b", "n")
+    alike = {"a": "{losses}", "b": "{masks}"}
+    each = {
+        mode: Probed(Known({**alike, "n": n}, frozenset("abn")), mode, ran=True)
+        for mode, n in (("token_mean", "batch.num_tokens"), ("constant", "16.0"))
+    }
+    agreed = Known(alike, frozenset("ab"))
+    told = list(_inferred(function, Probed(agreed, ran=True, among=each), agreed))
+    assert "  --mode token_mean means n = batch.num_tokens" in told
+    assert "  --mode constant means n = 16.0" in told
