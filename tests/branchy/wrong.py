@@ -303,7 +303,7 @@ _masks: dict[Any, Tensor] = {}
     "token_mean",
     "index tensors cached by the shape of a micro-batch",
     check="keeps_nothing_between_steps",
-    says="after other steps",
+    says="the same step",
     bug="*",
 )
 def masks_cached_by_lengths(losses: Tensor, batch: MicroBatch) -> Tensor:
