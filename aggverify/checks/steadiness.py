@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from fractions import Fraction
+from itertools import accumulate
 
 import numpy as np
 
@@ -117,23 +119,29 @@ _COUNTS: tuple[Callable[[Step], int], ...] = (
 def _adds_up(fresh: Execution, used: Execution, new: Execution) -> bool:
     """Whether a count covers earlier steps too: all weights are those of this step times its count
     over that of this and the last so many together, or over the mean of this and the last. In
-    ``new`` ranks the steps before are all there were; what the first or last alone gives is told
-    apart."""
+    ``new`` ranks the steps before are all there were; what a count of the first or last alone
+    gives is told apart."""
     steps = [fresh.case.step, *(case.step for case in reversed(_other_steps(fresh.case)))]
-    for count in _COUNTS:
-        this, last, *others = (count(step) for step in steps)
-        sums = set(np.cumsum([this + last, *others])) - {last, *others[-1:]}
-        if any(_divided(new, fresh, this, by) for by in sums):
+    counts = [[count(step) for step in steps] for count in _COUNTS]
+    by_last = {Fraction(c[0], c[1]) for c in counts if c[1]} | {Fraction(1)}
+    by_one = by_last | {Fraction(c[0], c[-1]) for c in counts if c[-1]}
+    for this, last, *others in counts:
+        if not this:
+            continue  # it divides nothing
+        sums = accumulate(others, initial=this + last)
+        parts = {Fraction(this, by) for by in sums} - by_one
+        if any(_times(new, fresh, part) for part in parts):
             return True
-        if all(_divided(after, fresh, this, (this + last) / 2) for after in (used, new)):
+        mean = Fraction(2 * this, this + last)
+        if mean not in by_last and all(_times(after, fresh, mean) for after in (used, new)):
             return True
     return False
 
 
-def _divided(after: Execution, fresh: Execution, this: int, by: float) -> bool:
-    if after.weights is None or fresh.weights is None or by in (0, this):
+def _times(after: Execution, fresh: Execution, part: Fraction) -> bool:
+    if after.weights is None or fresh.weights is None:
         return False
-    return np.allclose(after.weights, fresh.weights * this / by, rtol=_ROUNDED, atol=0)
+    return np.allclose(after.weights, fresh.weights * float(part), rtol=_ROUNDED, atol=0)
 
 
 _ROUNDED = 2.0**-20

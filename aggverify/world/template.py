@@ -203,8 +203,11 @@ class Template:
                 began = time.monotonic()
                 dispatcher = self._ready()
                 try:
+                    # A turn in which it began or ended counts in full: little else is waited for.
+                    loading = dispatcher.loading
                     dispatcher.step(enough)
-                    self.loading += dispatcher.loading * (time.monotonic() - began)
+                    loading |= dispatcher.loading
+                    self.loading += loading * (time.monotonic() - began)
                     self._settle(dispatcher)
                 except OSError as error:
                     losses += 1
