@@ -12,7 +12,7 @@ from tests.adapted import SIGNATURES, VERL, Signature
 from tests.choosing import thorough_but
 from tests.conftest import EXAMPLES, Cli
 
-BRIEF = ["--profile", "quick", "--max-examples", "3", "--world", "4"]
+BRIEF = ["--profile", "quick", "--max-examples", "3", "--world", "2"]
 
 
 def check(cli: Cli, folder: Path, source: str) -> tuple[int, dict[str, object]]:

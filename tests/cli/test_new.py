@@ -17,7 +17,7 @@ import pytest
 from tests.adapted import FRAMEWORKS, TRL_METHOD, VERL, Signature
 from tests.conftest import EXAMPLES, ROOT, Cli
 
-BRIEF = ["--profile", "quick", "--max-examples", "3", "--world", "4"]
+BRIEF = ["--profile", "quick", "--max-examples", "3", "--world", "2"]
 ODD = "def f(a, b, n):\n    return (a * b).sum() / max(n, 1)\n"
 
 
