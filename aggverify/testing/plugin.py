@@ -120,6 +120,10 @@ def pytest_runtest_makereport(
     kept = item.stash.get(_KEPT, None)
     if kept is not None and report.when == "setup":
         report.aggverify = [kept.verdicts, kept.error]  # type: ignore[attr-defined]
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if kept is not None and crash is not None:
+        # pytest's own short summary, which it does not cut on CI, and JUnit's attribute
+        crash.message = crash.message.partition("\n")[0]
     return report
 
 

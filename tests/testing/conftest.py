@@ -17,8 +17,10 @@ WITHIN = ("-p", "no:hypothesispytest", "-p", "no:xdist")
 
 
 @pytest.fixture
-def suite(pytester: pytest.Pytester) -> Suite:
-    """A throw-away project with a right and a wrong reducer and the test file of ``lines``."""
+def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Suite:
+    """A throw-away project with a right and a wrong reducer and the test file of ``lines``, on a
+    CI machine: there pytest's short summary is not cut to the terminal's width."""
+    monkeypatch.setenv("CI", "true")
 
     def make(*lines: str) -> pytest.Pytester:
         for name, file in (
