@@ -71,6 +71,9 @@ def _read(kind: Any, data: Any, where: str, harmless: bool) -> Any:
         return data
     if get_origin(kind) is tuple:
         _expect(isinstance(data, list), "a list", data, where)
+        if inner[-1] is not Ellipsis:
+            _expect(len(data) == len(inner), f"a list of {len(inner)}", data, where)
+            return tuple(_read(k, x, where, harmless) for k, x in zip(inner, data, strict=True))
         return tuple(_read(inner[0], x, f"{where}[{n}]", harmless) for n, x in enumerate(data))
     if get_origin(kind) is Mapping:
         _expect(isinstance(data, dict), "an object", data, where)
@@ -160,6 +163,9 @@ def _schema(kind: Any, named: dict[str, Any]) -> dict[str, Any]:
         return {"anyOf": [_schema(one, named), {"type": "null"}]}
     if get_origin(kind) is Literal:
         return {"enum": list(inner)}
+    if get_origin(kind) is tuple and inner[-1] is not Ellipsis:
+        items = [_schema(k, named) for k in inner]
+        return {"type": "array", "prefixItems": items, "items": False, "minItems": len(items)}
     if get_origin(kind) is tuple:
         return {"type": "array", "items": _schema(inner[0], named)}
     if get_origin(kind) is Mapping:

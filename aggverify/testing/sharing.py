@@ -8,15 +8,18 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from aggverify.execution.subject import Subject
-from aggverify.files import write_inside
+from aggverify.execution.claim import Claim
+from aggverify.execution.subject import Discovered, Subject
+from aggverify.files import read_json, write_inside
+from aggverify.report import codec
 
+MAX_BYTES = 1 << 20
 Find = Callable[[], Subject | None]
 
 
@@ -33,7 +36,7 @@ def once(subject: Subject, directory: Path | None, find: Find) -> Subject | None
     file = hashlib.sha256(name.encode()).hexdigest()[:32]
     with _turn(directory / f"{file}.lock"):
         if (directory / file).exists():
-            return _subject((directory / file).read_text())
+            return _subject(read_json(directory / file, "a subject", MAX_BYTES))
         found = find()
         if found is not None:
             write_inside(directory, file, _plain(found))
@@ -49,14 +52,15 @@ def _turn(lock: Path) -> Iterator[None]:
 
 
 def _plain(subject: Subject) -> str:
-    """In the session's own folder, which nobody else can write to."""
-    beside = None if subject.against is None else subject.against.found
-    return pickle.dumps((subject.claim, subject.found, beside)).hex()
+    beside = None if subject.against is None else codec.plain(subject.against.found)
+    claim, found = subject.claim.to_json(), codec.plain(subject.found)
+    return json.dumps({"claim": claim, "found": found, "beside": beside})
 
 
-def _subject(text: str) -> Subject:
-    claim, found, beside = pickle.loads(bytes.fromhex(text))
-    subject = replace(Subject.of(claim), found=found)
+def _subject(data: Any) -> Subject:
+    found = codec.read(Discovered, data["found"], "what was found out")
+    subject = replace(Subject.of(Claim.from_json(data["claim"])), found=found)
     if subject.against is None:
         return subject
+    beside = codec.read(Discovered, data["beside"], "what was found out of the other path")
     return replace(subject, against=replace(subject.against, found=beside))
