@@ -45,19 +45,26 @@ def every(subject: Subject) -> Iterator[Case]:
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """As the check that this step belongs to: masked units, the formula, or the layout."""
-    *_, laid_out = executions
-    if any(not s.num_unmasked for s in laid_out.case.step.samples):
+    """As the check that this step belongs to."""
+    return judge_any(NAME, CODE, subject, executions)
+
+
+def judge_any(
+    name: str, code: str, subject: Subject, executions: Sequence[Execution]
+) -> Finding | None:
+    """As the check that a step belongs to: masked units, the formula, or the layout (``code``)."""
+    laid_out = executions[-1].case
+    if any(not s.num_unmasked for s in laid_out.step.samples):
         found = empty.judge(subject, executions)
-        return None if found is None else replace(found, check=NAME)
+        return None if found is None else replace(found, check=name)
     for execution in executions:
         if execution.case.layout.is_trivial:
-            found = judge_formula(NAME, formula.CODES, subject, execution)
+            found = judge_formula(name, formula.CODES, subject, execution)
             if found is not None:
                 return found
-    if laid_out.case.layout.is_trivial:
+    if laid_out.layout.is_trivial:
         return None
-    return judge_spread(NAME, CODE, subject, executions)
+    return judge_spread(name, code, subject, executions)
 
 
 def established(subject: Subject, cases: int) -> str:

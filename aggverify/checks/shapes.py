@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from aggverify.checks import empty, formula
+from aggverify.checks import empty
 from aggverify.checks.base import RIGHT_FORMULA, Check, Finding
-from aggverify.checks.judging import judge_formula, judge_spread
+from aggverify.checks.exhaustive import judge_any
 from aggverify.checks.spaces import spread
 from aggverify.execution.laboratory import Execution
 from aggverify.execution.subject import Subject
@@ -58,8 +58,9 @@ def _is_for_any(case: Case) -> bool:
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """As the check that such a step would belong to: masked units, the formula, or the layout."""
-    found = _judged(subject, [_weights_only(e) for e in executions])
+    """As the check that such a step would belong to."""
+    code, seen = _code(executions[-1].case.layout), [_weights_only(e) for e in executions]
+    found = judge_any(NAME, code, subject, seen)
     if found is None or found.message:
         return found
     return replace(found, message="; ".join(_remarkable(found.case, subject.found.constants)))
@@ -70,21 +71,6 @@ def _weights_only(execution: Execution) -> Execution:
     if execution.case.dtype in _LOW and execution.value is None and execution.weights is not None:
         return replace(execution, value=Fraction(0))
     return execution
-
-
-def _judged(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    laid_out = executions[-1].case
-    if any(not s.num_unmasked for s in laid_out.step.samples):
-        found = empty.judge(subject, executions)
-        return None if found is None else replace(found, check=NAME)
-    for execution in executions:
-        if execution.case.layout.is_trivial:
-            found = judge_formula(NAME, formula.CODES, subject, execution)
-            if found is not None:
-                return found
-    if laid_out.layout.is_trivial:
-        return None
-    return judge_spread(NAME, _code(laid_out.layout), subject, executions)
 
 
 def _code(layout: Layout) -> str:
