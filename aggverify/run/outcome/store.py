@@ -18,6 +18,7 @@ from aggverify.errors import InputError
 from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Subject
 from aggverify.files import read_json, write_inside
+from aggverify.run.planning import project
 from aggverify.run.planning.target import is_path, split
 from aggverify.steps.case import Case
 
@@ -106,8 +107,6 @@ _NOT_WHAT_IS_RUN = frozenset(
     {"schema", "target", "function", "against", "oracle", "max_world", "seed", "budget"}
 )
 """Of a claim: what an id has elsewhere, and how the case was searched for."""
-_PROJECT = ("pyproject.toml", ".git")
-"""One of them lies in a project's folder."""
 
 
 def _what_is_run(claim: Claim) -> dict[str, Any]:
@@ -146,17 +145,11 @@ def is_about(stored: StoredCase, subject: Subject) -> bool:
     return stored.whose == _whose(mine) and _what_is_run(stored.claim) == _what_is_run(mine)
 
 
-def project(start: Path) -> Path:
-    """The folder of the project that ``start`` is in; itself where there is none."""
-    folders = (start, *start.parents)
-    return next((f for f in folders if any((f / name).exists() for name in _PROJECT)), start)
-
-
 def _from_project(head: str) -> str:
     """A file relative to the project's folder where it lies below it; a module as it is."""
     if not is_path(head):
         return head
-    path, root = Path(head).absolute(), project(Path.cwd())
+    path, root = Path(head).absolute(), project.root(Path.cwd())
     resolved = Path(os.path.normpath(path))
     return str(resolved.relative_to(root) if resolved.is_relative_to(root) else resolved)
 
@@ -165,7 +158,7 @@ def check_trusted(stored: StoredCase, name: str, directory: Path) -> None:
     """Raise InputError unless the file that a case names may be run though nobody has said it: it
     lies in the project, and the case in a report directory, where only the tool writes."""
     head, _ = split(found_again(stored))
-    root = project(Path.cwd()).resolve()
+    root = project.root(Path.cwd()).resolve()
     case = _path(name, directory).resolve()
     if not case.is_relative_to((directory / "cases").resolve()):
         untrusted = f"the case lies in {case.parent}, not in {directory / 'cases'}"
@@ -184,7 +177,7 @@ def found_again(stored: StoredCase) -> str:
     text = stored.claim.target
     head, name = split(text)
     mine = stored.whose[0].rpartition(":")[0] if stored.whose else ""
-    inside = project(Path.cwd()) / mine
+    inside = project.root(Path.cwd()) / mine
     if not is_path(head) or Path(head).exists() or not mine or not inside.exists():
         return text
     return str(inside) + (f":{name}" if name else "")

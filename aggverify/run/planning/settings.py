@@ -15,6 +15,7 @@ from aggverify.execution.budget import PROFILES
 from aggverify.execution.options import OPTIONS, Option, Where, texts
 from aggverify.files import contents
 from aggverify.oracles import OracleError, Policy
+from aggverify.run.planning import project
 from aggverify.run.planning.naming import canonical
 from aggverify.run.planning.request import Request
 
@@ -93,24 +94,13 @@ def _unknown(where: str, what: str, given: object, accepted: Iterable[str]) -> I
 def find(start: Path) -> Settings:
     """The settings of the nearest pyproject.toml of the project that has the section, at or above
     ``start``; what lies above the project is somebody else's."""
-    for folder in inside(start):
+    for folder in project.folders(start):
         path = folder / "pyproject.toml"
         if path.is_file():
             found = read(path, required=False)
             if found.source is not None:
                 return found
     return Settings()
-
-
-def inside(start: Path) -> tuple[Path, ...]:
-    """``start`` and the folders above it as far as its project goes: to the repository's, else to
-    the nearest with a pyproject.toml; the filesystem's root where there is neither."""
-    folders = (start, *start.parents)
-    for sign in (".git", "pyproject.toml"):
-        for number, folder in enumerate(folders):
-            if (folder / sign).exists():
-                return folders[: number + 1]
-    return folders
 
 
 def read(path: Path, *, required: bool = True) -> Settings:
