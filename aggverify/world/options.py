@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 from aggverify.errors import InputError
 from aggverify.world.backends import GLOO, Backend
 
-MOST_PROCESSES = 128
-"""Below the process that ranks are forked from: several times as many as a run has ranks."""
+MOST_HELPERS = 64 + 2 * (os.cpu_count() or 1)
+"""Processes below one rank, whose code may well start a helper for every processor."""
+MOST_PROCESSES = 4 * MOST_HELPERS
+"""Below the process that ranks are forked from: a run has up to two dozen ranks at a time, and
+code under test may start a few helpers in each."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from typing import Any
 from aggverify.world import forking, linux, trace, wire
 from aggverify.world.backends import backend
 from aggverify.world.devices import unusable
-from aggverify.world.options import MOST_PROCESSES
+from aggverify.world.options import MOST_HELPERS, MOST_PROCESSES
 from aggverify.world.template_process import serve
 
 # How often to look for templates that ended and for processes they left behind.
@@ -114,7 +114,9 @@ class _Zygote:
             return
         self._counted = now
         for pid in self._templates - self._crowds.keys():
-            if (size := len(linux.descendants(pid, MOST_PROCESSES))) >= MOST_PROCESSES:
+            trees = [linux.descendants(rank, MOST_HELPERS) for rank in linux.children(pid)]
+            size = len(trees) + sum(map(len, trees))
+            if size >= MOST_PROCESSES or any(len(tree) >= MOST_HELPERS for tree in trees):
                 self._crowds[pid] = size
                 linux.end_tree(pid)
 

@@ -65,3 +65,11 @@ def test_the_verdict_says_so(text: str, code: int, tmp_path: Path) -> None:
     (tmp_path / "r.py").write_text(text)
     found = ran(tmp_path, "-m", "aggverify", "check", "r.py")
     assert (found.code, CROWD in found.text) == (code, True), found.text
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("act", ["ask_a_pool", "ask_a_process", "ask_a_program"])
+def test_helpers_that_do_not_come_back_are_let_work(act: str, tmp_path: Path) -> None:
+    """A pool that stays, a forked process and a program for each job, all waited for."""
+    found = ran(tmp_path, "-c", SCRIPT.replace("ACT", repr(act)).replace("JOBS", "20"))
+    assert json.loads(found.text) == [[2.0, 2.0]] * 21

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -97,6 +98,40 @@ def fork_unseen(play: Play, job: dict[str, Any]) -> dict[str, Any]:
 def fork_without_end(play: Play, job: dict[str, Any]) -> None:
     while True:
         os.fork()
+
+
+_WAYS = multiprocessing.get_context("fork")
+_POOLS: list[Any] = []
+
+
+def _twice(number: int) -> int:
+    return 2 * number
+
+
+def _tell(results: Any) -> None:
+    results.put(_twice(3))
+
+
+@act
+def ask_a_pool(play: Play, job: dict[str, Any]) -> None:
+    if not _POOLS:
+        _POOLS.append(_WAYS.Pool(2))
+    assert _POOLS[0].map(_twice, [1, 2, 3]) == [2, 4, 6]
+
+
+@act
+def ask_a_process(play: Play, job: dict[str, Any]) -> None:
+    results = _WAYS.SimpleQueue()
+    process = _WAYS.Process(target=_tell, args=(results,))
+    process.start()
+    assert results.get() == 6
+    process.join()
+    assert process.exitcode == 0
+
+
+@act
+def ask_a_program(play: Play, job: dict[str, Any]) -> None:
+    assert subprocess.run(["true"], check=False).returncode == 0
 
 
 @act
