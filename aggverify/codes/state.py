@@ -33,6 +33,18 @@ class State(StrEnum):
         return self in (State.OK, State.FAILED, State.HAZARD, State.WAIVED, State.REFUSED)
 
 
+class Again(StrEnum):
+    """What became of a stored case that was run again on another version of its reducer."""
+
+    FAILS = "fails"
+    HAZARD = "is a hazard"
+    PASSES = "passes"
+    REFUSED = "refused"
+    """The reducer declines it, where declining is as good as the right result, or as a whole."""
+    NOT_RUN = "not run"
+    """Nothing can be said: it could not be run, or the reducer did not get through its steps."""
+
+
 class Incomplete(StrEnum):
     """What ended a command before everything that was planned had been judged."""
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from importlib import metadata
 from itertools import groupby, islice
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from aggverify.engines.ratio import ratio
 from aggverify.errors import AggverifyError
 from aggverify.execution.claim import NONLINEAR
 from aggverify.execution.deadline import TooLate
+from aggverify.execution.limits import LIMITS
 from aggverify.execution.options import default
 from aggverify.execution.subject import Subject
 from aggverify.files import told
@@ -26,7 +29,7 @@ from aggverify.oracles import DEFAULT_POLICY, Sample, mode
 from aggverify.oracles.policy import QUESTIONS
 from aggverify.report import model
 from aggverify.run.outcome.extent import Extent
-from aggverify.run.outcome.store import StoredCase, stored_case
+from aggverify.run.outcome.store import StoredCase, about, stored_case
 from aggverify.run.outcome.verdict import (
     Call,
     CheckSummary,
@@ -61,7 +64,22 @@ def document(verdicts: Sequence[Verdict], where: Path = USUAL) -> model.Document
     incomplete = next(filter(None, (verdict.incomplete for verdict in verdicts)), None)
     made = tuple(written(verdict, where) for verdict in verdicts)
     return model.Document(
-        model.SCHEMA, __version__, int(exit_code(verdicts)), None, incomplete, made
+        model.SCHEMA,
+        __version__,
+        environment(),
+        int(exit_code(verdicts)),
+        None,
+        incomplete,
+        made,
+        (),
+    )
+
+
+def environment() -> model.Environment:
+    """Of the ranks: they have this process's interpreter, and the torch that is installed."""
+    backend = LIMITS.backend
+    return model.Environment(
+        platform.python_version(), metadata.version("torch"), backend.name, backend.transport
     )
 
 
@@ -89,6 +107,8 @@ def written(verdict: Verdict, where: Path = USUAL) -> model.Verdict:
     s = verdict.subject
     return model.Verdict(
         claim=s.claim.to_json(),
+        about=about(s.claim),
+        asked=_asked(s),
         target=s.target,
         function=s.function,
         against=s.against.target if s.against else None,
@@ -123,6 +143,7 @@ def written(verdict: Verdict, where: Path = USUAL) -> model.Verdict:
         worlds={str(w): n for w, n in verdict.worlds},
         tried=_tried(verdict.extent),
         margins=tuple(map(_margin, verdict.margins)),
+        cuts=tuple(model.Cut(c.check, c.drawn, c.planned) for c in verdict.cuts),
         warnings=tuple(
             model.Warned(w.code, CODES[w.code].title, w.detail, CODES[w.code].quiet)
             for w in verdict.weaknesses
@@ -168,10 +189,22 @@ def _policy(subject: Subject) -> Iterator[model.Reading]:
             yield model.Reading(question, str(reading), declared, words)
 
 
-def _check(c: CheckSummary) -> model.Check:
-    return model.Check(
-        c.name, c.title, c.tests, c.cases, c.state, c.reason, c.refused, c.established, c.spoiled
+def _asked(subject: Subject) -> model.Asked:
+    claim, budget = subject.claim, subject.claim.budget
+    return model.Asked(
+        profile=budget.profile,
+        examples=budget.examples,
+        max_time=None if budget.max_time is None else float(budget.max_time),
+        max_world=claim.max_world,
+        seed=claim.seed,
+        strict=claim.strict,
+        compiled=claim.compiled,
+        group_size=claim.group_size,
     )
+
+
+def _check(c: CheckSummary) -> model.Check:
+    return model.Check(**{f.name: getattr(c, f.name) for f in fields(model.Check)})
 
 
 def _tried(extent: Extent) -> model.Tried:
@@ -200,6 +233,7 @@ def reported(
         effect="fails" if report.effect is Effect.FAILS else "hazard",
         waived=report.waived.reason if report.waived else None,
         signature=report.signature,
+        identity=report.identity,
         promise=code.promise or None,
         consequence=code.consequence or None,
         check=f.check,

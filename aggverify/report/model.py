@@ -1,19 +1,20 @@
 """The verdict document: what every writer starts from, whether it was just made or stored.
 
-Two runs with the same plan on the same code give the same document, but for ``detail``: tracebacks
-and stacks. ``python -m aggverify.report.model`` prints its JSON schema.
+Two runs with the same plan on the same code give the same document, as far as it is ``comparable``.
+``python -m aggverify.report.model`` prints its JSON schema.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from aggverify.codes.state import Incomplete, State
+from aggverify.codes.identity import About, Identity
+from aggverify.codes.state import Again, Incomplete, State
 from aggverify.errors import InputError
 from aggverify.files import read_json
 from aggverify.report import codec
@@ -122,6 +123,8 @@ class Finding:
     """For what reason a person accepts it."""
     signature: str
     """What it has in common with the same finding on other cases."""
+    identity: Identity
+    """What makes it the same finding in another run."""
     promise: str | None
     """Of a hazard, the feature that makes a failure of it where it is claimed."""
     consequence: str | None
@@ -203,6 +206,8 @@ class Check:
     """What is proven by its passing."""
     spoiled: bool
     """Whether it is not judged for what another check has found."""
+    planned: int
+    """Cases that were to be drawn at most; 0 for a check that runs all of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +251,30 @@ class Tried:
     """Of a rollout or a prompt group."""
     dtypes: Mapping[str, tuple[str, ...]]
     """On which kinds of layout losses were of that dtype."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A check whose search the clock has ended: so many cases drawn of those planned."""
+
+    check: str
+    drawn: int
+    planned: int
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was asked for, beside what is claimed of the reducer."""
+
+    profile: str
+    examples: int
+    """Drawn cases per check."""
+    max_time: float | None
+    max_world: int
+    seed: int
+    strict: bool
+    compiled: bool
+    group_size: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +346,9 @@ class Verdict:
 
     claim: Claim
     """All that says what was run."""
+    about: About
+    """What it is a verdict on, wherever the project lies."""
+    asked: Asked
     target: str
     function: str
     against: str | None
@@ -356,6 +388,7 @@ class Verdict:
     """Steps by number of ranks."""
     tried: Tried
     margins: tuple[Margin, ...]
+    cuts: tuple[Cut, ...]
     warnings: tuple[Warned, ...]
     findings: tuple[Finding, ...]
     call_milliseconds: int | None
@@ -412,16 +445,41 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class Environment:
+    """What verdicts depend on beside the reducer."""
+
+    python: str
+    torch: str
+    backend: str
+    transport: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A finding of another document whose case was run again on this one's reducer."""
+
+    id: str
+    identity: Identity
+    outcome: Again
+    code: str | None
+    """What it shows now."""
+    words: Text | None
+    """Why it was refused or not run."""
+
+
+@dataclass(frozen=True, slots=True)
 class Document:
     """All verdicts of one command, or why there is none."""
 
     schema: Literal[3]
     aggverify: str
+    environment: Environment
     exit: int
     error: Text | None
     incomplete: Incomplete | None
     """What ended the command before everything planned was judged."""
     verdicts: tuple[Verdict, ...]
+    replays: tuple[Replay, ...]
 
     @property
     def unmatched(self) -> list[str]:
@@ -430,6 +488,20 @@ class Document:
         for waiver in (w for verdict in self.verdicts for w in verdict.waivers):
             found[waiver.what] = found.get(waiver.what, 0) + waiver.findings
         return [what for what, findings in found.items() if not findings]
+
+
+def comparable(document: Document) -> Document:
+    """What two runs with the same plan on the same code have in common: all but what the clock and
+    the order of threads have a part in."""
+    verdicts = tuple(
+        replace(
+            verdict,
+            call_milliseconds=None,
+            findings=tuple(replace(f, fault=None, detail=None) for f in verdict.findings),
+        )
+        for verdict in document.verdicts
+    )
+    return replace(document, verdicts=verdicts)
 
 
 D = TypeVar("D", Document, Verdict, Finding)

@@ -200,6 +200,7 @@ class _Work:
             margins=self._tally.margins(subject),
             seed=subject.claim.seed,
             weaknesses=self._tally.sights.weaknesses(subject),
+            cuts=tuple(self._tally.sights.cut_short),
             extent=self._tally.sights.extent,
             call_milliseconds=self._tally.pace.milliseconds,
             incomplete=incomplete,
@@ -212,12 +213,23 @@ def _missed(
     """The summary of an entry that was never reached."""
     check, state, reason = entry.check, entry.instead, entry.why_not
     if first is not None and check.name == first.finding.check:
-        return CheckSummary(check.name, check.title, check.tests, 1, State.FAILED)
+        return CheckSummary(
+            check.name, check.title, check.tests, 1, State.FAILED, planned=entry.examples
+        )
     if state is None:
         state, reason = State.NOT_JUDGED, None if incomplete is None else str(incomplete)
         reason = WHY_NOT if first is not None else reason
     spoiled = first is not None and state is State.NOT_JUDGED
-    return CheckSummary(check.name, check.title, check.tests, 0, state, reason, spoiled=spoiled)
+    return CheckSummary(
+        check.name,
+        check.title,
+        check.tests,
+        0,
+        state,
+        reason,
+        spoiled=spoiled,
+        planned=entry.examples,
+    )
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import Any
 from aggverify import __version__
 from aggverify.codes import CODES
 from aggverify.codes.state import State
+from aggverify.report.document import environment
 from aggverify.report.model import (
     SCHEMA,
     Check,
@@ -36,7 +37,7 @@ def document(verdicts: Iterable[Verdict]) -> Document:
     open_ones = not all(v.conforms for v in merged)
     incomplete = next((v.incomplete for v in merged if v.incomplete), None)
     code = 1 if any(v.fails for v in merged) else 2 * open_ones
-    return Document(SCHEMA, __version__, code, None, incomplete, merged)
+    return Document(SCHEMA, __version__, environment(), code, None, incomplete, merged, ())
 
 
 def _merged(parts: Sequence[Verdict]) -> Verdict:
@@ -51,6 +52,7 @@ def _merged(parts: Sequence[Verdict]) -> Verdict:
         incomplete=next((part.incomplete for part in parts if part.incomplete), None),
         worlds=dict(sorted(worlds.items(), key=lambda pair: int(pair[0]))),
         margins=_margins(parts),
+        cuts=tuple(cut for part in parts for cut in part.cuts),
         tried=widest([part.tried for part in parts]),
         warnings=tuple(_warnings(parts)),
         notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),

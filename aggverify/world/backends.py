@@ -22,7 +22,8 @@ class Backend:
     ``sleeps_in_collectives``: a rank that waits for others sleeps, so that threads in /proc tell
     what is blocked and processor time what runs away; otherwise only the limit on silence does.
     ``ticking``: names of its threads that wake by themselves, however long nothing happens.
-    ``environment``: variables of the processes ranks come from.
+    ``environment``: variables of the processes ranks come from. ``transport``: what carries a
+    collective from one rank to another, for the record.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Backend:
     sleeps_in_collectives: bool
     ticking: frozenset[bytes] = frozenset()
     environment: tuple[tuple[str, str], ...] = ()
+    transport: str = "tcp"
 
     def device_of(self, rank: int) -> str:
         """The device of one rank, as ``torch.device`` reads it: one of its own if not the CPU."""
@@ -44,6 +46,7 @@ NCCL = Backend(
     "nccl",
     "cuda",
     False,
+    transport="peer to peer, shared memory or tcp",
     environment=(("NCCL_SOCKET_IFNAME", "lo"), ("PYTORCH_NVML_BASED_CUDA_CHECK", "1")),
 )
 BACKENDS: Mapping[str, Backend] = {backend.name: backend for backend in (GLOO, NCCL)}

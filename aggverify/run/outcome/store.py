@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from aggverify.checks import Finding, check
+from aggverify.codes.identity import About
 from aggverify.errors import InputError
 from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Subject
@@ -23,6 +24,7 @@ from aggverify.run.planning.target import is_path, split
 from aggverify.steps.case import Case
 
 SCHEMA = 3
+UNKNOWN = "no known mode"
 MAX_BYTES = 1 << 20
 """A stored case is at most 3 KB when shrunk; anything near this is not one of ours."""
 
@@ -126,6 +128,13 @@ def stored_case(subject: Subject, finding: Finding) -> StoredCase:
         subject.trust_formula,
         _whose(subject.claim),
     )
+
+
+def about(claim: Claim) -> About:
+    """The reducer under its mode, or the person's own, and its engine."""
+    whose = _whose(claim)
+    mode = whose[-1] if claim.oracle is not None else claim.mode or UNKNOWN
+    return About(whose[0], mode, claim.engine)
 
 
 def _whose(claim: Claim) -> tuple[str, ...]:

@@ -11,13 +11,14 @@ from enum import IntEnum
 
 from aggverify.checks import Finding
 from aggverify.codes import Effect
+from aggverify.codes.identity import Identity
 from aggverify.codes.state import Incomplete, State
 from aggverify.diagnosis import Diagnosis, joined
 from aggverify.execution.deadline import OutOfTime, TooLate
 from aggverify.execution.subject import Subject
 from aggverify.run.outcome.extent import Extent
-from aggverify.run.outcome.store import StoredCase
-from aggverify.run.outcome.weakness import Weakness
+from aggverify.run.outcome.store import StoredCase, about
+from aggverify.run.outcome.weakness import Cut, Weakness
 from aggverify.run.planning.waiver import Waiver
 from aggverify.trainer.showing import Given
 
@@ -31,6 +32,9 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
+DIMENSIONS = frozenset({"dp_size", "cp_size", "cp kind", "micro-batches", "dtype"})
+
+
 @dataclass(frozen=True, slots=True)
 class Relevance:
     """Names of fields; one that could not be varied stands in neither."""
@@ -39,6 +43,11 @@ class Relevance:
     """With another value the finding went away, became another one, or another factor."""
     irrelevant: tuple[str, ...] = ()
     """With every other value that was tried the same finding came back, by the same factor."""
+
+    @property
+    def dimensions(self) -> tuple[str, ...]:
+        """What matters of layout and precision: the rest is the case's, not the finding's."""
+        return tuple(sorted(DIMENSIONS.intersection(self.matters)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +87,13 @@ class ReportedFinding:
         digest = hashlib.sha256(json.dumps(parts).encode()).digest()
         return f"s-{b32encode(digest).decode()[:6].lower()}"
 
+    @property
+    def identity(self) -> Identity:
+        """What makes it the same finding in another run."""
+        factor = self.diagnosis.factor if self.diagnosis else None
+        where = about(self.stored.claim)
+        return Identity(where, self.finding.code, self.relevance.dimensions, factor)
+
     def is_covered(self, waiver: Waiver) -> bool:
         """Whether a waiver is for it."""
         return waiver.covers(self.finding.code, self.stored.id, self.signature)
@@ -112,6 +128,8 @@ class CheckSummary:
     """How often, and with what words, the candidate refused a case where it may."""
     spoiled: bool = False
     """Whether it is not judged for what another check has found."""
+    planned: int = 0
+    """Cases that were to be drawn at most; 0 for a check that runs all of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +164,8 @@ class Verdict:
     seed: int
     weaknesses: tuple[Weakness, ...] = ()
     """What the run could not have seen; never a reason for another exit code."""
+    cuts: tuple[Cut, ...] = ()
+    """Checks whose search the clock has ended."""
     extent: Extent = field(default_factory=Extent)
     """How far it went, also where nothing was found."""
     call_milliseconds: int | None = None

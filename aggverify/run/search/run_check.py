@@ -66,6 +66,7 @@ def run_check(
             state,
             entry.why_not,
             spoiled=state is State.NOT_JUDGED,
+            planned=entry.examples,
         )
         emit(CheckFinished(summary))
         return Outcome(entry, summary, (), tally)
@@ -97,7 +98,9 @@ def run_check(
         if run.found is not None and all(run.found is not r.finding for r in reported):
             reported.append(_reported(run, run.found, Evidence()))
     least = 0 if before.only else min(MIN_EXAMPLES, entry.examples)
-    summary = _summary(run, reported, stopped, least=least)
+    summary = replace(
+        _summary(run, reported, stopped, least=least), planned=0 if before.only else entry.examples
+    )
     emit(CheckFinished(summary))
     return Outcome(replace(entry, subject=run.subject), summary, tuple(reported), tally, stopped)
 

@@ -1,0 +1,27 @@
+"""What makes a finding the same one in another run, whatever its case: coarse, and plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class About:
+    """A reducer under one mode and engine, wherever its project lies."""
+
+    target: str
+    """``path:function`` from the project's folder, or ``package.module:function``."""
+    mode: str
+    engine: str
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Findings with the same one are the same finding to a baseline and to ``compare``."""
+
+    about: About
+    code: str
+    dimensions: tuple[str, ...]
+    """Fields of layout and precision that matter."""
+    factor: str | None
+    """By its name in sizes of the step and layout."""
