@@ -90,6 +90,8 @@ class Code:
     """The code that says the same of a non-linear objective, where that is another one."""
     of_absence: bool = False
     """Of a warning, whether it says what was never seen: a check that has seen it takes it back."""
+    of_lines: bool = False
+    """Of a warning, whether it follows from the lines of the reducer that ran."""
     field: str = ""
     """The field of a case it is about: where that does not matter, the finding only shows what
     another one with the same fields shows."""

@@ -259,6 +259,11 @@ CATALOGUE: tuple[Code, ...] = (
             ("AGVW03", "Nothing was ever fully masked"),
             ("AGVW07", "Another mode would have passed as well"),
             ("AGVW09", "No parallel layout was run"),
+        )
+    ),
+    *(
+        Code(code, title, "warning", Effect.WARNING, of_lines=True)
+        for code, title in (
             ("AGVW17", "Lines of the reducer never ran"),
             ("AGVW18", "Lines of the reducer never ran on several ranks"),
         )

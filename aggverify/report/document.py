@@ -142,6 +142,7 @@ def written(verdict: Verdict, where: Path = USUAL) -> model.Verdict:
         executed=verdict.executed,
         worlds={str(w): n for w, n in verdict.worlds},
         tried=_tried(verdict.extent),
+        covered=_covered(verdict),
         margins=tuple(map(_margin, verdict.margins)),
         cuts=tuple(model.Cut(c.check, c.drawn, c.planned) for c in verdict.cuts),
         warnings=tuple(
@@ -211,6 +212,13 @@ def _tried(extent: Extent) -> model.Tried:
     values = {f.name: getattr(extent, f.name) for f in fields(model.Tried)}
     dtypes = {dtype: tuple(sorted(kinds)) for dtype, kinds in sorted(extent.dtypes.items())}
     return model.Tried(**values | {"dtypes": dtypes})
+
+
+def _covered(verdict: Verdict) -> model.Covered:
+    ran, sharded = verdict.covered.anywhere, verdict.covered.sharded
+    of = (f for f in verdict.subject.found.functions if not ran.isdisjoint(f[1]))
+    functions = tuple(model.Lines(*each) for each in of)
+    return model.Covered(functions, tuple(sorted(ran)), tuple(sorted(sharded)))
 
 
 def _margin(m: Sharpness) -> model.Margin:

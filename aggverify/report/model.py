@@ -278,6 +278,23 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class Lines:
+    """A function of the reducer's file that ran, with the lines of its body that could."""
+
+    function: str
+    lines: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """Lines of the reducer's file that ran in some executed step, and on several ranks."""
+
+    functions: tuple[Lines, ...]
+    ran: tuple[int, ...]
+    sharded: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Warned:
     """What the run could not have seen; never a reason for another exit code."""
 
@@ -387,6 +404,7 @@ class Verdict:
     worlds: Mapping[str, int]
     """Steps by number of ranks."""
     tried: Tried
+    covered: Covered
     margins: tuple[Margin, ...]
     cuts: tuple[Cut, ...]
     warnings: tuple[Warned, ...]

@@ -202,6 +202,7 @@ class _Work:
             weaknesses=self._tally.sights.weaknesses(subject),
             cuts=tuple(self._tally.sights.cut_short),
             extent=self._tally.sights.extent,
+            covered=self._tally.sights.covered,
             call_milliseconds=self._tally.pace.milliseconds,
             incomplete=incomplete,
         )

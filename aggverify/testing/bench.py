@@ -54,7 +54,7 @@ class Bench:
         """Where cases are stored, as it is written where pytest was started."""
         self._shared, self._ranks = shared, Ranks()
         self._known: dict[str, Known | AggverifyError] = {}
-        self._stored: tuple[StoredCase, ...] | None = None
+        self._stored: tuple[tuple[StoredCase, ...], tuple[str, ...]] | None = None
 
     def run(self, cell: Cell) -> Verdict:
         """The verdict of the cell's one check; raises AggverifyError where nothing can be judged.
@@ -64,7 +64,10 @@ class Bench:
         wanted, known, laboratory = self._ready(cell)
         if self._stored is None:
             self._stored = store.every(self._report_dir)
-        before = [s for s in self._stored if s.check == cell.check]
+        stored, unread = self._stored
+        notes = [f"a stored case is not tried again: {why}" for why in unread]
+        known = replace(known, subject=known.subject.noting(*notes))
+        before = [s for s in stored if s.check == cell.check]
         mine = tuple(s for s in before if store.is_about(s, known.subject))
         verdict = self._examined(cell, known, laboratory, Before(mine))
         for found in verdict.reports:

@@ -15,6 +15,7 @@ from aggverify.report.document import environment
 from aggverify.report.model import (
     SCHEMA,
     Check,
+    Covered,
     Document,
     Finding,
     Margin,
@@ -23,6 +24,7 @@ from aggverify.report.model import (
     Verdict,
     Warned,
 )
+from aggverify.run.outcome import covered
 
 Key = tuple[str, str, str, str, str, float | None]
 
@@ -54,6 +56,7 @@ def _merged(parts: Sequence[Verdict]) -> Verdict:
         margins=_margins(parts),
         cuts=tuple(cut for part in parts for cut in part.cuts),
         tried=widest([part.tried for part in parts]),
+        covered=_covered(parts),
         warnings=tuple(_warnings(parts)),
         notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
     )
@@ -95,6 +98,14 @@ def widest(parts: Sequence[Tried]) -> Tried:
     return Tried(**values, dtypes={dtype: tuple(sorted(on)) for dtype, on in sorted(kinds.items())})
 
 
+def _covered(parts: Sequence[Verdict]) -> Covered:
+    """What ran in any of them."""
+    ran = {line for part in parts for line in part.covered.ran}
+    sharded = {line for part in parts for line in part.covered.sharded}
+    functions = dict.fromkeys(each for part in parts for each in part.covered.functions)
+    return Covered(tuple(functions), tuple(sorted(ran)), tuple(sorted(sharded)))
+
+
 def _margins(parts: Sequence[Verdict]) -> tuple[Margin, ...]:
     found: dict[str, list[Margin]] = {}
     for part in parts:
@@ -126,7 +137,14 @@ def _warnings(parts: Sequence[Verdict]) -> Iterable[Warned]:
     for part in ran:
         for warning in part.warnings:
             found.setdefault(warning.code, []).append(warning)
+    lines = _covered(parts)
+    functions = [(each.function, each.lines) for each in lines.functions]
+    never = dict(covered.Covered(set(lines.ran), set(lines.sharded)).weaknesses(functions))
     for code, given in found.items():
         if CODES[code].of_absence and len(given) < len(ran):
             continue
-        yield replace(given[0], detail="; ".join(dict.fromkeys(w.detail for w in given)))
+        details = dict.fromkeys(w.detail for w in given)
+        if CODES[code].of_lines:
+            details = dict.fromkeys(detail for other, detail in never.items() if other == code)
+        if details:
+            yield replace(given[0], detail="; ".join(details))

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
+from aggverify.report import model
+from aggverify.report.document import document
 from aggverify.report.model import Tried
+from aggverify.run.outcome.covered import Covered
+from aggverify.run.outcome.weakness import Weakness
+from aggverify.testing import merging
 from aggverify.testing.merging import widest
+from tests.verdicts import verdict
 
 
 def test_the_largest_of_everything_is_that_of_any_test() -> None:
@@ -16,3 +22,24 @@ def test_the_largest_of_everything_is_that_of_any_test() -> None:
     found = widest(parts)
     assert [getattr(found, name) for name in numbers] == list(range(2, len(numbers) + 2))
     assert found.dtypes == {"bfloat16": ("one rank",), "float64": ("cp", "one rank")}
+
+
+def test_lines_that_ran_in_another_test_are_not_told() -> None:
+    def part(ran: tuple[int, ...], sharded: tuple[int, ...]) -> model.Verdict:
+        made = verdict(reports=0)
+        covered = Covered({*ran}, {*sharded})
+        made = replace(made, subject=made.subject.knowing(functions=lines), covered=covered)
+        warnings = [Weakness(*pair) for pair in covered.weaknesses(lines)]
+        [told] = document([replace(made, weaknesses=tuple(warnings))]).verdicts
+        return told
+
+    lines = (("reduce", (6, 7, 8, 10)), ("unused", (30,)))
+    alone, spread = part((6, 7), ()), part((6, 8), (6,))
+    [merged] = merging.document([alone, spread]).verdicts
+    assert {w.code: w.detail for w in merged.warnings} == {
+        "AGVW17": "line 10 of reduce",
+        "AGVW18": "lines 7-8 of reduce",
+    }
+    assert merged.covered == model.Covered((model.Lines("reduce", lines[0][1]),), (6, 7, 8), (6,))
+    [whole] = merging.document([alone, part((6, 8, 10), (6, 7, 8, 10))]).verdicts
+    assert whole.warnings == ()

@@ -56,6 +56,7 @@ def test_a_stored_case_comes_first_and_an_expected_one_alone(suite: Suite) -> No
         for name in names
     ]
     made.makepyfile("\n".join(("import aggverify", *lines)))
+    (made.path / ".aggverify" / "cases" / "older.json").write_text('{"schema": 1}')
     ran = made.runpytest_inprocess(*WITHIN, "-rx")
     ran.assert_outcomes(passed=1, failed=3, xfailed=1)
     ran.stdout.fnmatch_lines(
@@ -69,6 +70,7 @@ def test_a_stored_case_comes_first_and_an_expected_one_alone(suite: Suite) -> No
             f"    broke *test_rare* (case {ids['rare']})",
             f"    seen in *test_x_rare* (case {ids['rare']})",
             "fixed.py*",
+            "  note      a stored case is not tried again: *older.json: *",
             "  conforms: token_mean, 1 check passed*",
             f"XFAIL *test_x_rare* - AGV101:{ids['rare']} (why rare)",
         ]

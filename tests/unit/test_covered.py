@@ -131,14 +131,16 @@ LINES = (("reduce", (6, 7, 8, 10, 15)), ("unused", (30,)))
 def test_what_never_ran_is_told_of_functions_that_did() -> None:
     covered = Covered()
     covered.add([ran(ALONE, [6, 10]), ran(SPREAD, [6])])
-    assert covered.never(LINES) == ["lines 7-8, 15 of reduce"]
-    assert covered.never_sharded(LINES) == ["line 10 of reduce"]
+    assert dict(covered.weaknesses(LINES)) == {
+        "AGVW17": "lines 7-8, 15 of reduce",
+        "AGVW18": "line 10 of reduce",
+    }
 
 
 def test_nothing_is_said_of_sharded_lines_where_nothing_was_sharded() -> None:
     covered = Covered()
     covered.add([ran(ALONE, [6, 10])])
-    assert covered.never_sharded(LINES) == []
+    assert "AGVW18" not in dict(covered.weaknesses(LINES))
 
 
 def test_both_are_warnings_of_the_run() -> None:

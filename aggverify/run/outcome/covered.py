@@ -20,7 +20,6 @@ class Covered:
     anywhere: set[int] = field(default_factory=set)
     sharded: set[int] = field(default_factory=set)
     """On several ranks."""
-    _parallel: bool = False
 
     def add(self, executions: Iterable[Execution]) -> None:
         """Note executions that came to a result."""
@@ -29,28 +28,23 @@ class Covered:
                 continue
             self.anywhere.update(execution.lines)
             if execution.case.layout.world_size > 1:
-                self._parallel = True
                 self.sharded.update(execution.lines)
 
-    def never(self, functions: Functions) -> list[str]:
-        """Lines of functions that ran, which themselves never did."""
-        return list(self._missing(functions, self.anywhere))
+    def weaknesses(self, functions: Functions) -> Iterator[tuple[str, str]]:
+        """Codes of warnings and what they say: lines that never ran of functions that did, and
+        lines that ran on one rank only though their function ran on several."""
+        if never := list(_missing(functions, self.anywhere)):
+            yield "AGVW17", _listed(never)
+        alone = [(name, tuple(n for n in lines if n in self.anywhere)) for name, lines in functions]
+        if never := list(_missing(alone, self.sharded)):
+            yield "AGVW18", _listed(never)
 
-    def never_sharded(self, functions: Functions) -> list[str]:
-        """Lines that ran on one rank only, though their function ran on several."""
-        if not self._parallel:
-            return []
-        known = [
-            (name, tuple(line for line in lines if line in self.anywhere))
-            for name, lines in functions
-        ]
-        return list(self._missing(known, self.sharded))
 
-    def _missing(self, functions: Functions, ran: set[int]) -> Iterator[str]:
-        for name, lines in functions:
-            left = [line for line in lines if line not in ran]
-            if left and len(left) < len(lines):
-                yield f"{_told(left, lines)} of {name}"
+def _missing(functions: Functions, ran: set[int]) -> Iterator[str]:
+    for name, lines in functions:
+        left = [line for line in lines if line not in ran]
+        if left and len(left) < len(lines):
+            yield f"{_told(left, lines)} of {name}"
 
 
 def _told(left: Sequence[int], lines: Sequence[int]) -> str:
@@ -66,7 +60,7 @@ def _told(left: Sequence[int], lines: Sequence[int]) -> str:
     return f"line{'s' * (len(left) > 1)} {', '.join(texts)}"
 
 
-def listed(parts: Sequence[str]) -> str:
+def _listed(parts: Sequence[str]) -> str:
     """The first of them."""
     more = [f"and {len(parts) - MOST} more"] if len(parts) > MOST else []
     return "; ".join([*parts[:MOST], *more])

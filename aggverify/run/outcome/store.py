@@ -18,7 +18,7 @@ from aggverify.codes.identity import About
 from aggverify.errors import InputError
 from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Subject
-from aggverify.files import read_json, write_inside
+from aggverify.files import read_json, told, write_inside
 from aggverify.run.planning import project
 from aggverify.run.planning.target import is_path, split
 from aggverify.steps.case import Case
@@ -221,10 +221,14 @@ def read(name: str, directory: Path) -> StoredCase:
         raise InputError(f"no case {name!r:.200}: {path} does not exist ({hint})") from None
 
 
-def every(directory: Path) -> tuple[StoredCase, ...]:
-    """All cases stored there, but for what cannot be read, as from another release."""
-    found = []
+def every(directory: Path) -> tuple[tuple[StoredCase, ...], tuple[str, ...]]:
+    """All cases stored there, and why others cannot be read, as from another release."""
+    found, unread = [], []
     for path in sorted((directory / "cases").glob("*.json")):
-        with suppress(InputError, OSError):
+        try:
             found.append(read(str(path), directory))
-    return tuple(found)
+        except InputError as error:
+            unread.append(f"{path}: {error}")
+        except OSError as error:
+            unread.append(told(error))
+    return tuple(found), tuple(unread)

@@ -16,6 +16,7 @@ from aggverify.codes.state import Incomplete, State
 from aggverify.diagnosis import Diagnosis, joined
 from aggverify.execution.deadline import OutOfTime, TooLate
 from aggverify.execution.subject import Subject
+from aggverify.run.outcome.covered import Covered
 from aggverify.run.outcome.extent import Extent
 from aggverify.run.outcome.store import StoredCase, about
 from aggverify.run.outcome.weakness import Cut, Weakness
@@ -168,6 +169,7 @@ class Verdict:
     """Checks whose search the clock has ended."""
     extent: Extent = field(default_factory=Extent)
     """How far it went, also where nothing was found."""
+    covered: Covered = field(default_factory=Covered)
     call_milliseconds: int | None = None
     """About what one call of a slow reducer takes by the clock; None for one that is not slow."""
     waivers: tuple[Waiver, ...] = ()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from aggverify import oracles
 from aggverify.execution.subject import Subject
-from aggverify.run.outcome.covered import Covered, listed
+from aggverify.run.outcome.covered import Covered
 from aggverify.run.outcome.extent import Extent
 from aggverify.steps.case import Case
 
@@ -102,10 +102,8 @@ class Sights:
             yield Weakness("AGVW10", f"{only}; --mode compares it with a formula")
         if self.over_bound:
             yield Weakness("AGV302", f"needs {self.over_bound:.3g} times the bound")
-        if never := self.covered.never(subject.found.functions):
-            yield Weakness("AGVW17", listed(never))
-        if never := self.covered.never_sharded(subject.found.functions):
-            yield Weakness("AGVW18", listed(never))
+        for code, detail in self.covered.weaknesses(subject.found.functions):
+            yield Weakness(code, detail)
         if self.altered:
             names = ", ".join(sorted(self.altered))
             yield Weakness("AGVW11", f"{names}; put right after every step, or the ranks replaced")
