@@ -1,0 +1,45 @@
+"""How an untuned reducer is written down: its mode, whether it is right, where it is met."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tests.branchy.parts import Reducer
+
+R = TypeVar("R", bound=Reducer)
+
+
+@dataclass(frozen=True, slots=True)
+class Untuned:
+    """One reducer: right, or wrong on one branch."""
+
+    target: str
+    mode: str
+    met: str
+    """Where such code is met, and why a person writes it."""
+
+    @property
+    def name(self) -> str:
+        return self.target.rpartition(":")[2]
+
+
+WRONG: list[Untuned] = []
+RIGHT: list[Untuned] = []
+
+
+def wrong(mode: str, met: str) -> Callable[[R], R]:
+    return _entry(WRONG, mode, met)
+
+
+def right(mode: str, met: str) -> Callable[[R], R]:
+    return _entry(RIGHT, mode, met)
+
+
+def _entry(table: list[Untuned], mode: str, met: str) -> Callable[[R], R]:
+    def put(function: R) -> R:
+        table.append(Untuned(f"{function.__module__}:{function.__name__}", mode, met))
+        return function
+
+    return put

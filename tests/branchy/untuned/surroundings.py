@@ -1,0 +1,191 @@
+"""Caches and counters, environment, threads and hash order."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from typing import TYPE_CHECKING
+
+from aggverify.conventions import MicroBatch
+from tests.branchy.parts import kept, mask_of, sample_mean, token_mean
+from tests.branchy.untuned.base import right, wrong
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_denominators: dict[tuple[int, ...], int] = {}
+_indices: dict[tuple[int, int], Tensor] = {}
+_contents: dict[bytes, Tensor] = {}
+_turn = {"calls": 0, "tokens": 1}
+
+
+@wrong(
+    "token_mean",
+    "the global count is all-reduced once for each kind of batch and then remembered",
+)
+def remembered_by_kind(losses: Tensor, batch: MicroBatch) -> Tensor:
+    key = (batch.num_rollouts, batch.num_groups, batch.num_microbatches, batch.dp_size)
+    key = (*key, batch.cp_size, *sorted(batch.response_lengths), *sorted(batch.total_lengths))
+    count = _denominators.setdefault(key, batch.num_tokens)
+    return kept(losses, batch).sum() / max(count, 1)
+
+
+@wrong(
+    "token_mean",
+    "indices are cached by the address of the mask, which is used again",
+)
+def remembered_by_address(losses: Tensor, batch: MicroBatch) -> Tensor:
+    mask = mask_of(batch)
+    key = (batch.loss_masks[0].data_ptr() if batch.loss_masks else 0, len(mask))
+    index = _indices.setdefault(key, mask.nonzero().flatten())
+    return losses[index].sum() / max(batch.num_tokens, 1)
+
+
+@wrong(
+    "token_mean",
+    "the first of every K calls sets the denominator; a step of another K shifts the turn",
+)
+def set_in_turn(losses: Tensor, batch: MicroBatch) -> Tensor:
+    if _turn["calls"] % batch.num_microbatches == 0:
+        _turn["tokens"] = batch.num_tokens
+    _turn["calls"] += 1
+    return kept(losses, batch).sum() / max(_turn["tokens"], 1)
+
+
+@wrong(
+    "token_mean",
+    "a launcher's variable decides: with more than one process a node, the mean is over them too",
+)
+def local_world_size(losses: Tensor, batch: MicroBatch) -> Tensor:
+    local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return token_mean(losses, batch) / local
+
+
+@wrong(
+    "token_mean",
+    "rank 0 of the launcher adds what belongs to all; without its variable nobody is another rank",
+)
+def rank_of_environment(losses: Tensor, batch: MicroBatch) -> Tensor:
+    loss = token_mean(losses, batch)
+    return loss if os.environ.get("RANK", "0") == "0" else loss * 0.5
+
+
+@wrong(
+    "token_mean",
+    "the sum is split over torch's threads, and their means are averaged",
+)
+def mean_over_threads(losses: Tensor, batch: MicroBatch) -> Tensor:
+    import torch
+
+    threads = min(torch.get_num_threads(), 2)
+    values = kept(losses, batch)
+    if threads == 1 or len(values) < 8:
+        return token_mean(losses, batch)
+    means = [part.mean() for part in values.chunk(threads)]
+    return torch.stack(means).mean() * len(values) / max(batch.num_tokens, 1)
+
+
+@wrong(
+    "token_mean",
+    "statistics are all-reduced one after another in the order of a set of names",
+)
+def reduced_in_set_order(losses: Tensor, batch: MicroBatch) -> Tensor:
+    import torch.distributed as dist
+
+    own = {"count": mask_of(batch).sum().reshape(1), "samples": mask_of(batch).new_ones(1)}
+    if batch.cp_size == 1 or batch.gathered:
+        return token_mean(losses, batch)
+    for name in {"count", "samples"}:
+        dist.all_reduce(own[name], group=batch.cp_group)
+    whole = sum(int(mask.sum()) for mask in batch.loss_masks)
+    return (
+        kept(losses, batch).sum() / max(batch.num_tokens, 1) * (int(own["count"]) / max(whole, 1))
+    )
+
+
+@wrong(
+    "sample_mean",
+    "which rank counts a rollout is decided by hash() of its name, which every process salts",
+)
+def owner_by_hash(losses: Tensor, batch: MicroBatch) -> Tensor:
+    import torch
+    import torch.distributed as dist
+
+    names = [f"rollout-{i}" for i in range(batch.num_rollouts)]
+    own = sum(hash(name) % batch.cp_size == batch.cp_rank for name in names)
+    count = torch.tensor([own])
+    if batch.cp_size > 1:
+        dist.all_reduce(count, group=batch.cp_group)
+    return sample_mean(losses, batch) * batch.num_rollouts / max(int(count), 1)
+
+
+@wrong(
+    "token_mean",
+    "denominators are smoothed once training has settled, after a hundred calls",
+)
+def smoothed_later(losses: Tensor, batch: MicroBatch) -> Tensor:
+    _smooth["calls"] += 1
+    _smooth["tokens"] = 0.9 * _smooth["tokens"] + 0.1 * batch.num_tokens
+    if _smooth["calls"] > 100:
+        return kept(losses, batch).sum() / max(_smooth["tokens"], 1)
+    return token_mean(losses, batch)
+
+
+_smooth = {"calls": 0.0, "tokens": 1.0}
+
+
+@right("token_mean", "indices are cached by what the mask says")
+def remembered_by_content(losses: Tensor, batch: MicroBatch) -> Tensor:
+    mask = mask_of(batch)
+    index = _contents.setdefault(mask.numpy().tobytes(), mask.nonzero().flatten())
+    return losses[index].sum() / max(batch.num_tokens, 1)
+
+
+@right("token_mean", "a launcher's variable decides what is printed, and nothing else")
+def environment_for_prints(losses: Tensor, batch: MicroBatch) -> Tensor:
+    if os.environ.get("RANK", "0") == "0" and os.environ.get("REDUCER_DEBUG"):
+        print(batch.num_tokens)
+    return token_mean(losses, batch)
+
+
+@right("token_mean", "the sum is split over torch's threads and added up")
+def sum_over_threads(losses: Tensor, batch: MicroBatch) -> Tensor:
+    import torch
+
+    values = kept(losses, batch)
+    parts = [part.sum() for part in values.chunk(max(torch.get_num_threads(), 3))]
+    return torch.stack(parts).sum() / max(batch.num_tokens, 1)
+
+
+@right("token_mean", "statistics are all-reduced in the order of their sorted names")
+def reduced_in_sorted_order(losses: Tensor, batch: MicroBatch) -> Tensor:
+    import torch.distributed as dist
+
+    own = {"count": mask_of(batch).sum().reshape(1), "samples": mask_of(batch).new_ones(1)}
+    if batch.cp_size == 1 or batch.gathered:
+        return token_mean(losses, batch)
+    for name in sorted(set(own)):
+        dist.all_reduce(own[name], group=batch.cp_group)
+    whole = sum(int(mask.sum()) for mask in batch.loss_masks)
+    factor = int(own["count"]) / whole if whole else 1.0
+    return kept(losses, batch).sum() / max(batch.num_tokens, 1) * factor
+
+
+@right("sample_mean", "which rank counts a rollout is decided by a checksum of its name")
+def owner_by_checksum(losses: Tensor, batch: MicroBatch) -> Tensor:
+    import torch
+    import torch.distributed as dist
+
+    names = [f"rollout-{i}".encode() for i in range(batch.num_rollouts)]
+    count = torch.tensor([sum(zlib.crc32(n) % batch.cp_size == batch.cp_rank for n in names)])
+    if batch.cp_size > 1:
+        dist.all_reduce(count, group=batch.cp_group)
+    return sample_mean(losses, batch) * batch.num_rollouts / max(int(count), 1)
+
+
+@right("token_mean", "a set of names is only asked whether a name is in it")
+def asks_a_set(losses: Tensor, batch: MicroBatch) -> Tensor:
+    known = {f"group-{g}" for g in batch.group_ids}
+    if any(f"group-{g}" not in known for g in batch.group_ids):
+        raise AssertionError
+    return token_mean(losses, batch)
