@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aggverify.conventions import MicroBatch
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Reducer = Callable[..., "Tensor"]
+Reducer = Callable[..., Any]
 R = TypeVar("R", bound=Reducer)
 
 
@@ -71,7 +71,7 @@ def pieces(losses: Tensor, batch: MicroBatch) -> list[Tensor]:
     return list(kept(losses, batch).split([len(mask) for mask in batch.local_masks]))
 
 
-def divided(losses: Tensor, batch: MicroBatch, counts: list[float]) -> Tensor:
+def divided(losses: Tensor, batch: MicroBatch, counts: Sequence[float]) -> Tensor:
     """Each sample's sum over its own count."""
     import torch
 

@@ -308,8 +308,8 @@ _masks: dict[Any, Tensor] = {}
 )
 def masks_cached_by_lengths(losses: Tensor, batch: MicroBatch) -> Tensor:
     mask = mask_of(batch)
-    key = (tuple(batch.response_lengths), tuple(batch.total_lengths), len(losses), int(mask.sum()))
-    key = (*key, batch.num_tokens, batch.cp_rank, batch.gathered)
+    lengths = (tuple(batch.response_lengths), tuple(batch.total_lengths), len(losses))
+    key = (*lengths, int(mask.sum()), batch.num_tokens, batch.cp_rank, batch.gathered)
     mask = _masks.setdefault(key, mask)
     return (losses * mask).sum() / max(batch.num_tokens, 1)
 

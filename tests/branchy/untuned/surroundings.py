@@ -24,8 +24,14 @@ _turn = {"calls": 0, "tokens": 1}
     "the global count is all-reduced once for each kind of batch and then remembered",
 )
 def remembered_by_kind(losses: Tensor, batch: MicroBatch) -> Tensor:
-    key = (batch.num_rollouts, batch.num_groups, batch.num_microbatches, batch.dp_size)
-    key = (*key, batch.cp_size, *sorted(batch.response_lengths), *sorted(batch.total_lengths))
+    key: tuple[int, ...] = (batch.num_rollouts, batch.num_groups, batch.num_microbatches)
+    key = (
+        *key,
+        batch.dp_size,
+        batch.cp_size,
+        *sorted(batch.response_lengths),
+        *sorted(batch.total_lengths),
+    )
     count = _denominators.setdefault(key, batch.num_tokens)
     return kept(losses, batch).sum() / max(count, 1)
 
