@@ -211,7 +211,7 @@ def replay(finding: Finding) -> str:
 
 def facts(finding: Finding) -> list[str]:
     """What was seen on which step, one fact a line."""
-    lines = [*finding.message.split("\n"), *_worst(finding)]
+    lines = [*_seen_once(finding), *finding.message.split("\n"), *_worst(finding)]
     if finding.error is not None and finding.bound is not None:
         n = finding.roundings
         kind = "fixed" if n is None else counted(n, "rounding")
@@ -224,9 +224,13 @@ def facts(finding: Finding) -> list[str]:
     lines += _listed("does not matter", finding.does_not_matter)
     if finding.confirmed is None:
         lines.append("seen once, and not run again: the command was stopped first")
-    elif not finding.confirmed:
-        lines.append("seen once, not again in fresh ranks: the reducer keeps state or guesses")
     return [shortened(line) for line in lines if line]
+
+
+def _seen_once(finding: Finding) -> Iterator[str]:
+    """Before anything else: what is said of such a step holds for no other run of it."""
+    if finding.confirmed is False:
+        yield "seen once, not again in fresh ranks: the reducer keeps state or guesses"
 
 
 def _worst(finding: Finding) -> Iterator[str]:
@@ -380,7 +384,7 @@ def tried(t: Tried) -> Iterator[str]:
     yield f"up to {t.response:,} tokens a response{sharded}, {t.prompt:,} a prompt"
     yield f"{t.step_tokens:,} tokens and {t.step_samples:,} samples a step"
     yield f"{t.micro_batch_samples:,} samples a micro-batch, {t.micro_batches:,} micro-batches"
-    yield f"dp {t.dp_size}, cp {t.cp_size}, ids up to {t.identifier:.4g}"
+    yield f"dp {t.dp_size}, cp {t.cp_size}, ids up to {t.identifier:,}"
     alike: dict[tuple[str, ...], list[str]] = {}
     for dtype, kinds in t.dtypes.items():
         alike.setdefault(kinds, []).append(dtype)

@@ -12,6 +12,7 @@ from aggverify.run.outcome.verdict import Verdict
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_micro_batches, parse_step
+from aggverify.steps.reordering import renamed
 from tests.unit.test_checks import PLAIN
 
 
@@ -57,3 +58,9 @@ def test_a_reader_sees_it_where_nothing_was_found() -> None:
 def test_nothing_is_told_of_a_run_without_a_step() -> None:
     nothing = replace(verdict_of(PLAIN), worlds=())
     assert "tried" not in dict(inventory(written(nothing)))
+
+
+def test_a_large_id_is_told_as_the_integer_it_is() -> None:
+    large = replace(CASES[0], step=renamed(CASES[0].step, [2**24 + 1], [2**24, 2**24 + 1]))
+    lines = dict(inventory(written(verdict_of(PLAIN, large))))
+    assert "ids up to 16,777,217;" in lines["tried"]

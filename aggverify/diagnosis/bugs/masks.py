@@ -100,13 +100,6 @@ BUGS: tuple[Bug, ...] = (
         (sign("remainder-dropped"),),
     ),
     Bug(
-        "samples-dropped",
-        "some samples silently get weight 0",
-        "slime (zip without strict); SkyRL #1718 review (uncovered rows)",
-        "check that every sample of the step has a weight",
-        (sign("samples-dropped"),),
-    ),
-    Bug(
         "edge-token-dropped",
         "a slice is one token too short: an end of every response is left out of the sum",
         "mlx-lm-lora #80 ([:-1] for [1:])",

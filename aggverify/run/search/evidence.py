@@ -39,6 +39,10 @@ def gather(run: CheckRun, finding: Finding, found: Evidence) -> None:
     found.confirmed = confirm(run, finding)
     if not found.confirmed and finding.fault is not None and (signal := finding.fault.ended):
         raise NotJudged(f"ranks were ended by {signal}, which did not come back in fresh ones")
+    if not found.confirmed and finding.fault is None:
+        # Whatever else could be observed now is of ranks in another state.
+        found.diagnosis = recognised(run.subject, finding, Symptom.STATE_KEPT)
+        return
     found.diagnosis = explained(run, finding)
     if not run.check.as_found:
         found.relevance = relevance(finding, run.space, run.findings)
