@@ -18,6 +18,7 @@ from aggverify.cli.new import new
 from aggverify.cli.oracle import oracle
 from aggverify.cli.render import render
 from aggverify.cli.replay import replay
+from aggverify.cli.snapshot import snapshot
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -35,6 +36,7 @@ def commands() -> None:
 
 commands.add_command(check)
 commands.add_command(replay)
+commands.add_command(snapshot)
 commands.add_command(new)
 commands.add_command(render)
 commands.add_command(oracle)

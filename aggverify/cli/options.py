@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from aggverify.errors import InputError
-from aggverify.execution.options import OPTIONS, Kind, Option
+from aggverify.execution.options import BY_KEY, OPTIONS, Kind, Option
 
 F = TypeVar("F", bound=Callable[..., Any])
 _TYPES = {Kind.NUMBER: float, Kind.INTEGER: int}
@@ -16,9 +16,18 @@ _TYPES = {Kind.NUMBER: float, Kind.INTEGER: int}
 
 def every_option(command: F) -> F:
     """Decorate a click command with every option of the table."""
-    for option in reversed(OPTIONS):
-        command = _decorated(option)(command)
-    return command
+    return options(*(option.key for option in OPTIONS))(command)
+
+
+def options(*keys: str) -> Callable[[F], F]:
+    """Decorate a click command with these options of the table."""
+
+    def decorated(command: F) -> F:
+        for key in reversed(keys):
+            command = _decorated(BY_KEY[key])(command)
+        return command
+
+    return decorated
 
 
 def _decorated(option: Option) -> Callable[[F], F]:

@@ -31,11 +31,14 @@ class Trial:
     """What the loss is multiplied by before backward: a power of two, which is taken out of the
     gradient again."""
 
+    alone: bool = False
+    """In a reduction of its own: among others, the order of additions is not its alone."""
+
     @property
     def plain(self) -> bool:
         """Whether nothing but the case is asked for, so that the ranks may run it among others."""
         asked = self.before or self.fresh or self.watch or self.misuse or self.compiled or self.show
-        return not asked
+        return not (asked or self.alone)
 
     term: int | None = None
     """Which auxiliary term alone is looked at, modulo their number; None for the losses."""

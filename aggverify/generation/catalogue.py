@@ -8,47 +8,17 @@ from dataclasses import replace
 from functools import cache
 from itertools import combinations, product
 
+from aggverify.generation.corpus import corpus
+from aggverify.generation.corpus import plain_losses as plain_losses
 from aggverify.oracles import Sample, Step
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import CpKind, Layout
-from aggverify.steps.notation import parse_micro_batches, parse_step
-
-_HARD: tuple[tuple[str, str, int, CpKind], ...] = (
-    # step, micro-batches, context-parallel size and kind
-    ("1/1 2/111", "0 1", 1, "zigzag"),
-    ("1/1 2/111", "0 | 1", 1, "zigzag"),
-    ("3/1111111", "0", 2, "zigzag"),
-    ("3/1111111 9/1111; 2/11111111111 17/1", "0,1 | 2,3", 2, "zigzag"),
-    ("40/111", "0", 4, "zigzag"),
-    ("9/1011; 5/1101101", "0,1", 4, "contiguous"),
-    ("9/1011; 5/1101101", "0 | 1", 2, "gathered"),
-    ("3/1101101 9/1011 2/1; 2/11111011 17/1", "0,2 3 | 1 4", 2, "zigzag"),
-    ("2/1 3/111; 2/11 5/1 1/11111; 7/111", "0,2 4 | 1 3,5", 1, "zigzag"),
-    ("2/11+3/111 4/1111", "0,1,2", 1, "zigzag"),
-    ("2/11+3/111 4/1111; 1/1 6/11111+2/1", "0 3 | 1,2 4,5", 1, "zigzag"),
-    ("2/11+3/111 4/1111; 1/1 6/11111+2/1", "0,3 1,4 2,5", 2, "zigzag"),
-    ("1/1 2/11 3/111; 4/11111 5/1111111", "0 1 | 2 3,4", 3, "zigzag"),
-    ("1/1 2/11 3/111; 4/11111 5/1111111; 2/11 3/1", "0 1,5 | 2 3 | 4 6", 2, "zigzag"),
-    ("1/1 1/11 1/111; 1/11111 2/1111111; 3/11 4/1", "0 | 1 | 2 | 3,4,5,6", 2, "zigzag"),
-    # micro-batches of one size, rows in order, as SkyRL's driver deals them
-    ("1/1 2/111; 1/11 2/11111", "0,1 2,3", 1, "zigzag"),
-    ("1/1 2/111; 1/11 2/11111", "0,1 | 2,3", 1, "zigzag"),
-    ("1/1 2/111 3/11; 1/11 2/11111 4/1", "0,1 2,3 4,5", 1, "zigzag"),
-    ("1/1 2/111 3/11; 1/11 2/11111 4/1", "0,1 | 2,3 | 4,5", 1, "zigzag"),
-    ("1/1 2/111; 1/11 2/11111; 3/1111 1/1 2/11; 2/1", "0,1 2,3 | 4,5 6,7", 1, "zigzag"),
-    ("2/1 3/111 2/11 5/11111 1/11; 2/1111 3/1 4/111", "0 | 1 | 2 | 3 | 4 | 5 | 6 | 7", 1, "zigzag"),
-)
 
 
 @cache
 def hard_cases() -> tuple[Case, ...]:
-    """The catalogue, with losses that are all different on the dyadic grid."""
-    found = []
-    for text, cells, cp, kind in _HARD:
-        step = parse_step(text)
-        layout = Layout(parse_micro_batches(cells), cp, kind)
-        found.append(Case(step, layout, plain_losses(step)))
-    return tuple(found)
+    """Those of the corpus that every check begins with."""
+    return tuple(hard.case for hard in corpus() if not hard.checks)
 
 
 def blanked(case: Case) -> Iterator[Case]:
@@ -60,11 +30,6 @@ def blanked(case: Case) -> Iterator[Case]:
             for i, s in enumerate(case.step.samples)
         )
         yield replace(case, step=Step(tuple(samples)))
-
-
-def plain_losses(step: Step) -> tuple[float, ...]:
-    """``(3t + 1) / 16`` for token t: positive, distinct, exact in every dtype up to 80 tokens."""
-    return tuple((3 * t + 1) / 16 for t in range(step.num_response_tokens))
 
 
 @cache

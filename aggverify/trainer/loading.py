@@ -46,6 +46,18 @@ def described(module: ModuleType, named: str | None = None) -> dict[str, Any]:
         "constants": {o.name: _numbers(module, o.name) for o in found if o.own},
         "functions": functions(module),
         "declared": _plain(getattr(module, "AGGVERIFY", None)),
+        "environment": environment(),
+    }
+
+
+def environment() -> dict[str, str]:
+    """What the bits of a result may depend on beside the code."""
+    import torch
+
+    return {
+        "torch": torch.__version__,
+        "processor": torch.backends.cpu.get_cpu_capability(),
+        "threads": str(torch.get_num_threads()),
     }
 
 

@@ -1,0 +1,1 @@
+"""Bit-for-bit parity of a reducer with its recorded self."""

@@ -1,0 +1,170 @@
+"""A snapshot as text: a header that says of what, then one line an entry, sorted."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from urllib.parse import unquote
+
+from aggverify.errors import InputError
+from aggverify.execution.claim import Claim
+from aggverify.files import contents, told, write_inside
+from aggverify.generation.corpus import VERSION
+from aggverify.snapshot.pinned import Entry, Key, Pinned, broken
+
+SCHEMA = 1
+MAX_BYTES = 1 << 22
+NO_MODE = "no-mode"
+"""Where a reducer implements none that is known."""
+_NOT_SAID = frozenset({"schema", "target", "function", "oracle", "against", "seed", "budget"})
+_PLAIN = Claim("", "", "", "").to_json()
+_SPACE = re.compile(r"\s+")
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What the bits of a sum may depend on beside the reducer."""
+
+    torch: str
+    processor: str
+    """The vector instructions that torch uses."""
+    threads: str
+
+    def differences(self, other: Environment) -> Iterator[str]:
+        """What is another one, as in "torch 2.6.0 instead of 2.5.1"."""
+        for f in fields(self):
+            mine, theirs = getattr(self, f.name), getattr(other, f.name)
+            if mine != theirs:
+                yield f"{f.name} {mine} instead of {theirs}"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Recorded, or as it is now."""
+
+    target: str
+    """A path from the project's folder, or a module; and the function."""
+    environment: Environment
+    claims: Mapping[str, Claim]
+    """By mode. Target and function are the snapshot's."""
+    entries: Mapping[Key, Entry]
+
+    def by_mode(self) -> dict[str, dict[Key, Entry]]:
+        """The entries of each mode that is claimed, or has any."""
+        found: dict[str, dict[Key, Entry]] = {mode: {} for mode in sorted(self.claims)}
+        for key, entry in sorted(self.entries.items()):
+            found.setdefault(key.mode, {})[key] = entry
+        return found
+
+
+def render(snapshot: Snapshot) -> str:
+    """The text of the file."""
+    header = {
+        "aggverify-snapshot": SCHEMA,
+        "corpus": VERSION,
+        **{f.name: getattr(snapshot.environment, f.name) for f in fields(Environment)},
+        "target": snapshot.target,
+    }
+    lines = [f"# {name} {_SPACE.sub(' ', str(value))}" for name, value in header.items()]
+    claims = sorted(snapshot.claims.items())
+    lines += [
+        f"# claim {mode} {json.dumps(_said(claim), sort_keys=True)}" for mode, claim in claims
+    ]
+    lines += [f"{key} {entry}" for key, entry in sorted(snapshot.entries.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _said(claim: Claim) -> dict[str, object]:
+    """What is not as it is by default."""
+    data = claim.to_json()
+    return {k: v for k, v in data.items() if k not in _NOT_SAID and v != _PLAIN[k]}
+
+
+def write(snapshot: Snapshot, directory: Path, name: str) -> Path:
+    """Write ``DIRECTORY/NAME``; raises InputError where that cannot be done."""
+    try:
+        return write_inside(directory, name, render(snapshot))
+    except OSError as error:
+        raise InputError(f"cannot write the snapshot: {told(error)}") from None
+
+
+def read(path: Path) -> Snapshot:
+    """The snapshot of a file; raises InputError that names the line that is wrong."""
+    try:
+        raw = contents(path, MAX_BYTES)
+        if len(raw) > MAX_BYTES:
+            raise InputError(f"{path} is larger than a snapshot can be ({MAX_BYTES} bytes)")
+        lines = raw.decode().split("\n")
+    except FileNotFoundError:
+        raise InputError(f"no such file: {path}") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read a snapshot from {path}: {error}") from None
+    return _parsed(str(path), lines)
+
+
+def _parsed(name: str, lines: list[str]) -> Snapshot:
+    header: dict[str, str] = {}
+    claims: dict[str, str] = {}
+    entries: dict[Key, Entry] = {}
+    for number, line in enumerate(lines, 1):
+        where = f"{name}, line {number}"
+        if line.startswith("# claim "):
+            mode, _, said = line.removeprefix("# claim ").partition(" ")
+            claims[mode] = said
+        elif line.startswith("# "):
+            word, _, value = line[2:].partition(" ")
+            header[word] = value
+        elif line:
+            key, entry = _entry(where, line)
+            if key in entries:
+                raise InputError(f"{where}: a second entry for {key}; record it again")
+            entries[key] = entry
+    _check_versions(name, header)
+    if missing := {"target", *(f.name for f in fields(Environment))} - header.keys():
+        raise InputError(f"{name}: its header lacks {', '.join(sorted(missing))}; record it again")
+    target = header["target"]
+    environment = Environment(*(header[f.name] for f in fields(Environment)))
+    known = {mode: _claim(f"{name}, claim {mode}", said, target) for mode, said in claims.items()}
+    return Snapshot(target, environment, known, entries)
+
+
+def _check_versions(name: str, header: Mapping[str, str]) -> None:
+    for word, mine in (("aggverify-snapshot", SCHEMA), ("corpus", VERSION)):
+        if word not in header:
+            raise InputError(f"{name} is no snapshot: a line '# {word} {mine}' is missing")
+        if header[word] != str(mine):
+            raise InputError(
+                f"{name} was recorded with {word} {header[word]!r:.40}, this is {word} {mine}: "
+                f"check with the release that recorded it, then record it again with this one"
+            )
+
+
+def _entry(where: str, line: str) -> tuple[Key, Entry]:
+    words = line.split(" ")
+    try:
+        key = Key(*words[:4])
+        pairs = [(unquote(n), value) for n, _, value in (w.partition("=") for w in words[4:])]
+        if pairs and pairs[0][0] == "fault":
+            return key, Entry(fault=unquote(pairs[0][1]))
+        values = {n: Pinned.read(value) for n, value in pairs}
+    except (TypeError, ValueError, OverflowError):
+        raise broken(where, line) from None
+    if not values:
+        raise broken(where, line)
+    return key, Entry(values)
+
+
+def _claim(where: str, text: str, target: str) -> Claim:
+    path, _, function = target.rpartition(":")
+    try:
+        said = json.loads(text)
+        if not isinstance(said, dict):
+            raise ValueError("not an object")
+        return Claim.from_json({**_PLAIN, **said, "target": path, "function": function})
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where} cannot be read: {error}") from None

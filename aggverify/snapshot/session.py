@@ -1,0 +1,133 @@
+"""``snapshot record`` and ``snapshot check``, from a target or a file to what there is to say."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from aggverify.errors import InputError
+from aggverify.execution.claim import Claim
+from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.subject import Subject
+from aggverify.run.outcome import store
+from aggverify.run.planning import project
+from aggverify.run.planning.choosing import choose
+from aggverify.run.planning.claims import terms
+from aggverify.run.planning.request import Request
+from aggverify.run.planning.target import Target, is_path, parse_target, split
+from aggverify.run.session import opened, resolved
+from aggverify.snapshot import taking
+from aggverify.snapshot.comparing import ULPS, Level, Moved, compared
+from aggverify.snapshot.file import Environment, Snapshot
+from aggverify.snapshot.pinned import Entry, Key
+from aggverify.world import Pool, Template
+
+_ODD = re.compile(r"[^\w.-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A snapshot beside what the reducer does now."""
+
+    snapshot: Snapshot
+    target: str
+    """What was run."""
+    environment: Environment
+    entries: tuple[Moved, ...]
+    ulps: int = ULPS
+
+    @property
+    def elsewhere(self) -> tuple[str, ...]:
+        """What is different from the environment in which it was recorded."""
+        return tuple(self.environment.differences(self.snapshot.environment))
+
+    def at(self, *levels: Level) -> list[Moved]:
+        """The entries of these levels."""
+        return [moved for moved in self.entries if moved.level in levels]
+
+    @property
+    def fails(self) -> bool:
+        """Whether it is not as recorded: what is near is a warning in another environment."""
+        levels = {moved.level for moved in self.entries} - {Level.IDENTICAL}
+        return any(not (level.is_near and self.elsewhere) for level in levels)
+
+
+def file_name(target: str) -> str:
+    """Where the snapshot of a target lies in its folder."""
+    return f"{_ODD.sub('.', target.replace('.py:', '.')).strip('.')}.txt"
+
+
+def record(request: Request, *, pool: Pool) -> Snapshot:
+    """The reducer as it is now, under what is claimed of it; raises AggverifyError."""
+    request, target = replace(request, oracle=None, against=None), parse_target(request.target)
+    with opened(pool, target.setup(), compiled=request.compiled) as template:
+        subjects = resolved(request, target, template)
+        laboratory = Laboratory(template)
+        laboratory.begin()
+        entries: dict[Key, Entry] = {}
+        claims: dict[str, Claim] = {}
+        for subject in subjects:
+            ran = taking.steady(subject, laboratory)
+            entries |= {key: taking.pinned(execution) for key, execution in ran.items()}
+            claims[taking.mode_name(subject)] = subject.claim
+        named = f"{store.file_of(request.target)}:{subjects[0].function}"
+        return Snapshot(named, taking.environment(template.description), claims, entries)
+
+
+def check(
+    snapshot: Snapshot,
+    target: str | None = None,
+    engine: str | None = None,
+    *,
+    ulps: int = ULPS,
+    pool: Pool,
+) -> Compared:
+    """The reducer of the snapshot, or another ``target``, beside the record.
+
+    Raises AggverifyError where it cannot be run, or may not be: of what a snapshot, which is data,
+    names, a file is run unasked only where it lies in the project, and one's own engine never.
+    """
+    wanted = parse_target(target or _found_again(snapshot.target))
+    for claim in snapshot.claims.values():
+        if ":" in claim.engine and claim.engine != engine:
+            raise InputError(
+                f"this snapshot was recorded under an engine of your own: say --engine "
+                f"MODULE:OBJECT (it was {claim.engine!r:.200})"
+            )
+    compiled = any(claim.compiled for claim in snapshot.claims.values())
+    with opened(pool, wanted.setup(), compiled=compiled) as template:
+        laboratory = Laboratory(template)
+        laboratory.begin()
+        found: list[Moved] = []
+        for mode, recorded in snapshot.by_mode().items():
+            if mode in snapshot.claims:
+                subject = _subject(snapshot.claims[mode], wanted, template)
+                ran = taking.run(subject, laboratory, taking.cases(subject))
+                found += compared(subject, recorded, ran, ulps)
+            else:
+                found += [Moved(k, Level.ORPHANED, before=e) for k, e in recorded.items()]
+        here = taking.environment(template.description)
+    return Compared(snapshot, wanted.text, here, tuple(found), ulps)
+
+
+def _subject(claim: Claim, target: Target, template: Template) -> Subject:
+    """What was claimed, of what stands there now."""
+    choice = choose(target, template.description, claim.convention)
+    mine = replace(claim, target=target.text, function=choice.function, terms=terms(choice))
+    return Subject.of(mine)
+
+
+def _found_again(target: str) -> str:
+    """The target that a snapshot names, if it may be run though nobody has said so."""
+    head, name = split(target)
+    if not is_path(head):
+        return target
+    root = project.root(Path.cwd()).resolve()
+    path = root / head
+    if not path.resolve().is_relative_to(root):
+        raise InputError(
+            f"{target!r:.200}, which the snapshot names, does not lie in the project {root}: it is "
+            f"run if you say so, by --target"
+        )
+    return f"{path}:{name}" if name else str(path)

@@ -1,0 +1,126 @@
+"""A reducer on the corpus as it is now: what is run, and what is pinned of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from aggverify.checks.spaces import spread
+from aggverify.errors import NotJudged
+from aggverify.execution.laboratory import Execution, Laboratory
+from aggverify.execution.subject import Subject
+from aggverify.execution.trial import Trial
+from aggverify.generation.corpus import corpus
+from aggverify.oracles import Step
+from aggverify.snapshot.file import NO_MODE, Environment
+from aggverify.snapshot.pinned import IN_FULL, Entry, Key, Pinned
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+
+LOSSES = 2
+"""Of the ranks' own losses so many in full: a digest says that they moved, the value how far."""
+BATCH = 64
+Ran = Mapping[Key, Execution]
+
+
+def mode_name(subject: Subject) -> str:
+    """The mode as a snapshot names it."""
+    return subject.claim.mode or NO_MODE
+
+
+def environment(description: Mapping[str, Any]) -> Environment:
+    """Of the ranks, as their template process describes it."""
+    return Environment(**description["environment"])
+
+
+def cases(subject: Subject) -> Iterator[tuple[Key, Case]]:
+    """What the subject's convention and claims let it be given: every case of the corpus on one
+    rank and as it is laid out, there also in float32."""
+    space = spread(subject, dp=8, cp=8, micro_batches=64, min_units=1, empty_samples=True)
+    space = replace(space, rejects="rejection" in subject.features)
+    for hard in corpus():
+        laid_out = hard.case.layout
+        layouts = dict.fromkeys((Layout.trivial(len(hard.case.step.samples)), laid_out))
+        for layout in layouts:
+            for dtype in dict.fromkeys((hard.case.dtype, *["float32"] * (layout == laid_out))):
+                losses = uneven_losses(hard.case.step)
+                case = Case(hard.case.step, layout, losses, dtype)
+                if case in space:
+                    yield Key(mode_name(subject), hard.name, named(layout), dtype), case
+
+
+def uneven_losses(step: Step) -> tuple[float, ...]:
+    """Positive and distinct, and of many bits: another order of additions is another sum."""
+    return tuple((3 * t + 1) / (40 + t % 7) for t in range(step.num_response_tokens))
+
+
+def named(layout: Layout) -> str:
+    """``dp2.cp2.mb1.zigzag``: its sizes, in one word."""
+    kind = f".{layout.cp_kind}" if layout.cp_size > 1 else ""
+    return f"dp{layout.dp_size}.cp{layout.cp_size}.mb{layout.num_microbatches}{kind}"
+
+
+def run(subject: Subject, laboratory: Laboratory, wanted: Iterable[tuple[Key, Case]]) -> Ran:
+    """Every case by itself, so that no other has a part in the order of additions."""
+    pairs = list(wanted)
+    found: dict[Key, Execution] = {}
+    for start in range(0, len(pairs), BATCH):
+        part = pairs[start : start + BATCH]
+        done = laboratory.run(subject, [Trial(case, alone=True) for _, case in part])
+        found |= {key: execution for (key, _), execution in zip(part, done, strict=True)}
+    return found
+
+
+def steady(subject: Subject, laboratory: Laboratory) -> Ran:
+    """All of it, seen twice, by other ranks in another order; raises NotJudged where it differs."""
+    wanted = list(cases(subject))
+    if not wanted:
+        raise NotJudged(f"no case of the corpus can be given to {subject.target}")
+    once = run(subject, laboratory, wanted)
+    laboratory.fresh()
+    again = run(subject, laboratory, reversed(wanted))
+    for key, _ in wanted:
+        if str(pinned(once[key])) != str(pinned(again[key])):
+            raise NotJudged(
+                f"the same step twice gives different bits ({key}): a snapshot would never be met "
+                f"again (aggverify check says more)"
+            )
+    return once
+
+
+def rows(execution: Execution) -> dict[str, list[float]]:
+    """All that is pinned of it, by name: the value, every rank's own losses, the weights, and the
+    numbers of each key of the logs, rank after rank."""
+    value = [] if execution.value is None else [float(execution.value)]
+    found = {"value": value, "losses": [x for rank in execution.local_losses for x in rank]}
+    if execution.weights is not None:
+        found["weights"] = execution.weights.tolist()
+    logs = [log for rank in execution.logs for log in rank]
+    # What is no log that a trainer can read is pinned by its absence.
+    read = [pair for log in logs if isinstance(log, tuple) for pair in log]
+    for name, numbers in sorted(read, key=lambda pair: pair[0]):
+        found.setdefault(f"log:{name}", []).extend(numbers)
+    return found
+
+
+def pinned(execution: Execution) -> Entry:
+    """What a snapshot has of it."""
+    fault = execution.failure
+    if fault is not None:
+        raised = f":{fault.error.type}" if fault.error is not None else ""
+        return Entry(fault=fault.kind + raised)
+    every = rows(execution).items()
+    most = {"losses": LOSSES}
+    return Entry({name: Pinned.of(row, most.get(name, IN_FULL)) for name, row in every})
+
+
+def computes_in(executions: Sequence[Execution]) -> str:
+    """The precision that the reducer's own sums have: float32 where every loss it returned is a
+    number of float32, whatever it was given."""
+    losses = [x for e in executions for rank in e.local_losses for x in rank]
+    with np.errstate(over="ignore"):
+        narrow = np.array(losses, dtype=np.float64).astype(np.float32).astype(np.float64)
+    return "float32" if np.array_equal(narrow, losses, equal_nan=True) else "float64"

@@ -1,0 +1,122 @@
+"""The text of a snapshot: exact, and refused line by line where it is none of ours."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aggverify.errors import InputError
+from aggverify.execution.claim import Claim
+from aggverify.generation.corpus import VERSION, corpus
+from aggverify.oracles import Policy
+from aggverify.snapshot.comparing import Allowed, Level, Moved
+from aggverify.snapshot.file import Environment, Snapshot, read, write
+from aggverify.snapshot.pinned import Entry, Key, Pinned, hexadecimal
+from aggverify.snapshot.session import Compared
+
+KEY = Key("token_mean", "a_case", "dp2.cp1.mb1", "float64")
+ENTRY = Entry({"value": Pinned.of([0.1]), "weights": Pinned.of([-0.0, math.inf, math.nan])})
+POLICY = Policy(denominators="original")
+CLAIM = Claim("r.py", "reduce", "native", "sum", "token_mean", policy=POLICY)
+SNAPSHOT = Snapshot(
+    "r.py:reduce", Environment("2.6.0+cpu", "AVX512", "1"), {"token_mean": CLAIM}, {KEY: ENTRY}
+)
+
+
+@given(st.lists(st.floats()))
+def test_numbers_are_read_as_they_were_written(numbers: list[float]) -> None:
+    pinned = Pinned.of(numbers)
+    assert str(Pinned.read(str(pinned))) == str(pinned)
+    if len(numbers) <= 8:
+        read_again = Pinned.read(str(pinned)).numbers
+        assert read_again is not None
+        assert [x.hex() for x in read_again] == [float(x).hex() for x in numbers]
+
+
+@given(st.floats(allow_nan=False), st.floats(allow_nan=False))
+def test_two_numbers_have_two_texts(one: float, other: float) -> None:
+    same = one.hex() == other.hex()
+    assert (hexadecimal(one) == hexadecimal(other)) == same
+
+
+def test_of_many_a_small_one_that_changes_is_seen_with_its_size() -> None:
+    row = [1.0, *[0.001] * 20]
+    before, after = Pinned.of(row), Pinned.of([*row[:-1], 0.002])
+    assert before.numbers is None and before.largest == after.largest == 1.0
+    assert before.digest != after.digest
+    assert after.moment - before.moment == pytest.approx(0.021)
+
+
+def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = write(SNAPSHOT, tmp_path, "s.txt")
+    text = path.read_text()
+    assert str(read(path).entries) == str(SNAPSHOT.entries)
+    assert read(path).claims["token_mean"].policy == CLAIM.policy
+    assert text.endswith("dp2.cp1.mb1 float64 value=0x1.999999999999ap-4 weights=-0x0p+0,inf,nan\n")
+    assert write(read(path), tmp_path, "t.txt").read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("value=", "value=x", "line 8: not a line of a snapshot: 'token_mean a_case "),
+        ("token_mean a_case", "<<< HEAD\ntoken_mean a_case", "a snapshot: '<<< HEAD'; record"),
+        ("# corpus 1\n", "", "is no snapshot: a line '# corpus 1' is missing"),
+        ("# corpus 1", "# corpus 77", "was recorded with corpus '77', this is corpus 1"),
+        ("# torch 2.6.0+cpu\n", "", "its header lacks torch"),
+        ('"native"', '"natve"', "claim token_mean: unknown convention 'natve'"),
+        ('{"conv', '{{"conv', "claim token_mean cannot be read"),
+        ("float64 value", "float64 value=0x1p+0\ntoken_mean a_case dp2.cp1.mb1 float64 value",
+         "line 9: a second entry for token_mean a_case dp2.cp1.mb1 float64"),
+    ],
+)  # fmt: skip
+def test_a_broken_file_is_refused(tmp_path: Path, old: str, new: str, says: str) -> None:
+    path = write(SNAPSHOT, tmp_path, "s.txt")
+    path.write_text(path.read_text().replace(old, new, 1))
+    with pytest.raises(InputError) as raised:
+        read(path)
+    assert says in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "level"),
+    [
+        (1.0, 1.0, Level.IDENTICAL),
+        (math.nan, math.nan, Level.IDENTICAL),
+        (0.0, -0.0, Level.ULPS),
+        (1.0, 1.0 + 4 * 2**-52, Level.ULPS),
+        (1.0, 1.0 + 5 * 2**-52, Level.BOUND),
+        (1.0, 1.0 + 2**-40, Level.CHANGED),
+        (0.0, 5e-324, Level.CHANGED),
+        (1.0, math.inf, Level.CHANGED),
+    ],
+)
+def test_how_far_a_number_moved(before: float, now: float, level: Level) -> None:
+    bound = abs(float(before)) * 2**-48
+    given = Fraction(bound) if math.isfinite(bound) else Fraction(0)
+    assert Allowed(4, "float64", (), Fraction(0)).level(before, now, given) is level
+
+
+def test_the_corpus_has_names_and_reasons() -> None:
+    assert VERSION == 1
+    for hard in corpus():
+        assert hard.name.isidentifier() and hard.why and hard.bug and hard.shows
+    assert len({hard.case for hard in corpus()}) == len(corpus())
+
+
+@pytest.mark.parametrize("level", list(Level))
+def test_what_fails_where(level: Level) -> None:
+    other = Environment("2.7.0+cpu", "AVX2", "1")
+    here, elsewhere = (
+        Compared(SNAPSHOT, "r.py", where, (Moved(KEY, level),))
+        for where in (SNAPSHOT.environment, other)
+    )
+    assert here.fails == (level is not Level.IDENTICAL)
+    assert elsewhere.fails == (level > Level.BOUND)
+    words = ("torch 2.7.0+cpu instead of 2.6.0+cpu", "processor AVX2 instead of AVX512")
+    assert (here.elsewhere, elsewhere.elsewhere) == ((), words)
