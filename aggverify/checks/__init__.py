@@ -26,6 +26,7 @@ from aggverify.checks import (
     scalar,
     shapes,
     terms,
+    torch_modes,
     windows,
 )
 from aggverify.checks.arguments import LEFT_ALONE, REFUSES, SWITCH
@@ -43,6 +44,7 @@ _ALL: list[Check] = [
     linearity.CHECK,
     formula.CHECK,
     backward.CHECK,
+    torch_modes.CHECK,
     LEFT_ALONE,
     MICRO_BATCHES,
     DATA_PARALLEL,

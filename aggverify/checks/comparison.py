@@ -8,14 +8,17 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 
 from aggverify.execution.laboratory import Weights
 from aggverify.execution.subject import Subject
 from aggverify.oracles.bounds import PRECISIONS, scalar_bound, weight_bound
 from aggverify.steps.case import Case
 
-ACCUMULATES = "float64"
-"""Where a weight has such a limit, far below any mistake; in float32 it would hide one of 1e-6."""
+_MOST_ACCUMULATED = {"float64": Fraction(1), "float32": Fraction(1, 1 << 12)}
+"""Where a weight has such a limit, and up to what part of itself: in float32 the rounding of many
+tokens is no longer far below a mistake, as one token more in a count of some thousand is, or a
+factor of 1 + 1e-6."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +85,29 @@ def worst_weight(
         )
         if error > bound and (worst is None or error > worst.error):
             worst = Mismatch(i, error, bound)
-    if worst is None or precision != ACCUMULATES or not rounded[far].all():
+    if worst is None or worst.token is None or not rounded[far].all():
         return worst
-    return replace(worst, limit=_accumulated(rounded, roundings))
+    most = _MOST_ACCUMULATED.get(precision)
+    if most is None or (most < 1 and _is_a_factor(observed, rounded, near)):
+        return worst
+    limit = _accumulated(rounded, roundings, precision)
+    return replace(worst, limit=min(limit, most * abs(expected[worst.token])))
 
 
-def _accumulated(weights: Weights, roundings: int) -> Fraction:
+def _is_a_factor(observed: Weights, exact: Weights, near: npt.NDArray[np.bool_]) -> bool:
+    """Whether every weight is beyond its bound on the same side: rounding of what is added up
+    leaves some where they are."""
+    kept = exact != 0
+    sides = np.sign(observed[kept] - exact[kept])
+    return not near[kept].any() and len(set(sides.tolist())) == 1
+
+
+def _accumulated(weights: Weights, roundings: int, precision: str) -> Fraction:
     """All weights added up, and one addition for each place where they change: between two samples
     a running sum has the difference of theirs."""
     total = Fraction(float(np.abs(weights).sum()))
     changes = int(np.count_nonzero(np.diff(weights)))
-    return scalar_bound(total, changes, roundings, PRECISIONS[ACCUMULATES])
+    return scalar_bound(total, changes, roundings, PRECISIONS[precision])
 
 
 def scalar_mismatch(

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-import numpy as np
-
+from aggverify.checks import logged_keys
 from aggverify.checks.base import Check, Finding
 from aggverify.checks.comparison import lowest_precision
 from aggverify.checks.judging import is_finite
 from aggverify.checks.spaces import spread
-from aggverify.execution.laboratory import Execution, copies
+from aggverify.execution.laboratory import Execution
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
 from aggverify.oracles.bounds import PRECISIONS, scalar_bound
@@ -74,8 +73,13 @@ def space(subject: Subject) -> Space | None:
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """First whether the logs can be merged, then what they say of the objective."""
-    [ran] = executions
+    """First whether the logs can be merged, then what they say of the objective, then whether every
+    key is the same in every layout."""
+    ran, *for_keys = executions
+    return _of_the_objective(subject, ran) or logged_keys.judge(NAME, subject, for_keys)
+
+
+def _of_the_objective(subject: Subject, ran: Execution) -> Finding | None:
     if not ran.logs:
         return None
     why = _malformed(ran)
@@ -146,14 +150,8 @@ def _merged(subject: Subject, ran: Execution) -> Fraction | None:
     numbers = [
         [dict(log)[OBJECTIVE] for log in logs if isinstance(log, tuple)] for logs in ran.logs
     ]
-    flat = [n for rank in numbers for n in rank]
-    if len(flat[0]) == 1:
-        local = [[n[0] for n in rank] for rank in numbers]
-        return ran.scalar(subject, copies(local, ran.case, 0))
-    if not np.isfinite(flat).all():
-        return None
-    total, count = (sum(Fraction(n[i]) for n in flat) for i in (0, 1))
-    return Fraction(total, count) if count else Fraction(0)
+    found = logged_keys.merged(subject, ran, numbers)
+    return None if found is None else found.value
 
 
 def _shown(value: Fraction | None) -> str:
@@ -177,9 +175,10 @@ def _factor(value: Fraction | None, wanted: Objective, case: Case) -> str:
 
 CHECK = Check(
     name=NAME,
-    title="logs have one shape everywhere, and their loss is the objective",
+    title="logs have one shape everywhere, each key one value, and their loss is the objective",
     tests="T12",
     space=space,
+    variants=lambda case: (case, *logged_keys.variants(case)),
     judge=judge,
     max_examples=40,
     nothing_to_say="returns no log",

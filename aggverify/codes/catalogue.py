@@ -72,6 +72,19 @@ CATALOGUE: tuple[Code, ...] = (
         diagnosed=Diagnosed.SYMPTOM,
     ),
     Code(
+        "AGV128",
+        "Another loss where no gradient is wanted",
+        "medium",
+        consequence="reports another loss in validation than in training",
+        diagnosed=Diagnosed.SYMPTOM,
+    ),
+    Code(
+        "AGV129",
+        "Autocast changes the weights",
+        consequence="trains with other gradients under autocast",
+        diagnosed=Diagnosed.SYMPTOM,
+    ),
+    Code(
         "AGV131",
         "Weights depend on the losses: the reducer is not linear",
         symptom=Symptom.NOT_LINEAR,
@@ -248,6 +261,13 @@ CATALOGUE: tuple[Code, ...] = (
         "medium",
         consequence="leaves training alone, but its logs cannot be merged",
         symptom=Symptom.LOGS_DIFFER,
+        diagnosed=Diagnosed.SYMPTOM,
+    ),
+    Code(
+        "AGV513",
+        "A logged number depends on the layout",
+        "medium",
+        consequence="leaves training alone, but logs another number in another layout",
         diagnosed=Diagnosed.SYMPTOM,
     ),
     Code("AGV521", "Two paths give different weights on the same step"),

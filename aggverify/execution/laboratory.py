@@ -264,6 +264,7 @@ def _assignment(subject: Subject, wanted: Trial) -> Assignment:
         show=wanted.show,
         arrival=wanted.arrival,
         scale=wanted.scale,
+        under=wanted.under,
         terms=len(subject.terms),
         term=wanted.term if subject.terms else None,
     )

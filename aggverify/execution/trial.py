@@ -30,6 +30,8 @@ class Trial:
     scale: float = 1.0
     """What the loss is multiplied by before backward: a power of two, which is taken out of the
     gradient again."""
+    under: str = ""
+    """The mode of torch that the candidate is called in (``trainer.torch_modes``); "" for none."""
 
     alone: bool = False
     """In a reduction of its own: among others, the order of additions is not its alone."""

@@ -41,6 +41,8 @@ class Assignment:
     """When asynchronous collectives complete (``world.unwaited``); "" when they happen to."""
     scale: float = 1.0
     """What the candidate's loss is multiplied by before backward."""
+    under: str = ""
+    """The mode of torch that the candidate is called in (``trainer.torch_modes``); "" for none."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; what has its default value is left out."""
@@ -84,6 +86,7 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
     "show": (bool,),
     "arrival": (str,),
     "scale": (float,),
+    "under": (str,),
     "terms": (int,),
     "term": (int, type(None)),
 }

@@ -26,8 +26,8 @@ class NoGradient(ContractBreach):
     name = "no gradient"
 
 
-def checked_loss(out: Any) -> Tensor:
-    """The returned loss as a scalar that backward can start from."""
+def checked_loss(out: Any, *, trains: bool = True) -> Tensor:
+    """The returned loss as a scalar that backward can start from, where it ``trains``."""
     import torch
 
     if not isinstance(out, torch.Tensor):
@@ -36,7 +36,7 @@ def checked_loss(out: Any) -> Tensor:
         raise ContractBreach(f"the reducer must return a scalar, got shape {tuple(out.shape)}")
     if not out.is_floating_point():
         raise ContractBreach(f"the reducer must return a floating-point scalar, got {out.dtype}")
-    if not out.requires_grad:
+    if trains and not out.requires_grad:
         raise NoGradient(
             "the returned loss is cut off from the losses it was given (it has no gradient), so "
             "this rank's backward would fail"

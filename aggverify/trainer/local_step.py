@@ -12,6 +12,7 @@ from aggverify.engines import Sizes
 from aggverify.steps.layouts import owned_pieces, positions
 from aggverify.trainer.answer import Log
 from aggverify.trainer.contract import NoGradient, checked_count, checked_loss, logged
+from aggverify.trainer.torch_modes import NO_GRAD, entered
 from aggverify.world.trace import TRACER
 
 if TYPE_CHECKING:
@@ -25,11 +26,11 @@ _NEXT_TO_NOTHING = 0.002
 class CandidateStep:
     """One rank's part of one case; what the candidate returned is noted as it is called."""
 
-    def __init__(self, site: Site, call: Bound, scale: float = 1.0) -> None:
+    def __init__(self, site: Site, call: Bound, scale: float = 1.0, under: str = "") -> None:
         import torch
 
         layout, step = site.case.layout, site.case.step
-        self._site, self._call, self._scale = site, call, scale
+        self._site, self._call, self._scale, self._under = site, call, scale, under
         self._micro_batches = layout.micro_batches[site.dp_rank]
         self.sizes = Sizes(
             layout.dp_size, layout.cp_size, layout.num_microbatches, step.num_rollouts
@@ -71,13 +72,17 @@ class CandidateStep:
         if case.layout.cp_kind == "gathered" and case.layout.cp_size > 1:
             losses = _gather(self._site, members, losses)
         began = time.perf_counter()
-        out = self._call(k, losses.to(getattr(torch, case.dtype)))
+        given, trains = losses.to(getattr(torch, case.dtype)), self._under != NO_GRAD
+        with entered(self._under, losses.device.type):
+            out = self._call(k, given if trains else given.detach())
         self._seconds += time.perf_counter() - began
         TRACER.pulse()
-        loss = checked_loss(out.loss)
+        loss = checked_loss(out.loss, trains=trains)
         self.losses.append(float(loss.item()))
         self.counts.append(checked_count(out.count, self._site, members))
         self.logs.append(logged(out.log))
+        if not trains:
+            return losses.sum() * 0  # nothing to take a gradient of
         return loss if self._scale == 1.0 else loss * self._scale
 
     def gradient(self, parameter: Tensor) -> Tensor:

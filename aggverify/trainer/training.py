@@ -157,7 +157,7 @@ class Trainer:
         if spy is not None:
             function, module = spy.function(function), spy.module(module)
         call = convention(wanted.convention).bind(function, module, site)
-        step = CandidateStep(site, call, wanted.scale)
+        step = CandidateStep(site, call, wanted.scale, wanted.under)
         with ARRIVAL.set(wanted.arrival), self._covering.noting(wanted.case):
             part = self._sessions[wanted.engine].accumulate(step)
         return Answer(

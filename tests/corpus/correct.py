@@ -177,6 +177,30 @@ def differences_of_running_sums(losses: Tensor, batch: MicroBatch) -> Tensor:
     return (sums / counts).sum()
 
 
+def differences_in_the_losses_dtype(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """The same with running sums in whatever the losses are in, and no less than float32."""
+    import torch
+
+    wide = torch.promote_types(losses.dtype, torch.float32)
+    ends = torch.tensor([len(mask) for mask in batch.local_masks]).cumsum(0)
+    running = torch.cat([losses.new_zeros(1, dtype=wide), kept(losses, batch).to(wide).cumsum(0)])
+    sums = running[ends].diff(prepend=running[:1])
+    counts = torch.tensor(batch.rollout_tokens).clamp(min=1).to(wide) * batch.num_rollouts
+    return (sums / counts).sum()
+
+
+def shares_from_a_running_sum(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """Each sample's share of the step is the difference of two running sums of shares."""
+    import torch
+
+    wide = torch.promote_types(losses.dtype, torch.float32)
+    counts = [max(n, 1) * batch.num_rollouts for n in batch.rollout_tokens]
+    running = torch.tensor([0.0] + [1 / n for n in counts], dtype=wide).cumsum(0)
+    pieces = torch.split(kept(losses, batch).to(wide), [len(mask) for mask in batch.local_masks])
+    sums = torch.stack([piece.sum() for piece in pieces])
+    return (sums * running.diff()).sum()
+
+
 def value_by_way_of_the_sum(losses: Tensor, batch: MicroBatch) -> Tensor:
     """The reported mean has the roundings of the sum it is made from."""
     whole = kept(losses, batch).sum()
@@ -244,6 +268,8 @@ CORRECT = (
     Correct("two_more_terms", "terms have other normalisers", "sample_mean", "sum"),
     Correct("normaliser_over_the_ranks", "a share in float32, TRL's", "token_mean", "sum"),
     Correct("share_of_the_micro_batches", "1/K in float32", "prompt_mean", "sum"),
+    Correct("differences_in_the_losses_dtype", "the same in float32", "sample_mean", "sum"),
+    Correct("shares_from_a_running_sum", "1/n as a difference", "sample_mean", "sum"),
     Correct("differences_of_running_sums", "sums of others in float64", "sample_mean", "sum"),
     Correct("value_by_way_of_the_sum", "a value behind detach", "token_mean", "sum"),
     Correct("sorted_first", "adds in order of size", "token_sum", "sum"),

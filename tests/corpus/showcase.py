@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aggverify.conventions import MicroBatch
 from tests.corpus.parts import kept, weighted
@@ -56,6 +56,25 @@ def own_gradient(losses: Tensor, batch: MicroBatch) -> Tensor:
     loss = kept(losses, batch).sum() / max(batch.num_tokens, 1)
     loss.register_hook(lambda gradient: gradient.clamp(max=1))
     return loss
+
+
+def own_mean_in_validation(losses: Tensor, batch: MicroBatch) -> Tensor:
+    if losses.requires_grad:
+        return kept(losses, batch).sum() / max(batch.num_tokens, 1)
+    return kept(losses, batch).sum() / len(losses)
+
+
+def unscaled_under_autocast(losses: Tensor, batch: MicroBatch) -> Tensor:
+    import torch
+
+    scale = 1 / 128 if torch.is_autocast_enabled("cpu") else 1
+    return kept(losses, batch).sum() / max(batch.num_tokens, 1) * scale
+
+
+def own_mean_beside_the_loss(losses: Tensor, batch: MicroBatch) -> tuple[Tensor, dict[str, Any]]:
+    loss = kept(losses, batch).sum() / max(batch.num_tokens, 1)
+    here = sum(int(mask.sum()) for mask in batch.local_masks)
+    return loss, {"loss": loss.detach(), "mean": kept(losses, batch).sum().detach() / max(here, 1)}
 
 
 def made_finite(losses: Tensor, batch: MicroBatch) -> Tensor:

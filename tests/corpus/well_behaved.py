@@ -100,6 +100,43 @@ def logs_no_loss(losses: Tensor, batch: MicroBatch) -> tuple[Tensor, dict[str, A
     return share, {"rank": batch.dp_rank, "span": [batch.cp_rank, batch.cp_size]}
 
 
+def logs_metrics(losses: Tensor, batch: MicroBatch) -> tuple[Tensor, dict[str, Any]]:
+    """A share of the step, a pair of its own, and what every rank knows of the whole step."""
+    import torch
+
+    values, mask = kept(losses, batch).detach(), torch.cat(batch.local_masks)
+    loss = kept(losses, batch).sum() / max(batch.num_tokens, 1)
+    return loss, {
+        "clipped": (values > 0).double().sum() / max(batch.num_tokens, 1),
+        "mean": torch.stack([values.double().sum(), mask.sum().double()]),
+        "tokens": [batch.num_tokens, 1],
+    }
+
+
+def multiplied_as_matrices(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """Under autocast the product is made in bfloat16."""
+    import torch
+
+    mask = torch.cat(batch.local_masks).to(torch.float32)
+    return (kept(losses, batch).float() @ mask) / max(batch.num_tokens, 1)
+
+
+def by_index_in_validation(losses: Tensor, batch: MicroBatch) -> Tensor:
+    import torch
+
+    mask = torch.cat(batch.local_masks).bool()
+    if losses.requires_grad:
+        return kept(losses, batch).sum() / max(batch.num_tokens, 1)
+    return losses[mask].flip(0).sum() / max(batch.num_tokens, 1)
+
+
+def trains_only(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """A hook that cannot be registered where there is no gradient."""
+    loss = kept(losses, batch).sum() / max(batch.num_tokens, 1)
+    loss.register_hook(lambda gradient: gradient * 1.0)
+    return loss
+
+
 def refuses_bad_divisors(losses: Tensor, batch: MicroBatch) -> Tensor:
     if batch.divisor is None or not (batch.divisor > 0 and math.isfinite(batch.divisor)):
         raise ValueError(f"divisor must be a positive number, got {batch.divisor!r}")
@@ -140,6 +177,10 @@ CORRECT = (
     Correct("refuses_on_one_line", "raise behind its condition", "prompt_mean", "sum"),
     Correct("logs_a_sum_and_a_count", "a pair in its log", "token_mean", "megatron-token"),
     Correct("logs_no_loss", "numbers that differ by rank", "prompt_mean", "sum"),
+    Correct("logs_metrics", "logs of three kinds", "token_mean", "sum"),
+    Correct("multiplied_as_matrices", "bfloat16 under autocast", "token_mean", "sum"),
+    Correct("by_index_in_validation", "another road in validation", "token_mean", "sum"),
+    Correct("trains_only", "raises without gradients", "token_mean", "sum"),
     Correct("refuses_bad_divisors", "raises", "constant", "sum", divisor=16.0, claims=_VALIDATES),
     Correct(
         "refuses_unknown_modes",

@@ -34,6 +34,7 @@ FULL = Assignment(
     4,
     "waited for",
     0.5,
+    "autocast",
 )
 ANSWER = Answer(
     losses=(0.1, -0.0, math.inf),

@@ -171,10 +171,28 @@ def test_rounding_of_all_weights_together_is_known_and_no_more_than_that(n: int,
     assert off is not None and not off.accumulated
 
 
-def test_neither_float32_nor_a_masked_token_is_allowed_any() -> None:
+def test_a_masked_token_is_allowed_none() -> None:
     expected = [Fraction(1, 8)] * 7 + [Fraction(0)]
     observed = np.array([0.125] * 7 + [2.0**-56])
     masked = worst_weight(observed, expected, K, "float64")
     assert masked is not None and masked.limit == 0
-    low = worst_weight(np.array([0.125 * (1 + 1e-6)] * 7 + [0.0]), expected, 8, "float32")
-    assert low is not None and low.limit == 0 and not low.accumulated
+
+
+def test_in_float32_running_sums_are_allowed_theirs_and_a_factor_is_not() -> None:
+    expected = [Fraction(1, 16)] * 16
+    observed = np.full(16, 1 / 16)
+    bound = weight_bound(expected[0], K, PRECISIONS["float32"])
+    observed[3:] += 2 * float(bound)
+    found = worst_weight(observed, expected, K, "float32")
+    assert found is not None and found.accumulated
+    for planted in (observed + 4 * float(found.limit), np.full(16, (1 + 2**-12 + 1e-6) / 16)):
+        beyond = worst_weight(planted, expected, K, "float32")
+        assert beyond is not None and not beyond.accumulated
+    # All moved by one small factor: no running sum does that.
+    factor = worst_weight(np.full(16, 1 / 16) * (1 + 1e-6), expected, 8, "float32")
+    assert factor is not None and factor.limit == 0
+    some = np.where(np.arange(16) < 8, 1.0, 1 + 2**-11) / 16
+    partly = worst_weight(some, expected, K, "float32")
+    assert partly is not None and not partly.accumulated
+    low = worst_weight(observed * (1 + 2**-4 * (np.arange(16) > 2)), expected, K, "bfloat16")
+    assert low is None or low.limit == 0

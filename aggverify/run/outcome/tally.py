@@ -11,7 +11,7 @@ from statistics import median
 import numpy as np
 
 from aggverify.checks import Finding
-from aggverify.checks.comparison import ACCUMULATES, as_floats, lowest_precision, margin
+from aggverify.checks.comparison import as_floats, lowest_precision, margin
 from aggverify.execution.laboratory import Execution, Weights
 from aggverify.execution.subject import Subject
 from aggverify.oracles.bounds import PRECISIONS, caught, scalar_bound, weight_bound
@@ -82,13 +82,14 @@ class Tally:
             if scalars:
                 _add_scalar(seen, subject, execution, rounded, precision)
 
-    def needs(self, finding: Finding) -> None:
+    def needs(self, subject: Subject, finding: Finding) -> None:
         """Note a deviation beyond its bound that is no more than rounding of running sums."""
         assert finding.error is not None and finding.bound
         over = float(finding.error / finding.bound)
         self.sights.over_bound = max(self.sights.over_bound, over)
         if finding.token is not None:
-            seen = self._by_precision.setdefault(ACCUMULATES, _Sharpness())
+            precision = lowest_precision(subject, finding.case)
+            seen = self._by_precision.setdefault(precision, _Sharpness())
             seen.worst = max(seen.worst, over)
 
     def margins(self, subject: Subject) -> tuple[Margin, ...]:

@@ -182,7 +182,7 @@ class CheckRun:
             mine = [*self.laboratory.run(self.subject, self.check.variants(case)[:1]), *mine]
             finding = self.check.judge(self.subject, mine)
         if finding is not None and finding.accumulated:
-            self.tally.needs(finding)
+            self.tally.needs(self.subject, finding)
             finding = None
         if finding is not None and self._is_rounding(finding, mine):
             finding = None

@@ -1,0 +1,106 @@
+"""Every logged key that is made of the losses, once merged, is the same in every layout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from aggverify.checks.base import Finding
+from aggverify.checks.comparison import lowest_precision
+from aggverify.execution.laboratory import Execution, copies
+from aggverify.execution.subject import Subject
+from aggverify.oracles.bounds import PRECISIONS, scalar_bound
+from aggverify.steps.case import Case
+
+CODE = "AGV513"
+Numbers = Sequence[Sequence[tuple[float, ...]]]
+"""Of a key: one number or two, per rank and micro-batch."""
+
+
+def variants(case: Case) -> tuple[Case, ...]:
+    """One rank, the layout, and one rank with other losses. All of one sign: no sum of them is
+    smaller than what is added."""
+    some, others = (
+        tuple(sign * ((7 * t) % 11 + 1) / 16 for t in range(len(case.losses))) for sign in (1, -2)
+    )
+    mine = case.with_losses(some)
+    return mine.trivial, mine, case.with_losses(others).trivial
+
+
+def judge(check: str, subject: Subject, executions: Sequence[Execution]) -> Finding | None:
+    """What is merged of one rank's numbers against what is merged of the layout's. Keys that do not
+    change with the losses say something of the layout itself, and those that are alike everywhere
+    are of the whole step: both may be what they are."""
+    one, spread, other = map(numbers_of, executions)
+    for key, alone in one.items():
+        if key not in spread or alone == other.get(key) or _alike(spread[key]):
+            continue
+        was, now = (merged(subject, e, each) for e, each in zip(
+            executions, (alone, spread[key]), strict=False
+        ))  # fmt: skip
+        if was is None or (now is not None and now.is_near(was)):
+            continue
+        case = executions[1].case
+        message = (
+            f"log[{key!r}] is {'not finite' if now is None else repr(float(now.value))}, merged, "
+            f"and {float(was.value)!r} on one rank"
+        )
+        return Finding(CODE, check, message, case, subject.mode)
+    return None
+
+
+def numbers_of(ran: Execution) -> Mapping[str, Numbers]:
+    """Keys with their numbers; none where logs have faults or differ, which is told first."""
+    read = [[dict(log) for log in logs if isinstance(log, tuple)] for logs in ran.logs]
+    first = next((log for logs in read for log in logs), {})
+    if any(log.keys() != first.keys() for logs in read for log in logs):
+        return {}
+    if any(len(some) != len(logs) for some, logs in zip(read, ran.logs, strict=True)):
+        return {}
+    return {key: [[log[key] for log in logs] for logs in read] for key in first}
+
+
+def _alike(numbers: Numbers) -> bool:
+    flat = [n for rank in numbers for n in rank]
+    return len(flat) > 1 and len(set(flat)) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """A key's value, and how far rounding may have moved it."""
+
+    value: Fraction
+    bound: Fraction
+
+    def is_near(self, other: Merged) -> bool:
+        """Whether rounding explains what they differ by."""
+        return abs(self.value - other.value) <= self.bound + other.bound
+
+
+def merged(subject: Subject, ran: Execution, numbers: Numbers) -> Merged | None:
+    """A scalar is reduced as the loss is, a pair is a sum over a count; None if not finite."""
+    flat = [n for rank in numbers for n in rank]
+    if not np.isfinite(flat).all():
+        return None
+    if len(flat[0]) == 1:
+
+        def reduced(of: Callable[[float], float]) -> Fraction | None:
+            local = [[of(n[0]) for n in rank] for rank in numbers]
+            return ran.scalar(subject, copies(local, ran.case, 0))
+
+        value, magnitude = reduced(float), reduced(abs)
+        assert value is not None and magnitude is not None
+    else:
+        count = sum(Fraction(n[1]) for n in flat)
+        value, magnitude = (
+            sum((Fraction(of(n[0])) for n in flat), Fraction(0)) / (count or 1)
+            for of in (float, abs)
+        )
+    # What is only looked at is usually kept in float32, and a count in what the losses are in.
+    lower = min(lowest_precision(subject, ran.case), "float32", key=lambda name: PRECISIONS[name].p)
+    additions = ran.case.step.num_response_tokens + len(flat)
+    bound = scalar_bound(abs(magnitude), additions, 2 * subject.roundings, PRECISIONS[lower])
+    return Merged(value, bound)
