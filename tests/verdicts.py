@@ -44,7 +44,8 @@ def report(
         code, check, f"it says {text}", case, about.mode, right, observed, f"the oracle{text}", 0,
         Fraction(1, 4), Fraction(1, 1 << 50), fault(text),
     )  # fmt: skip
-    told = Diagnosis(f"sum of {text}", "1/cp_size", BUG, f"root {number}")
+    off = "cp_size times too small"
+    told = Diagnosis(f"sum of {text}", "1/cp_size", BUG, f"root {number}", off=off)
     relevance = Relevance(("cp_size",), ("dtype",))
     return ReportedFinding(stored_case(about, finding), finding, told, True, relevance)
 

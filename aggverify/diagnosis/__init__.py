@@ -196,8 +196,13 @@ def _relative(
 
 def _shown(seen: Clues, shown: Shown) -> Diagnosis:
     bug = known_bug(replace(seen, signs=seen.signs | {shown.sign}))
-    factor = seen.factor.name if seen.factor is not None else None
-    return Diagnosis(shown.sentence, factor, bug, shown.sentence)
+    factor, off = _named(seen)
+    return Diagnosis(shown.sentence, factor, bug, shown.sentence, off=off)
+
+
+def _named(seen: Clues) -> tuple[str | None, str | None]:
+    """The factor's name, and how wrong it makes gradients."""
+    return (None, None) if seen.factor is None else (seen.factor.name, seen.factor.off)
 
 
 def _diagnosis(
@@ -218,8 +223,8 @@ def _diagnosis(
         if bug.leaves_out(own) or (part and len(own) < len(PARTS)):
             first = f"{bug.sentence}; all others: " if part else ""
             bug = replace(bug, sentence=first + described(seen.form), fix=wanted)
-    factor = seen.factor.name if seen.factor is not None else None
-    return Diagnosis(sentence, factor, bug, form.sentence if form else sentence, form)
+    factor, off = _named(seen)
+    return Diagnosis(sentence, factor, bug, form.sentence if form else sentence, form, off)
 
 
 def _value(

@@ -38,3 +38,5 @@ class Diagnosis:
     bug: Bug | None = None
     root: str | None = None
     form: Predicts | None = None
+    off: str | None = None
+    """By how much gradients are wrong, where one factor says it: "cp_size times too large"."""

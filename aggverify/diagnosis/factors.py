@@ -31,6 +31,18 @@ class Factor:
     sizes: tuple[tuple[str, int], ...] = ()
     """The sizes with their exponents."""
 
+    @property
+    def off(self) -> str:
+        """How wrong that is, after "makes gradients"."""
+        if not self.sizes:
+            one = self.constant if self.constant > 1 else 1 / self.constant
+            return f"{one} times too {'large' if self.constant > 1 else 'small'}"
+        inverse = product_of_sizes([(n, -e) for n, e in self.sizes], 1 / self.constant)
+        if inverse.constant.denominator == 1 and all(e > 0 for _, e in inverse.sizes):
+            return f"{inverse.name} times too small"
+        upward = self.constant.denominator == 1 and all(e > 0 for _, e in self.sizes)
+        return f"{self.name} times {'too large' if upward else 'what they must be'}"
+
 
 def common_factor(subject: Subject, observations: Sequence[Observation]) -> Factor | None:
     """The named factor if, in every observation, all weights are off by one and the same."""

@@ -265,6 +265,7 @@ def reported(
         # What a finding is about is never said not to matter: it only showed with less.
         does_not_matter=tuple(n for n in report.relevance.irrelevant if n != code.field),
         factor=d.factor if d else None,
+        off=d.off if d else None,
         diagnosis=d.sentence if d else None,
         bugs=tuple(model.Bug(bug.name, bug.sentence, bug.seen, bug.fix) for bug in bugs),
         call=_call(report.call),

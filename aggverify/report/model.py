@@ -155,6 +155,8 @@ class Finding:
     matters: tuple[str, ...]
     does_not_matter: tuple[str, ...]
     factor: str | None
+    off: str | None
+    """By how much gradients are wrong, where a factor says it: "cp_size times too large"."""
     diagnosis: str | None
     bugs: tuple[Bug, ...]
     """In full: names are shared by shapes of one bug, and a stored document outlives their list."""

@@ -192,8 +192,9 @@ def _wrong(finding: Finding, mode: str) -> str | None:
         return None
     expected, actual = finding.worst
     right = mode if finding.reference == "the oracle" else finding.reference
-    if finding.factor:
-        return f"makes gradients {finding.factor} times those of {right}"
+    if finding.off:
+        where = f"in {mode}" if finding.reference == "the oracle" else f"compared with {right}"
+        return f"makes gradients {finding.off} {where}"
     if not math.isfinite(actual):
         return "makes gradients NaN or infinite"
     if not actual:

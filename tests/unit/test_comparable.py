@@ -54,7 +54,7 @@ def test_the_same_run_twice_is_the_same_to_the_byte(name: str, cli: Cli, tmp_pat
     texts = []
     for folder in ("a", "b"):
         cli("check", EXAMPLES / name, "--mode", "token_mean", "--profile", "quick",
-            "--report", "json", "--report-dir", folder)  # fmt: skip
+            "--max-time", "900", "--report", "json", "--report-dir", folder)  # fmt: skip
         text = (tmp_path / folder / "verdict.json").read_text().replace('"b"', '"a"')
         texts.append(model.render(model.comparable(model.from_json(json.loads(text)))))
     assert texts[0] == texts[1]

@@ -92,7 +92,7 @@ def test_a_hazard_is_shown_in_full_and_is_no_failure() -> None:
 
 
 def test_the_headline_states_the_consequence() -> None:
-    what = "makes gradients 1/cp_size times those of token_mean"
+    what = "makes gradients cp_size times too small in token_mean"
     assert reading.headline(RED) == (
         f"Merging this {what}: result depends on context-parallel size"
     )
