@@ -82,6 +82,14 @@ def write_inside(directory: Path, name: str, text: str) -> Path:
         raise
 
 
+def put(path: Path, text: str) -> None:
+    """Write the file that a person names; raises InputError where that cannot be done."""
+    try:
+        write_inside(path.parent, path.name, text)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from None
+
+
 def told(error: OSError) -> str:
     """What the machine refused, as a sentence."""
     reason = error.strerror or str(error) or type(error).__name__

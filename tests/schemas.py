@@ -13,12 +13,13 @@ import aggverify
 
 FOLDER = Path(aggverify.__file__).parent / "schema"
 VERDICT, CASE, FAULT = "verdict.json", "case.json", "fault.json"
+COMPARISON = "comparison.json"
 
 
 @cache
 def validator(name: str) -> jsonschema.Draft202012Validator:
     """One of them, with those that it refers to."""
-    known = {each: json.loads((FOLDER / each).read_text()) for each in (VERDICT, CASE, FAULT)}
+    known = {each: json.loads((FOLDER / each).read_text()) for each in {name, VERDICT, CASE, FAULT}}
     pairs = [(each, Resource.from_contents(schema)) for each, schema in known.items()]
     return jsonschema.Draft202012Validator(known[name], registry=Registry().with_resources(pairs))
 

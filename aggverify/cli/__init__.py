@@ -11,6 +11,7 @@ import click
 from aggverify import __version__
 from aggverify.cli import streams, ways_out
 from aggverify.cli.check import check
+from aggverify.cli.compare import compare
 from aggverify.cli.engines import engines
 from aggverify.cli.explain import explain
 from aggverify.cli.modes import modes
@@ -35,6 +36,7 @@ def commands() -> None:
 
 
 commands.add_command(check)
+commands.add_command(compare)
 commands.add_command(replay)
 commands.add_command(snapshot)
 commands.add_command(new)

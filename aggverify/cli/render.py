@@ -18,16 +18,12 @@ def render(verdict: Path, name: str, output: Path | None) -> None:
 
     Nothing is run or imported for it: neither the reducer nor torch.
     """
-    from aggverify.errors import InputError
-    from aggverify.files import write_inside
+    from aggverify.files import put
     from aggverify.report import model
     from aggverify.report.formats import one
 
     text = one(name).render(model.load(verdict))
     if output is None:
         click.echo(text, nl=False)
-        return
-    try:
-        write_inside(output.parent, output.name, text)
-    except OSError as error:
-        raise InputError(f"cannot write {output}: {error.strerror}") from None
+    else:
+        put(output, text)

@@ -154,7 +154,15 @@ def written(verdict: Verdict, where: Path = USUAL) -> model.Verdict:
         ),
         call_milliseconds=verdict.call_milliseconds,
         waivers=tuple(
-            model.Waiver(w.what, w.reason, sum(r.is_covered(w) for r in verdict.reports))
+            model.Waiver(
+                w.what,
+                w.reason,
+                sum(r.is_covered(w) for r in verdict.reports),
+                w.identity,
+                w.owner,
+                w.expires,
+                w.expired,
+            )
             for w in verdict.waivers
         ),
         incomplete=verdict.incomplete,

@@ -39,18 +39,18 @@ def render(document: Document) -> str:
     found = [_finding(verdict, cause) for verdict, cause in reading.every_cause(document)]
     head = [MARKER, f"### {'✅' if document.exit == 0 else '❌'} {_headline(document)}"]
     if document.error:
-        head.append(_block([reading.shortened(line) for line in document.error.split("\n")]))
+        head.append(block([reading.shortened(line) for line in document.error.split("\n")]))
     if document.verdicts:
         head.append("\n".join(_table(document.verdicts)))
     inventory = [_inventory(verdict) for verdict in document.verdicts]
-    return _fitted(head, found, inventory)
+    return fitted(head, found, inventory)
 
 
 def _headline(document: Document) -> str:
-    return _plain(reading.headline(document), reading.MAX_HEADLINE)
+    return plain(reading.headline(document), reading.MAX_HEADLINE)
 
 
-def _fitted(head: Sequence[str], found: Sequence[str], inventory: Sequence[str]) -> str:
+def fitted(head: Sequence[str], found: Sequence[str], inventory: Sequence[str]) -> str:
     """Head, findings and inventories within MAX_BYTES, in this order of importance."""
     shown = "\n\n".join(head) + "\n"
     left = {"finding": 0, "list of checks": 0}
@@ -88,14 +88,14 @@ def _finding(verdict: Verdict, cause: Sequence[Finding]) -> str:
     mode = code(verdict.mode_name)
     sign = "❌" if first.fails else "⚠️"
     parts = [
-        f"<details>\n<summary>{sign} {first.code} {_plain(first.title)} · {mode}</summary>",
-        f"Merging this {_plain(reading.consequence(first, verdict))}.",
-        _block([*reading.facts(first), *reading.trace(first)]),
+        f"<details>\n<summary>{sign} {first.code} {plain(first.title)} · {mode}</summary>",
+        f"Merging this {plain(reading.consequence(first, verdict))}.",
+        block([*reading.facts(first), *reading.trace(first)]),
     ]
-    points = [f"- **{label}**: {_plain(what)}" for label, what in reading.explanation(first)]
-    points += [f"- **Also** {f.code} {_plain(f.title)}, case {code(f.id)}" for f in others]
+    points = [f"- **{label}**: {plain(what)}" for label, what in reading.explanation(first)]
+    points += [f"- **Also** {f.code} {plain(f.title)}, case {code(f.id)}" for f in others]
     parts += ["\n".join(points)] if points else []
-    parts.append(_block([reading.replay(first), f"aggverify explain {codes}"], "sh"))
+    parts.append(block([reading.replay(first), f"aggverify explain {codes}"], "sh"))
     return "\n\n".join([*parts, "</details>"])
 
 
@@ -105,21 +105,21 @@ def _inventory(verdict: Verdict) -> str:
     lines = [f"<details>\n<summary>{what} · {code(verdict.mode_name)}</summary>\n"]
     lines += ["| check | cases | |", "|---|---|---|"]
     for check in verdict.checks:
-        words = f": {_plain(check.reason)}" if check.reason else ""
+        words = f": {plain(check.reason)}" if check.reason else ""
         words += f": {code(check.refused)}" if check.refused else ""
         state = f"{_SIGNS[check.state]} {check.state}{words}"
         lines.append(f"| {code(check.name)} | {check.cases or ''} | {state} |")
     pairs = [*reading.header(verdict), *reading.inventory(verdict)]
-    listed = [f"- **{label}** {_plain(text)}" for label, text in pairs]
+    listed = [f"- **{label}** {plain(text)}" for label, text in pairs]
     return "\n".join([*lines, "", *listed, "", "</details>"])
 
 
 def code(text: str) -> str:
     """Text from others in a ``<code>``: neither Markdown nor HTML, no mention and no link."""
-    return f"<code>{_plain(text)}</code>"
+    return f"<code>{plain(text)}</code>"
 
 
-def _plain(text: str, most: int = reading.MAX_LINE) -> str:
+def plain(text: str, most: int = reading.MAX_LINE) -> str:
     """One line whose punctuation stands for itself: entities can form no structure."""
     return _SPECIAL.sub(_entity, reading.shortened(text.replace("\n", " "), most))
 
@@ -129,7 +129,7 @@ def _entity(found: re.Match[str]) -> str:
     return f"&#{ord(found[0])};" + ("&#8203;" if found[0] in "@#" else "")
 
 
-def _block(lines: Sequence[str], language: str = "") -> str:
+def block(lines: Sequence[str], language: str = "") -> str:
     """A fenced block whose fence is longer than any inside."""
     body = "\n".join(lines)
     longest = max((len(run) for run in re.findall("`+", body)), default=0)

@@ -343,6 +343,12 @@ class Waiver:
     what: str
     reason: str
     findings: int
+    identity: Identity | None
+    """Of one from a baseline, what it is for."""
+    owner: str | None
+    expires: str | None
+    """The last day on which it holds."""
+    expired: bool
 
 
 @dataclass(frozen=True, slots=True)

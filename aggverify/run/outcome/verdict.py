@@ -97,7 +97,7 @@ class ReportedFinding:
 
     def is_covered(self, waiver: Waiver) -> bool:
         """Whether a waiver is for it."""
-        return waiver.covers(self.finding.code, self.stored.id, self.signature)
+        return waiver.covers(self.finding.code, self.identity, self.stored.id, self.signature)
 
     @property
     def effect(self) -> Effect:

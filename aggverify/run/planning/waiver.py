@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from aggverify.codes import Effect, code
+from aggverify.codes.identity import Identity
 from aggverify.errors import InputError
 
 FORM = r"(AGVW?[0-9]+)(?::([^=\s]+))?=([\s\S]*\S[\s\S]*)"
@@ -19,14 +20,23 @@ class Waiver:
     code: str
     case: str | None
     reason: str
+    identity: Identity | None = None
+    """Of one from a baseline: any finding that is the same."""
+    owner: str | None = None
+    expires: str | None = None
+    """The last day on which it holds, as in ``2026-12-31``."""
+    expired: bool = False
+    """Whether that day is over: then it covers nothing."""
 
     @property
     def what(self) -> str:
         """As it was written, without the reason."""
         return self.code if self.case is None else f"{self.code}:{self.case}"
 
-    def covers(self, code: str, *names: str) -> bool:
-        """Whether it is for a finding with this code, under one of these names."""
+    def covers(self, code: str, identity: Identity, *names: str) -> bool:
+        """Whether it is for a finding with this code and identity, under one of these names."""
+        if self.identity is not None:
+            return self.identity == identity and not self.expired
         return self.code == code and (self.case is None or self.case in names)
 
 

@@ -1,0 +1,1 @@
+"""Two verdict documents, and what becomes worse from one to the other: pure, nothing is run."""

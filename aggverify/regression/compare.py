@@ -1,0 +1,137 @@
+"""Base and head, compared: a pure function of two verdict documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+
+from aggverify.regression import coverage, findings
+from aggverify.regression.model import (
+    CONFORMS,
+    FINDINGS,
+    NO_JUDGEMENT,
+    SCHEMA,
+    Change,
+    Comparison,
+    Kind,
+    Side,
+)
+from aggverify.report import reading
+from aggverify.report.model import Document, Environment, Verdict
+
+KINDS = list(Kind)
+
+
+def compare(
+    base: Document,
+    head: Document,
+    *,
+    strict: bool = False,
+    names: tuple[str, str] = ("base", "head"),
+) -> Comparison:
+    """What becomes worse from base to head, the worst first. ``strict``: a new hazard counts."""
+    found = [*_errors(base, names[0]), *_errors(head, names[1]), *_subjects(base, head)]
+    found.sort(key=lambda change: KINDS.index(change.kind))
+    return Comparison(
+        schema=SCHEMA,
+        exit=_exit([change.kind.exit(strict=strict) for change in found]),
+        strict=strict,
+        base=_side(base, names[0]),
+        head=_side(head, names[1]),
+        banner=tuple(_banner(base, head)),
+        changes=tuple(found),
+    )
+
+
+def _exit(codes: Sequence[int]) -> int:
+    """Findings first; nothing compared is no judgement."""
+    if FINDINGS in codes:
+        return FINDINGS
+    return NO_JUDGEMENT if NO_JUDGEMENT in codes or not codes else CONFORMS
+
+
+def _side(document: Document, name: str) -> Side:
+    return Side(name, document.aggverify, document.environment, document.exit)
+
+
+def _banner(base: Document, head: Document) -> Iterator[str]:
+    """What may be why results differ though the reducer does not."""
+    pairs = [("aggverify", base.aggverify, head.aggverify)]
+    for field in fields(Environment):
+        name = field.name
+        pairs.append((name, getattr(base.environment, name), getattr(head.environment, name)))
+    seeds = [", ".join(sorted({str(v.asked.seed) for v in d.verdicts})) for d in (base, head)]
+    if base.verdicts and head.verdicts:
+        pairs.append(("seed", seeds[0], seeds[1]))
+    for what, was, now in pairs:
+        if was != now:
+            yield f"{what} {was} in the base, {now} in the head"
+
+
+def _errors(document: Document, name: str) -> Iterator[Change]:
+    """What keeps a document from being compared as a whole."""
+
+    def error(what: str, why: str) -> Change:
+        return Change(Kind.ERROR, None, what, "", "", what, why, None, ())
+
+    if document.error:
+        yield error(f"the {name} was not judged", document.error)
+    elif document.incomplete:
+        yield error(f"the {name} is not complete", str(document.incomplete))
+    elif not document.verdicts:
+        yield error(f"the {name} says nothing", "it has no verdict")
+
+
+def _question(verdict: Verdict) -> Iterator[Change]:
+    """What has to be said before the head can be judged."""
+    words = reading.assumption(verdict)
+    if verdict.engine_in_question and not verdict.fails and words:
+        yield Change(
+            Kind.ERROR, verdict.about, "which engine?", "", "a question", words, "", None, ()
+        )
+
+
+def _subjects(base: Document, head: Document) -> Iterator[Change]:
+    before, after = list(base.verdicts), list(head.verdicts)
+    for b in before:
+        h = next((h for h in after if h.about == b.about), None)
+        if h is None:
+            yield coverage.gone(b)
+            continue
+        after.remove(h)
+        yield from _changes(b, h, base, head)
+    for h in after:
+        found = [*findings.first_seen(h), *_question(h)]
+        yield from found or [_stays(h, "not verified", reading.summary(h))]
+
+
+def _changes(b: Verdict, h: Verdict, base: Document, head: Document) -> Iterator[Change]:
+    found = [
+        *coverage.lost(b, h),
+        *findings.changes(b, h, base.replays, head.replays),
+        *coverage.less_precise(b, h),
+        *_warnings(b, h),
+        *_question(h),
+    ]
+    yield from found or [_stays(h, reading.summary(b), reading.summary(h))]
+
+
+def _stays(verdict: Verdict, was: str, now: str) -> Change:
+    mode = verdict.mode_name
+    return Change(
+        Kind.UNCHANGED, verdict.about, mode, was, now, f"leaves {mode} as it is", "", None, ()
+    )
+
+
+def _warnings(base: Verdict, head: Verdict) -> Iterator[Change]:
+    was, now = ({w.code: w for w in v.loud} for v in (base, head))
+    for code in sorted(was.keys() | now.keys()):
+        if code in was and code in now:
+            continue
+        new = code in now
+        warned = now[code] if new else was[code]
+        kind = Kind.NEW_WARNING if new else Kind.FIXED
+        sides = ("", warned.detail) if new else (warned.detail, "")
+        sentence = f"{'adds' if new else 'takes away'} a warning: {warned.title}: {warned.detail}"
+        what = f"{code} {warned.title}"
+        yield Change(kind, head.about, what, *sides, sentence, "", None, ())

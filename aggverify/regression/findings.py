@@ -1,0 +1,172 @@
+"""Which findings of a head are new, changed or known, and which of the base are fixed.
+
+By what they are, never by their cases: a search may come upon another one. What only one side has
+is new or fixed if the other side's replay of its case says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from aggverify.codes.state import Again
+from aggverify.regression.model import Also, Change, Kind
+from aggverify.report import reading
+from aggverify.report.model import Finding, Replay, Verdict
+
+Pair = tuple[Finding, Finding]
+Replays = Sequence[Replay]
+AGAIN = (Again.FAILS, Again.HAZARD)
+
+
+def changes(base: Verdict, head: Verdict, on_base: Replays, on_head: Replays) -> Iterator[Change]:
+    """One change a cause. ``on_base``: cases of the head that were run on the base's reducer, and
+    the other way round."""
+    same, other, fixed, new = _matched(base.findings, head.findings)
+    found: list[tuple[Change, Finding]] = []
+    for b, h in same:
+        found.append((_stays(b, h, head), h))
+    for b, h in other:
+        found.append((_changed(b, h, head), h))
+    for h in new:
+        found.append((_only_in_head(h, head, _replay(h, on_base)), h))
+    yield from _one_a_cause(found)
+    yield from _one_a_cause([(_only_in_base(b, base, _replay(b, on_head)), b) for b in fixed])
+
+
+def first_seen(head: Verdict) -> Iterator[Change]:
+    """The findings of a subject that the base has nothing of."""
+    made = [(_change(_new(f), head, f, "not verified", _word(f)), f) for f in head.findings]
+    return _one_a_cause(made)
+
+
+def _matched(
+    base: Sequence[Finding], head: Sequence[Finding]
+) -> tuple[list[Pair], list[Pair], list[Finding], list[Finding]]:
+    """The same findings; those of one code with other dimensions or another factor; the rest of
+    either side."""
+    same, base, head = _paired(base, head, lambda f: f.identity)
+    # Of several with one code those of one check belong together.
+    near, base, head = _paired(base, head, lambda f: (f.identity.about, f.code, f.check))
+    far, base, head = _paired(base, head, lambda f: (f.identity.about, f.code))
+    return same, [*near, *far], [*base], [*head]
+
+
+def _paired(
+    base: Sequence[Finding], head: Sequence[Finding], key: Callable[[Finding], object]
+) -> tuple[list[Pair], Sequence[Finding], Sequence[Finding]]:
+    left, pairs, rest = list(head), [], []
+    for b in base:
+        h = next((h for h in left if key(h) == key(b)), None)
+        if h is None:
+            rest.append(b)
+        else:
+            left.remove(h)
+            pairs.append((b, h))
+    return pairs, rest, left
+
+
+def _replay(finding: Finding, replays: Replays) -> Replay | None:
+    """What the other side says of its case."""
+    mine = (r for r in replays if r.id == finding.id and r.identity == finding.identity)
+    return next(mine, None)
+
+
+def _stays(b: Finding, h: Finding, head: Verdict) -> Change:
+    if h.fails and any(w.expired and w.identity == h.identity for w in head.waivers):
+        return _change(Kind.EXPIRED, head, h, _word(b), "no longer accepted: expired")
+    if h.fails and not b.fails:
+        kind = Kind.NEW_FAILURE if b.waived is None else Kind.CHANGED_FAILURE
+        return _change(kind, head, h, _word(b), _word(h))
+    return _change(Kind.KNOWN, head, h, _word(b), _word(h))
+
+
+def _changed(b: Finding, h: Finding, head: Verdict) -> Change:
+    kind = Kind.CHANGED_FAILURE if h.fails else Kind.NEW_HAZARD
+    if h.waived is not None:
+        kind = Kind.KNOWN
+    return _change(kind, head, h, _about(b), _about(h))
+
+
+def _about(finding: Finding) -> str:
+    """What is told apart of two findings of one code."""
+    matters = ", ".join(finding.identity.dimensions)
+    factor = f"x {finding.identity.factor}" if finding.identity.factor else ""
+    return "; ".join(filter(None, (factor, f"depends on {matters}" if matters else "")))
+
+
+def _only_in_head(finding: Finding, head: Verdict, seen: Replay | None) -> Change:
+    if finding.waived is not None:
+        return _change(Kind.KNOWN, head, finding, "not found", _word(finding))
+    if seen is None or seen.outcome is Again.NOT_RUN:
+        return _unknown(finding, head, seen, "new")
+    if seen.outcome in AGAIN and seen.code == finding.code:
+        stays = seen.outcome is Again.FAILS or not finding.fails
+        kind = Kind.KNOWN if stays else Kind.NEW_FAILURE
+        return _change(kind, head, finding, f"{_ran(seen)} on the same case", _word(finding))
+    if seen.outcome is Again.FAILS and finding.fails:
+        return _change(Kind.CHANGED_FAILURE, head, finding, _ran(seen), _word(finding))
+    return _change(_new(finding), head, finding, _ran(seen), _word(finding))
+
+
+def _only_in_base(finding: Finding, base: Verdict, seen: Replay | None) -> Change:
+    if seen is None or seen.outcome is Again.NOT_RUN:
+        return _unknown(finding, base, seen, "fixed")
+    if seen.outcome is Again.PASSES:
+        return _change(Kind.FIXED, base, finding, _word(finding), "passes")
+    if seen.outcome is Again.REFUSED:
+        change = _change(Kind.NEWLY_REFUSED, base, finding, _word(finding), _ran(seen))
+        words = f": '{reading.shortened(seen.words)}'" if seen.words else ""
+        return replace(change, sentence=f"refuses what it got wrong, which is no fix{words}")
+    if seen.outcome is Again.FAILS and seen.code != finding.code:
+        return _change(Kind.CHANGED_FAILURE, base, finding, _word(finding), _ran(seen))
+    if seen.outcome is Again.FAILS and not finding.fails and finding.waived is None:
+        return _change(Kind.NEW_FAILURE, base, finding, _word(finding), _ran(seen))
+    return _change(Kind.KNOWN, base, finding, _word(finding), f"{_ran(seen)} on the same case")
+
+
+def _unknown(finding: Finding, verdict: Verdict, seen: Replay | None, which: str) -> Change:
+    """A difference that may be the search's."""
+    mine, other = ("head", "base") if which == "new" else ("base", "head")
+    why = f"not replayed on the {other}"
+    how = f"check the {other} with --replay-from the {mine}'s document"
+    if seen is not None:
+        why, how = f"its case cannot be run on the {other}", seen.words or ""
+    told = (_word(finding), why)
+    sides = told if which == "fixed" else told[::-1]
+    sentence = f"{finding.code} {finding.title} may be {which}: {why}"
+    return replace(_change(Kind.ERROR, verdict, finding, *sides), sentence=sentence, more=how)
+
+
+def _new(finding: Finding) -> Kind:
+    if finding.waived is not None:
+        return Kind.KNOWN
+    return Kind.NEW_FAILURE if finding.fails else Kind.NEW_HAZARD
+
+
+def _word(finding: Finding) -> str:
+    if finding.waived is not None:
+        return f"accepted: {finding.waived}"
+    return "fails" if finding.effect == "fails" else "is a hazard"
+
+
+def _ran(seen: Replay) -> str:
+    words = f": {reading.shortened(seen.words)}" if seen.words else ""
+    return f"{seen.outcome}{f' ({seen.code})' if seen.code else ''}{words}"
+
+
+def _change(kind: Kind, verdict: Verdict, finding: Finding, base: str, head: str) -> Change:
+    what = f"{finding.code} {finding.title}"
+    sentence = reading.consequence(finding, verdict)
+    return Change(kind, verdict.about, what, base, head, sentence, "", finding, ())
+
+
+def _one_a_cause(found: Sequence[tuple[Change, Finding]]) -> Iterator[Change]:
+    """Those that are of one kind and cause as one."""
+    groups: dict[tuple[Kind, str], list[tuple[Change, Finding]]] = {}
+    for change, finding in found:
+        cause = finding.same_cause_as or finding.id
+        groups.setdefault((change.kind, cause), []).append((change, finding))
+    for (first, _), *others in groups.values():
+        also = tuple(Also(f.code, f.title, f.id) for _, f in others)
+        yield replace(first, also=also)

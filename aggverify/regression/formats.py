@@ -1,0 +1,25 @@
+"""Every format a comparison can be written in: one file each, and one entry here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+
+from aggverify.errors import unknown
+from aggverify.regression.model import Comparison
+
+FORMATS: Mapping[str, str] = {
+    "text": "aggverify.regression.text",
+    "md": "aggverify.regression.markdown",
+    "json": "aggverify.regression.model",
+    "html": "aggverify.regression.page",
+}
+"""The module whose ``render(comparison)`` gives the text, by name."""
+
+
+def rendered(comparison: Comparison, name: str) -> str:
+    """The comparison in that format; raises InputError with the nearest one."""
+    if name not in FORMATS:
+        raise unknown("format of a comparison", name, FORMATS)
+    text: str = import_module(FORMATS[name]).render(comparison)
+    return text

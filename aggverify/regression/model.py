@@ -1,0 +1,127 @@
+"""What ``compare`` says, as data: one change for each thing that differs, or stays.
+
+``python -m aggverify.regression.model`` prints its JSON schema.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from aggverify.codes.identity import About
+from aggverify.report import codec
+from aggverify.report.codec import Text
+from aggverify.report.model import Environment, Finding
+
+SCHEMA: Literal[1] = 1
+CONFORMS, FINDINGS, NO_JUDGEMENT = 0, 1, 2
+
+
+class Kind(StrEnum):
+    """What became of something, the worst first."""
+
+    COVERAGE_LOST = "coverage-lost"
+    NEWLY_REFUSED = "newly-refused"
+    CLAIM_WITHDRAWN = "claim-withdrawn"
+    NEW_FAILURE = "new-failure"
+    CHANGED_FAILURE = "changed-failure"
+    EXPIRED = "expired"
+    ERROR = "error"
+    PRECISION_WORSE = "precision-worse"
+    NEW_HAZARD = "new-hazard"
+    NEW_WARNING = "new-warning"
+    KNOWN = "known"
+    FIXED = "fixed"
+    UNCHANGED = "unchanged"
+
+    def exit(self, *, strict: bool) -> int:
+        """The exit code of a comparison in which this is the worst."""
+        if self in LOSSES or self in FAILURES or (strict and self is Kind.NEW_HAZARD):
+            return FINDINGS
+        return NO_JUDGEMENT if self is Kind.ERROR else CONFORMS
+
+
+LOSSES = (Kind.COVERAGE_LOST, Kind.NEWLY_REFUSED, Kind.CLAIM_WITHDRAWN)
+"""Less is verified than was."""
+FAILURES = (Kind.NEW_FAILURE, Kind.CHANGED_FAILURE, Kind.EXPIRED)
+QUIET = (Kind.KNOWN, Kind.FIXED, Kind.UNCHANGED)
+"""What nobody has to look at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Also:
+    """Another finding of the same cause."""
+
+    code: str
+    title: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that differs between base and head, or that stays."""
+
+    kind: Kind
+    about: About | None
+    what: str
+    """The finding's code and title, or what is no longer verified."""
+    base: str
+    head: str
+    """What either side says of it, in a few words."""
+    sentence: str
+    """What it does: without its subject, which is what is merged; of an error, why."""
+    more: Text
+    """What else there is to say of an error."""
+    finding: Finding | None
+    """As the head shows it; of what is fixed, as the base did."""
+    also: tuple[Also, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Where one of the two documents comes from."""
+
+    name: str
+    aggverify: str
+    environment: Environment
+    exit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Everything that ``compare`` found, the worst first."""
+
+    schema: Literal[1]
+    exit: int
+    strict: bool
+    base: Side
+    head: Side
+    banner: tuple[str, ...]
+    """In what the two runs differ beside the reducer: it may be why results do."""
+    changes: tuple[Change, ...]
+
+    def of(self, *kinds: Kind) -> list[Change]:
+        """The changes of these kinds."""
+        return [change for change in self.changes if change.kind in kinds]
+
+
+def harmless(comparison: Comparison) -> Comparison:
+    """The same with every text escaped and, where one is due, on one line."""
+    return codec.read(Comparison, codec.plain(comparison), "the comparison", harmless=True)
+
+
+def render(comparison: Comparison) -> str:
+    """The comparison as JSON."""
+    return json.dumps(codec.plain(comparison), indent=1) + "\n"
+
+
+def schema() -> str:
+    """``schema/comparison.json``: the tests hold that file to this."""
+    named = {"title": "aggverify comparison", **codec.schema(Comparison)}
+    return json.dumps(named, indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    print(schema(), end="")

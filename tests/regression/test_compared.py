@@ -1,0 +1,272 @@
+"""What holds of any two documents: silence, mirrors, and nothing that goes missing unseen."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aggverify.codes.state import Again, Incomplete
+from aggverify.regression.compare import compare
+from aggverify.regression.documents import merged
+from aggverify.regression.model import FAILURES, LOSSES, Change, Comparison, Kind
+from aggverify.report import codec, model
+from aggverify.report.model import Document, Finding, Verdict
+from tests.regression.documents import again, document, edited, pairs, verdict, waiver
+
+GREEN, RED = verdict(), verdict(reports=1)
+FINDING = RED.findings[0]
+COUNTED = settings(max_examples=60)
+
+
+def variant(n: int, code: str = "AGV201", factor: str | None = "1/cp_size") -> Finding:
+    """The n-th finding, all of one subject and each of a cause of its own."""
+    identity = replace(FINDING.identity, code=code, factor=factor, dimensions=(f"size {n}",))
+    return replace(FINDING, id=f"case{n}", code=code, factor=factor, identity=identity)
+
+
+FINDINGS = st.lists(
+    st.builds(variant, st.integers(0, 5), st.sampled_from(["AGV101", "AGV201", "AGV203"])),
+    max_size=4,
+    unique_by=lambda finding: finding.id,
+).map(tuple)
+EFFECTS = st.sampled_from(["fails", "hazard"])
+
+
+def holding(findings: tuple[Finding, ...]) -> Verdict:
+    return replace(GREEN, findings=findings)
+
+
+def kinds(comparison: Comparison) -> Counter[Kind]:
+    """How many findings there are of each kind."""
+    return Counter(c.kind for c in comparison.changes if c.finding for _ in (c, *c.also))
+
+
+@COUNTED
+@given(FINDINGS, EFFECTS, st.booleans())
+def test_nothing_is_said_of_a_document_beside_itself(
+    findings: tuple[Finding, ...], effect: Any, two: bool
+) -> None:
+    mine = holding(tuple(replace(f, effect=effect) for f in findings))
+    other = replace(mine, about=replace(mine.about, mode="another"))
+    same = document(*([mine, other] if two else [mine]))
+    found = compare(same, same, strict=True)
+    assert found.exit == 0 and not found.banner
+    assert {change.kind for change in found.changes} <= {Kind.KNOWN, Kind.UNCHANGED}
+
+
+@COUNTED
+@given(FINDINGS, FINDINGS, st.lists(st.sampled_from([Again.PASSES, Again.FAILS]), min_size=8))
+def test_the_other_way_round_new_is_fixed(
+    mine: tuple[Finding, ...], theirs: tuple[Finding, ...], outcomes: list[Again]
+) -> None:
+    # What a case shows on a reducer is one thing, whichever side asks.
+    became = {f.id: outcomes[n % 8] for n, f in enumerate((*mine, *theirs))}
+    on_base = [again(f, became[f.id]) for f in theirs]
+    on_head = [again(f, became[f.id]) for f in mine]
+    base = document(holding(mine), replays=on_base)
+    head = document(holding(theirs), replays=on_head)
+    forth, back = kinds(compare(base, head)), kinds(compare(head, base))
+    mirrored = {Kind.NEW_FAILURE: Kind.FIXED, Kind.FIXED: Kind.NEW_FAILURE}
+    assert back == Counter({mirrored.get(kind, kind): n for kind, n in forth.items()})
+
+
+def places(data: Any, place: tuple[Any, ...] = ()) -> Any:
+    """Everything that says what was verified, and can go missing."""
+    for name in ("checks", "policy", "margins"):
+        yield from (((name, n)) for n in range(len(data[name])))
+    for name in ("claimed", "worlds"):
+        yield from ((name, key) for key in _keys(data[name]))
+    for dtype, on in data["tried"]["dtypes"].items():
+        yield "tried", "dtypes", dtype
+        yield from (("tried", "dtypes", dtype, n) for n in range(len(on)))
+    yield from (("tried", name) for name in data["tried"] if name != "dtypes")
+    yield from ((name,) for name in ("executed", "layouts_left"))
+    yield from (("asked", name) for name in ("examples", "max_world"))
+    yield from (("checks", n, "cases") for n, check in enumerate(data["checks"]))
+
+
+def _keys(data: Any) -> list[Any]:
+    return list(data) if isinstance(data, dict) else list(range(len(data)))
+
+
+FULL = replace(
+    GREEN,
+    claimed=("rejection",),
+    worlds={"1": 5, "4": 2},
+    tried=replace(GREEN.tried, dtypes={"float64": ("cp", "dp")}, response=9, cp_size=2, dp_size=2),
+    policy=(model.Reading("empty_units", "exclude", True, "which?"),),
+)
+PLAIN = codec.plain(FULL)
+PLACES = list(places(PLAIN))
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: ".".join(map(str, place)))
+def test_whatever_goes_missing_is_coverage_that_is_lost(place: tuple[Any, ...]) -> None:
+    data = copy.deepcopy(PLAIN)
+    inner = data
+    for key in place[:-1]:
+        inner = inner[key]
+    number = isinstance(inner[place[-1]], int)
+    nothing = number and not inner[place[-1]]
+    if number and isinstance(inner, dict) and place[0] != "worlds":
+        inner[place[-1]] //= 3
+    else:
+        del inner[place[-1]]
+    less = codec.read(Verdict, data, "a verdict")
+    found = compare(document(FULL), document(less))
+    state = PLAIN["checks"][place[1]]["state"] if place[0] == "checks" else "ok"
+    if nothing or state in ("left out", "failed"):
+        assert found.exit == 0, "nothing was there to lose"
+        return
+    assert found.exit == 1 and found.changes[0].kind in LOSSES
+    # And more than there was is no loss.
+    assert compare(document(less), document(FULL)).exit == 0 or place[0] == "policy"
+
+
+def test_a_subject_a_document_or_its_replays_that_go_missing_are_seen() -> None:
+    other = replace(GREEN, about=replace(GREEN.about, mode="another"))
+    found = compare(document(GREEN, other), document(GREEN))
+    assert found.exit == 1 and found.changes[0].kind is Kind.COVERAGE_LOST
+    assert found.changes[0].what == "mode another under engine sum"
+    for missing in (document(), replace(document(GREEN), error="no such file")):
+        assert Kind.ERROR in kinds_of(compare(document(GREEN), missing))
+        assert compare(missing, missing).exit == 2
+    cut = replace(document(GREEN), incomplete=Incomplete.INTERRUPTED)
+    assert compare(document(GREEN), cut).exit == compare(cut, document(GREEN)).exit == 2
+    for base, head in (pairs()[Kind.NEW_FAILURE](), pairs()[Kind.FIXED]()):
+        bare = [replace(side, replays=()) for side in (base, head)]
+        assert compare(*bare).exit == 2 and kinds_of(compare(*bare)) == {Kind.ERROR}
+
+
+def kinds_of(comparison: Comparison) -> set[Kind]:
+    return {change.kind for change in comparison.changes}
+
+
+def only(base: Document, head: Document, **options: Any) -> Change:
+    [change] = compare(base, head, **options).changes
+    return change
+
+
+@pytest.mark.parametrize(
+    ("outcome", "new", "fixed"),
+    [
+        (Again.PASSES, Kind.NEW_FAILURE, Kind.FIXED),
+        (Again.FAILS, Kind.KNOWN, Kind.KNOWN),
+        (Again.REFUSED, Kind.NEW_FAILURE, Kind.NEWLY_REFUSED),
+        (Again.NOT_RUN, Kind.ERROR, Kind.ERROR),
+    ],
+)
+def test_what_only_one_side_has_is_as_the_other_sides_replay_says(
+    outcome: Again, new: Kind, fixed: Kind
+) -> None:
+    replays = [again(FINDING, outcome)]
+    assert only(document(GREEN, replays=replays), document(RED)).kind is new
+    assert only(document(RED), document(GREEN, replays=replays)).kind is fixed
+    shows = [replace(replays[0], code="AGV101")]
+    if outcome is Again.FAILS:
+        assert only(document(GREEN, replays=shows), document(RED)).kind is Kind.CHANGED_FAILURE
+        assert only(document(RED), document(GREEN, replays=shows)).kind is Kind.CHANGED_FAILURE
+    other = [replace(replays[0], identity=replace(FINDING.identity, factor="dp_size"))]
+    assert only(document(GREEN, replays=other), document(RED)).kind is Kind.ERROR, "another's"
+
+
+def test_what_a_finding_does_to_the_rest_is_no_loss_of_its_own() -> None:
+    spoiled = [replace(c, state=model.State.NOT_JUDGED, spoiled=True) for c in RED.checks[:1]]
+    red = replace(RED, checks=(*spoiled, *RED.checks[1:]), executed=2, worlds={"1": 2}, margins=())
+    passes = [again(FINDING, Again.PASSES)]
+    assert only(document(GREEN, replays=passes), document(red)).kind is Kind.NEW_FAILURE
+    # Without a finding it is.
+    green = replace(red, findings=())
+    assert compare(document(GREEN), document(green)).changes[0].kind is Kind.COVERAGE_LOST
+
+
+def test_what_is_accepted_is_accepted_by_both() -> None:
+    waived = edited(RED, waived="for a reason")
+    accepted = replace(waived, waivers=(waiver(FINDING, expired=False),))
+    found = compare(document(RED), document(accepted))
+    assert found.exit == 1 and found.changes[0].kind is Kind.COVERAGE_LOST
+    assert found.changes[0].what == f"waiver AGV201:{FINDING.id}"
+    assert only(document(accepted), document(RED)).kind is Kind.CHANGED_FAILURE
+    assert only(document(accepted), document(accepted)).kind is Kind.KNOWN
+    over = replace(RED, waivers=(waiver(FINDING, expired=True),))
+    assert only(document(accepted), document(over)).kind is Kind.EXPIRED
+
+
+def test_a_hazard_that_becomes_a_failure_is_new_and_the_other_way_round_is_known() -> None:
+    hazard = edited(RED, effect="hazard")
+    assert only(document(hazard), document(RED)).kind is Kind.NEW_FAILURE
+    assert only(document(RED), document(hazard)).kind is Kind.KNOWN
+
+
+def test_a_subject_that_is_new_is_judged_by_itself() -> None:
+    red = replace(RED, about=replace(RED.about, mode="another"))
+    found = compare(document(GREEN), document(GREEN, red))
+    assert kinds_of(found) == {Kind.NEW_FAILURE, Kind.UNCHANGED} and found.exit == 1
+    green = replace(GREEN, about=replace(GREEN.about, mode="another"))
+    assert compare(document(GREEN), document(GREEN, green)).exit == 0
+
+
+def test_the_same_reducer_may_be_judged_twice() -> None:
+    other = replace(GREEN, divisor=16.0)
+    same = document(GREEN, other)
+    assert kinds_of(compare(same, same)) == {Kind.UNCHANGED}
+
+
+def test_other_tools_are_a_banner() -> None:
+    newer = replace(document(GREEN).environment, torch="2.9.0")
+    head = replace(document(GREEN), environment=newer, aggverify="0.2.0")
+    found = compare(document(GREEN), head)
+    assert found.exit == 0 and found.banner == (
+        "aggverify 0.1.0 in the base, 0.2.0 in the head",
+        "torch 2.6.0 in the base, 2.9.0 in the head",
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "what", "kind"),
+    [
+        ({"computes_in": "float32"}, "precision it computes in", Kind.COVERAGE_LOST),
+        ({"against": None}, "against", Kind.COVERAGE_LOST),
+        ({"divisor": 16.0}, "divisor", Kind.COVERAGE_LOST),
+        ({"linear": False}, "oracle", Kind.COVERAGE_LOST),
+        ({"identified": True}, "mode", Kind.CLAIM_WITHDRAWN),
+        ({"without": ("gathered",)}, "gathered", Kind.CLAIM_WITHDRAWN),
+        ({"not_claimed": {"gathered": "no"}}, "gathered", Kind.COVERAGE_LOST),
+        ({"narrowed": ("gathered",)}, "gathered", Kind.COVERAGE_LOST),
+        ({"cuts": (model.Cut("a check", 3, 25),)}, "a check", Kind.COVERAGE_LOST),
+        (
+            {"refused": (model.Refusal("gathered", "gathered losses", "no such", False),)},
+            "gathered losses",
+            Kind.NEWLY_REFUSED,
+        ),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_policy_a_bound_or_a_claim_that_changes_is_told(
+    changed: dict[str, Any], what: str, kind: Kind
+) -> None:
+    base = replace(GREEN, against="old.py", not_claimed={})
+    change = only(document(base), document(replace(base, **changed)))
+    assert (change.kind, change.what) == (kind, what)
+
+
+def test_a_wider_bound_is_told() -> None:
+    (margin,) = GREEN.margins
+    wide = replace(margin, smallest_caught=10 * margin.smallest_caught)
+    change = only(document(GREEN), document(replace(GREEN, margins=(wide,))))
+    assert (change.kind, change.what) == (Kind.COVERAGE_LOST, "bound in float64")
+    assert only(document(replace(GREEN, margins=(wide,))), document(GREEN)).kind is Kind.UNCHANGED
+
+
+def test_the_worst_comes_first() -> None:
+    order = list(Kind)
+    found = compare(*map(merged, zip(*(pairs()[kind]() for kind in Kind), strict=True)))
+    ranks = [order.index(change.kind) for change in found.changes]
+    assert ranks == sorted(ranks) and found.exit == 1
+    assert {*FAILURES, *LOSSES} <= {change.kind for change in found.changes}
