@@ -105,7 +105,7 @@ def test_the_headline_states_the_consequence() -> None:
     )
     two = verdicts.written(verdicts.verdict(reports=2))
     assert reading.headline(two).endswith(" (1 more finding)")
-    finding = replace(FINDING, factor=None)
+    finding = replace(FINDING, factor=None, off=None)
     assert reading.consequence(finding, VERDICT).startswith("makes some gradients 1/2 times")
     hangs = verdicts.written(verdicts.verdict(code="AGV402")).verdicts[0].findings[0]
     assert reading.consequence(hangs, VERDICT) == "makes training hang (depends on cp_size)"
