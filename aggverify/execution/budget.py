@@ -40,8 +40,8 @@ def _shapes(*most: int) -> Mapping[str, int]:
 
 PROFILES: Mapping[str, Profile] = {
     "quick": Profile(25, 40, _shapes(40, 20, 9, 8, 8, 8)),
-    "ci": Profile(150, 75, _shapes(100, 60, 30, 30, 24, 28)),
-    "thorough": Profile(3000, 600, _shapes(400, 60, 30, 30, 24, 28)),
+    "ci": Profile(150, 75, _shapes(100, 60, 31, 30, 24, 35)),
+    "thorough": Profile(3000, 600, _shapes(400, 60, 31, 30, 24, 35)),
 }
 
 

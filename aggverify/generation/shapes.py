@@ -23,6 +23,8 @@ BEYOND_INT16 = 2**15 + 3000
 """Tokens, of which some are masked."""
 MOST_TOKENS, MOST_SAMPLES, MOST_MICRO_BATCHES = 66_000, 260, 130
 """Of a case around a constant, that is: not much more than any other takes."""
+MOST_TURNS = 600
+"""Of a mask around a constant."""
 LONGEST_SPREAD = 17_000
 """Tokens of a response that is also run on several ranks."""
 
@@ -65,6 +67,12 @@ def sparse(length: int, unmasked: int) -> bytes:
     for n in range(unmasked):
         mask[(2 * n + 1) * length // (2 * unmasked)] = 1
     return bytes(mask)
+
+
+def turns(count: int) -> bytes:
+    """A mask of so many runs of unmasked tokens, as an agent's turns leave them between answers of
+    its tools."""
+    return b"".join(b"\1" * (1 + n % 2) + b"\0" * (1 + n % 3) for n in range(count))
 
 
 _SHORT = (b"\1\1", b"\1\1\1\1\1", b"\1", b"\1\0\1")
@@ -169,6 +177,8 @@ def low_precision(space: Space) -> Iterator[Case | None]:
     for dtype in ("bfloat16", "float16"):
         for size in _SPREADS[:3]:
             yield build((holed(300), b"\1\1"), size, dtype=dtype, all_cells=True)
+    # A count times the number of rollouts is beyond the largest number of float16.
+    yield build((holed(2049), *_short(39, 1)), dtype="float16")
 
 
 def many(space: Space) -> Iterator[Case | None]:
@@ -196,7 +206,8 @@ def ids(space: Space) -> Iterator[Case | None]:
 
 
 def degenerate(space: Space) -> Iterator[Case | None]:
-    """Equal lengths without a hole, several samples a rollout; a few unmasked tokens of many."""
+    """Equal lengths without a hole, several samples a rollout; a few unmasked tokens of many; many
+    turns; long ones that are nearly equal."""
     build, sizes = Builder(space).case, ((1, 1, 1), *_SPREADS[:3])
     for count, length in ((8, 4), (2, 16), (6, 1)):
         for size in sizes:
@@ -206,6 +217,9 @@ def degenerate(space: Space) -> Iterator[Case | None]:
             yield build((sparse(length, unmasked), b"\1\1\1"), size, all_cells=length == 70)
     for size in sizes:
         yield build((bytes(40), holed(40)), size)
+        yield build((turns(40), turns(11)), size)
+    for size in sizes[:3]:
+        yield build([b"\1" * length for length in (200, 201, 199, 200)], size, all_cells=True)
 
 
 def around(space: Space, constants: Sequence[float]) -> Iterator[Case | None]:
@@ -302,6 +316,26 @@ def _ids_there(build: Builder, c: int) -> Iterator[Case | None]:
         yield case and replace(case, step=named(case.step, lambda i, n: c - 1 + i))
 
 
+def _more_turns(build: Builder, c: int) -> Iterator[Case | None]:
+    if c <= MOST_TURNS:
+        yield build.case((turns(c + 1), b"\1\1"))
+        yield build.case((turns(2 * c + 2), b"\1\1"), (1, 2, 1))
+
+
+def _ids_packed(build: Builder, c: int) -> Iterator[Case | None]:
+    """Pairs that are one number where a prompt group has room for so many rollouts."""
+    case = build.case((b"\1\1\1", b"\1", holed(5), b"\1\1"))
+    if case is None or c >= 2**32:
+        return
+    step = case.step
+    group = {s.rollout: s.group for s in step.samples}
+    firsts = {g: r for r, g in reversed(group.items())}
+    last = max(firsts)
+    rollouts = [c * (last - g) + r - firsts[g] for r, g in group.items()]
+    if len(set(rollouts)) == len(rollouts):
+        yield replace(case, step=renamed(step, list(firsts)[::-1], rollouts))
+
+
 def _losses_there(build: Builder, c: int) -> Iterator[Case | None]:
     case = build.case((holed(6), b"\1\1"))
     if case is not None and c < 2**40:
@@ -324,11 +358,13 @@ _RECIPES: Sequence[Recipe] = (
     _more_samples,
     _more_micro_batches,
     _longer_prompts,
+    _more_turns,
     _longer_spread,
     _more_groups,
     _as_long,
     _more_tokens,
     _ids_there,
+    _ids_packed,
     _losses_there,
     _as_many_samples,
     _shorter,
