@@ -89,8 +89,8 @@ class _Reading:
                 self._functions += 1
                 yield from self._function(value, inner)
         elif isinstance(value, type):
-            if self._is_own(value):
-                inner += vars(value).values()
+            if self._is_own(value):  # without what Python writes there: from 3.13 a line number
+                inner += (v for k, v in vars(value).items() if k != "__firstlineno__")
         elif not isinstance(value, ModuleType) and self._is_own(type(value)):
             inner += vars(value).values() if hasattr(value, "__dict__") else ()
             inner.append(type(value))
