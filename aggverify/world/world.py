@@ -15,7 +15,7 @@ from aggverify.world.exits import exit_text
 from aggverify.world.faults import Fault, Job, Outcome
 from aggverify.world.link import Link
 from aggverify.world.options import Options
-from aggverify.world.watchdog import Watchdog
+from aggverify.world.watchdog import Watchdog, glance
 from aggverify.world.wire import encode, frame
 
 # Enough jobs in flight that ranks never wait for the parent.
@@ -30,7 +30,9 @@ _DOUBT = 0.25
 _GO = encode({"go": True})
 # How often a rank that sleeps is looked at, until it is believed to do so for good.
 _DOZING = 0.05
-# A dead rank's connection ends a little before its exit status is known.
+# A dead rank's connection ends a little before its exit status is known: where the process is over,
+# it will be; one that lives on has only closed its connection.
+_STATUS_COMES = 10.0
 _STATUS_PATIENCE = 0.5
 # After a death the other ranks mostly die as well, or raise, having lost their connection. Those
 # that do neither are not waited for.
@@ -196,28 +198,38 @@ class World:
         unanswered = [link for link in self.links if not link.replies]
         dead = [link for link in unanswered if link.ended]
         if dead and self._by_itself:
-            return self._death(dead, len(unanswered), now)
+            return self._death(dead, unanswered, now)
         stuck = None if dead or now < self.watchdog.next_look else self._look(unanswered, now)
         if stuck is not None and self._by_itself:
             return stuck()
         self.broken = bool(dead) or stuck is not None
         return None
 
-    def _death(self, dead: Sequence[Link], unanswered: int, now: float) -> Fault | None:
+    def _death(self, dead: Sequence[Link], unanswered: Sequence[Link], now: float) -> Fault | None:
         """Name the rank that died; wait a moment for its exit status, and for others to follow."""
         if self._end_seen is None:
             self._end_seen = now
             # Seen now: what the others were in, before they notice the death.
             self._death_scene = self._scene()
         known = [link for link in dead if link.exit_status is not None]
-        patience = _FOLLOWERS if known else _STATUS_PATIENCE
-        if len(known) < unanswered and now - self._end_seen < patience:
+        patience = self._patience_with_the_end(unanswered, dead)
+        if len(known) < len(unanswered) and now - self._end_seen < patience:
             self.watchdog.next_look = now + 0.002
             return None
         # The first to end is the cause; of several that ended alike the lowest is named.
         first = min(known or dead, key=lambda link: link.ended_at)
         alike = [link.rank for link in dead if link.exit_status == first.exit_status]
         return (self._death_scene or self._scene()).died(min(alike), self._memory.said())
+
+    def _patience_with_the_end(self, unanswered: Sequence[Link], dead: Sequence[Link]) -> float:
+        """How long to wait for exit statuses, and for ranks that do not sleep to end, too."""
+        seen = glance(link.pid for link in unanswered if link.pid is not None)
+        states = {thread.number: thread.state for thread in seen.threads}
+        over = [link for link in dead if link.pid and states.get(link.pid, b"Z") in b"ZX"]
+        if any(link.exit_status is None for link in over):
+            return _STATUS_COMES
+        known = any(link.exit_status is not None for link in dead)
+        return _FOLLOWERS if known and not seen.running else _STATUS_PATIENCE
 
     def _look(self, unanswered: Sequence[Link], now: float) -> Callable[[], Fault] | None:
         """How to tell that these ranks are blocked or run away; None while they may finish."""
