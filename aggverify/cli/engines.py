@@ -17,7 +17,7 @@ def engines() -> None:
 def engines_text() -> Iterator[str]:
     """Every engine of the table, and what to do where none fits."""
     from aggverify.conventions import CONVENTIONS
-    from aggverify.engines import ENGINES
+    from aggverify.engines import ENGINES, RealEngine
     from aggverify.oracles import MODES
 
     for engine in ENGINES.values():
@@ -30,6 +30,8 @@ def engines_text() -> Iterator[str]:
         yield f"    your trainer {engine.does}"
         yield f"    trainers: {engine.trainers}"
         yield f"    the reducer returns {engine.required}"
+        if isinstance(engine, RealEngine):
+            yield f"    its formula: engine {engine.formula.name}, which takes far less time"
         if usual:
             yield f"    without --engine: {', '.join(usual)}"
         yield f"    {'available' if missing is None else f'cannot run here: {missing}'}"

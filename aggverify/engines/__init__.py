@@ -9,6 +9,7 @@ from pathlib import Path
 from aggverify.engines.mean import ACCUMULATED_MEAN, MEAN
 from aggverify.engines.megatron import MEGATRON_SAMPLE, MEGATRON_TOKEN
 from aggverify.engines.plain_sum import PLAIN_SUM
+from aggverify.engines.real import DDP, FSDP2, RealEngine
 from aggverify.engines.skyrl import SKYRL_FSDP
 from aggverify.engines.spec import (
     Arrived,
@@ -22,10 +23,11 @@ from aggverify.errors import InputError, unknown
 from aggverify.plugins import Table
 
 _OWN = (PLAIN_SUM, MEAN, ACCUMULATED_MEAN, MEGATRON_SAMPLE, MEGATRON_TOKEN, SKYRL_FSDP)
+_REAL = (DDP, FSDP2)
 ENGINES: Table[EngineSpec] = Table(
     "engines",
     lambda: EngineSpec,
-    {spec.name: spec for spec in _OWN},
+    {spec.name: spec for spec in (*_OWN, *_REAL)},
 )
 """The tool's own, and those that frameworks ship in their own packages."""
 
@@ -40,6 +42,18 @@ def engine(name: str) -> EngineSpec:
     if name not in ENGINES:
         raise unknown("engine", name, ENGINES)
     return ENGINES[name]
+
+
+def formulas() -> list[EngineSpec]:
+    """The engines that can run here, each update once: what is a formula's stands for others."""
+    usable_ones = (e for e in ENGINES.values() if e.available() is None)
+    return [e for e in usable_ones if not isinstance(e, RealEngine)]
+
+
+def real_ones(formula: EngineSpec) -> list[RealEngine]:
+    """The engines that can run here and that the formula stands for."""
+    real = (e for e in ENGINES.values() if isinstance(e, RealEngine))
+    return [e for e in real if e.formula == formula and e.available() is None]
 
 
 def usable(name: str) -> EngineSpec:
@@ -74,7 +88,10 @@ __all__ = [
     "EngineSpec",
     "Gradients",
     "LocalStep",
+    "RealEngine",
     "Sizes",
     "engine",
+    "formulas",
+    "real_ones",
     "usable",
 ]

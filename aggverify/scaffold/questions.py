@@ -9,7 +9,7 @@ from typing import Any
 
 from aggverify.conventions.adapting import Adapter, Known
 from aggverify.conventions.base import Offer
-from aggverify.engines import ENGINES
+from aggverify.engines import formulas
 from aggverify.errors import InputError
 from aggverify.execution.subject import Subject
 from aggverify.oracles import MODES
@@ -96,8 +96,8 @@ def _among(offer: Offer, among: Mapping[str, Probed]) -> Question:
 def _engine(function: str, right: Sequence[str]) -> Question:
     """What the trainer does: asked where the usual engine is not what it is right under."""
     lines = [f"what does your trainer do? ({function} would be right under {', '.join(right)})"]
-    lines += [f"  {e.name}: {e.does}" for e in ENGINES.values()]
-    return Question("engine", "\n".join(lines), tuple(ENGINES))
+    lines += [f"  {e.name}: {e.does}" for e in formulas()]
+    return Question("engine", "\n".join(lines), tuple(e.name for e in formulas()))
 
 
 def of_subject(found: Sequence[Subject], ask: Ask) -> tuple[dict[str, Any], tuple[str, ...]]:

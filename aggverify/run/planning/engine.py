@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from aggverify.checks.judging import is_finite
 from aggverify.checks.layout import COMBINED, CONTEXT_PARALLEL, DATA_PARALLEL, MICRO_BATCHES
-from aggverify.engines import ENGINES
+from aggverify.engines import formulas
 from aggverify.errors import NotJudged
 from aggverify.execution.laboratory import Execution, Laboratory
 from aggverify.execution.subject import Subject
@@ -45,7 +45,7 @@ def possible_engines(subject: Subject) -> list[str]:
     mine, how = subject.claim.engine, subject.convention
     if subject.found.engine_said:
         return [mine]
-    others = (e.name for e in ENGINES.values() if e.name != mine and e.available() is None)
+    others = (e.name for e in formulas() if e.name != mine)
     allowed = (n for n in others if how.why_not(subject.mode, n, subject.claimed) is None)
     return [mine, *allowed]
 

@@ -1,0 +1,39 @@
+"""The rank's side of torch's DistributedDataParallel."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from aggverify.engines.per_token import PerToken, one_token
+from aggverify.engines.spec import Arrived, LocalStep
+
+
+@dataclass(frozen=True, slots=True)
+class DdpSession:
+    """DDP around a new model for every step, ``no_sync`` on all but the last micro-batch: gradients
+    are averaged in the backward of that one."""
+
+    device: torch.device
+
+    def warm_up(self) -> None:
+        """What a process's first DDP sets up, on a model of one token."""
+        model, *given = one_token(self.device)
+        DistributedDataParallel(model)(*given).sum().backward()
+
+    def accumulate(self, step: LocalStep) -> Tensor:
+        model = PerToken(len(step.values), self.device)
+        wrapped = DistributedDataParallel(model)
+        for k in range(step.num_microbatches):
+            last = k == step.num_microbatches - 1
+            with contextlib.nullcontext() if last else wrapped.no_sync():
+                step.loss(k, wrapped(step.values, step.tokens(k))).backward()  # type: ignore[no-untyped-call]
+        return step.gradient(model.theta)
+
+    def reduce(self, parts: Sequence[Tensor]) -> Arrived:
+        return Arrived(list(parts))

@@ -1,0 +1,47 @@
+"""The rank's side of torch's FSDP2, ``fully_shard``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+from aggverify.engines.per_token import PerToken, one_token
+from aggverify.engines.spec import Arrived, LocalStep
+
+
+class Fsdp2Session:
+    """A new model for every step, sharded over all ranks; its gradient, which the backward of the
+    last micro-batch reduces and shards, is gathered afterwards."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._mesh: DeviceMesh | None = None
+
+    def warm_up(self) -> None:
+        """The mesh of all ranks, and what a process's first sharded model sets up."""
+        self._mesh = init_device_mesh(self._device.type, (dist.get_world_size(),))
+        model, *given = one_token(self._device)
+        self._sharded(model)(*given).sum().backward()
+        self.reduce([model.theta.grad])
+
+    def accumulate(self, step: LocalStep) -> Tensor:
+        model = PerToken(len(step.values), self._device)
+        sharded = self._sharded(model)
+        for k in range(step.num_microbatches):
+            last = k == step.num_microbatches - 1
+            sharded.set_requires_gradient_sync(last)
+            sharded.set_is_last_backward(last)
+            step.loss(k, sharded(step.values, step.tokens(k))).backward()  # type: ignore[no-untyped-call]
+        return step.gradient(model.theta)
+
+    def reduce(self, parts: Sequence[Any]) -> Arrived:
+        return Arrived([part.full_tensor() for part in parts])
+
+    def _sharded(self, model: PerToken) -> Any:
+        return fully_shard(model, mesh=self._mesh)
