@@ -295,6 +295,7 @@ CATALOGUE: tuple[Code, ...] = (
             ("AGVW10", "No mode to compare with"),
             ("AGVW11", "Leaves global state changed"),
             ("AGVW12", "Ranks were ended from outside"),
+            ("AGVW19", "There was no room for the largest worlds"),
         )
     ),
     *(

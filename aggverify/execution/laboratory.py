@@ -20,10 +20,11 @@ from aggverify.execution.patience import Patience, doubtful
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial, trial
 from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
 from aggverify.trainer.answer import Answer, Log
-from aggverify.trainer.assignment import Assignment
+from aggverify.trainer.assignment import GROUPS, Assignment
 from aggverify.trainer.showing import Given
-from aggverify.world import Fault, Job, Outcome, TemplateFailure
+from aggverify.world import Fault, Job, Outcome, TemplateFailure, room
 from aggverify.world.collectives import Collective, read
 
 if TYPE_CHECKING:
@@ -93,6 +94,10 @@ class Submitted:
     """Waits for half of them; whether any case that is done came to no result."""
 
 
+SIZES = (8, 6, 4, 3, 2, 1)
+"""Of worlds that cases are made for, the largest first."""
+
+
 class Laboratory:
     """Runs cases of one subject on the worlds of one template process.
 
@@ -105,6 +110,7 @@ class Laboratory:
         self._compiling: Laboratory | None = None
         self._cpu_seconds: float | None = None
         self._patience = Patience()
+        self._unfit: dict[int, str] = {}
         self.executed = 0
         self.worlds: dict[int, int] = {}
 
@@ -116,9 +122,25 @@ class Laboratory:
     def begin(self) -> None:
         """Hold nothing that ran away before against what comes now: another subject."""
         self._patience = Patience(self._patience.seconds)
+        self._unfit.clear()
         self._template.calm()
         if self._other is not None:
             self._other.begin()
+
+    def largest(self, wanted: int) -> tuple[int, str]:
+        """The largest world up to ``wanted`` that there is room for, and why no larger one.
+
+        Raises NotJudged where there is none.
+        """
+        why = ""
+        for size in (n for n in SIZES if n <= wanted):
+            cells = [tuple(((d,),) for d in range(n)) for n in range(1, size + 1) if size % n == 0]
+            layouts = [Layout(cell, size // len(cell)).to_json() for cell in cells]
+            [outcome] = self._template.run([Job(size, {GROUPS: layouts})])
+            if not (isinstance(outcome, Fault) and outcome.ours):
+                return size, why
+            why = why or room.without(f"{size} ranks", outcome.message)
+        raise NotJudged(f"ranks cannot be run here: {why}")
 
     def run(self, subject: Subject, cases: Sequence[Case | Trial]) -> list[Execution]:
         """Execute every case; order is kept, faults are values."""
@@ -157,6 +179,8 @@ class Laboratory:
         jobs = [_job(subject, t, seconds) for t in trials]
         for wanted in trials:
             size, steps = wanted.case.layout.world_size, 1 + len(wanted.before)
+            if (why := self._unfit.get(size)) is not None:
+                raise NotJudged(why)  # what failed twice is not tried for every case
             self.executed += steps
             self.worlds[size] = self.worlds.get(size, 0) + steps
         pending = self._template.submit(jobs)
@@ -177,8 +201,13 @@ class Laboratory:
     def _executions(
         self, subject: Subject, trials: Sequence[Trial], pending: Pending
     ) -> list[Execution]:
-        pairs = zip(trials, pending.wait(), strict=True)
-        return [_execution(subject, wanted, outcome) for wanted, outcome in pairs]
+        outcomes = pending.wait()
+        for fault in outcomes:
+            if isinstance(fault, Fault) and fault.ours:
+                why = room.without("ranks do not get as far as the reducer here", fault.message)
+                self._unfit[fault.size] = why
+                raise NotJudged(why)
+        return [_execution(subject, *pair) for pair in zip(trials, outcomes, strict=True)]
 
     def _outlive(self, subject: Subject, trials: Sequence[Trial], done: list[Execution]) -> None:
         """Run again, in their place, cases whose ranks somebody else may have ended.

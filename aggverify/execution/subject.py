@@ -59,6 +59,10 @@ class Discovered:
     """The numbers that its code names: what it may compare anything with."""
     functions: tuple[tuple[str, tuple[int, ...]], ...] = ()
     """Those of its file by name, with the lines of their bodies."""
+    room: int | None = None
+    """The largest world that the machine has room for, where that is less than was asked for."""
+    no_room: str = ""
+    """Why no larger one."""
     compiles: bool = False
     """Whether a step was seen to call something that was given to torch.compile."""
     notes: tuple[str, ...] = ()
@@ -171,7 +175,8 @@ class Subject:
 
     @property
     def max_world(self) -> int:
-        return self.claim.max_world
+        """Ranks of the largest world that is run."""
+        return min(self.claim.max_world, self.found.room or self.claim.max_world)
 
     @property
     def computes_in(self) -> str:

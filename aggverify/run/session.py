@@ -31,7 +31,7 @@ from aggverify.run.planning.target import Target, dotted_instead, parse_target
 from aggverify.run.search.before import NOTHING, Before
 from aggverify.run.search.first_step import WHY_NOT, first_step
 from aggverify.run.search.run_check import run_check
-from aggverify.world import Pool, Template, TemplateFailure
+from aggverify.world import Pool, Template, TemplateFailure, room
 
 HANDLER = "aggverify.trainer.training:Trainer"
 
@@ -245,8 +245,8 @@ def loaded(request: Request, pool: Pool) -> Iterator[tuple[tuple[Subject, ...], 
     ):
         found = resolved(request, target, template, other)
         try:
-            beside = None if other is None else other.laboratory
-            yield found, Laboratory(template, beside)
+            laboratory = Laboratory(template, None if other is None else other.laboratory)
+            yield with_room(found, laboratory), laboratory
         except OracleError as error:
             # A person's own oracle can be wrong on any step.
             raise InputError(str(error)) from None
@@ -266,6 +266,18 @@ def resolved(
     if other is not None:
         found = tuple(other.beside(s, request.convention or "auto") for s in found)
     return tuple(s.noting(*settings_note(request)) for s in found)
+
+
+def with_room(subjects: Sequence[Subject], laboratory: Laboratory) -> tuple[Subject, ...]:
+    """The subjects with no larger worlds than there is room for; looked into where it is scarce."""
+    if not room.tight():
+        return tuple(subjects)
+    size, why = laboratory.largest(max(s.max_world for s in subjects))
+    fits = [s.max_world <= size for s in subjects]
+    return tuple(
+        s if enough else s.knowing(room=size, no_room=why)
+        for s, enough in zip(subjects, fits, strict=True)
+    )
 
 
 @contextmanager

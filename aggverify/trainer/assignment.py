@@ -9,6 +9,9 @@ from typing import Any
 from aggverify.errors import InputError, unknown
 from aggverify.steps.case import Case
 
+GROUPS = "groups"
+"""In an assignment's place: layouts whose process groups are to be made, nothing else."""
+
 
 @dataclass(frozen=True, slots=True)
 class Assignment:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from aggverify.conventions import Site, convention, megatron_mpu
 from aggverify.engines import EngineSession, EngineSpec, Gradients, engine
+from aggverify.steps.layouts import Layout
 from aggverify.trainer.answer import Answer
-from aggverify.trainer.assignment import Assignment
+from aggverify.trainer.assignment import GROUPS, Assignment
 from aggverify.trainer.compiling import Compiling
 from aggverify.trainer.contract import refusals
 from aggverify.trainer.covering import Covering
@@ -27,6 +28,7 @@ from aggverify.trainer.memory import make_room
 from aggverify.trainer.showing import Shown
 from aggverify.trainer.watching import Watch
 from aggverify.world import Place
+from aggverify.world.trace import TRACER
 from aggverify.world.unwaited import ARRIVAL
 
 if TYPE_CHECKING:
@@ -86,7 +88,7 @@ class Trainer:
 
     def preparation(self, jobs: Sequence[dict[str, Any]]) -> Callable[[], None] | None:
         """What to do first, apart from these jobs: warm up an engine that is new to this rank."""
-        new = {job["engine"] for job in jobs} - self._sessions.keys()
+        new = {job["engine"] for job in jobs if "engine" in job} - self._sessions.keys()
         return (lambda: self._warm_up(sorted(new))) if new else None
 
     def _warm_up(self, names: Sequence[str]) -> None:
@@ -97,7 +99,13 @@ class Trainer:
             self._sessions[name] = session
 
     def __call__(self, job: dict[str, Any]) -> Reply:
-        """Run one assignment; rank 0 returns the reduced gradient, every rank its local losses."""
+        """Run one assignment; rank 0 returns the reduced gradient, every rank its local losses.
+        Or make the groups of some layouts, and do nothing with them."""
+        if GROUPS in job:
+            TRACER.own(begins=True)
+            for layout in map(Layout.from_json, job[GROUPS]):
+                self._grid.cell(layout)
+            return {}, b""
         wanted = Assignment.from_json(job)
         try:
             return self._ran(wanted)
@@ -145,11 +153,13 @@ class Trainer:
         self, wanted: Assignment, function: Function, shown: Shown | None = None
     ) -> tuple[Answer, Any]:
         """All that comes before the engine's last reduction, and the session's part of it."""
+        TRACER.own(begins=True)
         make_room(wanted.case.step.num_response_tokens)
         cell, layout = self._grid.cell(wanted.case.layout), wanted.case.layout
         megatron_mpu.place(
             cell.dp_rank, layout.dp_size, cell.cp_rank, layout.cp_size, cell.dp_group, cell.cp_group
         )
+        TRACER.own(begins=False)
         site = self._site(wanted, cell)
         watch, module = Watch(), self._module
         began, cold, self._cold = time.process_time(), self._cold, False

@@ -5,8 +5,12 @@ One entry per kind. No process that forks calls CUDA: all but :func:`unusable` r
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import resource
+import socket
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +18,8 @@ from typing import Any
 from aggverify.world.backends import Backend, DeviceKind, Place
 from aggverify.world.forking import fork
 from aggverify.world.state import Aspect, random_bytes, random_state, setter
+
+_SIOCGIFADDR = 0x8915
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +119,19 @@ def unusable(backend: Backend) -> str | None:
 
     if not dist.is_available() or not dist.is_backend_available(backend.name):
         return f"torch {torch.__version__} was built without the {backend.name} backend"
+    if not loops_back():
+        return "ranks talk over the loopback interface, which is not up here: ip link set lo up"
     if backend.device == "cuda" and not _cuda_devices():
         return f"the {backend.name} backend needs a CUDA device, and torch finds none here"
     return None
+
+
+def loops_back() -> bool:
+    """Whether the interface that backends are bound to has an address."""
+    with socket.socket(type=socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
+        fcntl.ioctl(probe, _SIOCGIFADDR, struct.pack("256s", b"lo"))
+        return True
+    return False
 
 
 def _cuda_devices() -> int:

@@ -65,7 +65,7 @@ class Dispatcher:
     def feed(self, now: float) -> None:
         """Start the worlds that have something to do, and hand them jobs."""
         if not self._alone:
-            for key, waiting in self._waiting.items():
+            for key, waiting in list(self._waiting.items()):
                 if waiting:
                     self._hand(key, waiting, now, one_by_one=self._odd >= _MOST_ODD)
         elif not any(world.flying for world in self._worlds.values()):
@@ -76,7 +76,13 @@ class Dispatcher:
         if world is not None and waiting[0].job.fresh and world.done and not world.flying:
             self._discard(world)
             world = None
-        world = world or self._start(key, now)
+        if waiting[0].cleared and (world is None or world.used or len(self._worlds) > 1):
+            for each in list(self._worlds.values()):
+                self._discard(each)
+            world = None
+        world = world or self._start(key, now, alone=waiting[0].cleared)
+        if world is None:
+            return
         world.feed(waiting, now, one_by_one=one_by_one)
         for link in world.links:
             if link.out and not link.ended:
@@ -155,16 +161,19 @@ class Dispatcher:
     def _advance(self, now: float) -> None:
         for world in list(self._worlds.values()):
             for task, outcome in world.advance(now):
+                if isinstance(outcome, Fault) and outcome.ours and not task.cleared:
+                    self._clear_for(task)
+                    continue
                 if isinstance(outcome, Fault) and outcome.kind == "runaway":
                     self._hurry()
                 task.deliver(outcome)
             if world.broken:
-                self._odd += bool(world.flying)
+                self._odd += bool(world.flying) and not world.cramped
                 for task in world.in_flight:
                     task.alone = True
                 self._replace(world)
                 if world.failure is not None:
-                    self._deliver_all(world.key, world.failure)
+                    self._unstarted(world.key, world.failure)
 
     def _hurry(self) -> None:
         """Jobs that do not say their own get less time once one has run away."""
@@ -179,23 +188,42 @@ class Dispatcher:
     def _queue(self, task: Task) -> deque[Task]:
         return self._alone if task.alone else self._waiting.setdefault(task.key, deque())
 
-    def _deliver_all(self, key: Key, failure: Fault) -> None:
-        """A world that does not start is the outcome of all its jobs."""
-        tasks = [*self._alone, *self._waiting.pop(key, ())]
+    def _unstarted(self, key: Key, failure: Fault) -> None:
+        """A world that does not start is the outcome of all its jobs, if there was room for it."""
+        mine = [task for task in self._alone if task.key == key]
+        mine += self._waiting.pop(key, ())
         self._alone = deque(task for task in self._alone if task.key != key)
-        for task in tasks:
-            if task.key == key:
+        if not failure.ours or any(task.cleared for task in mine):
+            for task in mine:
                 task.deliver(failure)
+        elif mine:
+            self._waiting[key] = deque(mine[1:])
+            self._clear_for(mine[0])
+
+    def _clear_for(self, task: Task) -> None:
+        """Run it again next, in fresh ranks, while there are no others: for want of processes,
+        memory or files ranks fail before the code under test has done anything."""
+        task.alone = task.cleared = True
+        self._alone.appendleft(task)
 
     # -- processes --------------------------------------------------------------------------
 
-    def _start(self, key: Key, now: float) -> World:
+    def _start(self, key: Key, now: float, *, alone: bool) -> World | None:
         self._born += 1
-        links, handed = [], []
-        for rank in range(key.size):
-            link, fds = open_link(rank)
-            links.append(link)
-            handed.append(fds)
+        links: list[Link] = []
+        handed: list[tuple[int, int, int]] = []
+        try:
+            for rank in range(key.size):
+                link, fds = open_link(rank)
+                links.append(link)
+                handed.append(fds)
+        except OSError as error:  # no more files: not the template's end
+            for link, (connection, output, _) in zip(links, handed, strict=True):
+                link.close()
+                _close((connection, output))
+            text = f"{key.size} ranks cannot be started: {error.strerror}"
+            self._unstarted(key, Fault("died", None, text, key.size, ours=True))
+            return None
         world = self._worlds[key] = World(self._born, key, links, self._options, now, self._known)
         for link in links:
             self._watch_link(world, link)
@@ -204,15 +232,16 @@ class Dispatcher:
             "world": self._born,
             "size": key.size,
             "backend": key.backend.name,
+            "alone": alone,
         }
         try:
             self._send(
                 {**request, "memory": self._options.memory}, [fd for fds in handed for fd in fds]
             )
         finally:
+            # The slate is open once here, and read.
             for connection, output, _ in handed:
-                os.close(connection)
-                os.close(output)
+                _close((connection, output))
         return world
 
     def _watch_link(self, world: World, link: Link) -> None:
@@ -270,4 +299,13 @@ class Dispatcher:
         for header, _ in self._decoder.feed(data):
             for world in self._worlds.values():
                 if world.number == header["world"]:
-                    world.links[header["rank"]].exit_status = header["exit"]
+                    link = world.links[header["rank"]]
+                    if "refused" in header:
+                        link.refused = header["refused"]
+                    else:
+                        link.exit_status = header["exit"]
+
+
+def _close(fds: Iterable[int]) -> None:
+    for fd in fds:
+        os.close(fd)

@@ -77,7 +77,9 @@ class Fault:
     issued no more; ``output``, the tail of what it printed; ``changes``, the global state it had
     left changed. ``crash``: the interpreter's last words. ``first``: the ranks had finished no job.
     ``out_of_memory``: what the kernel says, if it ended processes of ours for lack of memory.
-    ``processes``: how many there were when all were ended for that.
+    ``processes``: how many there were when all were ended for that. ``ours``: it happened before
+    the code under test was called, in fresh ranks beside no others, so that it is no fault of that
+    code; only where nobody else can have caused it, so it is not part of what is stored.
     """
 
     kind: FaultKind
@@ -96,6 +98,7 @@ class Fault:
     first: bool = False
     out_of_memory: str = ""
     processes: int = 0
+    ours: bool = field(default=False, compare=False)
 
     @property
     def ended(self) -> str:

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aggverify.world import linux, slate, stacks, wire
+from aggverify.world import linux, room, slate, stacks, wire
 from aggverify.world.backends import BACKENDS, Backend
 from aggverify.world.candidate_errors import Raised
 from aggverify.world.evidence import threads_text
 from aggverify.world.exits import exit_text
 from aggverify.world.faults import PoolError, TemplateFailure, crowded
-from aggverify.world.link import Output, output_pipe
+from aggverify.world.link import Output, open_link
 from aggverify.world.options import Options
 from aggverify.world.threads import Threads
 from aggverify.world.watchdog import Watchdog
@@ -73,25 +73,11 @@ class Zygote:
     """The launcher process. Torch is imported while the parent goes on."""
 
     def __init__(self) -> None:
-        ours, theirs = socket.socketpair()
-        self._output = os.memfd_create("launcher output")
         self._mark = uuid.uuid4().hex
-        # The kernel's signal on the parent's death follows the thread that made the process.
-        in_main = threading.current_thread() is threading.main_thread()
-        code = _CODE.format(root=_ROOT, fd=theirs.fileno(), parent=os.getpid() if in_main else 0)
-        self._process = subprocess.Popen(
-            # -P: a torch.py in the working directory must not be taken for torch.
-            [sys.executable, "-P", "-c", code],
-            stdin=subprocess.DEVNULL,
-            stdout=self._output,
-            stderr=self._output,
-            env={**os.environ, **_ENVIRONMENT, _MARK: self._mark},
-            pass_fds=[theirs.fileno()],
-            # Its own session: the terminal's Ctrl-C is for the parent to handle.
-            start_new_session=True,
-        )
-        theirs.close()
-        self._connection = ours
+        try:
+            self._start()
+        except OSError as error:
+            raise _no_room(error.strerror) from None
         self._ready = False
         self._closed = False
         self._exits: dict[int, int] = {}
@@ -99,7 +85,32 @@ class Zygote:
         self._usable: set[str] = set()
         self._turn: Callable[[], None] = lambda: None
         with contextlib.suppress(OSError):  # already dead: found by the first request
-            wire.send(ours, {"sys_path": [entry or str(Path.cwd()) for entry in sys.path]})
+            path = [entry or str(Path.cwd()) for entry in sys.path]
+            wire.send(self._connection, {"sys_path": path})
+
+    def _start(self) -> None:
+        with contextlib.ExitStack() as undo:
+            ours, theirs = map(undo.enter_context, socket.socketpair())
+            self._output = os.memfd_create("launcher output")
+            undo.callback(os.close, self._output)
+            # The kernel's signal on the parent's death follows the thread that made the process.
+            in_main = threading.current_thread() is threading.main_thread()
+            parent = os.getpid() if in_main else 0
+            code = _CODE.format(root=_ROOT, fd=theirs.fileno(), parent=parent)
+            self._process = subprocess.Popen(
+                # -P: a torch.py in the working directory must not be taken for torch.
+                [sys.executable, "-P", "-c", code],
+                stdin=subprocess.DEVNULL,
+                stdout=self._output,
+                stderr=self._output,
+                env={**os.environ, **_ENVIRONMENT, _MARK: self._mark},
+                pass_fds=[theirs.fileno()],
+                # Its own session: the terminal's Ctrl-C is for the parent to handle.
+                start_new_session=True,
+            )
+            undo.pop_all()
+        theirs.close()
+        self._connection = ours
 
     @property
     def alive(self) -> bool:
@@ -167,16 +178,20 @@ class Zygote:
         self, request: dict[str, Any], options: Options
     ) -> tuple[Opened | TemplateFailure, Threads]:
         self._wait_until_ready()
-        ours, theirs = socket.socketpair()
-        output, write = output_pipe()
-        page = slate.create()
-        opened = Opened(ours, output, page, 0, {})
+        try:
+            link, (theirs, write, page) = open_link(0)
+        except OSError as error:
+            raise _no_room(error.strerror) from None
+        link.sock.setblocking(True)
+        opened = Opened(link.sock, link.output, page, 0, {})
         try:
             message = {**request, "op": "fork", "memory": options.import_memory}
-            self._send(message, [theirs.fileno(), write, page])
-            # Kept open here, the template's end would never be seen to close.
-            theirs.close()
-            os.close(write)
+            try:
+                self._send(message, [theirs, write, page])
+            finally:
+                # Kept open here, the template's end would never be seen to close.
+                os.close(theirs)
+                os.close(write)
             opened.pid = self._until(lambda message: message.get("forked"))
             result = self._constructed(opened, options)
         except BaseException:
@@ -274,6 +289,8 @@ class Zygote:
             if "exit" in header:
                 self._exits[header["pid"]] = header["exit"]
                 self._crowds[header["pid"]] = header["crowd"]
+            if "refused" in header:
+                raise _no_room(header["refused"])
             if (found := wanted(header)) is not None:
                 return found
 
@@ -329,6 +346,10 @@ class Launcher:
         """End every process."""
         self._closed = True
         self._zygote.close()
+
+
+def _no_room(why: str | None) -> PoolError:
+    return PoolError(room.without("ranks cannot be started here", why))
 
 
 def _hung(opened: Opened, kind: Any, message: str) -> TemplateFailure:

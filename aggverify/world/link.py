@@ -62,6 +62,8 @@ class Link:
     ended_at: float = 0.0
     exit_status: int | None = None
     garbage: str | None = None
+    refused: str = ""
+    """Why no process was started for it."""
     preparing: bool = False
     """Whether it is the handler's own work that it does before a job, rather than the job."""
 
@@ -103,14 +105,21 @@ class Link:
     def close(self) -> None:
         """Let go of everything."""
         self.sock.close()
-        for fd in (self.output.fd, self.slate):
-            os.close(fd)
+        _close(self.output.fd, self.slate)
 
 
 def open_link(rank: int) -> tuple[Link, tuple[int, int, int]]:
-    """A new link, and the rank's descriptors: connection, output, slate."""
-    ours, theirs = socket.socketpair()
-    ours.setblocking(False)
-    output, write = output_pipe()
-    page = slate.create()
+    """A new link, and the rank's descriptors: connection, output, slate. OSError leaves none."""
+    with contextlib.ExitStack() as undo:
+        ours, theirs = map(undo.enter_context, socket.socketpair())
+        ours.setblocking(False)
+        output, write = output_pipe()
+        undo.callback(_close, output.fd, write)
+        page = slate.create()
+        undo.pop_all()
     return Link(rank, ours, output, page), (theirs.detach(), write, page)
+
+
+def _close(*fds: int) -> None:
+    for fd in fds:
+        os.close(fd)

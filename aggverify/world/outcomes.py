@@ -20,7 +20,9 @@ from aggverify.world.state import PROCESS_GROUP
 from aggverify.world.wire import Frame as Message
 
 
-def finished(frames: Sequence[Message], links: Sequence[Link]) -> tuple[Replies | Fault, bool]:
+def finished(
+    frames: Sequence[Message], links: Sequence[Link], number: int
+) -> tuple[Replies | Fault, bool]:
     """Outcome of a job that every rank has answered; True when the world can go on."""
     headers = [header for header, _ in frames]
     usable = not any(header.get("replace") for header in headers)
@@ -28,9 +30,9 @@ def finished(frames: Sequence[Message], links: Sequence[Link]) -> tuple[Replies 
     if any("error" in header for header in headers):
         types = {header["error"]["type"] if "error" in header else None for header in headers}
         alike = len(types) == 1 and odd is None
-        return Scene(links, 0).raised(), usable and alike
+        return Scene(links, number).raised(), usable and alike
     if odd is not None:
-        return Scene(links, 0).diverged(odd), False
+        return Scene(links, number).diverged(odd), False
     return Replies(tuple(_reply(header, blob) for header, blob in frames)), usable
 
 
@@ -73,11 +75,18 @@ class Scene:
         self._inside: dict[int, Collective] = {}
         self._errors: dict[int, Raised] = {}
         self._changes: dict[int, tuple[str, ...]] = {}
+        self._own: set[int] = set()
         for link in links:
+            self._look(link, number)
             if link.replies:
                 self._answered(link.rank, link.replies[0][0])
             else:
                 self._unanswered(link, number)
+
+    def _look(self, link: Link, number: int) -> None:
+        seen = slate.read(link.slate)
+        if seen.job == number and seen.own:
+            self._own.add(link.rank)
 
     def _answered(self, rank: int, header: dict[str, Any]) -> None:
         self._traces[rank] = _trace(header)
@@ -199,8 +208,16 @@ class Scene:
             traces={rank: trace.collectives for rank, trace in self._traces.items()},
             output={link.rank: text for link in self._links if (text := link.output.drain())},
             changes=self._changes,
+            ours=self._ours(kind, rank),
             **more,
         )
+
+    def _ours(self, kind: FaultKind, rank: int) -> bool:
+        """Whether the handler was at work of its own: that rank where it is known, else all."""
+        if kind in ("exception", "died"):
+            return rank in self._own
+        silent = {link.rank for link in self._links if not link.replies}
+        return bool(silent) and silent <= self._own
 
     def _stacks(self, *, wake: bool = True) -> dict[int, tuple[Stack, ...]]:
         silent = {

@@ -48,13 +48,18 @@ def live(place: Place, backend: Backend, handed: Handed, make_handler: Callable[
     """Be a rank until the connection ends."""
     connection, me = socket.socket(fileno=handed.connection), os.getpid()
     try:
-        device = DEVICES[backend.device]
+        # What fails before the code under test is there is no fault of it.
+        page, device = Writer(handed.slate), DEVICES[backend.device]
+        page.own(begins=True)
         _settle(place, device, handed)
+        page.own(begins=False)
         handler = make_handler()
         if os.getpid() != me:
             return  # forked by an import that each rank does for itself
+        page.own(begins=True)
         _join(place, backend, handed, device.joining(place))
         handler.start(place)
+        TRACER.slate = page
         guard = Guard(device.aspects())
     except BaseException as error:
         if os.getpid() == me:
@@ -112,7 +117,6 @@ def _join(place: Place, backend: Backend, handed: Handed, more: dict[str, Any]) 
         timeout=datetime.timedelta(days=1),
         **more,
     )
-    TRACER.slate = Writer(handed.slate)
 
 
 class _Loop:
@@ -198,6 +202,7 @@ class _Loop:
         if prepare is None:
             return
         self._answer(encode({"preparing": True}))
+        TRACER.own(begins=True)
         try:
             prepare()
         finally:

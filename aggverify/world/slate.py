@@ -1,6 +1,6 @@
 """A page of memory per rank that the parent can read even when the rank is stuck or dead.
 
-Layout of the file: a head (job number, length of the text, whether inside a collective, pulse),
+Layout of the file: a head (job number, length of the text, where the rank is, pulse),
 the text of this job's trace one entry a line, then from ``DUMP`` on whatever faulthandler wrote.
 """
 
@@ -12,6 +12,7 @@ import struct
 from dataclasses import dataclass
 
 _HEAD = struct.Struct("<IIII")
+_INSIDE, _OWN = 1, 2
 DUMP = 1 << 16
 _DUMP_LIMIT = 1 << 17
 
@@ -27,19 +28,21 @@ def create() -> int:
 class Writer:
     """The rank's side: a few stores per collective."""
 
-    __slots__ = ("_end", "_job", "_memory", "_pid", "_pulse")
+    __slots__ = ("_end", "_job", "_memory", "_own", "_pid", "_pulse")
 
     def __init__(self, fd: int) -> None:
         self._memory = mmap.mmap(fd, DUMP)
         self._pid = os.getpid()
         self._end = _HEAD.size
         self._job = 0
+        self._own = 0
         self._pulse = 0
 
     def begin(self, job: int) -> None:
         """Wipe for the next job."""
         self._end = _HEAD.size
         self._job = job
+        self._own = 0
         _HEAD.pack_into(self._memory, 0, job, 0, 0, self._pulse)
 
     def enter(self, entry: str) -> None:
@@ -49,10 +52,15 @@ class Writer:
         if end <= DUMP:
             self._memory[self._end : end] = line
             self._end = end
-        self._note(1)
+        self._note(_INSIDE)
 
     def leave(self) -> None:
         """Note that the collective has returned."""
+        self._note(0)
+
+    def own(self, *, begins: bool) -> None:
+        """Note that work of the handler's own begins or ends, apart from the code under test."""
+        self._own = _OWN if begins else 0
         self._note(0)
 
     def pulse(self) -> None:
@@ -65,25 +73,30 @@ class Writer:
             # Forked past the interpreter, which could not end it: it must not answer as a rank.
             os._exit(0)
         length = self._end - _HEAD.size
-        _HEAD.pack_into(self._memory, 0, self._job, length, inside, self._pulse)
+        _HEAD.pack_into(self._memory, 0, self._job, length, inside | self._own, self._pulse)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a slate said: the job it is about, its entries so far, and the last one if inside."""
+    """What a slate said: the job it is about, its entries so far, and the last one if inside.
+
+    ``own``: the handler was at work of its own.
+    """
 
     job: int
     entries: tuple[str, ...]
     inside: str | None
+    own: bool
 
 
 def read(fd: int) -> Reading:
-    """The parent's side; a slate scribbled over by the rank reads as empty."""
-    data = os.pread(fd, DUMP, 0)
-    job, length, inside, _ = _HEAD.unpack_from(data)
+    """The parent's side; what the rank has scribbled over or cut off reads as empty."""
+    data = os.pread(fd, DUMP, 0).ljust(_HEAD.size, b"\0")
+    job, length, where, _ = _HEAD.unpack_from(data)
     text = data[_HEAD.size : _HEAD.size + length].decode(errors="replace")
     entries = tuple(text.splitlines())
-    return Reading(job, entries, entries[-1] if inside and entries else None)
+    inside = entries[-1] if where & _INSIDE and entries else None
+    return Reading(job, entries, inside, bool(where & _OWN))
 
 
 def signs(fd: int) -> bytes:

@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 from aggverify.world import devices, forking, linux, rank, wire
 from aggverify.world.backends import Place, backend
 from aggverify.world.candidate_errors import raised
+from aggverify.world.room import NO_MORE
 from aggverify.world.threads import left_over
 
 
@@ -153,16 +154,37 @@ class _Template:
         return True
 
     def _world(self, request: dict[str, Any], fds: list[int]) -> None:
-        store, size = os.memfd_create("store"), request["size"]
-        joined_by = backend(request["backend"])
-        for r in range(size):
-            mine = fds[3 * r : 3 * r + 3]
-            place = Place(r, size, joined_by.device_of(r))
-            handed = rank.Handed(mine[0], mine[1], mine[2], store, request["memory"])
-            live = functools.partial(rank.live, place, joined_by, handed, self._make_handler)
-            self._fork(request["world"], r, live, [fd for fd in fds if fd not in mine])
-        for fd in (store, *fds):
-            os.close(fd)
+        if request["alone"]:
+            self._wait_for_all()
+        number, r = request["world"], 0
+        try:
+            store, size = os.memfd_create("store"), request["size"]
+            fds.append(store)
+            if len(fds) != 3 * size + 1:  # the kernel drops those for which there is no number
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            joined_by = backend(request["backend"])
+            for r in range(size):
+                mine = fds[3 * r : 3 * r + 3]
+                place = Place(r, size, joined_by.device_of(r))
+                handed = rank.Handed(mine[0], mine[1], mine[2], store, request["memory"])
+                live = functools.partial(rank.live, place, joined_by, handed, self._make_handler)
+                self._fork(number, r, live, [fd for fd in fds[:-1] if fd not in mine])
+        except OSError as error:
+            if error.errno not in NO_MORE:
+                raise
+            refused = {"refused": os.strerror(error.errno), "world": number, "rank": r}
+            wire.send(self._connection, refused)
+        finally:
+            for fd in fds:
+                os.close(fd)
+
+    def _wait_for_all(self) -> None:
+        """Until no rank is left: all were told to end, and this world needs the room."""
+        while self._places:
+            for fd, _ in self._poll.poll(20):
+                if fd != self._connection.fileno():
+                    self._reap(fd)
+            self._reap_any()
 
     def _fork(self, world: int, number: int, live: Callable[[], None], others: list[int]) -> None:
         me = os.getpid()
@@ -184,9 +206,9 @@ class _Template:
         try:
             pidfd = os.pidfd_open(pid)
         except OSError as error:
-            if error.errno not in (errno.ENOSYS, errno.EPERM):
+            if error.errno not in (errno.ENOSYS, errno.EPERM, *NO_MORE):
                 raise
-            return  # an old kernel: look from time to time instead
+            return  # an old kernel, or no more files: look from time to time instead
         self._watched[pidfd] = pid
         self._poll.register(pidfd, select.POLLIN)
 
@@ -213,7 +235,8 @@ class _Template:
         self._end_strays()
 
     def _kill(self, world: int) -> None:
-        linux.kill_group(self._groups.pop(world))
+        if (group := self._groups.pop(world, None)) is not None:  # else none was started
+            linux.kill_group(group)
 
     def _end_strays(self) -> None:
         """Kill processes that ranks started and left behind: adopted here, in no world's list."""

@@ -64,6 +64,12 @@ class Tracer:
         if self.slate is not None:
             self.slate.leave()
 
+    def own(self, *, begins: bool) -> None:
+        """Note that work of the handler's own begins or ends: what fails in it is no fault of the
+        code under test."""
+        if self.slate is not None:
+            self.slate.own(begins=begins)
+
     def pulse(self) -> None:
         """Note that there was some progress, outside any collective."""
         if self.slate is not None:

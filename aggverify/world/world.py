@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
-from aggverify.world import memory, outcomes
+from aggverify.world import memory, outcomes, slate
 from aggverify.world.backends import Backend
 from aggverify.world.candidate_errors import Raised
 from aggverify.world.exits import exit_text
@@ -51,6 +51,7 @@ class Task:
     """A job on its way: where its outcome goes, and its payload as JSON text.
 
     ``alone``: nothing else may be in flight with it, since something was odd when it was.
+    ``cleared``: it is run by fresh ranks beside no others, since others had no room.
     """
 
     deliver: Callable[[Outcome], None]
@@ -58,6 +59,7 @@ class Task:
     key: Key
     text: bytes
     alone: bool = False
+    cleared: bool = False
 
     @property
     def shares(self) -> bool:
@@ -96,6 +98,8 @@ class World:
     flying: deque[Flight] = field(default_factory=deque)
     ready: bool = False
     broken: bool = False
+    cramped: bool = False
+    """Whether a rank has failed before the code under test was called."""
     done: int = 0
     watchdog: Watchdog = field(init=False)
     failure: Fault | None = None
@@ -174,7 +178,8 @@ class World:
 
     def _finished(self) -> list[tuple[Task, Outcome]]:
         """The outcomes of the first dispatch, which every rank has answered."""
-        outcome, usable = outcomes.finished([link.replies[0] for link in self.links], self.links)
+        frames = [link.replies[0] for link in self.links]
+        outcome, usable = outcomes.finished(frames, self.links, self.done)
         count = len(self.flying[0].tasks)
         each = [outcome] if count == 1 else outcomes.apart(outcome, count)
         if (usable and None not in each) or self._by_itself:
@@ -197,6 +202,8 @@ class World:
         """Why the job in flight will never be finished; of several that is only noted."""
         unanswered = [link for link in self.links if not link.replies]
         dead = [link for link in unanswered if link.ended]
+        if not dead and self._left_alone(unanswered):
+            return self._alone(now)
         if dead and self._by_itself:
             return self._death(dead, unanswered, now)
         stuck = None if dead or now < self.watchdog.next_look else self._look(unanswered, now)
@@ -205,9 +212,29 @@ class World:
         self.broken = bool(dead) or stuck is not None
         return None
 
+    def _left_alone(self, unanswered: Sequence[Link]) -> bool:
+        """Whether a rank has raised before the code under test was called, and the others are in
+        collectives, where they may wait in ways that take long to be told from work."""
+        failed = any(
+            "error" in link.replies[0][0] and slate.read(link.slate).own
+            for link in self.links
+            if link.replies
+        )
+        return failed and all(slate.read(link.slate).inside for link in unanswered)
+
+    def _alone(self, now: float) -> Fault | None:
+        """Tell of the rank that raised; wait a moment, as another one may be about to die."""
+        if self._end_seen is None:
+            self._end_seen = now
+        if now - self._end_seen < _FOLLOWERS:
+            self.watchdog.next_look = now + 0.002
+            return None
+        self.broken = self.cramped = True
+        return self._scene().raised() if self._by_itself else None
+
     def _death(self, dead: Sequence[Link], unanswered: Sequence[Link], now: float) -> Fault | None:
         """Name the rank that died; wait a moment for its exit status, and for others to follow."""
-        if self._end_seen is None:
+        if self._end_seen is None or self._death_scene is None:
             self._end_seen = now
             # Seen now: what the others were in, before they notice the death.
             self._death_scene = self._scene()
@@ -286,22 +313,27 @@ class World:
             self.watchdog.progress(now)
         elif now - self.born > self.options.silence:
             text = f"rank {late[0]} did not start in {self.options.silence:g} s"
-            self._fail(Fault("blocked", late[0], text))
+            ours = slate.read(self.links[late[0]].slate).own
+            self._fail(Fault("blocked", late[0], text, len(self.links), ours=ours))
 
     def _started(self, link: Link) -> None:
+        rank, size, ours = link.rank, len(self.links), slate.read(link.slate).own
         if link.replies:
             header, _ = link.replies.popleft()
             if "error" not in header:
                 link.pid = header["ready"]
                 return
             error = Raised.from_json(header["error"])
-            text = f"rank {link.rank}: {error.text} (while rank {link.rank} started)"
-            self._fail(Fault("exception", link.rank, text, len(self.links), {link.rank: error}))
+            text = f"rank {rank}: {error.text} (while rank {rank} started)"
+            self._fail(Fault("exception", rank, text, size, {rank: error}, ours=ours))
+        elif link.refused:
+            text = f"rank {rank} cannot be started: {link.refused}"
+            self._fail(Fault("died", rank, text, size, ours=True))
         elif link.exit_status is not None:
-            text = f"rank {link.rank} {exit_text(link.exit_status)} while it started"
+            text = f"rank {rank} {exit_text(link.exit_status)} while it started"
             status, said = link.exit_status, self._memory.said()
-            size = len(self.links)
-            self._fail(Fault("died", link.rank, text, size, exit_status=status, out_of_memory=said))
+            fault = Fault("died", rank, text, size, exit_status=status, ours=ours)
+            self._fail(replace(fault, out_of_memory=said))
 
     def _fail(self, failure: Fault) -> None:
         self.broken = True

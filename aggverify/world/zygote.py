@@ -122,7 +122,11 @@ class _Zygote:
 
     def _fork(self, request: dict[str, Any], fds: list[int]) -> None:
         me = os.getpid()
-        pid = forking.fork()
+        try:
+            pid = forking.fork()
+        except OSError as error:
+            wire.send(self._connection, {"refused": error.strerror})
+            pid = -1
         if pid == 0:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             self._connection.close()
@@ -131,6 +135,8 @@ class _Zygote:
             serve(fds, request, me)
         for fd in fds:
             os.close(fd)
+        if pid < 0:
+            return
         self._templates.add(pid)
         wire.send(self._connection, {"forked": pid})
 

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pytest
 
 from aggverify.checks.base import failure_finding
+from aggverify.errors import NotJudged
 from aggverify.execution.claim import Claim
 from aggverify.execution.laboratory import Execution, Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import plain_losses
+from aggverify.run.outcome.weakness import Sights
+from aggverify.run.session import with_room
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
 from aggverify.trainer.answer import Answer
-from aggverify.world import Job, Outcome, Replies, Reply
+from aggverify.world import Fault, Job, Outcome, Replies, Reply, room
 
 SUBJECT = Subject.of(Claim("r.py", "reduce", "native", "sum", "token_mean"))
 STEP = parse_step("1/1; 1/11")
@@ -30,6 +33,8 @@ class Ranks:
     """Stands for a template whose ranks reply this to every job, at once."""
 
     outcome: Outcome
+
+    def calm(self) -> None: ...
 
     def submit(self, jobs: Sequence[Job]) -> Any:
         @dataclass(frozen=True)
@@ -43,6 +48,55 @@ class Ranks:
                 return False
 
         return Done([self.outcome] * len(jobs))
+
+
+def test_what_fails_before_the_reducer_is_called_is_not_judged() -> None:
+    ranks = Ranks(Fault("exception", 1, "rank 1: RuntimeError: no room", 2, ours=True))
+    laboratory = Laboratory(ranks)  # type: ignore[arg-type]
+    for _ in range(2):  # the second time nothing is run
+        with pytest.raises(NotJudged, match="not get as far as the reducer here: rank 1: Runtime"):
+            laboratory.run(SUBJECT, [CASE])
+        assert laboratory.executed == 1
+    laboratory.begin()
+    with pytest.raises(NotJudged):
+        laboratory.run(SUBJECT, [CASE])
+    assert laboratory.executed == 2
+
+
+@dataclass(slots=True)
+class Small:
+    """Stands for a template on a machine that has room for so many ranks."""
+
+    most: int
+    asked: list[int] = field(default_factory=list)
+
+    def run(self, jobs: Sequence[Job]) -> list[Outcome]:
+        [job] = jobs
+        self.asked.append(job.world)
+        layouts = map(Layout.from_json, job.payload["groups"])
+        assert {layout.world_size for layout in layouts} == {job.world}
+        if job.world > self.most:
+            return [Fault("died", 0, "rank 0 cannot be started: no room", job.world, ours=True)]
+        return [Replies(())]
+
+
+def test_worlds_are_as_large_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "tight", lambda root=None: ("pids.max is 60",))
+    small = Small(3)
+    [found] = with_room([SUBJECT], Laboratory(small))  # type: ignore[arg-type]
+    assert (found.max_world, small.asked) == (3, [8, 6, 4, 3])
+    sights = Sights()
+    sights.add(found, [CASE])
+    [told] = [w.detail for w in sights.weaknesses(found) if w.code == "AGVW19"]
+    assert told == ("up to 3 were run; 8 ranks: rank 0 cannot be started: no room (pids.max is 60)")
+    [found] = with_room([SUBJECT], Laboratory(Small(8)))  # type: ignore[arg-type]
+    assert found == SUBJECT
+    with pytest.raises(NotJudged, match="ranks cannot be run here: 8 ranks: rank 0 cannot be star"):
+        with_room([SUBJECT], Laboratory(Small(0)))  # type: ignore[arg-type]
+    monkeypatch.setattr(room, "tight", lambda root=None: ())
+    unasked = Small(0)
+    assert with_room([SUBJECT], Laboratory(unasked)) == (SUBJECT,)  # type: ignore[arg-type]
+    assert unasked.asked == []
 
 
 def executed(*answers: Answer) -> Execution:

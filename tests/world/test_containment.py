@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -73,3 +75,57 @@ def test_helpers_that_do_not_come_back_are_let_work(act: str, tmp_path: Path) ->
     """A pool that stays, a forked process and a program for each job, all waited for."""
     found = ran(tmp_path, "-c", SCRIPT.replace("ACT", repr(act)).replace("JOBS", "20"))
     assert json.loads(found.text) == [[2.0, 2.0]] * 21
+
+
+RIGHT = (Path(ROOT) / "examples/native/sum/token_mean.py").read_text()
+
+
+def checked(folder: Path, pids: int) -> Ran:
+    """A right reducer, in worlds of up to eight ranks, where there may be so many processes."""
+    (folder / "r.py").write_text(RIGHT)
+    command = [sys.executable, "-m", "aggverify", "check", "r.py", "--world", "8"]
+    with cage(pids) as made:
+        found = made.run([*command, "--max-examples", "3"], folder, {"PYTHONPATH": ROOT})
+    assert found.left == (), found.text
+    return found
+
+
+@pytest.mark.thorough
+def test_where_no_ranks_fit_there_is_one_sentence(tmp_path: Path) -> None:
+    found = checked(tmp_path, 5)
+    assert found.code == 2, found.text
+    assert "pids.max is 5" in found.text
+    assert "Traceback" not in found.text
+    assert found.text.count("\n") == 1
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("pids", "told"), [(60, "up to 4 were run"), (200, None)])
+def test_a_right_reducer_is_right_where_there_is_little_room(
+    pids: int, told: str | None, tmp_path: Path
+) -> None:
+    found = checked(tmp_path, pids)
+    assert found.code == 0, found.text
+    assert ("AGVW19" in found.text) == (told is not None), found.text
+    if told is not None:
+        assert told in found.text
+        assert f"pids.max is {pids}" in found.text
+
+
+@pytest.mark.thorough
+def test_without_a_loopback_interface_there_is_one_sentence(tmp_path: Path) -> None:
+    alone = ["unshare", "-n"]
+    if subprocess.run([*alone, "true"], capture_output=True).returncode:
+        pytest.skip("no network namespace can be made here")
+    (tmp_path / "r.py").write_text(RIGHT)
+    done = subprocess.run(
+        [*alone, sys.executable, "-m", "aggverify", "check", "r.py"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": ROOT},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("aggverify: error: ranks talk over the loopback interface")
+    assert done.stderr.count("\n") == 1

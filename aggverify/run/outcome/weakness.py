@@ -104,6 +104,8 @@ class Sights:
             yield Weakness("AGV302", f"needs {self.over_bound:.3g} times the bound")
         for code, detail in self.covered.weaknesses(subject.found.functions):
             yield Weakness(code, detail)
+        if subject.found.no_room:
+            yield Weakness("AGVW19", f"up to {subject.max_world} were run; {subject.found.no_room}")
         if self.altered:
             names = ", ".join(sorted(self.altered))
             yield Weakness("AGVW11", f"{names}; put right after every step, or the ranks replaced")

@@ -5,9 +5,11 @@ from .base import Echo, Play
 from .collectives import Skipper
 from .kinds import (
     ActsWhenMade,
+    FailsAtFirst,
     FailsInRanks,
     FailsToStart,
     LeavesNativeThread,
+    OwnWork,
     Prepares,
     StartsThread,
     Together,
@@ -16,9 +18,11 @@ from .kinds import (
 __all__ = [
     "ActsWhenMade",
     "Echo",
+    "FailsAtFirst",
     "FailsInRanks",
     "FailsToStart",
     "LeavesNativeThread",
+    "OwnWork",
     "Play",
     "Prepares",
     "Skipper",

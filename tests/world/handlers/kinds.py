@@ -7,12 +7,14 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from aggverify.world.backends import Place
+from aggverify.world.trace import TRACER
 
 from .base import ACTS, Answer, Echo, Play, reduced
 from .collectives import Skipper
@@ -25,6 +27,30 @@ class FailsInRanks(Echo):
         super().start(place)
         if place.rank == 1:
             raise ValueError("not on rank 1")
+
+
+class FailsAtFirst(Play):
+    """Does not start on rank 1 until it was tried so many times."""
+
+    def __init__(self, setup: dict[str, Any]) -> None:
+        super().__init__(setup)
+        self.tries = Path(setup["tries"])
+
+    def start(self, place: Place) -> None:
+        super().start(place)
+        if place.rank == 1:
+            with self.tries.open("a") as file:
+                file.write("x")
+            if len(self.tries.read_text()) <= self.setup["fails"]:
+                raise OSError("no room")
+
+
+class OwnWork(Play):
+    """What a job names is done before the code under test is called, as far as the job says."""
+
+    def __call__(self, job: dict[str, Any]) -> Answer:
+        TRACER.own(begins=job.get("own", True))
+        return super().__call__(job)
 
 
 class FailsToStart(Echo):

@@ -1,0 +1,59 @@
+"""How much room the machine leaves for ranks: processes and open files, and who says so."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+_ROOT = Path("/")
+_ENOUGH = {"processes": 2000, "open files": 200}
+"""So many that are left are no matter: all worlds of a run together take a few hundred threads,
+and three files a rank."""
+NO_MORE = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
+"""Errors of the kernel that refuses one more process, thread or open file."""
+
+
+def tight(root: Path = _ROOT) -> tuple[str, ...]:
+    """The limits that may keep ranks from running, in words; none where there is room for all."""
+    return tuple(_limits(root))
+
+
+def _limits(root: Path) -> Iterator[str]:
+    for folder in _groups(root):
+        with contextlib.suppress(OSError, ValueError):
+            most = int((folder / "pids.max").read_text())
+            now = int((folder / "pids.current").read_text())
+            if most - now < _ENOUGH["processes"]:
+                name = f"/{(folder / 'pids.max').relative_to(root)}"
+                yield f"{name} is {most}, and {now} processes and threads are there"
+    soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    if os.geteuid() and 0 <= soft < _ENOUGH["processes"]:
+        yield f"the limit on this user's processes (ulimit -u) is {soft}"
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= soft < _ENOUGH["open files"]:
+        yield f"the limit on open files (ulimit -n) is {soft}"
+
+
+def _groups(root: Path) -> Iterator[Path]:
+    """Folders of this process's control group and of those around it, version 1 or 2."""
+    mount = root / "sys/fs/cgroup"
+    with contextlib.suppress(OSError):
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers and "pids" not in controllers.split(","):
+                continue
+            base = mount / "pids" if controllers else mount
+            folder = base / path.strip("/")
+            # In a container the group's own path is often not to be seen, and the mount is it.
+            folder = folder if folder.is_dir() else base
+            yield from (each for each in (folder, *folder.parents) if base in (each, *each.parents))
+
+
+def without(text: str, why: str | None, root: Path = _ROOT) -> str:
+    """What cannot be done and why, with the limits that may be to blame."""
+    limits = "; ".join(tight(root))
+    return f"{text}: {why or 'no room'}" + (f" ({limits})" if limits else "")

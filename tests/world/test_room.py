@@ -1,0 +1,127 @@
+"""What fails for want of room, before the code under test is called, is no fault of that code."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+import pytest
+
+from aggverify.world import Fault, Pool, PoolError, Replies, room
+from aggverify.world.devices import loops_back
+from tests.world.conftest import job, opened
+
+
+@pytest.mark.parametrize(("fails", "kind"), [(1, Replies), (9, Fault)])
+def test_ranks_that_do_not_start_are_tried_again_beside_no_others(
+    pool: Pool, tmp_path: Path, fails: int, kind: type
+) -> None:
+    """The world of one rank is in the way at first, and ended."""
+    template = opened(pool, "FailsAtFirst", {"tries": str(tmp_path / "tries"), "fails": fails})
+    jobs = [job("nothing", 1), job("nothing", 2), job("nothing", 2), job("nothing", 1)]
+    outcomes = template.run(jobs)
+    assert [type(outcome) for outcome in outcomes] == [Replies, kind, kind, Replies]
+    assert len((tmp_path / "tries").read_text()) == 2
+    if isinstance(outcome := outcomes[1], Fault):
+        assert (outcome.ours, outcome.kind, outcome.rank) == (True, "exception", 1)
+        assert outcome.message == "rank 1: OSError: no room (while rank 1 started)"
+    template.close()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["raise_error", *(pytest.param(n, marks=pytest.mark.thorough) for n in ("leave", "sleep"))],
+)
+def test_what_fails_in_the_handlers_own_work_is_told_apart(pool: Pool, name: str) -> None:
+    template = opened(pool, "OwnWork")
+    act = {"value": 1, "status": 1, "seconds": 99}
+    own, theirs = template.run(
+        [job(name, 2, on=[1], **act), job(name, 2, on=[1], own=False, **act)]
+    )
+    assert isinstance(own, Fault) and own.ours
+    assert isinstance(theirs, Fault) and not theirs.ours
+    assert (own.kind, own.rank, own.message) == (theirs.kind, theirs.rank, theirs.message)
+    template.close()
+
+
+def test_no_file_is_left_for_a_world(pool: Pool) -> None:
+    template = opened(pool, "Play")
+    template.run([job("nothing", 1)])
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    least = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (least + 9, limit[1]))
+        large, small = template.run([job("nothing", 8), job("nothing", 1)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+    assert isinstance(large, Fault) and large.ours
+    assert large.message == "8 ranks cannot be started: Too many open files"
+    assert isinstance(small, Replies)
+    assert isinstance(template.run([job("nothing", 8)])[0], Replies)
+    template.close()
+
+
+def test_no_file_is_left_for_a_template(pool: Pool) -> None:
+    opened(pool, "Play").close()
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, limit[1]))
+        with pytest.raises(PoolError, match="ranks cannot be started here: Too many open files"):
+            pool.template("handlers:Play", {})
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+
+
+def files(root: Path, contents: dict[str, str]) -> Path:
+    for name, text in contents.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+GROUP = "sys/fs/cgroup"
+
+
+@pytest.mark.parametrize(
+    ("own", "folder"),
+    [
+        ("0::/job/step\n", f"{GROUP}/job"),
+        ("8:pids:/job/step\n4:memory:/\n", f"{GROUP}/pids/job"),
+        ("8:pids:/elsewhere\n", f"{GROUP}/pids"),
+    ],
+    ids=["version 2, of one around it", "version 1", "in a container"],
+)
+def test_the_limit_of_the_control_group_is_named(own: str, folder: str, tmp_path: Path) -> None:
+    inner = f"{folder}/step/pids.current"
+    root = files(
+        tmp_path,
+        {
+            "proc/self/cgroup": own,
+            f"{folder}/pids.max": "60\n",
+            f"{folder}/pids.current": "58\n",
+            inner: "1\n",
+        },
+    )
+    assert room.tight(root) == (
+        f"/{folder}/pids.max is 60, and 58 processes and threads are there",
+    )
+    text = room.without("ranks cannot be started here", "no more", root)
+    assert text == f"ranks cannot be started here: no more ({room.tight(root)[0]})"
+    (root / folder / "pids.max").write_text("max\n")
+    assert room.tight(root) == ()
+    (root / folder / "pids.max").write_text("100000\n")
+    assert room.tight(root) == ()
+
+
+def test_few_files_are_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (64, 64))
+    assert "the limit on open files (ulimit -n) is 64" in room.tight(tmp_path)
+
+
+def test_without_a_loopback_interface(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(99, "Cannot assign requested address")
+
+    assert loops_back()
+    monkeypatch.setattr("fcntl.ioctl", refuse)
+    assert not loops_back()
