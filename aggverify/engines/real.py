@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from aggverify.engines.emulated import EmulatedEngine
@@ -28,6 +29,8 @@ class RealEngine:
     formula: EmulatedEngine
     session_class: str
     """``module:Class``, of a session that is made from the rank's device."""
+    since: tuple[int, int] = (2, 6)
+    """The first torch that has it, on processors."""
     merges: bool = False
 
     @property
@@ -51,7 +54,10 @@ class RealEngine:
         return self.formula.takes_counts
 
     def available(self) -> str | None:
-        return None  # torch brings all there are so far
+        has = version("torch")
+        if tuple(int(part) for part in has.split(".")[:2]) >= self.since:
+            return None
+        return f"it needs torch {'.'.join(map(str, self.since))} or newer, and this is {has}"
 
     def value(
         self, losses: Sequence[Fraction], num_tokens: Sequence[int], sizes: Sizes
@@ -77,4 +83,5 @@ FSDP2 = RealEngine(
     trainers="torch FSDP2, gradients reduced after a step's last micro-batch",
     formula=MEAN,
     session_class="aggverify.engines.fsdp2_session:Fsdp2Session",
+    since=(2, 7),  # pytorch #145935
 )

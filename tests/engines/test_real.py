@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from aggverify.engines import engine, formulas
+from aggverify.engines import engine, formulas, real, usable
+from aggverify.errors import InputError
 from aggverify.generation.catalogue import grid, hard_cases
 from aggverify.run.planning.request import Request
 from aggverify.run.session import loaded
@@ -27,6 +28,8 @@ THOROUGH = pytest.mark.thorough
 )
 def test_the_formula_is_what_it_does(name: str, mode: str, ranks: int, shared_pool: Pool) -> None:
     """Ragged masks, empty ranks, several micro-batches, float32 and float64."""
+    if (why := engine(name).available()) is not None:
+        pytest.skip(why)
     request = Request(
         str(EXAMPLES / "native" / "mean" / f"{mode}.py"), modes=(mode,), engine="mean"
     )
@@ -59,3 +62,11 @@ def test_it_is_listed_and_no_answer_to_what_a_trainer_does(cli: Cli) -> None:
     ran = cli("engines")
     assert "fsdp2\n    torch FSDP2 (fully_shard) itself: mean over all" in ran.out
     assert not {spec.name for spec in formulas()} & {"ddp", "fsdp2"}
+
+
+def test_where_torch_is_too_old_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(real, "version", lambda _: "2.6.0+cu124")
+    assert real.DDP.available() is None
+    assert real.FSDP2.available() == "it needs torch 2.7 or newer, and this is 2.6.0+cu124"
+    with pytest.raises(InputError, match="engine fsdp2 cannot run here: it needs torch 2.7"):
+        usable("fsdp2")
