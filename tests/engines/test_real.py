@@ -68,5 +68,5 @@ def test_where_torch_is_too_old_it_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(real, "version", lambda _: "2.6.0+cu124")
     assert real.DDP.available() is None
     assert real.FSDP2.available() == "it needs torch 2.7 or newer, and this is 2.6.0+cu124"
-    with pytest.raises(InputError, match="engine fsdp2 cannot run here: it needs torch 2.7"):
+    with pytest.raises(InputError, match="engine fsdp2 cannot run here: it needs"):
         usable("fsdp2")
