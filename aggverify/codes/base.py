@@ -92,6 +92,9 @@ class Code:
     """Of a warning, whether it says what was never seen: a check that has seen it takes it back."""
     of_lines: bool = False
     """Of a warning, whether it follows from the lines of the reducer that ran."""
+    of_a_step: bool = False
+    """Whether a step and its layout alone show it, and no more than what comes of them: the corpus
+    of hard cases has one for each."""
     field: str = ""
     """The field of a case it is about: where that does not matter, the finding only shows what
     another one with the same fields shows."""

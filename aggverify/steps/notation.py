@@ -2,8 +2,9 @@
 
 ``2/1101`` is a sample with two prompt tokens and a response masked 1101; ``+`` joins the samples
 of one rollout, a blank separates the rollouts of one prompt group, ``;`` separates groups. A bare
-mask has one prompt token. Micro-batches: ``0,1 2 | 3 4`` puts samples 0 and 1 into the first
-micro-batch of rank 0, sample 2 into its second, 3 and 4 into those of rank 1.
+mask has one prompt token, and ``1{257}`` is a mask of so many ones. Micro-batches: ``0,1 2 | 3 4``
+puts samples 0 and 1 into the first micro-batch of rank 0, sample 2 into its second, 3 and 4 into
+those of rank 1.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ import re
 from aggverify.errors import InputError
 from aggverify.oracles import Sample, Step
 
-_SAMPLE = re.compile(r"(?:(\d{1,9})/)?([01]*)")
+_SAMPLE = re.compile(r"(?:(\d{1,9})/)?((?:[01](?:\{\d{1,7}\})?)*)")
+_RUN = re.compile(r"([01])(?:\{(\d+)\})?")
+_MOST = 1 << 20
+"""Response tokens of a sample that is written so."""
 
 
 def parse_step(text: str) -> Step:
@@ -40,7 +44,10 @@ def _sample(text: str, rollout: int, group: int) -> Sample:
         raise InputError(
             f"not a sample: {text!r}; write PROMPT_LENGTH/MASK, for example 2/1101, or a bare mask"
         )
-    mask = tuple(int(bit) for bit in match[2])
+    runs = [(int(bit), int(times or 1)) for bit, times in _RUN.findall(match[2])]
+    if not 0 < sum(times for _, times in runs) <= _MOST:
+        raise InputError(f"a response of 1 to {_MOST} tokens, got {text!r:.200}")
+    mask = tuple(bit for bit, times in runs for _ in range(times))
     return Sample(int(match[1] or 1), mask, rollout, group)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from fractions import Fraction
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -120,3 +122,10 @@ def test_what_fails_where(level: Level) -> None:
     assert elsewhere.fails == (level > Level.BOUND)
     words = ("torch 2.7.0+cpu instead of 2.6.0+cpu", "processor AVX2 instead of AVX512")
     assert (here.elsewhere, elsewhere.elsewhere) == ((), words)
+
+
+def test_a_changed_corpus_is_another_version() -> None:
+    """Whoever changes a case that snapshots name raises VERSION, and this digest with it."""
+    named = [(hard.name, hard.case.to_json()) for hard in corpus()]
+    digest = sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()
+    assert (VERSION, digest[:12]) == (1, "dd34af274134")

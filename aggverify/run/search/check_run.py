@@ -16,6 +16,7 @@ from aggverify.execution.deadline import OutOfTime
 from aggverify.execution.laboratory import Execution, Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import grid, hard_cases
+from aggverify.generation.corpus import corpus
 from aggverify.generation.space import Space, folded, sizes
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.search.alike import of_one_cause
@@ -209,15 +210,18 @@ class CheckRun:
         return self._rounds
 
     def stored_cases(self) -> list[Case]:
-        """Catalogue and grid, brought into this check's space, duplicates dropped."""
+        """The corpus, what it has for this check first, then the grid: brought into its space, each
+        once."""
         if self.check.only is not None:
             return []
+        own = [hard.case for hard in corpus() if self.check.name in hard.checks]
         if self.check.stored is not None:
-            return [case for case in self.check.stored(self.subject) if case in self.space]
+            first = (*own, *self.check.stored(self.subject))
+            return [case for case in dict.fromkeys(first) if case in self.space]
         stored = (*hard_cases(), *grid(self.subject.max_world, self.space.cp_kinds))
         if self.subject.nonlinear:
             stored = tuple(replace(case, dtype="float64") for case in stored)
-        projected = dict.fromkeys(self.check.project(case) for case in stored)
+        projected = dict.fromkeys((*own, *map(self.check.project, stored)))
         return [case for case in projected if case in self.space][: self.check.max_stored]
 
     def stored_failure(self, deadline: float = math.inf) -> Finding | None:

@@ -1,0 +1,81 @@
+"""Every hard case kills a reducer that random search finds late, with a code it is said to show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from aggverify.checks import Check, check
+from aggverify.codes import CODES
+from aggverify.execution.claim import Claim
+from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.subject import Subject
+from aggverify.generation.corpus import Hard, corpus
+from aggverify.run.outcome.tally import Tally
+from aggverify.run.search.check_run import CheckRun
+from aggverify.run.search.drawing import search
+from aggverify.run.session import opened
+from aggverify.world import Pool
+from tests.choosing import thorough_but
+from tests.hard.wrong import SPECIAL, WRONG
+
+LATE = 25
+"""Drawn cases of a check under --profile quick: none of them shows it, for two seeds of three."""
+QUICK = {"a_response_that_begins_with_a_chunk", "every_other_token"}
+
+
+@pytest.fixture(scope="module")
+def laboratory(shared_pool: Pool) -> Iterator[Laboratory]:
+    with opened(shared_pool, {"module": "tests.hard.wrong"}) as template:
+        yield Laboratory(template)
+
+
+def subject(hard: Hard, terms: tuple[str, ...], mode: str) -> Subject:
+    claim = Claim("tests.hard.wrong", hard.name, "native", "sum", mode, terms=terms)
+    return Subject.of(claim)
+
+
+def run_of(hard: Hard, laboratory: Laboratory) -> tuple[Check, CheckRun]:
+    if hard.name in SPECIAL:
+        name, mode, terms = SPECIAL[hard.name]
+    else:
+        entry = WRONG[hard.name]
+        name, mode, terms = entry.check, entry.mode, ()
+    how, about = check(name), subject(hard, terms, mode)
+    space = how.space(about)
+    assert space is not None
+    laboratory.begin()
+    return how, CheckRun(how, about, space, laboratory, Tally())
+
+
+every = thorough_but(corpus(), lambda hard: hard.name in QUICK, ids=lambda hard: hard.name)
+
+
+@pytest.mark.parametrize("hard", every)
+def test_a_hard_case_kills_its_reducer(hard: Hard, laboratory: Laboratory) -> None:
+    how, run = run_of(hard, laboratory)
+    assert hard.checks in ((), (how.name,))
+    assert hard.case in run.stored_cases() or how.project(hard.case) in run.stored_cases()
+    case = hard.case if hard.checks else how.project(hard.case)
+    found = run.judge(case)
+    assert found is not None and found.code in hard.shows, found
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("hard", corpus(), ids=lambda hard: hard.name)
+def test_random_search_finds_it_late(hard: Hard, laboratory: Laboratory) -> None:
+    how, run = run_of(hard, laboratory)
+    drawn, late = how.draws(run.space), float("inf")
+    most = min(LATE, how.max_examples or LATE)
+    found = [
+        search(drawn, run.submit, max_examples=most, seed=seed, deadline=late) for seed in range(3)
+    ]
+    assert found.count(None) >= 2, [f.case for f in found if f is not None]
+
+
+def test_every_code_that_a_step_shows_is_there() -> None:
+    shown = {code for hard in corpus() for code in hard.shows}
+    assert shown == {code.code for code in CODES.values() if code.of_a_step}
+    assert {hard.name for hard in corpus()} == WRONG.keys() | SPECIAL.keys()
+    assert len(corpus()) >= 60
