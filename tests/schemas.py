@@ -13,7 +13,7 @@ import aggverify
 
 FOLDER = Path(aggverify.__file__).parent / "schema"
 VERDICT, CASE, FAULT = "verdict.json", "case.json", "fault.json"
-COMPARISON = "comparison.json"
+BASELINE, COMPARISON = "baseline.json", "comparison.json"
 
 
 @cache

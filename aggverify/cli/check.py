@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,11 @@ from aggverify.cli.options import every_option, said
 if TYPE_CHECKING:
     from aggverify.execution.deadline import Deadline
     from aggverify.report.delivery import Delivery
+    from aggverify.report.known import Others
+    from aggverify.run.again import Rerun
     from aggverify.run.outcome.verdict import Verdict
     from aggverify.run.planning.request import Request
+    from aggverify.run.planning.settings import Settings
 
 
 @click.command()
@@ -45,7 +49,22 @@ def check(target: str, **given: Any) -> int:
     deadline = request.deadline(began=click.get_current_context().obj)
     if "list" in mine:
         return _list(request, deadline)
-    return _check(request, where, delivery, deadline)
+    return _check(request, where, delivery, deadline, _others(mine, project))
+
+
+def _others(mine: Mapping[str, Any], project: Settings) -> Others:
+    """What is said to be known; raises InputError for a file that says nothing of the kind."""
+    from aggverify.errors import InputError
+    from aggverify.report.document import known_findings
+    from aggverify.report.known import Others
+    from aggverify.report.model import load
+
+    documents = (load(Path(path)) for path in mine.get("replay_from", ()))
+    findings = tuple(chain.from_iterable(map(known_findings, documents)))
+    path, write = mine.get("baseline", project.get("baseline")), "baseline_write" in mine
+    if path is None and write:
+        raise InputError("--baseline-write needs --baseline FILE")
+    return Others.of(findings, None if path is None else Path(path), write=write)
 
 
 def _list(request: Request, deadline: Deadline) -> int:
@@ -62,21 +81,46 @@ def _list(request: Request, deadline: Deadline) -> int:
     return 0
 
 
-def _check(request: Request, where: Path, delivery: Delivery, deadline: Deadline) -> int:
+@dataclass(slots=True)
+class _Known:
+    """What is known so far, whatever stops the command."""
+
+    verdicts: list[Verdict] = field(default_factory=list)
+    reruns: tuple[Rerun, ...] = ()
+
+
+def _check(
+    request: Request,
+    where: Path,
+    delivery: Delivery,
+    deadline: Deadline,
+    others: Others,
+) -> int:
     """Verify, show, store the cases under ``where``, deliver the reports; the exit code.
 
     Whatever stops it, what is known by then is stored and delivered as well.
     """
     from aggverify.cli import streams, ways_out
+    from aggverify.errors import AggverifyError
     from aggverify.report.document import document, stopped
     from aggverify.report.reading import headline
 
-    known, error = _verified(request, where, deadline)
-    made = document(known, where) if error is None else stopped(known, error, where)
-    unwritten = [*_stored(known, where), *delivery.deliver(made, request.target)]
+    known, error = _verified(request, where, deadline, others)
+    if error is None:
+        made = document(known.verdicts, where, known.reruns)
+    else:
+        made = stopped(known.verdicts, error, where, known.reruns)
+    made = others.settled(made, known.reruns)
+    unwritten = _stored(known.verdicts, where)
+    if others.write and error is None:
+        try:
+            made = others.written(made, known.verdicts, request.waivers, known.reruns, where)
+        except AggverifyError as refused:
+            unwritten.append(("baseline", refused))
+    unwritten += delivery.deliver(made, request.target)
     for what, reason in unwritten:
         ways_out.unwritten(what, reason, where)
-    if made.unmatched and not made.error:
+    if (made.unmatched or made.stale) and not made.error:
         ways_out.complain(headline(made))
     if streams.lost() is not None:
         ways_out.complain(headline(made))
@@ -86,30 +130,38 @@ def _check(request: Request, where: Path, delivery: Delivery, deadline: Deadline
 
 
 def _verified(
-    request: Request, where: Path, deadline: Deadline
-) -> tuple[list[Verdict], BaseException | None]:
-    """The verdicts, each shown as soon as it is there, and what stopped it if anything did."""
+    request: Request, where: Path, deadline: Deadline, others: Others
+) -> tuple[_Known, BaseException | None]:
+    """What became of others' findings, then the verdicts, each shown as soon as it is there; and
+    what stopped it if anything did."""
     from hypothesis import configuration
     from rich.console import Console
 
     from aggverify.execution.limits import LIMITS
+    from aggverify.report.drawing import counted
     from aggverify.report.terminal import Terminal
-    from aggverify.run.outcome.events import Event, Finished
-    from aggverify.run.session import verify
+    from aggverify.run.again import again
+    from aggverify.run.outcome.events import Event, Finished, Waiting
+    from aggverify.run.session import in_time, verify
     from aggverify.world import Pool
 
     # Hypothesis would leave a folder where the user stands: nothing of what it keeps is needed.
     configuration.set_hypothesis_home_dir(os.devnull)
-    terminal, known = Terminal(Console(), where), []
+    terminal, known = Terminal(Console(), where), _Known()
 
     def listen(event: Event) -> None:
         if isinstance(event, Finished):
-            known.append(event.verdict)  # first: showing it may fail
+            known.verdicts.append(event.verdict)  # first: showing it may fail
         terminal(event)
 
     try:
         with Pool(replace(LIMITS, turn=deadline.check)) as pool:
-            verify(request, listen, pool=pool, deadline=deadline)
+            if others.findings:
+                told = counted(len(others.findings), "known finding")
+                terminal(Waiting(f"the cases of {told} are run again"))
+                with in_time():
+                    known.reruns = again(others.findings, request, pool=pool)
+            verify(request, listen, pool=pool, deadline=deadline, known=others.waivers)
     except BaseException as error:
         return known, error
     finally:

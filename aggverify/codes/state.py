@@ -45,6 +45,23 @@ class Again(StrEnum):
     """Nothing can be said: it could not be run, or the reducer did not get through its steps."""
 
 
+class Standing(StrEnum):
+    """How an entry of a baseline stands, once its case was run again."""
+
+    HOLDS = "still fails"
+    EXPIRED = "expired"
+    """It still fails, and is accepted no longer."""
+    FIXED = "fixed"
+    REFUSED = "refused now"
+    ANOTHER = "another finding now"
+    NOT_RUN = "cannot be run"
+
+    @property
+    def stale(self) -> bool:
+        """Whether the entry has to go, or to be written anew."""
+        return self not in (Standing.HOLDS, Standing.EXPIRED)
+
+
 class Incomplete(StrEnum):
     """What ended a command before everything that was planned had been judged."""
 

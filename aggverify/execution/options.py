@@ -237,6 +237,19 @@ OPTIONS = (
         metavar="CODE[:CASE]=REASON",
     ),
     Option(
+        key="baseline",
+        kind=Kind.TEXT,
+        is_path=True,
+        help="A committed list of known findings: they fail nothing, each is run again.",
+    ),
+    Option(
+        key="baseline_write",
+        kind=Kind.FLAG,
+        help="Write what fails now into --baseline, and take out what is fixed.",
+        where=Where.NOWHERE,
+        default=False,
+    ),
+    Option(
         key="compile",
         kind=Kind.FLAG,
         help="Compile what the reducer gives to torch.compile in every step, not in a few.",
@@ -318,6 +331,15 @@ OPTIONS = (
         is_path=True,
         help="Where cases and reports go.",
         default=".aggverify",
+    ),
+    Option(
+        key="replay_from",
+        kind=Kind.TEXTS,
+        help="Also run the cases of another version's findings, of its verdict document; "
+        "repeatable.",
+        where=Where.NOWHERE,
+        default=(),
+        metavar="VERDICT",
     ),
     Option(
         key="list",

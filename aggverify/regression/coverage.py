@@ -33,10 +33,11 @@ class Lost:
 
 def lost(base: Verdict, head: Verdict) -> Iterator[Change]:
     """Everything that the head's verdict says less of than the base's on the same subject."""
-    found = [*_refused(base, head), *_claims(base, head), *_policy(base, head)]
-    found += [*_asked(base, head), *_checks(base, head), *_waivers(base, head), *_cuts(base, head)]
-    if not _has_more_findings(base, head):
-        found += [*_figures(base, head), *_bounds(base, head)]
+    said = [*_refused(base, head), *_claims(base, head)]
+    found = [*said, *_policy(base, head), *_asked(base, head), *_checks(base, head)]
+    found += [*_waivers(base, head), *_cuts(base, head)]
+    if not said and not _has_more_findings(base, head):
+        found += [*_thinner(base, head), *_figures(base, head), *_bounds(base, head)]
     for one in found:
         yield Change(one.kind, head.about, one.what, one.base, one.head, one.sentence, "", None, ())
 
@@ -58,7 +59,7 @@ def gone(base: Verdict) -> Change:
 
 
 def _checks(base: Verdict, head: Verdict) -> Iterator[Lost]:
-    """Checks that came to a result and do not, those with one reason together; thinner ones."""
+    """Checks that came to a result and do not, those with one reason together."""
     now = {check.name: check for check in head.checks}
     together: dict[tuple[Kind, str], list[Check]] = {}
     for check in base.checks:
@@ -72,8 +73,9 @@ def _checks(base: Verdict, head: Verdict) -> Iterator[Lost]:
         elif after.state is State.REFUSED is not check.state:
             refused = after.refused or reading.state(after)
             together.setdefault((Kind.NEWLY_REFUSED, refused), []).append(check)
-        else:
-            yield from _thinner(check, after)
+        elif after.refused is not None and check.refused is None:
+            sentence = f"refuses steps of {check.name}"
+            yield Lost(check.name, "refuses none", after.refused, sentence, Kind.NEWLY_REFUSED)
     for (kind, why), checks in together.items():
         names = [check.name for check in checks]
         more = f" and {counted(len(names) - 1, 'more check')}" if len(names) > 1 else ""
@@ -82,13 +84,16 @@ def _checks(base: Verdict, head: Verdict) -> Iterator[Lost]:
         yield Lost(names[0] + more, cases, why, f"{verb} {', '.join(names)}", kind)
 
 
-def _thinner(check: Check, after: Check) -> Iterator[Lost]:
-    if check.state is after.state is State.OK and after.cases * THIN < check.cases:
-        cases = counted(check.cases, "case"), counted(after.cases, "case")
-        yield Lost(check.name, *cases, f"runs fewer cases of {check.name}")
-    if after.refused is not None and check.refused is None and after.state is not State.REFUSED:
-        what, sentence = check.name, f"refuses steps of {check.name}"
-        yield Lost(what, "refuses none", after.refused, sentence, Kind.NEWLY_REFUSED)
+def _thinner(base: Verdict, head: Verdict) -> Iterator[Lost]:
+    """Checks that pass on clearly fewer cases."""
+    now = {check.name: check for check in head.checks}
+    for check in base.checks:
+        after = now.get(check.name)
+        if after is None or not check.state is after.state is State.OK:
+            continue
+        if after.cases * THIN < check.cases:
+            cases = counted(check.cases, "case"), counted(after.cases, "case")
+            yield Lost(check.name, *cases, f"runs fewer cases of {check.name}")
 
 
 def _refused(base: Verdict, head: Verdict) -> Iterator[Lost]:

@@ -44,7 +44,7 @@ class Kind(StrEnum):
 
 
 LOSSES = (Kind.COVERAGE_LOST, Kind.NEWLY_REFUSED, Kind.CLAIM_WITHDRAWN)
-"""Less is verified than was."""
+"""Less is verified than was; the later ones say why."""
 FAILURES = (Kind.NEW_FAILURE, Kind.CHANGED_FAILURE, Kind.EXPIRED)
 QUIET = (Kind.KNOWN, Kind.FIXED, Kind.UNCHANGED)
 """What nobody has to look at."""

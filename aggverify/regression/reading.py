@@ -29,7 +29,8 @@ MAX_CELL = 100
 def headline(comparison: Comparison) -> str:
     """The consequence in words: what happens to a training run, and to what is verified."""
     failures = comparison.of(Kind.NEW_FAILURE, Kind.CHANGED_FAILURE)
-    losses, expired = comparison.of(*LOSSES), comparison.of(Kind.EXPIRED)
+    losses = [change for kind in reversed(LOSSES) for change in comparison.of(kind)]
+    expired = comparison.of(Kind.EXPIRED)
     errors, hazards = comparison.of(Kind.ERROR), comparison.of(Kind.NEW_HAZARD)
     strict = hazards if comparison.strict else []
     if failures or strict:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from importlib import metadata
 from itertools import groupby, islice
@@ -28,6 +28,7 @@ from aggverify.generation.space import sizes
 from aggverify.oracles import DEFAULT_POLICY, Sample, mode
 from aggverify.oracles.policy import QUESTIONS
 from aggverify.report import model
+from aggverify.run.again import Known, Rerun
 from aggverify.run.outcome.extent import Extent
 from aggverify.run.outcome.store import StoredCase, about, stored_case
 from aggverify.run.outcome.verdict import (
@@ -59,8 +60,11 @@ _MASKS: Mapping[tuple[int, int], model.Mask] = {
 """By a token's bit in the mask, and in the one before rejection."""
 
 
-def document(verdicts: Sequence[Verdict], where: Path = USUAL) -> model.Document:
-    """All verdicts of one command; ``where``: the directory in which cases are stored."""
+def document(
+    verdicts: Sequence[Verdict], where: Path = USUAL, reruns: Iterable[Rerun] = ()
+) -> model.Document:
+    """All verdicts of one command; ``where``: the directory in which cases are stored; ``reruns``:
+    what became of findings of other documents."""
     incomplete = next(filter(None, (verdict.incomplete for verdict in verdicts)), None)
     made = tuple(written(verdict, where) for verdict in verdicts)
     return model.Document(
@@ -71,8 +75,20 @@ def document(verdicts: Sequence[Verdict], where: Path = USUAL) -> model.Document
         None,
         incomplete,
         made,
+        tuple(map(_replay, reruns)),
         (),
     )
+
+
+def known_findings(document: model.Document) -> Iterator[Known]:
+    """The findings of a document, to be run again; raises InputError for a case that is none."""
+    for finding in (finding for verdict in document.verdicts for finding in verdict.findings):
+        yield Known(finding.identity, StoredCase.from_json(finding.case))
+
+
+def _replay(rerun: Rerun) -> model.Replay:
+    known = rerun.known
+    return model.Replay(known.stored.id, known.identity, rerun.outcome, rerun.code, rerun.words)
 
 
 def environment() -> model.Environment:
@@ -84,11 +100,14 @@ def environment() -> model.Environment:
 
 
 def stopped(
-    verdicts: Sequence[Verdict], error: BaseException, where: Path = USUAL
+    verdicts: Sequence[Verdict],
+    error: BaseException,
+    where: Path = USUAL,
+    reruns: Iterable[Rerun] = (),
 ) -> model.Document:
     """The document of a command that came to no end of its own: why, and what is known."""
     code, text = Exit.NO_JUDGEMENT, str(error) or type(error).__name__
-    found = document(verdicts, where)
+    found = document(verdicts, where, reruns)
     if isinstance(error, KeyboardInterrupt):
         known = None if verdicts else "interrupted before anything could be judged"
         return replace(

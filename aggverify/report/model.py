@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from aggverify.codes.identity import About, Identity
-from aggverify.codes.state import Again, Incomplete, State
+from aggverify.codes.state import Again, Incomplete, Standing, State
 from aggverify.errors import InputError
 from aggverify.files import read_json
 from aggverify.report import codec
@@ -494,6 +494,20 @@ class Replay:
 
 
 @dataclass(frozen=True, slots=True)
+class Accepted:
+    """A known finding of a baseline, and how it stands."""
+
+    what: str
+    identity: Identity
+    reason: str
+    owner: str
+    expires: str | None
+    state: Standing
+    words: Text | None
+    """Why it is refused or not run; the code that it shows instead."""
+
+
+@dataclass(frozen=True, slots=True)
 class Document:
     """All verdicts of one command, or why there is none."""
 
@@ -506,12 +520,20 @@ class Document:
     """What ended the command before everything planned was judged."""
     verdicts: tuple[Verdict, ...]
     replays: tuple[Replay, ...]
+    baseline: tuple[Accepted, ...]
+    """Of the entries that are about this reducer."""
+
+    @property
+    def stale(self) -> list[Accepted]:
+        """Entries of the baseline that have to go, or to be written anew."""
+        return [entry for entry in self.baseline if entry.state.stale]
 
     @property
     def unmatched(self) -> list[str]:
         """What is accepted and was found nowhere."""
         found: dict[str, int] = {}
-        for waiver in (w for verdict in self.verdicts for w in verdict.waivers):
+        every = (waiver for verdict in self.verdicts for waiver in verdict.waivers)
+        for waiver in (w for w in every if w.identity is None):
             found[waiver.what] = found.get(waiver.what, 0) + waiver.findings
         return [what for what, findings in found.items() if not findings]
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from aggverify.codes.state import State
+from aggverify.codes.state import Standing, State
 from aggverify.report.drawing import (
     MAX_ROWS,
     counted,
@@ -17,7 +17,7 @@ from aggverify.report.drawing import (
     ratio,
     token_name,
 )
-from aggverify.report.model import Check, Document, Finding, Margin, Power, Tried, Verdict
+from aggverify.report.model import Accepted, Check, Document, Finding, Margin, Power, Tried, Verdict
 
 MAX_LINE = 240
 """Characters shown of one line from the candidate."""
@@ -59,6 +59,8 @@ def headline(document: Document) -> str:
     left = [c for v in document.verdicts for c in v.not_judged]
     if left:
         return f"Could not judge {_names(left)}"
+    if document.baseline and (words := baseline_words(document)):
+        return words
     if document.unmatched:
         return f"Nothing was found that --accept {', '.join(document.unmatched)} is for"
     open_ones = sorted(document.verdicts, key=lambda v: not v.engine_in_question)
@@ -74,6 +76,23 @@ def headline(document: Document) -> str:
         f"Conforms: {modes}{refusals(document.verdicts)}, {counted(passed, 'check')} passed"
         f"{hazards}, {counted(warnings, 'warning')}"
     )
+
+
+def baseline_words(document: Document) -> str | None:
+    """What keeps a baseline from being taken as it is; None for nothing."""
+    expired = [one for one in document.baseline if one.state is Standing.EXPIRED]
+    if expired:
+        told = "; ".join(f"{one.what} since {one.expires} ({one.reason})" for one in expired)
+        return f"No longer accepted: {told}"
+    if not document.stale:
+        return None
+    told = "; ".join(map(_out_of_date, document.stale))
+    return f"The baseline is out of date: {told}; take it out, or --baseline-write does"
+
+
+def _out_of_date(entry: Accepted) -> str:
+    words = f" ({shortened(entry.words)})" if entry.words else ""
+    return f"{entry.what}: {entry.state}{words}"
 
 
 def refusals(verdicts: Sequence[Verdict]) -> str:
@@ -192,8 +211,8 @@ def _wrong(finding: Finding, mode: str) -> str | None:
         return None
     expected, actual = finding.worst
     right = mode if finding.reference == "the oracle" else finding.reference
+    where = f"in {mode}" if finding.reference == "the oracle" else f"compared with {right}"
     if finding.off:
-        where = f"in {mode}" if finding.reference == "the oracle" else f"compared with {right}"
         return f"makes gradients {finding.off} {where}"
     if not math.isfinite(actual):
         return "makes gradients NaN or infinite"
@@ -202,7 +221,10 @@ def _wrong(finding: Finding, mode: str) -> str | None:
     factor = ratio(expected, actual)
     if factor is None:
         return "gives a gradient to tokens that must have none"
-    return f"makes some gradients {fraction(factor)} times those of {right}"
+    if factor <= 0:
+        return f"turns some gradients around {where}"
+    size, how = (factor, "large") if factor > 1 else (1 / factor, "small")
+    return f"makes some gradients {fraction(size)} times too {how} {where}"
 
 
 def replay(finding: Finding) -> str:
@@ -368,7 +390,11 @@ def inventory(verdict: Verdict) -> list[tuple[str, str]]:
         lines.append(("note", computes))
     lines += [("note", note) for note in verdict.notes]
     for w in verdict.waivers:
-        lines.append(("waived", f"{w.what} waives {counted(w.findings, 'finding')}: {w.reason}"))
+        until = f" until {w.expires}" if w.expires else ""
+        by = f" ({w.owner}{until})" if w.owner else until
+        over = " no more" if w.expired else ""
+        found = counted(w.findings, "finding")
+        lines.append(("waived", f"{w.what} waives {found}{over}: {w.reason}{by}"))
     lines += [("refused", f"{r.what}: '{r.words}'") for r in verdict.refused]
     for p in verdict.policy:
         how = "declared" if p.declared else "default"

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from aggverify.checks import Finding, check
 from aggverify.checks.refusal import refusal
+from aggverify.codes import Effect
+from aggverify.codes.state import Again
 from aggverify.errors import InputError
 from aggverify.execution.laboratory import Execution, Laboratory
 from aggverify.execution.subject import Refused, Subject
@@ -16,11 +20,11 @@ from aggverify.run.outcome.tally import Tally
 from aggverify.run.planning.choosing import choose
 from aggverify.run.planning.claims import terms
 from aggverify.run.planning.discovery import discovered
-from aggverify.run.planning.target import parse_target
+from aggverify.run.planning.target import Target, parse_target
 from aggverify.run.search.check_run import CheckRun
-from aggverify.run.session import opened, other_path
+from aggverify.run.session import OtherPath, opened, other_path
 from aggverify.steps.dimensions import BY_FEATURE
-from aggverify.world import Fault, Pool
+from aggverify.world import Fault, Pool, Template
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,23 @@ class Replayed:
     executions: int = 0
     declined: Refused | None = None
     """What the case has and the target declines as a whole: nothing can be said of it."""
+
+    @property
+    def outcome(self) -> Again:
+        """In one word. A refusal is told apart from the right result."""
+        if self.finding is not None:
+            failing = self.subject.claim.effect(self.finding.traits) is Effect.FAILS
+            return Again.FAILS if failing else Again.HAZARD
+        if self.declined is not None or self.refused is not None:
+            return Again.REFUSED
+        return Again.PASSES if self.fixed else Again.NOT_RUN
+
+    @property
+    def words(self) -> str | None:
+        """Why there is neither a finding nor a result."""
+        if self.declined is not None:
+            return f"{self.declined.what}: '{self.declined.words}'"
+        return self.refused or (None if self.failure is None else self.failure.message)
 
     @property
     def fixed(self) -> bool:
@@ -59,49 +80,85 @@ def replay(
     ``oracle``: the person's own mode, if the case was found with one; never taken from the case
     file, which is data. ``against``: the other path, likewise, and ``engine``: a person's own.
     """
-    claim = stored.claim
-    if check(stored.check).compares_paths and against is None:
-        raise InputError("this case was found by comparing two paths: say --against TARGET")
-    if claim.oracle is not None and oracle is None:
-        raise InputError(
-            f"this case was found with a mode of your own: say --oracle FILE (it was "
-            f"{claim.oracle!r:.200})"
-        )
-    for named in filter(None, (claim, claim.against if against else None)):
-        if ":" in named.engine and named.engine != engine:
+    said = Said(target_text or store.found_again(stored), oracle, against, engine)
+    said.is_enough(stored)
+    with replaying(said, compiled=stored.claim.compiled, pool=pool) as again:
+        return again(stored)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What only a person can say of a stored case: which files may be run for it."""
+
+    target: str
+    oracle: str | None = None
+    against: str | None = None
+    engine: str | None = None
+
+    def is_enough(self, stored: StoredCase) -> None:
+        """Raises InputError where the case needs more."""
+        claim = stored.claim
+        if check(stored.check).compares_paths and self.against is None:
+            raise InputError("this case was found by comparing two paths: say --against TARGET")
+        if claim.oracle is not None and self.oracle is None:
             raise InputError(
-                f"this case was found under an engine of your own: say --engine MODULE:OBJECT (it "
-                f"was {named.engine!r:.200})"
+                f"this case was found with a mode of your own: say --oracle FILE (it was "
+                f"{claim.oracle!r:.200})"
             )
-    target = parse_target(target_text or store.found_again(stored))
+        for named in filter(None, (claim, claim.against if self.against else None)):
+            if ":" in named.engine and named.engine != self.engine:
+                raise InputError(
+                    f"this case was found under an engine of your own: say --engine MODULE:OBJECT "
+                    f"(it was {named.engine!r:.200})"
+                )
+
+
+@contextmanager
+def replaying(
+    said: Said, *, compiled: bool, pool: Pool
+) -> Iterator[Callable[[StoredCase], Replayed]]:
+    """Ranks that have imported the target, and what judges a stored case on it."""
+    target = parse_target(said.target)
     with (
-        opened(pool, target.setup(), compiled=claim.compiled) as template,
-        other_path(pool, against) as other,
+        opened(pool, target.setup(), compiled=compiled) as template,
+        other_path(pool, said.against) as other,
     ):
-        choice = choose(target, template.description, claim.convention)
-        mine = replace(
-            claim,
-            target=target.text,
-            function=choice.function,
-            terms=terms(choice),
-            oracle=oracle,
-            against=None,
-        )
-        subject = Subject.of(mine)
-        laboratory = Laboratory(template, None if other is None else other.laboratory)
-        if other is not None:
-            known = claim.against
-            if known is None:
-                subject = other.beside(subject, claim.convention)
-            else:
-                same = known.engine if against == known.target else None
-                subject = other.beside(subject, known.convention, same)
-        subject = discovered(subject, laboratory).knowing(trust_formula=stored.trust_formula)
-        broken = check(stored.check)
-        space = broken.space(subject) or Space()
-        check_run = CheckRun(broken, subject, space, laboratory, Tally())
-        with laboratory.patient():
-            finding = check_run.judge(stored.case)
+
+        def again(stored: StoredCase) -> Replayed:
+            said.is_enough(stored)
+            return _judged(stored, said, target, template, other)
+
+        yield again
+
+
+def _judged(
+    stored: StoredCase, said: Said, target: Target, template: Template, other: OtherPath | None
+) -> Replayed:
+    claim = stored.claim
+    choice = choose(target, template.description, claim.convention)
+    mine = replace(
+        claim,
+        target=target.text,
+        function=choice.function,
+        terms=terms(choice),
+        oracle=said.oracle,
+        against=None,
+    )
+    subject = Subject.of(mine)
+    laboratory = Laboratory(template, None if other is None else other.laboratory)
+    if other is not None:
+        known = claim.against
+        if known is None:
+            subject = other.beside(subject, claim.convention)
+        else:
+            same = known.engine if said.against == known.target else None
+            subject = other.beside(subject, known.convention, same)
+    subject = discovered(subject, laboratory).knowing(trust_formula=stored.trust_formula)
+    broken = check(stored.check)
+    space = broken.space(subject) or Space()
+    check_run = CheckRun(broken, subject, space, laboratory, Tally())
+    with laboratory.patient():
+        finding = check_run.judge(stored.case)
     refused = check_run.refusals[-1] if check_run.refusals else None
     failures = [] if refused else check_run.failures
     failure = failures[0] if failures and finding is None else None

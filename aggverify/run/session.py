@@ -28,6 +28,7 @@ from aggverify.run.planning.engine import engine_settled
 from aggverify.run.planning.plan import Entry, Plan, plan, share
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import Target, dotted_instead, parse_target
+from aggverify.run.planning.waiver import Waiver
 from aggverify.run.search.before import NOTHING, Before
 from aggverify.run.search.first_step import WHY_NOT, first_step
 from aggverify.run.search.run_check import run_check
@@ -40,20 +41,27 @@ Emit = Callable[[Event], None]
 
 
 def verify(
-    request: Request, emit: Emit, *, pool: Pool, deadline: Deadline = NEVER
+    request: Request,
+    emit: Emit,
+    *,
+    pool: Pool,
+    deadline: Deadline = NEVER,
+    known: Sequence[Waiver] = (),
 ) -> tuple[Verdict, ...]:
-    """Verify every mode asked for; raises AggverifyError when nothing can be judged.
+    """Verify every mode asked for; raises AggverifyError when nothing can be judged. ``known``:
+    what is accepted beside what the request says.
 
     The deadline ends it with what is known by then, and before that is anything at all it raises
     TooLate. Ctrl-C is raised on; the verdicts known by then are emitted.
     """
     verdicts: list[Verdict] = []
+    waivers = (*request.waivers, *known)
     with loaded(request, pool) as (found, laboratory):
 
         def waived(event: Event) -> None:
             """Also a verdict of what was known when it was stopped has its waivers."""
-            known = event.verdict if isinstance(event, Finished) else None
-            emit(event if known is None else Finished(accepted(known, request.waivers)))
+            made = event.verdict if isinstance(event, Finished) else None
+            emit(event if made is None else Finished(accepted(made, waivers)))
 
         for n, subject in enumerate(found):
             try:
@@ -69,7 +77,7 @@ def verify(
                 for missed in found[n + 1 :]:
                     emit(Finished(examine(missed, laboratory, stopped=Incomplete.INTERRUPTED)))
                 raise
-            verdict = accepted(verdict, request.waivers)
+            verdict = accepted(verdict, waivers)
             emit(Finished(verdict))
             verdicts.append(verdict)
     return tuple(verdicts)
@@ -239,7 +247,7 @@ def loaded(request: Request, pool: Pool) -> Iterator[tuple[tuple[Subject, ...], 
     target = parse_target(request.target)
     installed()
     with (
-        _in_time(),
+        in_time(),
         opened(pool, target.setup(), compiled=request.compiled) as template,
         other_path(pool, request.against) as other,
     ):
@@ -281,7 +289,7 @@ def with_room(subjects: Sequence[Subject], laboratory: Laboratory) -> tuple[Subj
 
 
 @contextmanager
-def _in_time() -> Iterator[None]:
+def in_time() -> Iterator[None]:
     try:
         yield
     except OutOfTime:

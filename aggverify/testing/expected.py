@@ -10,7 +10,6 @@ from aggverify.errors import InputError
 from aggverify.run.outcome import store
 from aggverify.run.outcome.store import StoredCase
 from aggverify.run.planning.naming import canonical
-from aggverify.run.planning.target import split
 from aggverify.testing.cells import Cell, Entry
 from aggverify.testing.places import placed
 
@@ -58,12 +57,9 @@ def _read(entry: Entry, report_dir: Path) -> Expected:
 
 def _is_about(stored: StoredCase, cell: Cell, root: Path) -> bool:
     """As far as can be said before the reducer is imported."""
-    target = placed(cell.target, root)
-    file, _, function = stored.whose[0].rpartition(":")
     return (
         stored.check == cell.check
-        and file == store.file_of(target)
-        and split(target)[1] in (None, function)
+        and store.concerns(stored, placed(cell.target, root))
         and (cell.mode is None or canonical(cell.mode)[0] == stored.claim.mode)
         and cell.engine in (None, stored.claim.engine)
     )

@@ -39,7 +39,7 @@ def document(verdicts: Iterable[Verdict]) -> Document:
     open_ones = not all(v.conforms for v in merged)
     incomplete = next((v.incomplete for v in merged if v.incomplete), None)
     code = 1 if any(v.fails for v in merged) else 2 * open_ones
-    return Document(SCHEMA, __version__, environment(), code, None, incomplete, merged, ())
+    return Document(SCHEMA, __version__, environment(), code, None, incomplete, merged, (), ())
 
 
 def _merged(parts: Sequence[Verdict]) -> Verdict:

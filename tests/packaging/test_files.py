@@ -12,6 +12,7 @@ import grimp
 import pytest
 
 import aggverify
+from aggverify.regression.formats import FORMATS as COMPARED
 from aggverify.report.formats import FORMATS
 from tests.conftest import ROOT
 from tests.packaging.conftest import build
@@ -38,7 +39,7 @@ def test_nothing_is_shipped_that_only_tests_use() -> None:
     texts = [path.read_text() for path in (ROOT / "aggverify").rglob("*.py")]
     texts.append((ROOT / "pyproject.toml").read_text())
     named = {name for text in texts for name in re.findall(r"aggverify(?:\.\w+)+(?=:\w)", text)}
-    named |= {known.module for known in FORMATS.own.values()}
+    named |= {known.module for known in FORMATS.own.values()} | {*COMPARED.values()}
     # What a person imports, and what pytest does.
     named |= {*aggverify._FROM.values(), "aggverify.strategies"}
     named |= {e.value for e in entry_points(group="pytest11") if e.name == "aggverify"}

@@ -106,7 +106,9 @@ def test_the_headline_states_the_consequence() -> None:
     two = verdicts.written(verdicts.verdict(reports=2))
     assert reading.headline(two).endswith(" (1 more finding)")
     finding = replace(FINDING, factor=None, off=None)
-    assert reading.consequence(finding, VERDICT).startswith("makes some gradients 1/2 times")
+    assert reading.consequence(finding, VERDICT).startswith(
+        "makes some gradients 2 times too small in token_mean"
+    )
     hangs = verdicts.written(verdicts.verdict(code="AGV402")).verdicts[0].findings[0]
     assert reading.consequence(hangs, VERDICT) == "makes training hang (depends on cp_size)"
 

@@ -6,13 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from aggverify.codes.state import State
+from aggverify.run.outcome.store import about
 from aggverify.run.outcome.verdict import CheckSummary, ReportedFinding, Verdict
 from aggverify.run.planning.waiver import Waiver
 
 
 def accepted(verdict: Verdict, waivers: Iterable[Waiver]) -> Verdict:
-    """The verdict with these waivers applied."""
-    every = tuple(waivers)
+    """The verdict with these waivers applied; of a baseline, those that are about its subject."""
+    mine = about(verdict.subject.claim)
+    every = tuple(w for w in waivers if w.identity is None or w.identity.about == mine)
     reports = tuple(_waived(report, every) for report in verdict.reports)
     checks = tuple(_summary(check, reports) for check in verdict.checks)
     return replace(verdict, reports=reports, checks=checks, waivers=every)

@@ -148,6 +148,12 @@ def file_of(target: str) -> str:
     return _from_project(split(target)[0])
 
 
+def concerns(stored: StoredCase, target: str) -> bool:
+    """Whether the case was stored of that target, as far as can be said before it is imported."""
+    file, _, function = "".join(stored.whose[:1]).rpartition(":")
+    return file == file_of(target) and split(target)[1] in (None, function)
+
+
 def is_about(stored: StoredCase, subject: Subject) -> bool:
     """Whether the case was stored of that reducer, under a claim by which the same is run."""
     mine = subject.claim

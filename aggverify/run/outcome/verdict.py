@@ -232,7 +232,7 @@ def exit_code(verdicts: Sequence[Verdict]) -> Exit:
 def unmatched(verdicts: Sequence[Verdict]) -> list[Waiver]:
     """The waivers that no finding of any verdict is covered by."""
     reports = [report for verdict in verdicts for report in verdict.reports]
-    every = dict.fromkeys(w for verdict in verdicts for w in verdict.waivers)
+    every = dict.fromkeys(w for v in verdicts for w in v.waivers if w.identity is None)
     return [w for w in every if not any(report.is_covered(w) for report in reports)]
 
 

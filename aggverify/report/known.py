@@ -1,0 +1,81 @@
+"""What a command is told of findings beforehand: other versions' documents, and a baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+import click
+
+from aggverify.report import baseline
+from aggverify.report.baseline import Baseline
+from aggverify.report.document import document
+from aggverify.report.drawing import counted
+from aggverify.report.escape import line
+from aggverify.report.model import Document
+from aggverify.run.again import Known, Rerun
+from aggverify.run.outcome.accepting import accepted
+from aggverify.run.outcome.verdict import Verdict
+from aggverify.run.planning.waiver import Waiver
+
+
+@dataclass(frozen=True, slots=True)
+class Others:
+    """Findings whose cases are run again; of these, the ones that are accepted."""
+
+    findings: tuple[Known, ...]
+    baseline: Baseline | None
+    path: Path | None
+    write: bool
+    today: date
+
+    @staticmethod
+    def of(findings: tuple[Known, ...], path: Path | None, *, write: bool) -> Others:
+        """With the baseline that lies there; raises InputError for what is none."""
+        known = None if path is None else baseline.load(path, missing=write)
+        entries = () if known is None else tuple(entry.known for entry in known.known)
+        return Others((*entries, *findings), known, path, write, date.today())
+
+    @property
+    def waivers(self) -> tuple[Waiver, ...]:
+        """Of the baseline."""
+        return _waivers(self.baseline, self.today)
+
+    def settled(self, made: Document, reruns: Sequence[Rerun]) -> Document:
+        """The document with how the baseline stands."""
+        if self.baseline is None:
+            return made
+        return baseline.settled(made, tuple(baseline.standing(self.baseline, reruns, self.today)))
+
+    def written(
+        self,
+        made: Document,
+        verdicts: Iterable[Verdict],
+        waivers: Iterable[Waiver],
+        reruns: Sequence[Rerun],
+        where: Path,
+    ) -> Document:
+        """Write the baseline with what is new and without what is gone; the document under it.
+
+        Raises InputError where the document does not say it all, or the file cannot be written.
+        """
+        assert self.baseline is not None and self.path is not None
+        new = baseline.merged(self.baseline, made)
+        baseline.write(new, self.path)
+        added = len({*_names(new)} - {*_names(self.baseline)})
+        gone = len({*_names(self.baseline)} - {*_names(new)})
+        told = f"{counted(len(new.known), 'known finding')}, {added} new, {gone} taken out"
+        click.echo(line(f"baseline: {self.path} ({told})"))
+        every = (*waivers, *_waivers(new, self.today))
+        again = document([accepted(verdict, every) for verdict in verdicts], where, reruns)
+        return baseline.settled(again, tuple(baseline.standing(new, reruns, self.today)))
+
+
+def _names(known: Baseline) -> list[str]:
+    return [entry.what for entry in known.known]
+
+
+def _waivers(known: Baseline | None, today: date) -> tuple[Waiver, ...]:
+    return () if known is None else tuple(entry.waiver(today) for entry in known.known)
