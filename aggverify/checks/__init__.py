@@ -16,6 +16,7 @@ from aggverify.checks import (
     exhaustive,
     formula,
     groups,
+    launched,
     linearity,
     logs,
     masks,
@@ -71,6 +72,7 @@ _ALL: list[Check] = [
     REFUSES,
     counts.BEYOND_FLOAT32,
     shapes.CHECK,
+    launched.CHECK,
     exhaustive.CHECK,
 ]
 CHECKS: Sequence[Check] = _ALL

@@ -253,6 +253,12 @@ CATALOGUE: tuple[Code, ...] = (
         unsteady=True,
     ),
     Code(
+        "AGV412",
+        "Launched ranks give something else",
+        consequence="gives other gradients in ranks that a trainer launches",
+        diagnosed=Diagnosed.SYMPTOM,
+    ),
+    Code(
         "AGV501",
         "Returns something no trainer can use",
         symptom=Symptom.UNUSABLE,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from aggverify.errors import NotJudged
 from aggverify.execution import limits
 from aggverify.execution.patience import Patience, doubtful
 from aggverify.execution.subject import Subject
-from aggverify.execution.trial import Trial, trial
+from aggverify.execution.trial import AGAINST, COMPILED, LAUNCHED, Trial, Where, trial
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.trainer.answer import Answer, Log
@@ -106,8 +106,7 @@ class Laboratory:
 
     def __init__(self, template: Template, other: Laboratory | None = None) -> None:
         self._template = template
-        self._other = other
-        self._compiling: Laboratory | None = None
+        self._beside: dict[Where, Laboratory] = {} if other is None else {AGAINST: other}
         self._cpu_seconds: float | None = None
         self._patience = Patience()
         self._unfit: dict[int, str] = {}
@@ -116,16 +115,16 @@ class Laboratory:
 
     def clock(self) -> float:
         """Seconds of which none are spent on ranks that start, import or prepare."""
-        beside = [each for each in (self._other, self._compiling) if each is not None]
-        return time.monotonic() - sum(each._template.loading for each in (self, *beside))
+        every = (self, *self._beside.values())
+        return time.monotonic() - sum(each._template.loading for each in every)
 
     def begin(self) -> None:
         """Hold nothing that ran away before against what comes now: another subject."""
         self._patience = Patience(self._patience.seconds)
         self._unfit.clear()
         self._template.calm()
-        if self._other is not None:
-            self._other.begin()
+        if AGAINST in self._beside:
+            self._beside[AGAINST].begin()
 
     def largest(self, wanted: int) -> tuple[int, str]:
         """The largest world up to ``wanted`` that there is room for, and why no larger one.
@@ -149,30 +148,37 @@ class Laboratory:
     def submit(self, subject: Subject, cases: Sequence[Case | Trial]) -> Submitted:
         """Start the cases."""
         trials = list(map(trial, cases))
-        if not any(t.against or t.compiled for t in trials):
-            return self._send(subject, trials)
-        mine = self._send(subject, [t for t in trials if not (t.against or t.compiled)])
-        parts = {(False, False): mine}
-        if bare := [replace(t, against=False) for t in trials if t.against]:
-            assert self._other is not None and subject.against is not None
-            parts[True, False] = self._other.submit(subject.against, bare)
-        if bare := [replace(t, compiled=False) for t in trials if t.compiled]:
-            parts[False, True] = self._compiled().submit(subject, bare)
+        parts = {
+            where: self._part(subject, where, [t for t in trials if t.where == where])
+            for where in dict.fromkeys(t.where for t in trials)
+        }
+        if parts.keys() == {""}:
+            return parts[""]
 
         def executions() -> list[Execution]:
             found = {where: iter(part.executions()) for where, part in parts.items()}
-            return [next(found[t.against, t.compiled]) for t in trials]
+            return [next(found[t.where]) for t in trials]
 
         return Submitted(executions, lambda: any(part.stumbles() for part in parts.values()))
 
-    def _compiled(self) -> Laboratory:
-        """Where torch.compile compiles: ranks of their own, which stay once they have."""
-        if self._compiling is None:
-            template = self._template.beside({"compile": True}, limits.COMPILED)
+    def _part(self, subject: Subject, where: Where, trials: Sequence[Trial]) -> Submitted:
+        if not where:
+            return self._send(subject, trials)
+        bare = [replace(t, where="") for t in trials]
+        if where == AGAINST:
+            assert subject.against is not None
+            return self._beside[AGAINST].submit(subject.against, bare)
+        return self._ranks(where).submit(subject, bare)
+
+    def _ranks(self, where: Where) -> Laboratory:
+        """Where torch.compile compiles, or launched: ranks of their own, which stay."""
+        if where not in self._beside:
+            setup, more = _SETUPS[where]
+            template = self._template.beside(setup, more, launched=where == LAUNCHED)
             if isinstance(template, TemplateFailure):
-                raise NotJudged(f"cannot be imported with torch.compile: {template.message}")
-            self._compiling = Laboratory(template)
-        return self._compiling
+                raise NotJudged(f"cannot be imported {where}: {template.message}")
+            self._beside[where] = Laboratory(template)
+        return self._beside[where]
 
     def _send(self, subject: Subject, trials: Sequence[Trial]) -> Submitted:
         seconds = max(self._cpu_seconds or 0.0, self._patience.seconds or 0.0) or None
@@ -257,12 +263,15 @@ class Laboratory:
         """Replace every world, so that nothing of earlier cases can remain."""
         self._template.restart_worlds()
         self._patience.doubt()
-        if self._compiling is not None:
-            self._compiling.fresh()
-        if self._other is not None:
-            self._other.fresh()
+        for other in self._beside.values():
+            other.fresh()
 
 
+_SETUPS: Mapping[Where, tuple[dict[str, Any], dict[str, Any]]] = {
+    COMPILED: ({"compile": True}, limits.COMPILED),
+    LAUNCHED: ({}, limits.LAUNCHED),
+}
+"""What is added to a handler's setup, and under which options."""
 DIVISOR = 16.0
 """For a mode that takes a divisor and is only run beside the one that is claimed."""
 

@@ -19,6 +19,8 @@ COMPILED = {
     "silence": 600,
 }
 """Options of ranks that compile: the first step of each shape takes from seconds to minutes."""
+LAUNCHED = {"cpu_seconds": 60, "cpu_seconds_after": 60, "memory": 1 << 34, "silence": 600}
+"""Options of ranks that are launched: each imports torch, and has as many threads as it likes."""
 LARGE_STEP = 100_000
 """Response tokens from which a case has a dispatch, and its own processor time, to itself."""
 SECONDS_PER_TOKEN = 4e-6

@@ -57,6 +57,8 @@ class Discovered:
     """False once a step was seen without."""
     constants: tuple[float, ...] = ()
     """The numbers that its code names: what it may compare anything with."""
+    surroundings: tuple[str, ...] = ()
+    """What its code may ask that a launch decides (``trainer.surroundings``)."""
     functions: tuple[tuple[str, tuple[int, ...]], ...] = ()
     """Those of its file by name, with the lines of their bodies."""
     room: int | None = None

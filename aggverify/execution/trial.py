@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from aggverify.steps.case import Case
+
+Where = Literal["", "against", "compiled", "launched"]
+AGAINST: Where = "against"
+"""Those of the subject's other path."""
+COMPILED: Where = "compiled"
+"""Those where torch.compile compiles."""
+LAUNCHED: Where = "launched"
+"""Those that are started as trainers start them, not forked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +48,13 @@ class Trial:
     @property
     def plain(self) -> bool:
         """Whether nothing but the case is asked for, so that the ranks may run it among others."""
-        asked = self.before or self.fresh or self.watch or self.misuse or self.compiled or self.show
+        asked = self.before or self.fresh or self.watch or self.misuse or self.show
         return not (asked or self.alone)
 
     term: int | None = None
     """Which auxiliary term alone is looked at, modulo their number; None for the losses."""
-    against: bool = False
-    """On the subject's other path."""
-    compiled: bool = False
-    """In ranks where torch.compile compiles, which stay."""
+    where: Where = ""
+    """In other ranks than usual, which stay."""
 
 
 def trial(wanted: Case | Trial) -> Trial:

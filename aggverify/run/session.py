@@ -266,10 +266,15 @@ def resolved(
     """The subjects of a request, one a mode."""
     request = completed(request, template.description)
     found = subjects(request, target, template.description)
-    numbers = template.description["constants"]
+    numbers, asks = template.description["constants"], template.description["surroundings"]
     lines = tuple((name, tuple(own)) for name, own in template.description["functions"])
     found = tuple(
-        s.knowing(constants=tuple(numbers.get(s.function, ())), functions=lines) for s in found
+        s.knowing(
+            constants=tuple(numbers.get(s.function, ())),
+            surroundings=tuple(asks.get(s.function, ())),
+            functions=lines,
+        )
+        for s in found
     )
     if other is not None:
         found = tuple(other.beside(s, request.convention or "auto") for s in found)

@@ -1,5 +1,6 @@
-"""The numbers that a reducer's code names, and what it calls in its own package; runs in a template
-process.
+"""The code of a reducer and of what it calls in its own package, and the numbers that it names.
+
+Runs in a template process.
 
 Read from compiled code, where a constant expression is a number already, and from what its globals
 and defaults hold.
@@ -10,6 +11,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -32,6 +34,15 @@ def constants(function: Callable[..., Any]) -> list[float]:
     return list(found)
 
 
+def codes(function: Callable[..., Any]) -> list[CodeType]:
+    """The code of a function and of what it calls in its own package; never raises."""
+    reading = _Reading(_package(function))
+    with suppress(Exception):  # an object whose attributes raise
+        for _ in reading.of(function):
+            pass
+    return reading.codes
+
+
 def _telling(value: float) -> bool:
     return math.isfinite(value) and abs(value) not in (0, 1) and abs(value) < 2**63
 
@@ -49,6 +60,7 @@ class _Reading:
         self._package = package
         self._seen: set[int] = set()
         self._functions = 0
+        self.codes: list[CodeType] = []
 
     def of(self, function: Any) -> Iterator[float]:
         """Breadth first: its own numbers, then those of what it calls."""
@@ -97,6 +109,7 @@ class _Reading:
 
     def _function(self, function: FunctionType, inner: list[Any]) -> Iterator[float]:
         code, known = function.__code__, function.__globals__
+        self.codes += _codes(code)
         for const in code.co_consts:
             yield from self._read(const, inner)
         inner += (function.__defaults__, function.__kwdefaults__)

@@ -13,9 +13,10 @@ from types import ModuleType
 from typing import Any
 
 from aggverify.errors import shown
-from aggverify.trainer.constants import constants
+from aggverify.trainer.constants import codes, constants
 from aggverify.trainer.covering import functions
 from aggverify.trainer.offers import offers
+from aggverify.trainer.surroundings import asked
 
 _LONGEST = 1 << 20
 """Characters of a declaration."""
@@ -44,6 +45,7 @@ def described(module: ModuleType, named: str | None = None) -> dict[str, Any]:
     return {
         "offers": [asdict(offer) for offer in found],
         "constants": {o.name: _numbers(module, o.name) for o in found if o.own},
+        "surroundings": {o.name: _surroundings(module, o.name) for o in found if o.own},
         "functions": functions(module),
         "declared": _plain(getattr(module, "AGGVERIFY", None)),
         "environment": environment(),
@@ -65,6 +67,13 @@ def _numbers(module: ModuleType, name: str) -> list[float]:
     try:
         return constants(attrgetter(name)(module))
     except Exception:  # a name that is none, or whose attributes raise
+        return []
+
+
+def _surroundings(module: ModuleType, name: str) -> list[str]:
+    try:
+        return asked(codes(attrgetter(name)(module)))
+    except Exception:
         return []
 
 

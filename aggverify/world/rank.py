@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import faulthandler
+import importlib
 import os
 import random
 import resource
@@ -42,6 +43,12 @@ class Handed:
     slate: int
     store: int
     memory: int
+
+
+def construct(request: dict[str, Any]) -> Any:
+    """The handler named ``module:Class``, constructed with the setup."""
+    module, _, name = request["handler"].partition(":")
+    return getattr(importlib.import_module(module), name)(request["setup"])
 
 
 def live(place: Place, backend: Backend, handed: Handed, make_handler: Callable[[], Any]) -> None:

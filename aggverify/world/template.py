@@ -158,12 +158,14 @@ class Template:
         return pending
 
     def beside(
-        self, setup: Mapping[str, Any], more: Mapping[str, Any]
+        self, setup: Mapping[str, Any], more: Mapping[str, Any], *, launched: bool = False
     ) -> Template | TemplateFailure:
         """Another one of the same handler with more in its setup, and under other options; it ends
-        with this one."""
+        with this one. ``launched``: its ranks are started, not forked."""
         options = replace(self._options, **more)
         request = {**self._request, "setup": {**self._request["setup"], **setup}}
+        if launched:
+            request |= {"launched": True, "late": True}
         opened = self._launcher.open(request, options)
         if isinstance(opened, TemplateFailure):
             return opened

@@ -11,7 +11,6 @@ import contextlib
 import errno
 import functools
 import gc
-import importlib
 import os
 import resource
 import select
@@ -20,8 +19,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
-from aggverify.world import devices, forking, linux, rank, wire
-from aggverify.world.backends import Place, backend
+from aggverify.world import devices, forking, launched, linux, rank, wire
+from aggverify.world.backends import Backend, Place, backend
 from aggverify.world.candidate_errors import raised
 from aggverify.world.room import NO_MORE
 from aggverify.world.threads import left_over
@@ -55,7 +54,7 @@ def _prepared(connection: socket.socket, request: dict[str, Any]) -> tuple[Any] 
     me, streams = os.getpid(), _Streams()
     try:
         with _bounded(request["memory"]):
-            handler = construct(request)
+            handler = rank.construct(request)
         streams.restore()
         rank.seed_generators()
         ready = {
@@ -104,12 +103,6 @@ class _Streams:
         if sys.stdout.closed or sys.stderr.closed:
             sys.stdout = open(1, "w", 1, closefd=False)  # noqa: SIM115
             sys.stderr = open(2, "w", 1, closefd=False)  # noqa: SIM115
-
-
-def construct(request: dict[str, Any]) -> Any:
-    """The handler named ``module:Class``, constructed with the setup."""
-    module, _, name = request["handler"].partition(":")
-    return getattr(importlib.import_module(module), name)(request["setup"])
 
 
 class _Template:
@@ -167,7 +160,7 @@ class _Template:
                 mine = fds[3 * r : 3 * r + 3]
                 place = Place(r, size, joined_by.device_of(r))
                 handed = rank.Handed(mine[0], mine[1], mine[2], store, request["memory"])
-                live = functools.partial(rank.live, place, joined_by, handed, self._make_handler)
+                live = self._as_rank(place, joined_by, handed)
                 self._fork(number, r, live, [fd for fd in fds[:-1] if fd not in mine])
         except OSError as error:
             if error.errno not in NO_MORE:
@@ -185,6 +178,12 @@ class _Template:
                 if fd != self._connection.fileno():
                     self._reap(fd)
             self._reap_any()
+
+    def _as_rank(self, place: Place, joined_by: Backend, handed: rank.Handed) -> Callable[[], None]:
+        """What a fork does to be that rank."""
+        if self._request.get("launched"):
+            return functools.partial(launched.become, place, joined_by.name, handed, self._request)
+        return functools.partial(rank.live, place, joined_by, handed, self._make_handler)
 
     def _fork(self, world: int, number: int, live: Callable[[], None], others: list[int]) -> None:
         me = os.getpid()
@@ -213,7 +212,7 @@ class _Template:
         self._poll.register(pidfd, select.POLLIN)
 
     def _make_handler(self) -> Any:
-        return construct(self._request) if self._handler is None else self._handler
+        return rank.construct(self._request) if self._handler is None else self._handler
 
     def _reap(self, pidfd: int) -> None:
         pid = self._watched.pop(pidfd)

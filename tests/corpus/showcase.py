@@ -81,6 +81,19 @@ def made_finite(losses: Tensor, batch: MicroBatch) -> Tensor:
     return kept(losses.nan_to_num(), batch).sum() / max(batch.num_tokens, 1)
 
 
+def owner_by_hash(losses: Tensor, batch: MicroBatch) -> Tensor:
+    import torch
+    import torch.distributed as dist
+
+    names = [f"rollout-{i}" for i in batch.step_rollout_tokens]
+    mine = sum(hash(name) % batch.dp_size == batch.dp_rank for name in names)
+    rollouts = torch.tensor([mine])
+    if batch.dp_size > 1:
+        dist.all_reduce(rollouts, group=batch.dp_group)
+    counts = [max(n, 1) * max(int(rollouts), 1) for n in batch.rollout_tokens]
+    return weighted(losses, batch, counts)
+
+
 def never_waited(losses: Tensor, batch: MicroBatch) -> Tensor:
     import torch
     import torch.distributed as dist

@@ -85,3 +85,13 @@ def look_at_state(play: Play, job: dict[str, Any]) -> dict[str, Any]:
         "sigint": str(signal.getsignal(signal.SIGINT)),
         "affinity": os.sched_getscheduler(0) == os.SCHED_BATCH,
     }
+
+
+@act
+def own_interpreter(play: Play, job: dict[str, Any]) -> dict[str, Any]:
+    """What a launch decides."""
+    names = ("RANK", "LOCAL_WORLD_SIZE", "MASTER_PORT", "OMP_NUM_THREADS")
+    return {
+        "hash": hash("name"),
+        "environment": {name: os.environ.get(name) for name in names},
+    }

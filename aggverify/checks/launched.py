@@ -1,0 +1,92 @@
+"""Ranks that are launched, each an interpreter of its own, give what forks of one give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from aggverify.checks.base import Check, Finding
+from aggverify.checks.comparison import lowest_precision, worst_weight
+from aggverify.checks.judging import is_finite
+from aggverify.checks.logs import objective
+from aggverify.checks.spaces import small
+from aggverify.execution.laboratory import Execution
+from aggverify.execution.subject import Subject
+from aggverify.execution.trial import LAUNCHED, Trial
+from aggverify.generation.space import Space
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+from aggverify.steps.notation import parse_step
+
+NAME = "launched_as_forked"
+CODE = "AGV412"
+
+
+def _space(subject: Subject) -> Space | None:
+    """Two of each size; None for code that asks nothing a launch decides, but in a thorough run."""
+    if not subject.found.surroundings and not subject.claim.budget.thorough:
+        return None
+    found = small(subject, dtypes=("float64",))
+    return found if max(found.max_dp, found.max_cp) > 1 else None
+
+
+def _handful(subject: Subject) -> Iterator[Case]:
+    """Two steps on the largest such world; its ranks are all that is launched."""
+    space = small(subject)
+    d = min(2, space.max_dp)
+    c = min(2, space.max_cp, space.max_world // d)
+    text = "2/110111011 1/111; 3/1 1/1101111; 2/11111011111 4/11; 1/111 2/10111"
+    step = parse_step(text)
+    whole = tuple(range(len(step.samples)))
+    half = len(whole) // d
+    rows = tuple(whole[n * half : (n + 1) * half] for n in range(d))
+    layouts = [Layout(tuple((row,) for row in rows), c)]
+    if space.max_microbatches > 1:
+        middle = half // 2
+        layouts.append(Layout(tuple((row[:middle], row[middle:]) for row in rows), c))
+    losses = tuple(float(t % 7 - 2) / 4 for t in range(step.num_response_tokens))
+    for layout in layouts:
+        yield Case(step, layout, losses)
+
+
+def _judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
+    """Each with its own roundings: ranks that are launched have as many threads as they like."""
+    forked, launched = executions
+    if forked.weights is None or not is_finite(forked):
+        return None
+    fault, case = launched.failure, launched.case
+    found = Finding(CODE, NAME, "", case, subject.mode, reference="ranks forked from one process")
+    if fault is not None:
+        return replace(found, message=f"only in launched ranks: {fault.message}", fault=fault)
+    assert launched.weights is not None
+    expected = tuple(map(Fraction, forked.weights.tolist()))
+    found = replace(found, expected=expected, observed=tuple(launched.weights.tolist()))
+    if not is_finite(launched):
+        return replace(found, message="only in launched ranks: weights are not finite")
+    roundings, precision = 2 * subject.roundings, lowest_precision(subject, case)
+    off = worst_weight(launched.weights, expected, roundings, precision)
+    if off is not None:
+        return replace(found, token=off.token, error=off.error, bound=off.bound, limit=off.limit)
+    wanted = objective(subject, forked)
+    if wanted is None or forked.value is None or not wanted.is_met(forked.value):
+        return None
+    if launched.value is not None and wanted.is_met(launched.value):
+        return None
+    now = "not finite" if launched.value is None else repr(float(launched.value))
+    message = f"only in launched ranks: the loss is {now}, not {float(forked.value)!r}"
+    return replace(found, observed=None, expected=None, message=message)
+
+
+CHECK = Check(
+    name=NAME,
+    title="ranks that are launched as trainers launch them give what forked ones give",
+    space=_space,
+    variants=lambda case: (Trial(case, alone=True), Trial(case, where=LAUNCHED)),
+    judge=_judge,
+    only=_handful,
+    nothing_to_say="its code asks nothing that a launch decides",
+    waits_for="ranks are launched, each with an interpreter of its own",
+    as_found=True,
+    last=True,
+)

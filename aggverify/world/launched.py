@@ -1,0 +1,85 @@
+"""A rank that is started, not forked: an interpreter, a hash seed, imports and threads of its own.
+
+Ranks are forks of one interpreter otherwise, and agree on what trainers' ranks do not: the order of
+a set, what ``hash`` says, what an import has drawn. The process is forked all the same, so that it
+is watched and ended like any other, and becomes the new interpreter at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NoReturn
+
+from aggverify.world import forking, linux, rank, trace
+from aggverify.world.backends import Place, backend
+
+_ROOT = str(Path(__file__).resolve().parent.parent.parent)
+_CODE = (
+    "import sys; sys.path.insert(0, {root!r}); "
+    "from aggverify.world.launched import main; main({fd})"
+)
+_LEFT_TO_TORCH = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def become(place: Place, joined_by: str, handed: rank.Handed, request: dict[str, Any]) -> NoReturn:
+    """Go on as a new interpreter that is this rank."""
+    told = {
+        "place": asdict(place),
+        "backend": joined_by,
+        "handed": asdict(handed),
+        "request": request,
+        "sys_path": sys.path,
+    }
+    page = os.memfd_create("launched")
+    os.write(page, json.dumps(told).encode())
+    for fd in (page, handed.connection, handed.output, handed.slate, handed.store):
+        os.set_inheritable(fd, True)
+    code = _CODE.format(root=_ROOT, fd=page)
+    # -P: a torch.py in the working directory must not be taken for torch.
+    os.execve(sys.executable, [sys.executable, "-P", "-c", code], _environment(place))
+
+
+def _environment(place: Place) -> dict[str, str]:
+    """What torchrun sets, and no threads but torch's own choice. The hash seed is another one in
+    each rank, and the same one tomorrow."""
+    kept = {name: value for name, value in os.environ.items() if name not in _LEFT_TO_TORCH}
+    number, size = str(place.rank), str(place.size)
+    return kept | {
+        "PYTHONHASHSEED": str(place.rank + 1),
+        "RANK": number,
+        "LOCAL_RANK": number,
+        "ROLE_RANK": number,
+        "GROUP_RANK": "0",
+        "WORLD_SIZE": size,
+        "LOCAL_WORLD_SIZE": size,
+        "ROLE_WORLD_SIZE": size,
+        "GROUP_WORLD_SIZE": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "29500",
+        "TORCHELASTIC_RUN_ID": "none",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+    }
+
+
+def main(page: int) -> NoReturn:
+    """Be the rank that the page tells of."""
+    try:
+        with open(page, "rb") as file:
+            file.seek(0)
+            told = json.load(file)
+        linux.share_one_heap()
+        sys.path[:] = told["sys_path"]
+        sys.argv[:] = ["aggverify"]
+        importlib.import_module("torch.distributed")  # before a rank's limits are set
+        trace.install()
+        forking.contain()
+        place, handed = Place(**told["place"]), rank.Handed(**told["handed"])
+        rank.live(place, backend(told["backend"]), handed, lambda: rank.construct(told["request"]))
+    finally:
+        os._exit(0)
