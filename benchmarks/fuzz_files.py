@@ -1,9 +1,9 @@
-"""Hostile files for as long as one likes: ``python benchmarks/fuzz_files.py [SECONDS]`` (3600).
+"""Hostile files, and what ranks may say: ``python benchmarks/fuzz_files.py [SECONDS]`` (3600).
 
-The same documents, texts and settings as ``tests/unit/test_hostile.py``, with another seed every
-round. Ends at once, with the smallest example, should a reader raise anything but its own errors.
-In 65 minutes on a busy machine 230,000 documents and as many files, and 26,000 settings, found
-one: a negative NaN written apart.
+The same documents, texts, settings and frames as ``tests/unit/test_hostile.py``, with another seed
+every round. Ends at once, with the smallest example, should a reader raise anything but its own
+errors. In 65 minutes on a busy machine 230,000 documents and as many files, and 26,000 settings,
+found one: a negative NaN written apart.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def main() -> None:
     """Fuzz until the time is over; print how much was read."""
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 3600.0
     began, seed = time.monotonic(), int(time.time())
-    documents = texts = settings_files = 0
+    documents = texts = settings_files = frames = 0
     with tempfile.TemporaryDirectory() as folder:
         path, toml = Path(folder) / "case.json", Path(folder) / "pyproject.toml"
         while time.monotonic() - began < seconds:
@@ -61,7 +61,9 @@ def main() -> None:
             settings_files += fuzz(
                 hostile.settings_texts(), lambda text: hostile.feed_settings(text, toml), seed
             )
+            frames += fuzz(hostile.said(), hostile.feed_rank, seed)
             done = f"{documents} documents, {texts} JSON files, {settings_files} settings"
+            done += f", {frames} times what a rank says"
             print(f"{time.monotonic() - began:.0f} s: {done}", flush=True)
     print(f"{done}: read, or refused with a sentence")
 

@@ -3,8 +3,10 @@ nearly TOML."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,14 +15,19 @@ from hypothesis import strategies as st
 
 from aggverify.cli.oracle import read_step
 from aggverify.errors import AggverifyError
+from aggverify.execution import reading
 from aggverify.execution.budget import Budget
 from aggverify.execution.claim import Claim
+from aggverify.execution.trial import Trial
 from aggverify.oracles import OracleError, Policy, Sample, Step
 from aggverify.run.outcome import store
 from aggverify.run.outcome.store import StoredCase
 from aggverify.run.planning import settings
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
+from aggverify.world import Fault, Replies, answers, outcomes, wire
+from aggverify.world.link import open_link
+from aggverify.world.wire import Decoder, WireError
 
 VALUES = st.one_of(
     st.none(),
@@ -85,21 +92,7 @@ def documents(draw: st.DrawFn) -> Any:
     """A document with one to three of its values replaced, removed or doubled."""
     data = copy.deepcopy(document())
     for _ in range(draw(st.integers(1, 3))):
-        *way, last = draw(st.sampled_from(PLACES))
-        inner = data
-        try:
-            for key in way:
-                inner = inner[key]
-            action = draw(st.integers(0, 4))
-            if action == 0:
-                del inner[last]
-            elif action == 1 and isinstance(inner, list):
-                inner.append(inner[last])
-            else:
-                # A copy: some of what is drawn is shared, and would be changed in later examples.
-                inner[last] = copy.deepcopy(draw(ANYTHING))
-        except (KeyError, IndexError, TypeError):
-            continue  # an earlier change has taken it away
+        _spoil(draw, data, PLACES)
     return data
 
 
@@ -141,6 +134,74 @@ def settings_texts(draw: st.DrawFn) -> bytes:
     return text.encode(errors="surrogatepass") + draw(st.sampled_from([b"", b"\xff", b"\0"]))
 
 
+ERROR: Any = {
+    "type": "ValueError",
+    "message": "no",
+    "frames": [["r.py", 3, "reduce", "candidate", "raise ValueError", [0, 5]]],
+    "last": "ValueError: no",
+    "stated": True,
+    "breach": "",
+    "before": None,
+    "caused": False,
+}
+_SEEN: Any = {"trace": ["0|0|all_reduce|float32|1|SUM|r.py:3"], "sequences": {"0": 1}}
+_DATA: Any = {
+    "losses": ["0x1p-1"],
+    "counts": [1],
+    "checksum": 1,
+    "logs": [[["loss", ["0x1p-1"]]]],
+    "lines": [3],
+    "first_seconds": 0.25,
+}
+SAID: tuple[Any, ...] = (
+    {"ready": 1},
+    {"preparing": True},
+    {"preparing": False},
+    {"data": _DATA, **_SEEN},
+    {"data": {"parts": [_DATA, _DATA], "sizes": [8, 8]}, **_SEEN, "checksums": {"0": 1}},
+    {"error": {**ERROR, "before": ERROR}, **_SEEN, "changes": ["umask"], "replace": False},
+    {"world": 1, "rank": 0, "exit": 0},
+    {"description": {}, "threads": "none", "cuda": False},
+)  # fmt: skip
+
+
+@st.composite
+def said(draw: st.DrawFn) -> bytes:
+    """What a rank may send whose code has got at the connection: frames with anything in them,
+    cut or with odd bytes in between."""
+    parts = []
+    for _ in range(draw(st.integers(1, 4))):
+        header = copy.deepcopy(draw(st.sampled_from(SAID)))
+        for _ in range(draw(st.integers(0, 2))):
+            _spoil(draw, header, [place for place in places(header) if place])
+        blob = draw(st.binary(max_size=24) | st.sampled_from([b"\0" * 8, b"\0" * 16]))
+        parts.append(wire.encode(header, blob))
+    data = b"".join(parts)
+    at = draw(st.integers(0, len(data)))
+    return data[:at] + draw(st.just(b"") | st.binary(max_size=8)) + data[at:]
+
+
+def _spoil(draw: st.DrawFn, data: Any, there: list[tuple[Any, ...]]) -> None:
+    """Replace, remove or double one value."""
+    if not there:
+        return
+    *way, last = draw(st.sampled_from(there))
+    inner = data
+    try:
+        for key in way:
+            inner = inner[key]
+        action = draw(st.integers(0, 4))
+        if action == 0:
+            del inner[last]
+        elif action == 1 and isinstance(inner, list):
+            inner.append(inner[last])
+        else:
+            # A copy: some of what is drawn is shared, and would be changed in later examples.
+            inner[last] = copy.deepcopy(draw(ANYTHING))
+    except (KeyError, IndexError, TypeError):
+        return  # an earlier change has taken it away
+
+
 def refused(read: Callable[[], object]) -> bool:
     """Whether it was refused as bad input; anything else that is raised is a fault of ours."""
     try:
@@ -176,3 +237,32 @@ def feed_settings(text: bytes, path: Path) -> None:
     """Give the bytes to the reader of settings, as a file."""
     path.write_bytes(text)
     refused(lambda: settings.read(path))
+
+
+CASE = Case(Step((Sample(1, b"\1\1", 0, 0),)), Layout.trivial(1), (0.5, 0.25))
+
+
+def feed_rank(data: bytes) -> None:
+    """Give the bytes to what reads a rank's connection; nothing but its own errors may come out,
+    and of what it takes for an answer an outcome must be made."""
+    link, (connection, output, _) = open_link(0)
+    try:
+        link.asked += 3
+        link.hear(data)
+        assert len(link.replies) <= link.asked
+        for header, blob in link.replies:
+            if "ready" not in header and "trace" in header:
+                outcome, _ = outcomes.finished([(header, blob)], [link], 0)
+                assert len(outcomes.apart(outcome, 2)) == 2
+                if isinstance(outcome, Replies):
+                    reading.answers(Trial(CASE), outcome.replies)
+                else:
+                    Fault.from_json(json.loads(json.dumps(outcome.to_json())))
+    finally:
+        link.close()
+        for fd in (connection, output):
+            os.close(fd)
+    for check in (answers.constructed, lambda header: answers.ending(header, 2)):
+        with contextlib.suppress(WireError):
+            for header, _ in Decoder(answers.SMALL).feed(data):
+                check(header)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from aggverify.engines import Sizes
 from aggverify.errors import NotJudged
-from aggverify.execution import limits
+from aggverify.execution import limits, reading
 from aggverify.execution.patience import Patience, doubtful
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import AGAINST, COMPILED, LAUNCHED, Trial, Where, trial
@@ -284,6 +284,7 @@ def _job(subject: Subject, wanted: Trial, asked: float | None) -> Job:
         limits.cpu_seconds(tokens, asked),
         together=wanted.plain and subject.engine.merges and tokens <= limits.LARGE_STEP,
         fresh=wanted.fresh,
+        answer=reading.most_bytes(wanted),
     )
 
 
@@ -313,7 +314,9 @@ def _execution(subject: Subject, wanted: Trial, outcome: Outcome) -> Execution:
     if isinstance(outcome, Fault):
         return Execution(case, failure=outcome)
     replies = outcome.replies
-    answers = [Answer.from_json(reply.data) for reply in replies]
+    answers = reading.answers(wanted, replies)
+    if isinstance(answers, Fault):
+        return Execution(case, failure=answers)
     if wanted.misuse:
         return Execution(case, refusals=answers[0].refusals)
     if wanted.show:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -68,13 +69,21 @@ class Answer:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Answer:
-        """Rebuild an answer from :meth:`to_json`'s data; TypeError for unknown keys."""
+        """Rebuild an answer from :meth:`to_json`'s data. KeyError, TypeError, ValueError,
+        ArithmeticError or AttributeError for anything else."""
         read = dict(data)
         read["losses"] = tuple(map(float.fromhex, data["losses"]))
         for name, convert in _CONVERTED.items():
             if name in data:
                 read[name] = tuple(map(convert, data[name]))
-        return Answer(**read)
+        for name in _SECONDS & data.keys():
+            read[name] = float(data[name])
+            if not 0.0 <= read[name] < math.inf:
+                raise ValueError(f"{name} cannot be {read[name]}")
+        answer = Answer(**read)
+        if not isinstance(answer.checksum, int) or not isinstance(answer.compiles, bool):
+            raise TypeError("a checksum is a number, and compiles true or false")
+        return answer
 
 
 def _written(log: Log) -> Any:
@@ -86,14 +95,28 @@ def _written(log: Log) -> Any:
 def _read(data: Any) -> Log:
     if data is None or isinstance(data, str):
         return data
-    return tuple((key, tuple(map(float.fromhex, numbers))) for key, numbers in data)
+    log = tuple((str(key), tuple(map(float.fromhex, numbers))) for key, numbers in data)
+    if any(len(numbers) not in (1, 2) for _, numbers in log):
+        raise ValueError("a log has one number or two for each key")
+    return log
 
 
+def _refusal(data: Any) -> tuple[str, str | None]:
+    name, said = data
+    return str(name), None if said is None else str(said)
+
+
+def _given(data: Any) -> Given:
+    name, kind, value = map(str, data)
+    return Given(name, kind, value)
+
+
+_SECONDS = frozenset({"first_seconds", "call_seconds"})
 _CONVERTED: Mapping[str, Any] = {
     "counts": int,
     "logs": _read,
     "changed": str,
     "lines": int,
-    "refusals": tuple,
-    "given": lambda told: Given(*told),
+    "refusals": _refusal,
+    "given": _given,
 }

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from aggverify.world import linux, memory, wire
+from aggverify.world import answers, linux, memory, wire
 from aggverify.world.faults import Fault, crowded
 from aggverify.world.launcher import Opened
 from aggverify.world.link import MUCH, Link, open_link
@@ -43,7 +43,7 @@ class Dispatcher:
     def __init__(self, opened: Opened, options: Options) -> None:
         self._opened = opened
         self._usual = self._options = options
-        self._decoder = wire.Decoder()
+        self._decoder = wire.Decoder(answers.SMALL)
         self._epoll = select.epoll()
         self._readers: dict[int, Callable[[int], None]] = {}
         self._worlds: dict[Key, World] = {}
@@ -224,7 +224,9 @@ class Dispatcher:
             text = f"{key.size} ranks cannot be started: {error.strerror}"
             self._unstarted(key, Fault("died", None, text, key.size, ours=True))
             return None
-        world = self._worlds[key] = World(self._born, key, links, self._options, now, self._known)
+        world = self._worlds[key] = World(
+            self._born, key, links, self._options, now, self._opened.pid, self._known
+        )
         for link in links:
             self._watch_link(world, link)
         request = {
@@ -247,8 +249,11 @@ class Dispatcher:
     def _watch_link(self, world: World, link: Link) -> None:
         def on_connection(fd: int) -> None:
             link.write()
-            if link.read():
+            arrived = link.read()
+            if arrived.complete:
                 world.watchdog.progress(time.monotonic())
+            elif arrived.size:  # a part of a large answer, or bytes that will never be one
+                world.watchdog.stirred(held_up=arrived.size >= MUCH)
             if link.ended:
                 self._unwatch(fd)
             elif not link.out:
@@ -296,14 +301,15 @@ class Dispatcher:
         data = self._opened.connection.recv(1 << 16)
         if not data:
             raise ConnectionResetError("the template process ended")
-        for header, _ in self._decoder.feed(data):
-            for world in self._worlds.values():
-                if world.number == header["world"]:
-                    link = world.links[header["rank"]]
-                    if "refused" in header:
-                        link.refused = header["refused"]
-                    else:
-                        link.exit_status = header["exit"]
+        try:
+            for header, _ in self._decoder.feed(data):
+                for world in self._worlds.values():
+                    if world.number == header.get("world"):
+                        rank, status, refused = answers.ending(header, world.key.size)
+                        link = world.links[rank]
+                        link.exit_status, link.refused = status, refused
+        except wire.WireError as error:
+            raise ConnectionResetError(f"the template process sent no message: {error}") from None
 
 
 def _close(fds: Iterable[int]) -> None:

@@ -31,7 +31,7 @@ class Job:
     share a dispatch with others like it, by the handler's ``together``; should anything at all be
     wrong with what comes back, each runs again by itself. ``fresh``: by ranks that have run no job
     before; the world is replaced if it has. ``backend``: what its ranks are joined by, None for the
-    pool's.
+    pool's. ``answer``: bytes that a rank's reply may have, None for no limit of its own.
     """
 
     world: int
@@ -40,6 +40,7 @@ class Job:
     together: bool = False
     fresh: bool = False
     backend: Backend | None = None
+    answer: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,8 +46,10 @@ class Frame:
         if owner not in _OWNERS:
             raise ValueError(f"a frame is one of {', '.join(_OWNERS)}, not {owner!r:.40}")
         if marked is not None:
-            start, end = marked
-            marked = int(start), int(end)
+            start, end = map(int, marked)
+            if not 0 <= start < end <= len(source):
+                raise ValueError(f"no part of a line goes from {start} to {end}")
+            marked = start, end
         return Frame(str(file), int(line), str(function), owner, str(source), marked)
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aggverify.world import linux, room, slate, stacks, wire
+from aggverify.world import answers, linux, room, slate, stacks, wire
 from aggverify.world.backends import BACKENDS, Backend
 from aggverify.world.candidate_errors import Raised
 from aggverify.world.evidence import threads_text
@@ -42,6 +42,8 @@ _CODE = (
     "from aggverify.world.zygote import main; main({fd}, {parent})"
 )
 _OUTPUT_KEPT = 8_000
+_MOST_SAID = 1 << 26
+"""Bytes of what a handler says of itself."""
 _TURN = 0.1
 """Seconds after which whoever waits is asked whether that should go on."""
 _CUDA = (
@@ -212,6 +214,7 @@ class Zygote:
         poll = select.poll()
         poll.register(opened.connection, select.POLLIN)
         poll.register(opened.output.fd, select.POLLIN)
+        decoder = wire.Decoder(_MOST_SAID)
         watchdog = Watchdog(options.import_patience)
         watchdog.progress(time.monotonic())
         while True:
@@ -219,8 +222,9 @@ class Zygote:
             wait = min(max(0.0, watchdog.next_look - time.monotonic()), _TURN)
             for fd, _ in poll.poll(1000 * wait):
                 if fd == opened.connection.fileno():
-                    return self._answer(opened)
-                if not opened.output.read():
+                    if (answer := self._heard(opened, decoder)) is not None:
+                        return answer
+                elif not opened.output.read():
                     poll.unregister(fd)
             now = time.monotonic()
             if now >= watchdog.next_look:
@@ -231,12 +235,31 @@ class Zygote:
                     text = f"the import took {options.import_seconds:g} s of processor time so far"
                     return _hung(opened, "runaway", text)
 
-    def _answer(self, opened: Opened) -> dict[str, Any] | TemplateFailure:
+    def _heard(
+        self, opened: Opened, decoder: wire.Decoder
+    ) -> dict[str, Any] | TemplateFailure | None:
+        """What the process says, once all of it has arrived; the code under test is in it."""
         try:
-            message = wire.receive(opened.connection)
-        except (wire.WireError, OSError):
-            message = None
-        if message is None:
+            data = opened.connection.recv(1 << 18)
+        except OSError:
+            data = b""
+        try:
+            frames = list(decoder.feed(data))
+            for header, _ in frames:
+                answers.constructed(header)
+            if len(frames) > 1 or (frames and decoder.under_way):
+                raise wire.WireError("more than one")
+        except wire.WireError as error:
+            text = f"the process sent what is no answer while importing: {error}"
+            return TemplateFailure("died", text, output=opened.output.drain())
+        if not data or frames:
+            return self._answer(opened, frames[0][0] if frames else None)
+        return None
+
+    def _answer(
+        self, opened: Opened, header: dict[str, Any] | None
+    ) -> dict[str, Any] | TemplateFailure:
+        if header is None:
             status = self._exit_status(opened.pid)
             crash, threads = stacks.parse(slate.dump(opened.slate))
             crowd = self._crowds.pop(opened.pid, 0)
@@ -244,7 +267,6 @@ class Zygote:
             text = crowded(crowd) if crowd else text
             shown = threads_text(threads, crash)
             return TemplateFailure("died", text, shown, opened.output.drain(), status)
-        header, _ = message
         if "error" in header:
             error = Raised.from_json(header["error"])
             shown = error.traceback

@@ -8,8 +8,9 @@ import socket
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from aggverify.world import slate
+from aggverify.world import answers, slate
 from aggverify.world.wire import Decoder, Frame, WireError
 
 _CHUNK = 1 << 18
@@ -46,6 +47,13 @@ def output_pipe() -> tuple[Output, int]:
     return Output(read), write
 
 
+class Arrived(NamedTuple):
+    """What a rank has sent: so many bytes, and whether anything it had to say was complete."""
+
+    size: int = 0
+    complete: bool = False
+
+
 @dataclass(slots=True)
 class Link:
     """One rank as the parent sees it."""
@@ -57,7 +65,11 @@ class Link:
     pid: int | None = None
     replies: deque[Frame] = field(default_factory=deque)
     out: bytearray = field(default_factory=bytearray)
-    decoder: Decoder = field(default_factory=Decoder)
+    decoder: Decoder = field(default_factory=lambda: Decoder(answers.SMALL))
+    asked: int = 1
+    """Answers that it owes, or owed: that it is ready, and one for each dispatch."""
+    answered: int = 0
+    prepared: int = 0
     ended: bool = False
     ended_at: float = 0.0
     exit_status: int | None = None
@@ -67,27 +79,45 @@ class Link:
     preparing: bool = False
     """Whether it is the handler's own work that it does before a job, rather than the job."""
 
-    def read(self) -> bool:
-        """Take what has arrived; True if something has."""
+    def read(self) -> Arrived:
+        """Take what has arrived."""
         try:
             data = self.sock.recv(_CHUNK)
         except BlockingIOError:
-            return False
+            return Arrived()
         except OSError:  # reset by a peer that died
             data = b""
         if not data:
             self._end()
-            return False
+            return Arrived()
+        return self.hear(data)
+
+    def hear(self, data: bytes) -> Arrived:
+        """Take these bytes; what is no answer is noted, and nothing more is taken."""
+        before = self.answered + self.prepared
         try:
             for header, blob in self.decoder.feed(data):
-                if "preparing" in header:
-                    self.preparing = header["preparing"]
-                else:
-                    self.replies.append((header, blob))
+                answers.rank(header, started=self.answered > 0)
+                self._take(header, blob)
         except WireError as error:
             self._end()
             self.garbage = f"sent what is no answer: {error}"
-        return True
+        return Arrived(len(data), self.answered + self.prepared > before)
+
+    def _take(self, header: dict[str, Any], blob: bytes) -> None:
+        """Take what it says: no more than it was asked for, and that in turn."""
+        if "preparing" in header:
+            if header["preparing"] is self.preparing or self.prepared >= 2 * self.asked:
+                raise WireError("it prepares what it was not asked for")
+            self.preparing = header["preparing"]
+            self.prepared += 1
+            return
+        if self.answered == self.asked:
+            raise WireError("it answers what it was not asked")
+        if ("ready" in header) is not (self.answered == 0) and "error" not in header:
+            raise WireError("it says out of turn that it is ready")
+        self.answered += 1
+        self.replies.append((header, blob))
 
     def _end(self) -> None:
         self.ended, self.ended_at = True, time.monotonic()

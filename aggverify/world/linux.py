@@ -64,6 +64,13 @@ def children(pid: int) -> list[int]:
     return found
 
 
+def parent(pid: int) -> int | None:
+    """Whose child a process is; None when it is gone."""
+    with contextlib.suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+    return None
+
+
 def _children_by_scan(pid: int) -> list[int]:
     # Kernels without CONFIG_PROC_CHILDREN.
     found = []

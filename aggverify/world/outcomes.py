@@ -44,16 +44,29 @@ def apart(outcome: Outcome, count: int) -> list[Outcome | None]:
     if isinstance(outcome, Fault) or any(r.changes for r in outcome.replies):
         return [None] * count
     parts = [_parts(reply) for reply in outcome.replies]
+    if any(len(rank) != count for rank in parts):
+        return [None] * count
     return [Replies(tuple(rank[n] for rank in parts)) for n in range(count)]
 
 
 def _parts(reply: Reply) -> list[Reply]:
-    ends = list(accumulate(reply.data["sizes"], initial=0))
+    """The replies that a rank has put into one; none if it has not."""
+    each: Any = reply.data.get("parts")
+    sizes: Any = reply.data.get("sizes")
+    if not (_all(dict, each) and _all(int, sizes) and len(each) == len(sizes)):
+        return []
+    ends = list(accumulate(sizes, initial=0))
+    if min(sizes, default=0) < 0 or ends[-1] != len(reply.blob):
+        return []
     notes = reply.notes if len(ends) == 2 else ()
     return [
         Reply(data, reply.blob[start:end], notes=notes)
-        for data, start, end in zip(reply.data["parts"], ends, ends[1:], strict=False)
+        for data, start, end in zip(each, ends, ends[1:], strict=False)
     ]
+
+
+def _all(kind: type, values: Any) -> bool:
+    return isinstance(values, list) and all(type(value) is kind for value in values)
 
 
 def _reply(header: dict[str, Any], blob: bytes) -> Reply:

@@ -48,7 +48,7 @@ def collect(
 
 # As CPython's Python/traceback.c writes it, which is no interface, but has not changed in years.
 _THREAD = re.compile(r"(?:Current t|T)hread (0x[0-9a-f]+)")
-_FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)')
+_FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d{1,9}) in (?P<function>.*)')
 _FATAL = "Fatal Python error: "
 
 

@@ -45,11 +45,18 @@ def check_size(size: int) -> None:
 class Decoder:
     """Collects bytes as they come and yields the frames that are complete."""
 
-    __slots__ = ("_data", "_start")
+    __slots__ = ("_data", "_start", "most")
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MAX_FRAME) -> None:
+        self.most = most
+        """Bytes of a frame that are waited for; a longer one is none."""
         self._data = bytearray()
         self._start = 0
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a frame has begun that is not complete."""
+        return bool(self._data)
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """Add bytes; yield every frame they complete."""
@@ -65,7 +72,7 @@ class Decoder:
         if len(data) - at < _PREFIX.size:
             return None
         header_size, blob_size = _PREFIX.unpack_from(data, at)
-        _check_sizes(header_size, blob_size)
+        _check_sizes(header_size, blob_size, self.most)
         middle = at + _PREFIX.size + header_size
         end = middle + blob_size
         if len(data) < end:
@@ -74,9 +81,9 @@ class Decoder:
         return _header(bytes(data[at + _PREFIX.size : middle])), bytes(data[middle:end])
 
 
-def _check_sizes(header_size: int, blob_size: int) -> None:
-    if header_size + blob_size > MAX_FRAME:
-        raise WireError(f"a frame announces {header_size + blob_size} bytes, limit {MAX_FRAME}")
+def _check_sizes(header_size: int, blob_size: int, most: int = MAX_FRAME) -> None:
+    if header_size + blob_size > most:
+        raise WireError(f"a frame announces {header_size + blob_size} bytes, limit {most}")
 
 
 def _header(text: bytes) -> dict[str, Any]:

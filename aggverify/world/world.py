@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
-from aggverify.world import memory, outcomes, slate
+from aggverify.world import answers, linux, memory, outcomes, slate
 from aggverify.world.backends import Backend
 from aggverify.world.candidate_errors import Raised
 from aggverify.world.exits import exit_text
@@ -16,7 +16,7 @@ from aggverify.world.faults import Fault, Job, Outcome
 from aggverify.world.link import Link
 from aggverify.world.options import Options
 from aggverify.world.watchdog import Watchdog, glance
-from aggverify.world.wire import encode, frame
+from aggverify.world.wire import MAX_FRAME, encode, frame
 
 # Enough jobs in flight that ranks never wait for the parent.
 _WINDOW = 64
@@ -74,6 +74,12 @@ class Flight:
     tasks: tuple[Task, ...]
     size: int
 
+    @property
+    def answer(self) -> int:
+        """Bytes that a rank's reply may have."""
+        each = (MAX_FRAME if t.job.answer is None else t.job.answer for t in self.tasks)
+        return min(MAX_FRAME, answers.SMALL + sum(each))
+
     def frame(self) -> bytes:
         """What is sent to every rank."""
         if len(self.tasks) == 1:
@@ -93,6 +99,8 @@ class World:
     links: Sequence[Link]
     options: Options
     born: float
+    template: int
+    """Number of the process that its ranks are forked from."""
     known: set[frozenset[tuple[str, int]]] = field(default_factory=set)
     """Lines on which ranks have slept for good: the same needs no second look. Shared by worlds."""
     flying: deque[Flight] = field(default_factory=deque)
@@ -140,7 +148,7 @@ class World:
             return
         if not self.flying:
             self.watchdog.progress(now)
-        frames = []
+        frames: list[bytes] = []
         while waiting and count < window:
             if waiting[0].job.fresh and self.used:
                 break
@@ -151,6 +159,9 @@ class World:
             frames.append(flight.frame())
             count += len(flight.tasks)
             size += flight.size
+            for link in self.links:
+                link.asked += 1
+                link.decoder.most = max(link.decoder.most, flight.answer)
         self._send(b"".join(frames))
 
     def _send(self, data: bytes) -> None:
@@ -166,6 +177,10 @@ class World:
             self._start(now)
             return []
         settled: list[tuple[Task, Outcome]] = []
+        liars = [link.rank for link in self.links if link.garbage]
+        if liars and self._by_itself:
+            return self._settle([self._scene().died(liars[0], "")], False)
+        self.broken |= bool(liars)
         while self.flying and not self.broken and all(link.replies for link in self.links):
             settled += self._finished()
         if self.flying and not self.broken and (fault := self._trouble(now)) is not None:
@@ -321,11 +336,19 @@ class World:
         if link.replies:
             header, _ = link.replies.popleft()
             if "error" not in header:
-                link.pid = header["ready"]
+                # It is sent signals: it must be one of ours.
+                if linux.parent(header["ready"]) == self.template:
+                    link.pid = header["ready"]
+                else:
+                    link.garbage = "sent what is no answer: ready is none of its processes"
+                    self._started(link)
                 return
             error = Raised.from_json(header["error"])
             text = f"rank {rank}: {error.text} (while rank {rank} started)"
             self._fail(Fault("exception", rank, text, size, {rank: error}, ours=ours))
+        elif link.garbage:
+            text = f"rank {rank} {link.garbage} (while it started)"
+            self._fail(Fault("died", rank, text, size, ours=ours))
         elif link.refused:
             text = f"rank {rank} cannot be started: {link.refused}"
             self._fail(Fault("died", rank, text, size, ours=True))

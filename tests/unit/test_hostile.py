@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from aggverify.errors import InputError
 from aggverify.run.outcome import store
 from aggverify.run.planning.settings import MAX_BYTES, read
 from aggverify.steps.case import Case
+from aggverify.world.link import open_link
+from aggverify.world.wire import encode
 from tests import hostile
 
 PATIENT = settings(
@@ -40,6 +43,22 @@ def test_files(tmp_path: Path, text: bytes) -> None:
 @given(hostile.settings_texts())
 def test_settings(tmp_path: Path, text: bytes) -> None:
     hostile.feed_settings(text, tmp_path / "pyproject.toml")
+
+
+@PATIENT
+@given(hostile.said())
+def test_what_ranks_say(data: bytes) -> None:
+    hostile.feed_rank(data)
+
+
+def test_what_ranks_should_say_is_taken() -> None:
+    link, (connection, output, _) = open_link(0)
+    link.asked += 3
+    for header in (*hostile.SAID[:4], hostile.SAID[5]):
+        assert link.hear(encode(header)).complete, link.garbage
+    link.close()
+    os.close(connection)
+    os.close(output)
 
 
 def test_settings_of_no_sensible_size(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Handlers for the pool's tests; imported in template and rank processes only."""
 
-from . import endings, resources, state
+from . import endings, forging, resources, state
 from .base import Echo, Play
 from .collectives import Skipper
 from .kinds import (
@@ -29,6 +29,7 @@ __all__ = [
     "StartsThread",
     "Together",
     "endings",
+    "forging",
     "resources",
     "state",
 ]

@@ -1,0 +1,48 @@
+"""Replies of ranks as answers: other people's code runs there, so that anything may be in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aggverify.execution.trial import Trial
+from aggverify.trainer.answer import Answer
+from aggverify.world import Fault, Reply
+
+_FLOAT64 = 8
+_MICRO_BATCH = 1 << 14
+"""Bytes for the loss, the count and the log of a micro-batch."""
+
+
+def most_bytes(wanted: Trial) -> int:
+    """Of a rank's reply, beside what any has."""
+    layout, tokens = wanted.case.layout, wanted.case.step.num_response_tokens
+    return _FLOAT64 * tokens + _MICRO_BATCH * layout.num_microbatches
+
+
+def answers(wanted: Trial, replies: Sequence[Reply]) -> tuple[Answer, ...] | Fault:
+    """One a rank, or a fault of the first rank whose reply is none to this trial."""
+    found = []
+    for rank, reply in enumerate(replies):
+        try:
+            answer = Answer.from_json(reply.data)
+            _check(wanted, answer, reply.blob, first=rank == 0)
+        except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+            text = f"rank {rank} sent what is no answer: {error!s:.200}"
+            return Fault("died", rank, text, len(replies))
+        found.append(answer)
+    return tuple(found)
+
+
+def _check(wanted: Trial, answer: Answer, blob: bytes, *, first: bool) -> None:
+    """Raises ValueError unless all is there, and as much as there must be."""
+    if wanted.misuse or wanted.show:
+        return
+    expected = wanted.case.layout.num_microbatches
+    for what, values in (("losses", answer.losses), ("counts", answer.counts)):
+        if len(values) != expected:
+            raise ValueError(f"{len(values)} {what} of {expected} micro-batches")
+    if len(answer.logs) not in (0, expected):
+        raise ValueError(f"{len(answer.logs)} logs of {expected} micro-batches")
+    size = _FLOAT64 * wanted.case.step.num_response_tokens if first else 0
+    if len(blob) != size:
+        raise ValueError(f"a gradient of {len(blob)} bytes, and not {size}")

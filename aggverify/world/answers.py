@@ -1,0 +1,101 @@
+"""What ranks, and the process that they are forked from, say: checked where it is read.
+
+Other people's code runs in them and can reach their connections. Anything that they would not say
+by themselves raises WireError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from aggverify.world.candidate_errors import Raised
+from aggverify.world.threads import Threads
+from aggverify.world.trace import KEPT
+from aggverify.world.wire import WireError
+
+SMALL = 1 << 22
+"""Bytes of an answer beside what its job asks for: the largest exception, traces, state."""
+MOST_CHANGES = 256
+_LONGEST = 1 << 14
+"""Characters of a line of a trace, or a name."""
+
+
+def rank(header: Mapping[str, Any], *, started: bool) -> None:
+    """Of a rank: that it is ready or at work of its own; once it has ``started``, of a job."""
+    if "preparing" in header:
+        _need(isinstance(header["preparing"], bool), "preparing", header["preparing"])
+    elif "ready" in header:
+        pid = header["ready"]
+        _need(_is_whole(pid) and pid > 0, "ready", pid)
+    elif started:
+        _outcome(header)
+    else:
+        _error(header.get("error"))
+
+
+def _outcome(header: Mapping[str, Any]) -> None:
+    if "error" in header:
+        _error(header["error"])
+    else:
+        _need(isinstance(header.get("data"), dict), "data", header.get("data"))
+    trace, sequences = header.get("trace"), header.get("sequences")
+    _need(_are_texts(trace, KEPT), "trace", trace)
+    _need(_are_counts(sequences), "sequences", sequences)
+    _need(_are_counts(header.get("checksums", {})), "checksums", header.get("checksums"))
+    _need(_are_texts(header.get("changes", []), MOST_CHANGES), "changes", header.get("changes"))
+    _need(isinstance(header.get("replace", False), bool), "replace", header.get("replace"))
+
+
+def _error(data: Any) -> None:
+    try:
+        Raised.from_json(data)
+    except _WRONG as error:
+        raise WireError(f"error is none: {error!r:.100}") from None
+
+
+_WRONG = (KeyError, TypeError, ValueError, OverflowError, RecursionError, AttributeError)
+
+
+def ending(header: Mapping[str, Any], size: int) -> tuple[int, int | None, str]:
+    """Of the process ranks are forked from: which one ended, in a world of ``size`` ranks; with
+    its exit status, or why it was not started."""
+    number: Any = header.get("rank")
+    status: Any = header.get("exit")
+    refused: Any = header.get("refused", "")
+    _need(_is_whole(number) and 0 <= number < size, "rank", number)
+    _need(isinstance(refused, str) and len(refused) < _LONGEST, "refused", refused)
+    _need(bool(refused) or (_is_whole(status) and abs(status) < 1 << 16), "exit", status)
+    return number, status, refused
+
+
+def constructed(header: Mapping[str, Any]) -> None:
+    """Of the same process, that its handler is constructed, or what was raised."""
+    if "error" in header:
+        _error(header["error"])
+        return
+    description, threads, cuda = (header.get(name) for name in ("description", "threads", "cuda"))
+    _need(isinstance(description, dict), "description", description)
+    _need(threads in get_args(Threads), "threads", threads)
+    _need(isinstance(cuda, bool), "cuda", cuda)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _are_texts(value: Any, most: int) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) <= most
+        and all(isinstance(text, str) and len(text) <= _LONGEST for text in value)
+    )
+
+
+def _are_counts(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_whole, value.values()))
+
+
+def _need(right: bool, what: str, value: Any) -> None:
+    if not right:
+        raise WireError(f"{what} cannot be {value!r:.80}")
