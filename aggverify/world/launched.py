@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 from aggverify.world import forking, linux, rank, trace
 from aggverify.world.backends import Place, backend
+from aggverify.world.slate import Writer
 
 _ROOT = str(Path(__file__).resolve().parent.parent.parent)
 _CODE = (
@@ -39,6 +40,7 @@ def become(place: Place, joined_by: str, handed: rank.Handed, request: dict[str,
     os.write(page, json.dumps(told).encode())
     for fd in (page, handed.connection, handed.output, handed.slate, handed.store):
         os.set_inheritable(fd, True)
+    Writer(handed.slate).own(begins=True)  # no fault of the code under test's, until it is imported
     code = _CODE.format(root=_ROOT, fd=page)
     # -P: a torch.py in the working directory must not be taken for torch.
     os.execve(sys.executable, [sys.executable, "-P", "-c", code], _environment(place))

@@ -19,6 +19,8 @@ class Untuned:
     mode: str
     met: str
     """Where such code is met, and why a person writes it."""
+    missed: str = ""
+    """Why a wrong one is not found."""
 
     @property
     def name(self) -> str:
@@ -29,17 +31,18 @@ WRONG: list[Untuned] = []
 RIGHT: list[Untuned] = []
 
 
-def wrong(mode: str, met: str) -> Callable[[R], R]:
-    return _entry(WRONG, mode, met)
+def wrong(mode: str, met: str, missed: str = "") -> Callable[[R], R]:
+    return _entry(WRONG, mode, met, missed)
 
 
 def right(mode: str, met: str) -> Callable[[R], R]:
     return _entry(RIGHT, mode, met)
 
 
-def _entry(table: list[Untuned], mode: str, met: str) -> Callable[[R], R]:
+def _entry(table: list[Untuned], mode: str, met: str, missed: str = "") -> Callable[[R], R]:
     def put(function: R) -> R:
-        table.append(Untuned(f"{function.__module__}:{function.__name__}", mode, met))
+        target = f"{function.__module__}:{function.__name__}"
+        table.append(Untuned(target, mode, met, missed))
         return function
 
     return put

@@ -1,0 +1,39 @@
+"""Reducers that nothing was tuned to: wrong ones are found but for those named, right ones pass."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from aggverify.world import Pool
+from tests.branchy.untuned import RIGHT, WRONG, Untuned
+from tests.branchy.untuned.judging import judged
+
+FIRST = Path(__file__).parents[2] / "reports" / "untuned-first.json"
+
+
+def name(entry: Untuned) -> str:
+    return entry.name
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("entry", WRONG, ids=name)
+def test_a_wrong_one_is_found(entry: Untuned, shared_pool: Pool) -> None:
+    row = judged(entry, 0, shared_pool)
+    assert (row["exit"] == 0) if entry.missed else (row["exit"] == 1), row
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("entry", RIGHT, ids=name)
+def test_a_right_one_has_no_finding(entry: Untuned, shared_pool: Pool) -> None:
+    row = judged(entry, 0, shared_pool)
+    assert (row["exit"], row["findings"]) == (0, []), row
+
+
+def test_the_figure_is_of_all_of_them() -> None:
+    first = json.loads(FIRST.read_text(encoding="utf-8"))
+    assert len({e.name for e in (*WRONG, *RIGHT)}) == len(WRONG) + len(RIGHT)
+    assert {key.rpartition(" ")[0] for key in first} == {e.name for e in (*WRONG, *RIGHT)}
+    assert len(WRONG) >= 30 and len(RIGHT) >= 20
