@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from aggverify.world import answers, linux, memory, wire
+from aggverify.world.clock import Clock
 from aggverify.world.faults import Fault, crowded
 from aggverify.world.launcher import Opened
 from aggverify.world.link import MUCH, Link, open_link
@@ -43,6 +44,7 @@ class Dispatcher:
     def __init__(self, opened: Opened, options: Options) -> None:
         self._opened = opened
         self._usual = self._options = options
+        self._clock = Clock()
         self._decoder = wire.Decoder(answers.SMALL)
         self._epoll = select.epoll()
         self._readers: dict[int, Callable[[int], None]] = {}
@@ -62,8 +64,9 @@ class Dispatcher:
         for task in tasks:
             self._queue(task).append(task)
 
-    def feed(self, now: float) -> None:
+    def feed(self) -> None:
         """Start the worlds that have something to do, and hand them jobs."""
+        now = self._clock.now()
         if not self._alone:
             for key, waiting in list(self._waiting.items()):
                 if waiting:
@@ -90,9 +93,16 @@ class Dispatcher:
 
     def step(self, done: Callable[[], bool]) -> None:
         """One turn of the loop."""
-        self._advance(time.monotonic())
+        now = self._clock.now()
+        if self._clock.away:
+            self._clock.away = False
+            # What has been answered meanwhile is to be read before anybody is blamed.
+            for world in self._worlds.values():
+                world.watchdog.progress(now)
+        else:
+            self._advance(now)
         # After that: a world that has just become ready or been replaced has work to get.
-        self.feed(time.monotonic())
+        self.feed()
         if not done():
             self._poll()
 
@@ -148,7 +158,7 @@ class Dispatcher:
     # -- the loop ---------------------------------------------------------------------------
 
     def _poll(self) -> None:
-        now = time.monotonic()
+        now = self._clock.now()
         dues = [due for w in self._worlds.values() if (due := w.due(now)) is not None]
         if min((len(w.in_flight) for w in self._worlds.values() if w.flying), default=0) > _PLENTY:
             # The ranks have enough to do: let answers gather rather than take a processor from
@@ -251,7 +261,7 @@ class Dispatcher:
             link.write()
             arrived = link.read()
             if arrived.complete:
-                world.watchdog.progress(time.monotonic())
+                world.watchdog.progress(self._clock.now())
             elif arrived.size:  # a part of a large answer, or bytes that will never be one
                 world.watchdog.stirred(held_up=arrived.size >= MUCH)
             if link.ended:

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,13 +18,14 @@ from typing import Any
 from aggverify.world import answers, linux, room, slate, stacks, wire
 from aggverify.world.backends import BACKENDS, Backend
 from aggverify.world.candidate_errors import Raised
+from aggverify.world.clock import Clock
 from aggverify.world.evidence import threads_text
 from aggverify.world.exits import exit_text
 from aggverify.world.faults import PoolError, TemplateFailure, crowded
 from aggverify.world.link import Output, open_link
 from aggverify.world.options import Options
 from aggverify.world.threads import Threads
-from aggverify.world.watchdog import Watchdog
+from aggverify.world.watchdog import Watchdog, glance
 
 _ROOT = str(Path(__file__).resolve().parent.parent.parent)
 _ENVIRONMENT = {
@@ -86,6 +86,7 @@ class Zygote:
         self._crowds: dict[int, int] = {}
         self._usable: set[str] = set()
         self._turn: Callable[[], None] = lambda: None
+        self._silence = Options().silence
         with contextlib.suppress(OSError):  # already dead: found by the first request
             path = [entry or str(Path.cwd()) for entry in sys.path]
             wire.send(self._connection, {"sys_path": path})
@@ -121,7 +122,7 @@ class Zygote:
 
     def open(self, request: dict[str, Any], options: Options) -> Opened | TemplateFailure:
         """Fork a template and wait until its handler is constructed."""
-        self._turn = options.turn
+        self._turn, self._silence = options.turn, options.silence
         self.require(options.backend)
         opened, threads = self._attempt({"late": False, **request}, options)
         if isinstance(opened, TemplateFailure) or threads == "none":
@@ -214,19 +215,22 @@ class Zygote:
         poll = select.poll()
         poll.register(opened.connection, select.POLLIN)
         poll.register(opened.output.fd, select.POLLIN)
-        decoder = wire.Decoder(_MOST_SAID)
+        decoder, clock = wire.Decoder(_MOST_SAID), Clock()
         watchdog = Watchdog(options.import_patience)
-        watchdog.progress(time.monotonic())
+        watchdog.progress(clock.now())
         while True:
             self._turn()
-            wait = min(max(0.0, watchdog.next_look - time.monotonic()), _TURN)
+            wait = min(max(0.0, watchdog.next_look - clock.now()), _TURN)
             for fd, _ in poll.poll(1000 * wait):
                 if fd == opened.connection.fileno():
                     if (answer := self._heard(opened, decoder)) is not None:
                         return answer
                 elif not opened.output.read():
                     poll.unregister(fd)
-            now = time.monotonic()
+            now = clock.now()
+            if clock.away:
+                clock.away = False
+                watchdog.progress(now)
             if now >= watchdog.next_look:
                 if watchdog.blocked([opened.pid], now):
                     text = f"the import sleeps or waits, for {options.import_patience:g} s so far"
@@ -297,8 +301,7 @@ class Zygote:
         poll = select.poll()
         poll.register(self._connection, select.POLLIN)
         while True:
-            while not poll.poll(1000 * _TURN):
-                self._turn()
+            self._wait_for(poll)
             try:
                 message = wire.receive(self._connection)
             except (wire.WireError, OSError):
@@ -315,6 +318,18 @@ class Zygote:
                 raise _no_room(header["refused"])
             if (found := wanted(header)) is not None:
                 return found
+
+    def _wait_for(self, poll: select.poll) -> None:
+        """Until there is something to read; PoolError where the process sleeps, for too long."""
+        clock = Clock()
+        ends = clock.now() + self._silence
+        while not poll.poll(1000 * _TURN):
+            self._turn()
+            if glance([self._process.pid]).running:
+                ends = clock.now() + self._silence
+            elif clock.now() > ends:
+                self._process.kill()  # it may be stopped
+                raise PoolError(f"the launcher process has slept for {self._silence:g} s")
 
     def _send(self, message: dict[str, Any], fds: list[int]) -> None:
         try:

@@ -104,6 +104,11 @@ def signs(fd: int) -> bytes:
     return os.pread(fd, _HEAD.size, 0)
 
 
+def untouched(fd: int) -> bool:
+    """Whether no rank has ever written there."""
+    return not any(signs(fd))
+
+
 def dump_size(fd: int) -> int:
     """Bytes faulthandler has written so far."""
     return max(0, os.fstat(fd).st_size - DUMP)

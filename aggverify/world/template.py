@@ -149,7 +149,7 @@ class Template:
         dispatcher.add([self._task(pending, i, job, usual) for i, job in enumerate(jobs)])
         self._pendings.append(pending)
         try:
-            dispatcher.feed(time.monotonic())
+            dispatcher.feed()
         except OSError:
             pass  # the template process is gone: found and mended by waiting
         except BaseException:

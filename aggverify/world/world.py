@@ -328,7 +328,8 @@ class World:
             self.watchdog.progress(now)
         elif now - self.born > self.options.silence:
             text = f"rank {late[0]} did not start in {self.options.silence:g} s"
-            ours = slate.read(self.links[late[0]].slate).own
+            page = self.links[late[0]].slate
+            ours = slate.read(page).own or slate.untouched(page)
             self._fail(Fault("blocked", late[0], text, len(self.links), ours=ours))
 
     def _started(self, link: Link) -> None:
