@@ -49,7 +49,27 @@ def check(target: str, **given: Any) -> int:
     deadline = request.deadline(began=click.get_current_context().obj)
     if "list" in mine:
         return _list(request, deadline)
-    return _check(request, where, delivery, deadline, _others(mine, project))
+    others = _others(mine, project)
+    if "replay_into" in mine:
+        return _replay_into(Path(mine["replay_into"]), request, others, deadline)
+    return _check(request, where, delivery, deadline, others)
+
+
+def _replay_into(path: Path, request: Request, others: Others, deadline: Deadline) -> int:
+    """Run others' cases only, and add what becomes of them to a document of this version."""
+    from aggverify.execution.limits import LIMITS
+    from aggverify.files import put
+    from aggverify.report.document import with_replays
+    from aggverify.report.model import load, render
+    from aggverify.run.again import again
+    from aggverify.run.session import in_time
+    from aggverify.world import Pool
+
+    made = load(path)
+    with Pool(replace(LIMITS, turn=deadline.check)) as pool, in_time():
+        reruns = again(others.findings, request, pool=pool)
+    put(path, render(with_replays(made, reruns)))
+    return made.exit
 
 
 def _others(mine: Mapping[str, Any], project: Settings) -> Others:

@@ -2,36 +2,107 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from aggverify.cli.options import options
+
+if TYPE_CHECKING:
+    from aggverify.regression.model import Comparison
+
+_PLAN = (
+    *("mode", "oracle", "convention", "engine", "divisor", "claim", "without", "compile"),
+    *("group_size", "policy", "world", "profile", "max_examples", "max_time", "seed", "baseline"),
+)
 
 
 @click.command()
 @click.argument("base")
 @click.argument("head")
+@click.argument("targets", nargs=-1)
+@click.option(
+    "--revisions",
+    is_flag=True,
+    help="BASE and HEAD are git revisions, or folders (./old): TARGETS are checked in both.",
+)
 @click.option("--strict", is_flag=True, help="A new hazard is a failure.")
 @click.option("--format", "name", default="text", show_default=True, help="text, md, json or html.")
 @click.option("--output", type=click.Path(path_type=Path), help="A file instead of the terminal.")
-def compare(base: str, head: str, strict: bool, name: str, output: Path | None) -> int:
+@options(*_PLAN)
+def compare(
+    base: str,
+    head: str,
+    targets: tuple[str, ...],
+    revisions: bool,
+    strict: bool,
+    name: str,
+    output: Path | None,
+    **given: Any,
+) -> int:
     """What becomes worse from BASE to HEAD, two verdict documents (check --report json).
 
     Either may be a folder: all documents below it. Nothing is run: what only one side has found is
     new or fixed if the other side's document says so of its case (check --replay-from).
 
+    With --revisions both are checked out into temporary worktrees and checked with the same options
+    (of `aggverify check`), each on the other's cases, too.
+
     \b
     Exit codes: 1 a failure is new or changed, a waiver expired, or less is verified;
     2 could not compare, or a difference was not replayed; 0 anything else.
     """
+    from aggverify.errors import InputError
     from aggverify.files import put
     from aggverify.regression.compare import compare as compared
     from aggverify.regression.documents import loaded
-    from aggverify.regression.formats import rendered
+    from aggverify.regression.formats import one, rendered
 
-    found = compared(loaded(Path(base)), loaded(Path(head)), strict=strict)
+    one(name)
+    plan = tuple(_said(given))
+    if revisions:
+        found = _revisions(base, head, targets, plan, strict=strict)
+    elif targets or plan:
+        what = targets[0] if targets else plan[0]
+        raise InputError(f"{what}: two documents are compared as they are; or say --revisions")
+    else:
+        found = compared(loaded(Path(base)), loaded(Path(head)), strict=strict)
     text = rendered(found, name)
     if output is None:
         click.echo(text, nl=False)
     else:
         put(output, text)
     return found.exit
+
+
+def _revisions(
+    base: str, head: str, targets: tuple[str, ...], plan: tuple[str, ...], *, strict: bool
+) -> Comparison:
+    from aggverify.errors import InputError
+    from aggverify.execution.options import default
+    from aggverify.regression.revisions import Plan, compared
+    from aggverify.report.escape import line
+
+    if not targets:
+        raise InputError("say what to check: aggverify compare --revisions main HEAD TARGET")
+
+    def tell(what: str) -> None:
+        click.echo(line(what), err=True)
+
+    keep = Path(default("report_dir"))
+    return compared(base, head, Plan(targets, plan), strict=strict, keep=keep, tell=tell)
+
+
+def _said(given: Mapping[str, Any]) -> Iterator[str]:
+    """The options of a check as they are written."""
+    from aggverify.execution.options import BY_KEY
+
+    for key in _PLAN:
+        value, flag = given[key], BY_KEY[key].flag
+        if value is True:
+            yield flag
+        elif value not in (None, False, ()):
+            for each in value if isinstance(value, tuple) else (value,):
+                yield from (flag, str(each))

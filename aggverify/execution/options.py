@@ -342,6 +342,14 @@ OPTIONS = (
         metavar="VERDICT",
     ),
     Option(
+        key="replay_into",
+        kind=Kind.TEXT,
+        help="Check nothing else, and add what becomes of these to a verdict document of this "
+        "version.",
+        where=Where.NOWHERE,
+        metavar="VERDICT",
+    ),
+    Option(
         key="list",
         kind=Kind.FLAG,
         help="Print what would be run, and run no check.",

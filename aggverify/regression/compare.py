@@ -78,8 +78,6 @@ def _errors(document: Document, name: str) -> Iterator[Change]:
         yield error(f"the {name} was not judged", document.error)
     elif document.incomplete:
         yield error(f"the {name} is not complete", str(document.incomplete))
-    elif not document.verdicts:
-        yield error(f"the {name} says nothing", "it has no verdict")
 
 
 def _question(verdict: Verdict) -> Iterator[Change]:

@@ -17,9 +17,14 @@ FORMATS: Mapping[str, str] = {
 """The module whose ``render(comparison)`` gives the text, by name."""
 
 
-def rendered(comparison: Comparison, name: str) -> str:
-    """The comparison in that format; raises InputError with the nearest one."""
+def one(name: str) -> str:
+    """The module of that format; raises InputError with the nearest one."""
     if name not in FORMATS:
         raise unknown("format of a comparison", name, FORMATS)
-    text: str = import_module(FORMATS[name]).render(comparison)
+    return FORMATS[name]
+
+
+def rendered(comparison: Comparison, name: str) -> str:
+    """The comparison in that format; raises InputError for none."""
+    text: str = import_module(one(name)).render(comparison)
     return text

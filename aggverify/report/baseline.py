@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
@@ -107,11 +107,19 @@ def load(path: Path, *, missing: bool = False) -> Baseline:
     return codec.read(Baseline, data, f"the baseline {path}")
 
 
-def standing(baseline: Baseline, reruns: Iterable[Rerun], today: date) -> Iterator[Accepted]:
-    """How every entry stands whose case was run again; others are about other reducers."""
+def standing(
+    baseline: Baseline,
+    reruns: Iterable[Rerun],
+    today: date,
+    found: Collection[str] = (),
+) -> Iterator[Accepted]:
+    """How every entry stands whose case was run again; others are about other reducers. ``found``:
+    ids of what this very run has come upon."""
     done = {rerun.known.stored.id: rerun for rerun in reruns}
     for entry in baseline.known:
         rerun = done.get(entry.id)
+        if entry.id in found:
+            rerun = Rerun(entry.known, Again.FAILS, entry.identity.code)
         if rerun is None:
             continue
         state = _STANDING.get(rerun.outcome)

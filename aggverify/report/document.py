@@ -86,6 +86,12 @@ def known_findings(document: model.Document) -> Iterator[Known]:
         yield Known(finding.identity, StoredCase.from_json(finding.case))
 
 
+def with_replays(document: model.Document, reruns: Iterable[Rerun]) -> model.Document:
+    """The document with these, instead of what it says of the same cases."""
+    every = {replay.id: replay for replay in (*document.replays, *map(_replay, reruns))}
+    return replace(document, replays=tuple(every.values()))
+
+
 def _replay(rerun: Rerun) -> model.Replay:
     known = rerun.known
     return model.Replay(known.stored.id, known.identity, rerun.outcome, rerun.code, rerun.words)

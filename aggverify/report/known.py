@@ -70,7 +70,8 @@ class Others:
         click.echo(line(f"baseline: {self.path} ({told})"))
         every = (*waivers, *_waivers(new, self.today))
         again = document([accepted(verdict, every) for verdict in verdicts], where, reruns)
-        return baseline.settled(again, tuple(baseline.standing(new, reruns, self.today)))
+        found = {finding.id for verdict in made.verdicts for finding in verdict.findings}
+        return baseline.settled(again, tuple(baseline.standing(new, reruns, self.today, found)))
 
 
 def _names(known: Baseline) -> list[str]:

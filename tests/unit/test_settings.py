@@ -174,7 +174,7 @@ def test_the_request_has_a_field_for_what_is_not_the_commands_own() -> None:
     assert named | {"target", "settings", "settings_source"} == set(fields)
     assert {o.key for o in OPTIONS if not o.field} == {
         *("report", "github", "report_dir", "list", "config"),
-        *("baseline", "baseline_write", "replay_from"),
+        *("baseline", "baseline_write", "replay_from", "replay_into"),
     }
     for option in OPTIONS:
         if option.field and option.kind is not Kind.READINGS:

@@ -1,0 +1,157 @@
+"""Two revisions checked with one plan, each on its own files, and each on the other's cases."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from aggverify.errors import InputError
+from aggverify.files import write_inside
+from aggverify.regression.compare import compare
+from aggverify.regression.documents import merged
+from aggverify.regression.model import Comparison
+from aggverify.regression.trees import Tree, beside
+from aggverify.report.model import Document, Finding, load
+
+Tell = Callable[[str], None]
+PATIENCE = 60
+"""Seconds for a command that was interrupted to end its ranks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is checked in both trees, and how: arguments of ``aggverify check``."""
+
+    targets: tuple[str, ...]
+    options: tuple[str, ...] = ()
+
+
+def compared(
+    base: str, head: str, plan: Plan, *, strict: bool, keep: Path, tell: Tell
+) -> Comparison:
+    """The comparison of two revisions; cases are stored below ``keep``. ``tell``: of progress.
+
+    Raises InputError for what is no revision, and where a check comes to no document.
+    """
+    with _ended_gently(), beside(base, head) as (before, after), _folder() as folder:
+        sides: dict[str, list[Document]] = {"base": [], "head": []}
+        for n, target in enumerate(plan.targets):
+            files = folder / f"base{n}", folder / f"head{n}"
+            has = [_is_there(target, tree) for tree in (before, after)]
+            if not any(has):
+                raise InputError(f"{target} is in neither {before.name} nor {after.name}")
+            other: list[str] = []
+            if has[0]:
+                tell(f"checks {target} in {before.name}")
+                other = ["--replay-from", _check(before, target, files[0], plan)]
+            if has[1]:
+                tell(f"checks {target} in {after.name}")
+                _check(after, target, files[1], plan, *other)
+            if all(has):
+                tell(f"runs the cases of {after.name} in {before.name}")
+                into = ("--replay-into", str(files[0] / "verdict.json"))
+                given = ("--replay-from", str(files[1] / "verdict.json"))
+                _check(before, target, files[0], plan, *given, *into)
+            for name, there, file in zip(sides, has, files, strict=True):
+                sides[name] += [load(file / "verdict.json")] if there else []
+        made = [_kept(_side(found), keep) for found in sides.values()]
+        return compare(*made, strict=strict, names=(before.name, after.name))
+
+
+def _side(found: Sequence[Document]) -> Document:
+    if not found:
+        raise InputError("one side has none of the targets: there is nothing to compare with")
+    return merged(found)
+
+
+def _is_there(target: str, tree: Tree) -> bool:
+    """Whether a file is; a module says so itself when it is imported."""
+    head = target.rpartition(":")[0] if not target.endswith(".py") else target
+    return not head.endswith(".py") or (tree.here / head).is_file()
+
+
+def _check(tree: Tree, target: str, folder: Path, plan: Plan, *more: str) -> str:
+    """Run one check in the tree; the path of its document."""
+    written = ("--report", "json", "--report-dir", str(folder))
+    command = [sys.executable, "-P", "-m", "aggverify", "check", target, *plan.options, *written]
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "errors.txt", "w+") as errors:  # noqa: PTH123
+        code = _run([*command, *more], tree, errors)
+        errors.seek(0)
+        told = errors.read().strip()
+    path = folder / "verdict.json"
+    if code == 130:
+        raise KeyboardInterrupt
+    if not path.exists():
+        raise InputError(f"{target} in {tree.name}: {told or f'exit code {code}'}")
+    return str(path)
+
+
+def _run(command: Sequence[str], tree: Tree, errors: Any) -> int:
+    """Its exit code. Ctrl-C reaches this process alone, which hands it on once and waits."""
+    running = subprocess.Popen(
+        command,
+        cwd=tree.here,
+        env=tree.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=errors,
+        start_new_session=True,
+    )
+    try:
+        return running.wait()
+    except BaseException:
+        running.send_signal(signal.SIGINT)
+        try:
+            running.wait(PATIENCE)
+        except BaseException:
+            running.kill()
+            running.wait()
+            raise
+        raise
+
+
+@contextlib.contextmanager
+def _ended_gently() -> Iterator[None]:
+    """What a CI service ends with is taken as Ctrl-C is, so that nothing stays behind."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="aggverify-") as name:
+        yield Path(name)
+
+
+def _kept(document: Document, keep: Path) -> Document:
+    """The document with every case stored where the person is, and commands that find it there."""
+    verdicts = tuple(
+        replace(verdict, findings=tuple(_stored(finding, keep) for finding in verdict.findings))
+        for verdict in document.verdicts
+    )
+    return replace(document, verdicts=verdicts)
+
+
+def _stored(finding: Finding, keep: Path) -> Finding:
+    text = json.dumps(finding.case, separators=(",", ":")) + "\n"
+    write_inside(keep, f"cases/{finding.id}.json", text)
+    words = finding.replay
+    at = words.index("--report-dir") if "--report-dir" in words else len(words)
+    return replace(finding, replay=(*words[:at], *words[at + 2 :]))

@@ -1,0 +1,91 @@
+"""Two states of a git repository beside each other, each in a temporary worktree of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from aggverify.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A state of the repository as files."""
+
+    name: str
+    """As a person said it, with the commit."""
+    root: Path
+    here: Path
+    """The folder in it that the person stands in."""
+
+    def environment(self) -> dict[str, str]:
+        """The variables of a command that imports everything of the repository from this tree, also
+        what is installed from the person's own checkout."""
+        own = [folder for folder in (self.root, self.root / "src") if folder.is_dir()]
+        given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+        paths = [*own, *(self._here(Path(path)) for path in given)]
+        return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
+
+    def _here(self, path: Path) -> Path:
+        """A folder of the person's checkout as it is in this tree."""
+        top = repository()
+        inside = path.resolve()
+        return self.root / inside.relative_to(top) if inside.is_relative_to(top) else path
+
+
+def git(*arguments: str, at: Path | None = None) -> str:
+    """The output of a git command; raises InputError with what it says."""
+    # No hook of the repository runs, and nothing is asked.
+    command = ["git", "-c", "core.hooksPath=/dev/null", "-c", "advice.detachedHead=false"]
+    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
+    try:
+        done = subprocess.run(
+            [*command, *arguments], cwd=at, env=environment, capture_output=True, text=True
+        )
+    except FileNotFoundError:
+        raise InputError("--revisions needs git, which is not installed") from None
+    if done.returncode:
+        raise InputError(f"git {arguments[0]}: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+def repository() -> Path:
+    """The root of the checkout that the person stands in; raises InputError where there is none."""
+    return Path(git("rev-parse", "--show-toplevel")).resolve()
+
+
+@contextlib.contextmanager
+def beside(*revisions: str) -> Iterator[tuple[Tree, ...]]:
+    """A tree for each revision, or folder that is there; nothing is left of it afterwards."""
+    top = repository()
+    inside = Path.cwd().resolve().relative_to(top)
+    with contextlib.ExitStack() as stack:
+        folder = Path(tempfile.mkdtemp(prefix="aggverify-")).resolve()
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        yield tuple(
+            stack.enter_context(_tree(revision, top, inside, folder / str(n)))
+            for n, revision in enumerate(revisions)
+        )
+
+
+@contextlib.contextmanager
+def _tree(revision: str, top: Path, inside: Path, folder: Path) -> Iterator[Tree]:
+    if revision.startswith((".", "/")) and Path(revision).is_dir():
+        root = Path(git("rev-parse", "--show-toplevel", at=Path(revision))).resolve()
+        yield Tree(revision, root, root / inside)
+        return
+    commit = git("rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}", at=top)
+    try:
+        git("worktree", "add", "--quiet", "--detach", str(folder), commit, at=top)
+        name = revision if commit.startswith(revision) else f"{revision} ({commit[:7]})"
+        yield Tree(name, folder, folder / inside)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(InputError):
+            git("worktree", "prune", at=top)
