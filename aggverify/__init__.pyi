@@ -1,6 +1,6 @@
 from aggverify.api.invariance import assert_invariant
 from aggverify.api.observation import Observation
-from aggverify.api.running import check_reducer, observe, verify
+from aggverify.api.running import check_case, check_reducer, observe, verify
 from aggverify.conventions.native import MicroBatch
 from aggverify.oracles import Sample, Step
 from aggverify.report.model import Document, Verdict
@@ -25,6 +25,7 @@ __all__ = [
     "Verdict",
     "__version__",
     "assert_invariant",
+    "check_case",
     "check_reducer",
     "conformance",
     "load_verdict",

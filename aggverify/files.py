@@ -1,4 +1,5 @@
-"""Reading and writing of the tool's own files: bounded, as data, and where they belong."""
+"""Reading and writing of the tool's own files: bounded, as data, and where they belong; and which
+file a person names by a target."""
 
 from __future__ import annotations
 
@@ -100,3 +101,16 @@ def append(path: Path, text: str) -> None:
     """Add to a file that is there for it, such as a CI service's summary; raises OSError."""
     with path.open("a", encoding="utf-8") as file:
         file.write(text)
+
+
+def split(text: str) -> tuple[str, str | None]:
+    """File or module of a target, and the function's name if it has one."""
+    head, colon, name = text.rpartition(":")
+    if not colon or name.endswith(".py"):
+        return text, None
+    return head, name or None
+
+
+def is_path(head: str) -> bool:
+    """Whether that is a file rather than a module."""
+    return head.endswith(".py") or "/" in head

@@ -1,4 +1,4 @@
-"""``verify``, ``check_reducer`` and ``observe``: the command line's work, for a person's Python."""
+"""The command line's work, for a person's Python: ``verify``, ``check_...`` and ``observe``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from aggverify.api.observation import Observation, observation
@@ -16,10 +17,13 @@ from aggverify.execution.limits import LIMITS
 from aggverify.execution.options import BY_KEY, OPTIONS, Kind, texts
 from aggverify.generation.catalogue import plain_losses
 from aggverify.oracles import Step
-from aggverify.report import text
+from aggverify.report import replayed, text
 from aggverify.report.document import written
 from aggverify.report.model import Verdict, harmless
+from aggverify.run.outcome import store
+from aggverify.run.outcome.store import StoredCase
 from aggverify.run.planning.request import Request, requested
+from aggverify.run.replay import replay
 from aggverify.run.session import loaded
 from aggverify.run.session import verify as run
 from aggverify.steps.case import Case
@@ -86,6 +90,32 @@ def check_reducer(reducer: Reducer, *, pool: Pool | None = None, **options: Any)
     for verdict in verify(reducer, pool=pool, **options):
         if not verdict.conforms:
             raise AssertionError("\n" + "\n".join(text.verdict_lines(harmless(verdict))))
+
+
+def check_case(
+    case: Mapping[str, Any] | str | Path,
+    reducer: Reducer | None = None,
+    *,
+    oracle: str | None = None,
+    against: str | None = None,
+    engine: str | None = None,
+    pool: Pool | None = None,
+) -> None:
+    """Raise AssertionError, with what ``aggverify replay`` would print, unless a stored
+    counterexample is fixed.
+
+    ``case``: its plain data, or the path of its JSON file. ``reducer``: as for :func:`verify`; the
+    one it was found on by default. ``oracle``, ``against``, ``engine``: what it was found with of
+    one's own. A hazard raises nothing. Raises AggverifyError for what is no case, or cannot be run.
+    """
+    known = isinstance(case, Mapping)
+    stored = StoredCase.from_json(case) if known else store.read(str(case), Path())
+    target = None if reducer is None else target_text(reducer)
+    with ranks(pool) as running:
+        result = replay(stored, target, oracle, against, engine, pool=running)
+    found = replayed.finding(result)
+    if not result.fixed and (found is None or found.fails):
+        raise AssertionError("\n" + "\n".join(replayed.lines(result)))
 
 
 def observe(

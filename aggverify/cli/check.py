@@ -16,6 +16,7 @@ from aggverify.cli.options import every_option, said
 if TYPE_CHECKING:
     from aggverify.execution.deadline import Deadline
     from aggverify.report.delivery import Delivery
+    from aggverify.report.events import Events
     from aggverify.report.known import Others
     from aggverify.run.again import Rerun
     from aggverify.run.outcome.verdict import Verdict
@@ -125,7 +126,7 @@ def _check(
     from aggverify.report.document import document, stopped
     from aggverify.report.reading import headline
 
-    known, error = _verified(request, where, deadline, others)
+    known, error = _verified(request, where, deadline, others, delivery.events)
     if error is None:
         made = document(known.verdicts, where, known.reruns)
     else:
@@ -150,7 +151,7 @@ def _check(
 
 
 def _verified(
-    request: Request, where: Path, deadline: Deadline, others: Others
+    request: Request, where: Path, deadline: Deadline, others: Others, events: Events | None
 ) -> tuple[_Known, BaseException | None]:
     """What became of others' findings, then the verdicts, each shown as soon as it is there; and
     what stopped it if anything did."""
@@ -172,6 +173,8 @@ def _verified(
     def listen(event: Event) -> None:
         if isinstance(event, Finished):
             known.verdicts.append(event.verdict)  # first: showing it may fail
+        if events is not None:
+            events(event)
         terminal(event)
 
     try:

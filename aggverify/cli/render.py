@@ -10,7 +10,11 @@ import click
 @click.command()
 @click.argument("verdict", type=click.Path(path_type=Path))
 @click.option(
-    "--format", "name", default="text", show_default=True, help="json, junit, md, html or text."
+    "--format",
+    "name",
+    default="text",
+    show_default=True,
+    help="json, junit, md, html, sarif, pytest, ndjson or text.",
 )
 @click.option("--output", type=click.Path(path_type=Path), help="A file instead of the terminal.")
 def render(verdict: Path, name: str, output: Path | None) -> None:

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
-
-if TYPE_CHECKING:
-    from aggverify.run.replay import Replayed
 
 
 @click.command()
@@ -44,13 +40,10 @@ def replay(
     (exit 0) where it is one as before, FAILED (exit 1), REFUSED or ERROR (exit 2) where nothing can
     be said, as when it does not run.
     """
-    from aggverify.codes import CODES
     from aggverify.errors import AggverifyError
     from aggverify.execution.limits import LIMITS
     from aggverify.oracles import OracleError
-    from aggverify.report import escape, text
-    from aggverify.report.document import judged
-    from aggverify.report.model import harmless
+    from aggverify.report import escape, replayed
     from aggverify.run.outcome import store
     from aggverify.run.outcome.verdict import Exit
     from aggverify.run.replay import replay as run
@@ -65,29 +58,9 @@ def replay(
     except (AggverifyError, OracleError) as error:
         click.echo(escape.indented(f"ERROR   case {case}: {error}"), err=True)
         return int(Exit.NO_JUDGEMENT)
-    found = None if result.finding is None else harmless(judged(result.finding, result.subject))
-    before = result.stored.code
-    before += f" {CODES[before].title}" if before in CODES else ""
-    if result.fixed and result.refused:
-        before += f" (the reducer refuses the step: {result.refused})"
-    no = result.declined
-    declined = None if no is None else f"{no.what}: '{no.words}'"
-    unrun = None if no is not None else _unrun(result)
-    lines = text.replay_lines(result.stored.id, escape.line(before), found, unrun, declined)
-    for line in lines:
+    for line in replayed.lines(result):
         click.echo(line)
+    found = replayed.finding(result)
     if found is not None:
         return int(Exit.FINDINGS if found.fails else Exit.CONFORMS)
     return int(Exit.CONFORMS if result.fixed else Exit.NO_JUDGEMENT)
-
-
-def _unrun(result: Replayed) -> str | None:
-    """Why there is neither a finding nor a result."""
-    from aggverify.world import evidence
-
-    if result.finding is not None or result.fixed:
-        return None
-    if result.failure is None:
-        return "no step of it was run"
-    told = f"the reducer does not get through its step: {result.failure.message}"
-    return "\n".join(filter(None, (told, evidence(result.failure))))

@@ -313,7 +313,7 @@ OPTIONS = (
     Option(
         key="report",
         kind=Kind.TEXTS,
-        help="Also write: json, junit, md, html, text (comma-separated).",
+        help="Also write: json, junit, md, html, sarif, pytest, ndjson, text (with commas).",
         default="",
         names="report",
         one_text=True,

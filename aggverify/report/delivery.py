@@ -11,6 +11,7 @@ import click
 
 from aggverify.files import append, write_inside
 from aggverify.report import formats
+from aggverify.report.events import Events
 from aggverify.report.formats import FORMATS, Format
 from aggverify.report.model import Document
 
@@ -22,11 +23,15 @@ class Delivery:
     directory: Path
     formats: Mapping[str, Format]
     github: bool
+    events: Events | None = None
+    """Who writes while the command runs."""
 
     @staticmethod
     def to(directory: Path, names: Iterable[str], *, github: bool) -> Delivery:
         """Checks the formats' names; raises InputError."""
-        return Delivery(directory, formats.chosen(names), github)
+        wanted = formats.chosen(names)
+        live = [Events(directory, each.file) for each in wanted.values() if each.while_running]
+        return Delivery(directory, wanted, github, *live[:1])
 
     def deliver(self, document: Document, target: str) -> list[tuple[str, Exception]]:
         """Write every format and say where; with ``github`` annotate and add to the summary.
@@ -36,7 +41,10 @@ class Delivery:
         wrong: list[tuple[str, Exception]] = []
         for each in self.formats.values():
             try:
-                path = write_inside(self.directory, each.file, each.render(document))
+                if each.while_running and self.events is not None:
+                    path = self.events.finish(document)
+                else:
+                    path = write_inside(self.directory, each.file, each.render(document))
                 click.echo(f"{each.what}: {path}")
             except Exception as error:
                 wrong.append((each.what, error))

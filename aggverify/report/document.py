@@ -163,7 +163,7 @@ def written(verdict: Verdict, where: Path = USUAL) -> model.Verdict:
         not_claimed=s.not_claimed,
         seed=verdict.seed,
         notes=s.notes,
-        checks=tuple(map(_check, verdict.checks)),
+        checks=tuple(map(summarised, verdict.checks)),
         executed=verdict.executed,
         worlds={str(w): n for w, n in verdict.worlds},
         tried=_tried(verdict.extent),
@@ -237,7 +237,8 @@ def _asked(subject: Subject) -> model.Asked:
     )
 
 
-def _check(c: CheckSummary) -> model.Check:
+def summarised(c: CheckSummary) -> model.Check:
+    """What one check did."""
     return model.Check(**{f.name: getattr(c, f.name) for f in fields(model.Check)})
 
 

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 from pathlib import Path
 
-from aggverify.run.planning.target import is_path, split
+from aggverify.files import is_path, split
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -25,8 +25,11 @@ def place(target: str, function: str, start: Path) -> Place | None:
     A module is looked for below ``start`` and ``start/src``; None where that finds no file.
     """
     head, _ = split(target)
-    file = Path(head).resolve() if is_path(head) else _module(head, start)
-    if file is None or not file.is_file():
+    try:
+        file = Path(head).resolve() if is_path(head) else _module(head, start)
+        if file is None or not file.is_file():
+            return None
+    except (OSError, ValueError):  # no name that a file can have
         return None
     try:
         tree = ast.parse(file.read_bytes())

@@ -44,7 +44,8 @@ TWO_MICRO_BATCHES = aggverify.Layout((((0,), (1,)),))
 
 NAMES = {
     "Case", "Document", "Layout", "MicroBatch", "Observation", "Pool", "Sample", "Step", "Verdict",
-    "__version__", "assert_invariant", "check_reducer", "conformance", "load_verdict", "observe",
+    "__version__", "assert_invariant", "check_case", "check_reducer",
+    "conformance", "load_verdict", "observe",
     "parametrize_with_checks", "parse_step", "verify",
 }  # fmt: skip
 
@@ -329,3 +330,16 @@ with tempfile.NamedTemporaryFile() as file:
     code = code.replace("Layout(", "aggverify.Layout(")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "True 1.0\n", done.stderr
+
+
+@pytest.mark.thorough
+def test_a_stored_case_fails_until_it_is_fixed(tmp_path: Path, shared_pool: aggverify.Pool) -> None:
+    [verdict] = aggverify.verify(WRONG, pool=shared_pool, profile="quick", world=2, max_examples=2)
+    case = next(finding.case for finding in verdict.findings)
+    assert isinstance(case, dict)
+    with pytest.raises(AssertionError, match=r"FAILED  case "):
+        aggverify.check_case(case, pool=shared_pool)
+    fixed = EXAMPLES / "native" / "accumulated_mean" / "token_mean.py"
+    aggverify.check_case(case, str(fixed), pool=shared_pool)
+    with pytest.raises(InputError, match="schema"):
+        aggverify.check_case({})

@@ -13,6 +13,8 @@ from pathlib import Path
 from aggverify.conventions.adapter_text import Origin
 from aggverify.errors import CandidateError
 from aggverify.files import contents
+from aggverify.files import is_path as is_path
+from aggverify.files import split as split
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +46,6 @@ def parse_target(text: str) -> Target:
             f"not a target: {text!r}; write path.py, path.py:name or package.module:name"
         )
     return Target(text, None, head, name)
-
-
-def split(text: str) -> tuple[str, str | None]:
-    """File or module of a target, and the function's name if it has one."""
-    head, colon, name = text.rpartition(":")
-    if not colon or name.endswith(".py"):
-        return text, None
-    return head, name or None
-
-
-def is_path(head: str) -> bool:
-    """Whether that is a file rather than a module."""
-    return head.endswith(".py") or "/" in head
 
 
 def _readable(path: Path) -> Path:
