@@ -77,25 +77,25 @@ class Cage:
                         os.kill(pid, number)
 
 
-def _limits(name: str, pids: int) -> Iterator[tuple[Path, str, int]]:
+def _limits(name: str, pids: int, memory: int) -> Iterator[tuple[Path, str, int]]:
     """Folder, file and number of every limit: version 1, or version 2 where it is delegated."""
     if (_ROOT / "pids").is_dir():
         yield _ROOT / "pids" / name, "pids.max", pids
-        yield _ROOT / "memory" / name, "memory.limit_in_bytes", _MEMORY
+        yield _ROOT / "memory" / name, "memory.limit_in_bytes", memory
         return
     _, _, own = Path("/proc/self/cgroup").read_text().partition("::")
     folder = _ROOT / own.strip().strip("/") / name
     yield folder, "pids.max", pids
-    yield folder, "memory.max", _MEMORY
+    yield folder, "memory.max", memory
 
 
 @contextlib.contextmanager
-def cage(pids: int = _PIDS) -> Iterator[Cage]:
+def cage(pids: int = _PIDS, memory: int = _MEMORY) -> Iterator[Cage]:
     """A cage; skips the test where none can be made."""
     made: dict[Path, None] = {}
     try:
         try:
-            for folder, file, number in _limits(f"aggverify-{uuid.uuid4().hex}", pids):
+            for folder, file, number in _limits(f"aggverify-{uuid.uuid4().hex}", pids, memory):
                 if folder not in made:
                     folder.mkdir()
                     made[folder] = None

@@ -32,6 +32,7 @@ from aggverify.run.planning.waiver import Waiver
 from aggverify.run.search.before import NOTHING, Before
 from aggverify.run.search.first_step import WHY_NOT, first_step
 from aggverify.run.search.run_check import run_check
+from aggverify.trainer.loading import check_described
 from aggverify.world import Pool, Template, TemplateFailure, room
 
 HANDLER = "aggverify.trainer.training:Trainer"
@@ -355,8 +356,8 @@ def opened(
         paths=paths,
         more=COMPILED if compiled else None,
     )
+    where = setup.get("path") or setup["module"]
     if isinstance(template, TemplateFailure):
-        where = setup.get("path") or setup["module"]
         detail = f"\n{template.traceback.rstrip()}" if template.traceback else ""
         hint = ""
         if "relative import" in template.message and "path" in setup:
@@ -364,6 +365,10 @@ def opened(
             hint = f"\nthe file is part of a package: {command}" if command else ""
         raise CandidateError(f"cannot import {where}: {template.message}{detail}{hint}")
     try:
+        try:
+            check_described(template.description)
+        except InputError as error:
+            raise CandidateError(f"cannot use {where}: {error}") from None
         yield template
     finally:
         template.close()

@@ -6,13 +6,15 @@ import importlib
 import importlib.util
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from aggverify.errors import shown
+from aggverify.conventions.base import Offer
+from aggverify.errors import InputError, shown
 from aggverify.trainer.constants import codes, constants
 from aggverify.trainer.covering import functions
 from aggverify.trainer.offers import offers
@@ -50,6 +52,37 @@ def described(module: ModuleType, named: str | None = None) -> dict[str, Any]:
         "declared": _plain(getattr(module, "AGGVERIFY", None)),
         "environment": environment(),
     }
+
+
+def check_described(description: Mapping[str, Any]) -> None:
+    """Raises InputError unless it is as :func:`described` makes it: it comes from a process that
+    has run the module."""
+    try:
+        for offer in map(Offer.from_json, description["offers"]):
+            _need(isinstance(offer.own, bool))
+            _texts([offer.name, offer.why_not, *offer.parameters, *offer.required])
+            _texts(list(offer.keyword_only))
+        for name, numbers in description["constants"].items():
+            _texts([name])
+            _need(all(isinstance(number, int | float) for number in numbers))
+        for asked_for in description["surroundings"].values():
+            _texts(asked_for)
+        for name, lines in description["functions"]:
+            _texts([name])
+            _need(all(isinstance(line, int) for line in lines))
+        _texts([*description["environment"], *description["environment"].values()])
+        _need(isinstance(description["declared"], dict | str | None))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"what it says of itself is no description ({error!r:.100})") from None
+
+
+def _texts(values: Any) -> None:
+    _need(isinstance(values, list) and all(isinstance(value, str) for value in values))
+
+
+def _need(right: bool) -> None:
+    if not right:
+        raise ValueError("of another kind")
 
 
 def environment() -> dict[str, str]:
