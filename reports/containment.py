@@ -66,14 +66,15 @@ def shell(line: str) -> tuple[str, ...]:
 
 
 BURNERS = (
-    'p=; for i in $(seq 20); do sh -c "while :; do :; done" >/dev/null 2>&1 & p="$p $!"; done; '
-    '"$@"; c=$?; kill $p; exit $c'
+    "p=; n=$(awk '{print int(20 - $1)}' /proc/loadavg); "
+    'for i in $(seq 1 "$n"); do sh -c "while :; do :; done" >/dev/null 2>&1 & p="$p $!"; done; '
+    '"$@"; c=$?; test -z "$p" || kill $p; exit $c'
 )
 SHM = 'mount -t tmpfs -o size=64k none /dev/shm && exec "$@"'
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 LARGE = (*OPTIONS, "--world", "8")
 SURROUNDINGS: tuple[tuple[str, tuple[str, ...], dict[str, int]], ...] = (
-    ("20 processes that burn the processors", shell(BURNERS), {}),
+    ("a load of 20", shell(BURNERS), {}),
     ("nice 19", ("nice", "-n", "19"), {}),
     ("64 open files", shell('ulimit -n 64; exec "$@"'), {}),
     ("24 open files", shell('ulimit -n 24; exec "$@"'), {}),

@@ -125,6 +125,11 @@ def _signal(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
+def wake(pid: int) -> None:
+    """Let a process go on that was stopped."""
+    _signal(pid, signal.SIGCONT)
+
+
 def kill(pid: int) -> None:
     """SIGKILL a process, which may be gone."""
     _signal(pid, signal.SIGKILL)

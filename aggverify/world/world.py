@@ -326,7 +326,10 @@ class World:
         if not late:
             self.ready = True
             self.watchdog.progress(now)
-        elif now - self.born > self.options.silence:
+        elif now - self.born <= self.options.silence:
+            if now - self.born > self.options.second_look:
+                linux.wake(self.template)  # code under test can stop it
+        else:
             text = f"rank {late[0]} did not start in {self.options.silence:g} s"
             page = self.links[late[0]].slate
             ours = slate.read(page).own or slate.untouched(page)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from aggverify.world import Fault, Options, Pool, PoolError, Replies
+from aggverify.world import Fault, Options, Pool, PoolError, Replies, Template
 from aggverify.world.clock import AWAY, Clock
 from tests.waiting import wait_until
 from tests.world.conftest import HERE, job, opened
@@ -90,13 +90,19 @@ def test_a_launcher_that_does_not_answer_is_not_waited_for(own_launchers: None) 
         opened(pool, "Play")  # by another one
 
 
-def test_a_template_that_does_not_answer_is_not_waited_for(pool: Pool) -> None:
-    template = pool.template("handlers:Play", {}, paths=[HERE], more={"silence": 0.5})
-    [alone] = template.run([job("nothing", 1)])  # type: ignore[union-attr]
-    assert isinstance(alone, Replies)
-    os.kill(template._opened.pid, signal.SIGSTOP)  # type: ignore[union-attr]
-    [outcome] = template.run([job("nothing", 2)])  # type: ignore[union-attr]
-    assert isinstance(outcome, Fault)
-    assert (outcome.kind, outcome.ours) == ("blocked", True)
-    assert outcome.message == "rank 0 did not start in 0.5 s"
-    template.close()  # type: ignore[union-attr]
+@pytest.mark.parametrize("silence", [60.0, 0.1])
+def test_a_template_that_was_stopped(pool: Pool, silence: float) -> None:
+    """It is woken where there is time for that; else it is not waited for."""
+    template = pool.template("handlers:Play", {}, paths=[HERE], more={"silence": silence})
+    assert isinstance(template, Template)
+    assert isinstance(template.run([job("nothing", 1)])[0], Replies)
+    assert template._opened is not None
+    os.kill(template._opened.pid, signal.SIGSTOP)
+    [outcome] = template.run([job("nothing", 2)])
+    if silence > 1:
+        assert isinstance(outcome, Replies)
+    else:
+        assert isinstance(outcome, Fault)
+        assert (outcome.kind, outcome.ours) == ("blocked", True)
+        assert outcome.message == "rank 0 did not start in 0.1 s"
+    template.close()
