@@ -257,7 +257,8 @@ def _covered(verdict: Verdict) -> model.Covered:
 
 def _margin(m: Sharpness) -> model.Margin:
     loss = model.ReportedLoss(m.sparse_caught, m.dense_caught, m.dense_steps, m.vacuous_steps)
-    return model.Margin(m.dtype, m.worst, m.smallest_caught, loss)
+    sizes = tuple(model.SizeMargin(tokens, worst) for tokens, worst in m.by_size)
+    return model.Margin(m.dtype, m.worst, m.smallest_caught, loss, sizes)
 
 
 def reported(

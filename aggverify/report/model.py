@@ -223,6 +223,15 @@ class ReportedLoss:
 
 
 @dataclass(frozen=True, slots=True)
+class SizeMargin:
+    """How close right weights came to their bound on steps of at most so many unmasked tokens."""
+
+    tokens: int
+    """A power of 4; the next smaller one has the shorter steps."""
+    worst_error_over_bound: float
+
+
+@dataclass(frozen=True, slots=True)
 class Margin:
     """How close right weights came to their bound in one precision, and what would be caught."""
 
@@ -230,6 +239,7 @@ class Margin:
     worst_error_over_bound: float
     smallest_caught: float
     reported_loss: ReportedLoss
+    by_size: tuple[SizeMargin, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from aggverify.report import reading
 from aggverify.report.drawing import fraction, number, ratio
-from aggverify.report.model import Check, Document, Finding, Sample, Step, Verdict, harmless
+from aggverify.report.model import Check, Document, Finding, Run, Sample, Step, Verdict, harmless
+from aggverify.report.plot import margin_plot
 
 MAX_CELLS = 400
 """Cells of one heat map; equal neighbours share one, so shrunk cases never come near."""
@@ -22,6 +23,8 @@ Pair = tuple[Fraction, float]
 """Expected and actual weight of one response token."""
 Seen = tuple[Fraction | None, float]
 """The same, where nothing may be expected."""
+SQUARES = 8
+"""Drawn one by one at most."""
 STEPS = 4
 """Shades on either side of a ratio of 1, one for each factor of about 1.4."""
 
@@ -31,6 +34,8 @@ class Cell:
     """Neighbouring response tokens of one sample with equal weights on one rank."""
 
     tokens: str
+    mask: str
+    """Drawn: a square for each token, of many one and their number."""
     rank: str
     masked: bool
     expected: str
@@ -51,6 +56,7 @@ def render(document: Document) -> str:
         header=reading.header,
         inventory=reading.inventory,
         findings=[_finding(verdict, cause) for verdict, cause in reading.every_cause(safe)],
+        plots=[(v.mode_name, margin_plot(v.margins)) for v in safe.verdicts if v.margins],
         matrix=[(name, [_of(v, name) for v in safe.verdicts]) for name in names],
     )
 
@@ -118,15 +124,15 @@ def heat_map(
 
 def _cells(sample: Sample, weights: Sequence[Seen], worst: int | None) -> Iterator[Cell]:
     runs = chain.from_iterable(repeat(run, run.tokens) for run in sample.runs)
-    # Neighbours by text, where one NaN is like the other, and the worst token by itself.
     rows = enumerate(zip(runs, weights, strict=False))
-    for _, group in groupby(rows, key=lambda row: (repr(row[1]), row[0] == worst)):
+    for _, group in groupby(rows, key=lambda row: _alike(row[1], row[0] == worst)):
         (first, (run, (expected, actual))), *more = group
         last = first + len(more)
         masked = run.mask != "unmasked"
         times, shade = _shade(expected, actual) if expected is not None else _bare(actual, masked)
         yield Cell(
             tokens=f"{first}–{last}" if more else f"{first}",
+            mask=_squares(1 + len(more), masked=masked),
             rank=f"dp{sample.dp_rank} cp{run.cp_rank} mb{sample.micro_batch}",
             masked=masked,
             expected="" if expected is None else fraction(expected),
@@ -135,6 +141,18 @@ def _cells(sample: Sample, weights: Sequence[Seen], worst: int | None) -> Iterat
             shade=shade,
             worst=first == worst,
         )
+
+
+def _alike(row: tuple[Run, Seen], worst: bool) -> tuple[object, ...]:
+    """What neighbours share that share a cell: by text, where one NaN is like the other, and the
+    worst token by itself."""
+    run, pair = row
+    return repr(pair), worst, run.cp_rank, run.mask
+
+
+def _squares(count: int, *, masked: bool) -> str:
+    square = "□" if masked else "■"
+    return square * count if count <= SQUARES else f"{square} × {count}"
 
 
 def _bare(actual: float, masked: bool) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from functools import reduce
 from typing import Any
@@ -20,6 +20,7 @@ from aggverify.report.model import (
     Finding,
     Margin,
     ReportedLoss,
+    SizeMargin,
     Tried,
     Verdict,
     Warned,
@@ -127,7 +128,16 @@ def _wider(one: Margin, other: Margin) -> Margin:
             a.dense_steps + b.dense_steps,
             a.vacuous_steps + b.vacuous_steps,
         ),
+        tuple(_by_size(one, other)),
     )
+
+
+def _by_size(one: Margin, other: Margin) -> Iterator[SizeMargin]:
+    """Of every size the worst seen in either."""
+    shares = sorted((s.tokens, s.worst_error_over_bound) for m in (one, other) for s in m.by_size)
+    # Sorted, so that of each size the worst comes last.
+    worst = dict(shares)
+    return (SizeMargin(tokens, share) for tokens, share in worst.items())
 
 
 def _warnings(parts: Sequence[Verdict]) -> Iterable[Warned]:

@@ -82,7 +82,7 @@ def test_a_step_is_observed(shared_pool: aggverify.Pool) -> None:
     assert (wrong.weights, wrong.conforms, wrong.worst) == ((0.5, 0.25, 0.25), False, 0)
     assert "sample 0, response token 0: 1/2    expected 1/3 x 3/2    <- beyond" in str(wrong)
     drawn = wrong._repr_html_()
-    assert "1/3 → 1/2" in drawn and "× 3/4" in drawn
+    assert '<td class="expected">1/3</td>' in drawn and "× 3/4" in drawn
     assert "does not conform" in drawn and 'class="title bad"' in drawn
     assert 'class="title good"' in right._repr_html_()
     exact = oracles.scalar("token_mean", right.case.step, right.case.losses)

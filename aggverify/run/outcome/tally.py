@@ -24,6 +24,8 @@ class _Sharpness:
     """What one precision allowed to be seen."""
 
     worst: float = 0.0
+    by_size: dict[int, float] = field(default_factory=dict)
+    """The same of steps of at most so many tokens, a power of 4."""
     smallest_weight: float = math.inf
     sparse: float = math.inf
     dense: float = math.inf
@@ -75,6 +77,8 @@ class Tally:
                 continue  # another check's finding
             seen = self._by_precision.setdefault(precision, _Sharpness())
             seen.worst = max(seen.worst, worst)
+            size = _power_of_4(execution.case.step.num_unmasked)
+            seen.by_size[size] = max(seen.by_size.get(size, 0.0), worst)
             rounded = as_floats(expected)
             kept = rounded[rounded != 0]
             if kept.size:
@@ -107,9 +111,18 @@ class Tally:
                     seen.dense,
                     seen.dense_steps,
                     seen.vacuous_steps,
+                    tuple(sorted(seen.by_size.items())),
                 )
             )
         return tuple(found)
+
+
+def _power_of_4(tokens: int) -> int:
+    """The smallest that is not less."""
+    size = 1
+    while size < tokens:
+        size *= 4
+    return size
 
 
 def _add_scalar(

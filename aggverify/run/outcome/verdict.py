@@ -149,6 +149,8 @@ class Margin:
     dense_steps: int
     vacuous_steps: int
     """Of the dense steps, those whose bound could not have caught any factor."""
+    by_size: tuple[tuple[int, float], ...] = ()
+    """Largest error over bound of steps up to so many tokens, powers of 4."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,86 @@
+"""The HTML page: tokens by rank, error over bound by size and dtype, light and dark, no script."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from aggverify.report import page
+from aggverify.report.model import SizeMargin
+from aggverify.report.plot import BOTTOM, TOP, margin_plot
+from aggverify.run.outcome.tally import Tally
+from aggverify.testing.merging import _wider
+from tests import verdicts
+from tests.unit.test_reports_hostile import HOSTILE, shape_of_html
+
+RED = verdicts.written(verdicts.verdict(reports=1))
+[VERDICT] = RED.verdicts
+[MARGIN] = VERDICT.margins
+SHARES = (SizeMargin(1, 0.25), SizeMargin(16, 0.5))
+
+
+def with_sizes(text: str = "") -> str:
+    document = verdicts.written(verdicts.verdict(text))
+    [verdict] = document.verdicts
+    margins = (replace(verdict.margins[0], by_size=SHARES),)
+    return page.render(replace(document, verdicts=(replace(verdict, margins=margins),)))
+
+
+def test_a_token_stands_in_the_row_of_the_rank_that_owns_it() -> None:
+    text = page.render(RED)
+    [table] = re.findall(r'<div class="heat scroll">\n<table>.*?</table>', text, re.DOTALL)
+    rows = [re.sub(r"<[^>]*>", " ", row).split() for row in table.split("<tr>")[1:]]
+    assert rows == [
+        ["sample", "0,", "prompt", "group", "0", "0", "1"],
+        ["mask", "■", "■"],
+        ["expected", "1/2", "1/2"],
+        ["dp0", "cp0", "mb0", "1/4", "×", "1/2"],
+        ["dp0", "cp1", "mb0", "1/2"],
+    ]
+    first, second = (row.count("<td") for row in table.split("<tr>")[4:6])
+    assert first == second == 2, "a place for every token in every row"
+
+
+def test_a_long_mask_is_counted_instead_of_drawn() -> None:
+    assert page._squares(8, masked=True) == "□" * 8
+    assert page._squares(9, masked=False) == "■ × 9"
+
+
+def test_error_over_bound_is_drawn_by_size_and_dtype() -> None:
+    other = replace(MARGIN, dtype="float32", by_size=(SizeMargin(16, 1.0),))
+    plot = margin_plot((replace(MARGIN, by_size=SHARES), other))
+    assert plot is not None
+    assert [label for _, label in plot.across] == ["1", "16"]
+    one, two = plot.lines
+    assert [y for _, y, _ in one.dots] == [BOTTOM - 42.5, (BOTTOM + TOP) / 2]
+    assert two.dots == ((one.dots[1][0], TOP, "float32, up to 16 tokens: 1.00"),)
+    assert plot.bound == TOP
+    assert margin_plot(()) is None
+
+
+def test_a_page_has_both_schemes_a_plot_and_nothing_that_runs() -> None:
+    text = with_sizes(HOSTILE)
+    assert "prefers-color-scheme: dark" in text and "max-width: 40rem" in text
+    assert text.count("<polyline") == 1 and text.count("<circle") == 2
+    tags = shape_of_html(text)
+    assert tags == shape_of_html(with_sizes("word"))
+    assert not {"script", "link", "img", "iframe", "a", "object", "use"} & {tag[0] for tag in tags}
+    drawn = {"viewbox", "role", "x", "x1", "x2", "y", "y1", "y2", "cx", "cy", "r", "points"}
+    names = {name for tag in tags for name, _ in tag[1:] if tag[0] not in ("comment", "meta")}
+    assert names <= {"class", "lang", "text-anchor", *drawn}
+
+
+def test_the_worst_of_two_workers_is_kept_by_size() -> None:
+    other = replace(MARGIN, by_size=(SizeMargin(1, 0.1), SizeMargin(4, 0.3)))
+    merged = _wider(replace(MARGIN, by_size=SHARES), other)
+    assert merged.by_size == (SizeMargin(1, 0.25), SizeMargin(4, 0.3), SizeMargin(16, 0.5))
+
+
+@pytest.mark.parametrize(("tokens", "size"), [(0, 1), (1, 1), (2, 4), (4, 4), (5, 16), (257, 1024)])
+def test_sizes_are_powers_of_4(tokens: int, size: int) -> None:
+    from aggverify.run.outcome.tally import _power_of_4
+
+    assert _power_of_4(tokens) == size
+    assert Tally().margins(verdicts.subject()) == ()
