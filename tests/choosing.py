@@ -36,3 +36,13 @@ def first_of_each(rows: Iterable[T], *keys: Callable[[T], Hashable]) -> list[T]:
             chosen.append(row)
             seen |= new
     return chosen
+
+
+def thorough_at_times(rows: Iterable[T], each: int, *, ids: Callable[[T], str]) -> list[Any]:
+    """The rows as parameters, every ``each``-th of them thorough, the others exhaustive."""
+    return [
+        pytest.param(
+            row, id=ids(row), marks=pytest.mark.exhaustive if n % each else pytest.mark.thorough
+        )
+        for n, row in enumerate(rows)
+    ]

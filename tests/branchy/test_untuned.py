@@ -10,6 +10,7 @@ import pytest
 from aggverify.world import Pool
 from tests.branchy.untuned import RIGHT, WRONG, Untuned
 from tests.branchy.untuned.judging import judged
+from tests.choosing import thorough_at_times
 
 FIRST = Path(__file__).parents[2] / "reports" / "untuned-first.json"
 
@@ -18,15 +19,13 @@ def name(entry: Untuned) -> str:
     return entry.name
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("entry", WRONG, ids=name)
+@pytest.mark.parametrize("entry", thorough_at_times(WRONG, 9, ids=name))
 def test_a_wrong_one_is_found(entry: Untuned, shared_pool: Pool) -> None:
     row = judged(entry, 0, shared_pool)
     assert (row["exit"] == 0) if entry.missed else (row["exit"] == 1), row
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("entry", RIGHT, ids=name)
+@pytest.mark.parametrize("entry", thorough_at_times(RIGHT, 9, ids=name))
 def test_a_right_one_has_no_finding(entry: Untuned, shared_pool: Pool) -> None:
     row = judged(entry, 0, shared_pool)
     assert (row["exit"], row["findings"]) == (0, []), row
