@@ -50,6 +50,25 @@ def test_state_is_said_before_any_other_cause() -> None:
     assert not any("seen once" in line for line in facts(finding))
 
 
+def _weighing(text: str, weights: list[float]) -> Observation:
+    step = parse_step(text)
+    case = Case(step, Layout.trivial(len(step.samples)), (1.0,) * step.num_response_tokens)
+    bits = [bit for sample in step.samples for bit in sample.loss_mask]
+    right = tuple(Fraction(bit, step.num_unmasked) for bit in bits)
+    return Observation(case, np.array(weights), right, None, (), None)
+
+
+def test_an_end_left_out_is_no_moved_mask_unless_a_masked_token_has_a_weight() -> None:
+    whole = _weighing("1/1111", [0.25, 0.25, 0.25, 0.0])
+    told = diagnose(PLAIN, replace(_found(), fault=None, observed=None), [[whole]])
+    assert told is not None and told.bug is not None
+    assert told.bug.name == "edge-token-dropped"
+    holed = _weighing("1/0111", [1 / 3, 1 / 3, 1 / 3, 0.0])
+    told = diagnose(PLAIN, replace(_found(), fault=None, observed=None), [[whole, holed]])
+    assert told is not None and told.bug is not None
+    assert told.bug.name == "mask-shifted"
+
+
 def test_no_bug_is_named_for_samples_of_weight_0_that_no_rule_foretells() -> None:
     def seen(text: str, gone: int) -> Observation:
         step = parse_step(text)
