@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -70,8 +71,9 @@ def found_by(subject: Subject, laboratory: Laboratory) -> list[str]:
     """The shapes that find it, each by itself."""
     found = []
     for shape in SHAPES:
-        run = CheckRun(shapes.CHECK, subject, shapes.space(subject), laboratory, Tally())
-        if any(run.findings(listed(subject, shape))):
+        check = replace(shapes.CHECK, stored=partial(listed, shape=shape))
+        run = CheckRun(check, subject, shapes.space(subject), laboratory, Tally())
+        if run.stored_failure() is not None:
             found.append(shape)
     return found
 
