@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +13,11 @@ from aggverify.cli.options import options
 
 if TYPE_CHECKING:
     from aggverify.regression.model import Comparison
+    from aggverify.regression.plan import Plan
 
 _PLAN = (
     *("mode", "oracle", "convention", "engine", "divisor", "claim", "without", "compile"),
-    *("group_size", "policy", "world", "profile", "max_examples", "max_time", "seed", "baseline"),
+    *("group_size", "policy", "world", "profile", "max_examples", "max_time", "seed"),
 )
 
 
@@ -29,9 +31,26 @@ _PLAN = (
     help="BASE and HEAD are git revisions, or folders (./old): TARGETS are checked in both.",
 )
 @click.option("--strict", is_flag=True, help="A new hazard is a failure.")
-@click.option("--format", "name", default="text", show_default=True, help="text, md, json or html.")
+@click.option(
+    "--format",
+    "name",
+    default="text",
+    show_default=True,
+    help="text, md, json, html or codequality.",
+)
 @click.option("--output", type=click.Path(path_type=Path), help="A file instead of the terminal.")
-@options(*_PLAN)
+@click.option(
+    "--documents",
+    type=click.Path(path_type=Path),
+    help="With --revisions: a folder for base.json and head.json, to be compared elsewhere.",
+)
+@click.option("--github", is_flag=True, help="Annotate the reducer's line, add to the summary.")
+@click.option(
+    "--comment",
+    type=click.Choice(["github", "gitlab"]),
+    help="Post the Markdown on the pull request of this job, or edit the comment that is there.",
+)
+@options(*_PLAN, "baseline")
 def compare(
     base: str,
     head: str,
@@ -40,6 +59,9 @@ def compare(
     strict: bool,
     name: str,
     output: Path | None,
+    documents: Path | None,
+    github: bool,
+    comment: str | None,
     **given: Any,
 ) -> int:
     """What becomes worse from BASE to HEAD, two verdict documents (check --report json).
@@ -59,13 +81,15 @@ def compare(
     from aggverify.regression.compare import compare as compared
     from aggverify.regression.documents import loaded
     from aggverify.regression.formats import one, rendered
+    from aggverify.regression.plan import Plan
 
     one(name)
-    plan = tuple(_said(given))
+    baseline, plan = given.pop("baseline"), tuple(_said(given))
     if revisions:
-        found = _revisions(base, head, targets, plan, strict=strict)
-    elif targets or plan:
-        what = targets[0] if targets else plan[0]
+        made = Plan(targets, plan, baseline)
+        found = _revisions(base, head, made, strict=strict, documents=documents)
+    elif targets or plan or baseline:
+        what = targets[0] if targets else plan[0] if plan else "--baseline"
         raise InputError(f"{what}: two documents are compared as they are; or say --revisions")
     else:
         found = compared(loaded(Path(base)), loaded(Path(head)), strict=strict)
@@ -74,25 +98,56 @@ def compare(
         click.echo(text, nl=False)
     else:
         put(output, text)
+    if github:
+        _annotate(found)
+    if comment is not None:
+        _post(comment, rendered(found, "md"))
     return found.exit
 
 
+def _annotate(found: Comparison) -> None:
+    from aggverify.files import append
+    from aggverify.regression.formats import rendered
+    from aggverify.regression.places import commands
+
+    for line in commands(found, Path(os.environ.get("GITHUB_WORKSPACE") or ".")):
+        click.echo(line)
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+        append(Path(summary), rendered(found, "md") + "\n")
+
+
+def _post(name: str, text: str) -> None:
+    """The comment where there may be one; the report stands, whatever becomes of it."""
+    from aggverify.regression.forge import FORGES, Forbidden
+    from aggverify.report.escape import line
+
+    try:
+        click.echo(f"comment: {FORGES[name]().put(text)}", err=True)
+    except Forbidden as error:
+        click.echo(line(f"no comment, the token may not write one: {error}"), err=True)
+
+
 def _revisions(
-    base: str, head: str, targets: tuple[str, ...], plan: tuple[str, ...], *, strict: bool
+    base: str,
+    head: str,
+    plan: Plan,
+    *,
+    strict: bool,
+    documents: Path | None,
 ) -> Comparison:
     from aggverify.errors import InputError
     from aggverify.execution.options import default
-    from aggverify.regression.revisions import Plan, compared
+    from aggverify.regression.revisions import compared
     from aggverify.report.escape import line
 
-    if not targets:
+    if not plan.targets:
         raise InputError("say what to check: aggverify compare --revisions main HEAD TARGET")
 
     def tell(what: str) -> None:
         click.echo(line(what), err=True)
 
     keep = Path(default("report_dir"))
-    return compared(base, head, Plan(targets, plan), strict=strict, keep=keep, tell=tell)
+    return compared(base, head, plan, strict=strict, keep=keep, tell=tell, documents=documents)
 
 
 def _said(given: Mapping[str, Any]) -> Iterator[str]:

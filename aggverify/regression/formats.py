@@ -13,6 +13,7 @@ FORMATS: Mapping[str, str] = {
     "md": "aggverify.regression.markdown",
     "json": "aggverify.regression.model",
     "html": "aggverify.regression.page",
+    "codequality": "aggverify.regression.places",
 }
 """The module whose ``render(comparison)`` gives the text, by name."""
 

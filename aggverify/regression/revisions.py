@@ -9,36 +9,37 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from aggverify.errors import InputError
-from aggverify.files import write_inside
+from aggverify.files import put, write_inside
 from aggverify.regression.compare import compare
 from aggverify.regression.documents import merged
 from aggverify.regression.model import Comparison
+from aggverify.regression.plan import Plan
 from aggverify.regression.trees import Tree, beside
-from aggverify.report.model import Document, Finding, load
+from aggverify.report.model import Document, Finding, load, render
 
 Tell = Callable[[str], None]
 PATIENCE = 60
 """Seconds for a command that was interrupted to end its ranks."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is checked in both trees, and how: arguments of ``aggverify check``."""
-
-    targets: tuple[str, ...]
-    options: tuple[str, ...] = ()
-
-
 def compared(
-    base: str, head: str, plan: Plan, *, strict: bool, keep: Path, tell: Tell
+    base: str,
+    head: str,
+    plan: Plan,
+    *,
+    strict: bool,
+    keep: Path,
+    tell: Tell,
+    documents: Path | None = None,
 ) -> Comparison:
-    """The comparison of two revisions; cases are stored below ``keep``. ``tell``: of progress.
+    """The comparison of two revisions; cases are stored below ``keep``, both sides' documents in
+    the folder ``documents``. ``tell``: of progress.
 
     Raises InputError for what is no revision, and where a check comes to no document.
     """
@@ -64,6 +65,9 @@ def compared(
             for name, there, file in zip(sides, has, files, strict=True):
                 sides[name] += [load(file / "verdict.json")] if there else []
         made = [_kept(_side(found), keep) for found in sides.values()]
+        for side, document in zip(sides, made, strict=True):
+            if documents is not None:
+                put(documents / f"{side}.json", render(document))
         return compare(*made, strict=strict, names=(before.name, after.name))
 
 
@@ -82,7 +86,8 @@ def _is_there(target: str, tree: Tree) -> bool:
 def _check(tree: Tree, target: str, folder: Path, plan: Plan, *more: str) -> str:
     """Run one check in the tree; the path of its document."""
     written = ("--report", "json", "--report-dir", str(folder))
-    command = [sys.executable, "-P", "-m", "aggverify", "check", target, *plan.options, *written]
+    command = [sys.executable, "-P", "-m", "aggverify", "check", target]
+    command += [*plan.arguments(tree.here), *written]
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "errors.txt", "w+") as errors:  # noqa: PTH123
         code = _run([*command, *more], tree, errors)

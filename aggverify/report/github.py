@@ -25,10 +25,10 @@ def commands(document: Document, workspace: Path, target: str = "") -> list[str]
     safe = harmless(document)
     if safe.error:
         where = _where(target, "", workspace)
-        return [_command({**where, "title": reading.headline(safe)}, safe.error)]
+        return [command({**where, "title": reading.headline(safe)}, safe.error)]
     every = reading.every_cause(safe)
     if not any(verdict.fails for verdict in safe.verdicts) and document.exit:
-        return [_command({}, reading.headline(safe))]
+        return [command({}, reading.headline(safe))]
     # The files are found by their real names: those of the document as it is.
     real = {id(s): v for s, v in zip(safe.verdicts, document.verdicts, strict=True)}
     most = MAX_ANNOTATIONS - bool(safe.incomplete)
@@ -39,12 +39,12 @@ def commands(document: Document, workspace: Path, target: str = "") -> list[str]
         where = _where(named.target, named.function, workspace)
         title = f"{first.code} {first.title}"
         level = "error" if first.fails else "notice"
-        lines.append(_command({**where, "title": title}, _message(verdict, first), level))
+        lines.append(command({**where, "title": title}, _message(verdict, first), level))
     if safe.incomplete:
-        lines.append(_command({}, reading.headline(safe)))
+        lines.append(command({}, reading.headline(safe)))
     if len(every) > room:
         more = counted(len(every) - room, "more finding")
-        lines.append(_command({}, f"{more}: see the report"))
+        lines.append(command({}, f"{more}: see the report"))
     return lines
 
 
@@ -66,7 +66,8 @@ def _where(target: str, function: str, workspace: Path) -> dict[str, str]:
     return {"file": escape.line(str(shown)), "line": str(found.line)}
 
 
-def _command(properties: dict[str, str], message: str, level: str = "error") -> str:
+def command(properties: dict[str, str], message: str, level: str = "error") -> str:
+    """One workflow command."""
     listed = ",".join(f"{name}={_escaped(value, _PROPERTY)}" for name, value in properties.items())
     return f"::{level} {listed}".rstrip() + f"::{_escaped(message, _DATA)}"
 

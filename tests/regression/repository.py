@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+
+_DATES = {"GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z"}
+"""The same commits wherever they are made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,12 @@ class Repository:
             "commit.gpgsign=false",
         ]
         done = subprocess.run(
-            ["git", *said, *arguments], cwd=self.path, capture_output=True, text=True, check=True
+            ["git", *said, *arguments],
+            cwd=self.path,
+            env=os.environ | _DATES,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         return done.stdout.strip()
 

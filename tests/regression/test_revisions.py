@@ -14,7 +14,8 @@ import pytest
 from aggverify.errors import InputError
 from aggverify.regression import revisions
 from aggverify.regression.model import Kind
-from aggverify.regression.revisions import Plan, compared
+from aggverify.regression.plan import Plan
+from aggverify.regression.revisions import compared
 from aggverify.regression.trees import Tree, beside
 from aggverify.report.model import render
 from tests import waiting

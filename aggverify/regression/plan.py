@@ -1,0 +1,23 @@
+"""What is checked of two revisions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The same for both: targets, and arguments of ``aggverify check``."""
+
+    targets: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    baseline: str | None = None
+    """A file of either tree's own; one that has none knows of nothing."""
+
+    def arguments(self, folder: Path) -> Sequence[str]:
+        """Of a check in that folder."""
+        if self.baseline is None or not (folder / self.baseline).is_file():
+            return self.options
+        return (*self.options, "--baseline", self.baseline)
