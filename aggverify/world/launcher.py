@@ -79,7 +79,7 @@ class Zygote:
         try:
             self._start()
         except OSError as error:
-            raise _no_room(error.strerror) from None
+            raise _no_room(error) from None
         self._ready = False
         self._closed = False
         self._exits: dict[int, int] = {}
@@ -184,7 +184,7 @@ class Zygote:
         try:
             link, (theirs, write, page) = open_link(0)
         except OSError as error:
-            raise _no_room(error.strerror) from None
+            raise _no_room(error) from None
         link.sock.setblocking(True)
         opened = Opened(link.sock, link.output, page, 0, {})
         try:
@@ -315,7 +315,7 @@ class Zygote:
                 self._exits[header["pid"]] = header["exit"]
                 self._crowds[header["pid"]] = header["crowd"]
             if "refused" in header:
-                raise _no_room(header["refused"])
+                raise _no_room(OSError(*header["refused"]))
             if (found := wanted(header)) is not None:
                 return found
 
@@ -385,8 +385,11 @@ class Launcher:
         self._zygote.close()
 
 
-def _no_room(why: str | None) -> PoolError:
-    return PoolError(room.without("ranks cannot be started here", why))
+def _no_room(error: OSError) -> PoolError:
+    what = "ranks cannot be started here"
+    if error.errno not in room.NO_MORE:
+        return PoolError(f"{what}: {error}")
+    return PoolError(room.without(what, error.strerror))
 
 
 def _hung(opened: Opened, kind: Any, message: str) -> TemplateFailure:

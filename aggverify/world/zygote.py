@@ -125,7 +125,7 @@ class _Zygote:
         try:
             pid = forking.fork()
         except OSError as error:
-            wire.send(self._connection, {"refused": error.strerror})
+            wire.send(self._connection, {"refused": [error.errno, error.strerror]})
             pid = -1
         if pid == 0:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)

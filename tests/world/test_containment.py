@@ -129,3 +129,25 @@ def test_without_a_loopback_interface_there_is_one_sentence(tmp_path: Path) -> N
     assert done.stdout == ""
     assert done.stderr.startswith("aggverify: error: ranks talk over the loopback interface")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "act",
+    [
+        "[print('y' * 10**6) for _ in range(50)]",
+        "threading.Thread(target=lambda: [None for _ in iter(int, 1)], daemon=True).start()",
+    ],
+    ids=["prints 50 MB", "leaves a spinning thread"],
+)
+def test_what_wastes_time_ends_within_the_time_asked_for(act: str, tmp_path: Path) -> None:
+    text = RIGHT.replace("def reduce(", "def _reduce(")
+    body = f"    {act}\n    return _reduce(losses, batch)\n"
+    (tmp_path / "r.py").write_text(
+        f"{text}\n\nimport threading\n\n\ndef reduce(losses, batch):\n{body}"
+    )
+    found = ran(tmp_path, "-m", "aggverify", "check", "r.py", "--max-time", "30")
+    assert found.code in (0, 1, 2), found.text
+    assert "Traceback" not in found.text, found.text
+    # Cut by the time, judged, or a finding: never nothing.
+    assert any(word in found.text for word in ("out of time", "finding", "conforms")), found.text
