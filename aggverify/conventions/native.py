@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -72,6 +72,34 @@ def _not_claimed() -> dict[str, str]:
     }
 
 
+PLAIN_CALL = """\
+        batch = SimpleNamespace(
+            loss_masks=masks,
+            original_masks=[mask.clone() for mask in masks],
+            local_masks=[mask[own] for mask, own in zip(masks, mine)],
+            response_lengths=[len(s[1]) for s in group],
+            total_lengths=[s[0] + len(s[1]) for s in group],
+            rollout_ids=[s[2] for s in group],
+            group_ids=[s[3] for s in group],
+            rollout_tokens=[count(2, s[2]) for s in group],
+            group_tokens=[count(3, s[3]) for s in group],
+            step_rollout_tokens=[count(2, r) for r in dict.fromkeys(s[2] for s in SAMPLES)],
+            num_rollouts=len({s[2] for s in SAMPLES}),
+            num_groups=len({s[3] for s in SAMPLES}),
+            num_tokens=count(None, None),
+            num_microbatches=K,
+            divisor=DIVISOR,
+            dp_rank=d,
+            dp_size=DP,
+            cp_rank=c,
+            cp_size=CP,
+            gathered=False,
+            dp_group=dp_group,
+            cp_group=cp_group,
+        )
+        loss = getattr(module, NAME)(x[flat], batch)"""
+
+
 @dataclass(frozen=True, slots=True)
 class Native:
     """A function ``reduce(losses, batch)`` that returns its share of the step scalar.
@@ -101,6 +129,9 @@ class Native:
     fixes_engine: bool = False
     not_claimed: Mapping[str, str] = field(default_factory=_not_claimed)
     misuses: tuple[Misuse, ...] = NATIVE
+    plain_setup: ClassVar[str] = ""
+    plain_call: ClassVar[str] = PLAIN_CALL
+    """How a script of plain torch calls it (``report.plain_torch``)."""
 
     def modes(self, offer: Offer) -> tuple[str, ...]:
         return tuple(MODES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -34,6 +34,24 @@ def _not_claimed() -> dict[str, str]:
     }
 
 
+_PLAIN_SETUP = """\
+    for name in ("megatron", "megatron.core", "megatron.core.mpu"):
+        sys.modules[name] = ModuleType(name)
+    mpu = sys.modules["megatron.core"].mpu = sys.modules["megatron.core.mpu"]
+    for kind, size, own, group in (
+        ("context", CP, c, cp_group),
+        ("data", DP, d, dp_group),
+    ):
+        setattr(mpu, f"get_{kind}_parallel_world_size", lambda n=size, **_: n)
+        setattr(mpu, f"get_{kind}_parallel_rank", lambda n=own, **_: n)
+        setattr(mpu, f"get_{kind}_parallel_group", lambda g=group, **_: g)"""
+_PLAIN_CALL = """\
+        lengths = [len(s[1]) for s in group]
+        totals = [s[0] + len(s[1]) for s in group]
+        hook = getattr(module, NAME)(totals, lengths, [mask.int() for mask in masks], False)
+        loss = hook(x[flat])"""
+
+
 @dataclass(frozen=True, slots=True)
 class SlimeHook:
     """A factory called positionally once per micro-batch and rank, with full-length masks.
@@ -57,6 +75,9 @@ class SlimeHook:
     fixes_engine: bool = True
     not_claimed: Mapping[str, str] = field(default_factory=_not_claimed)
     misuses: tuple[Misuse, ...] = SLIME
+    plain_setup: ClassVar[str] = _PLAIN_SETUP
+    plain_call: ClassVar[str] = _PLAIN_CALL
+    """How a script of plain torch calls it (``report.plain_torch``)."""
 
     def modes(self, offer: Offer) -> tuple[str, ...]:
         return (*(mode for modes in _RIGHT.values() for mode in modes), "prompt_mean")

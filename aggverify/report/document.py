@@ -28,6 +28,7 @@ from aggverify.generation.space import sizes
 from aggverify.oracles import DEFAULT_POLICY, Sample, mode
 from aggverify.oracles.policy import QUESTIONS
 from aggverify.report import model
+from aggverify.report.plain_torch import script
 from aggverify.run.again import Known, Rerun
 from aggverify.run.outcome.extent import Extent
 from aggverify.run.outcome.store import StoredCase, about, stored_case
@@ -304,6 +305,7 @@ def reported(
         diagnosis=d.sentence if d else None,
         bugs=tuple(model.Bug(bug.name, bug.sentence, bug.seen, bug.fix) for bug in bugs),
         call=_call(report.call),
+        script=script(subject, f),
     )
 
 

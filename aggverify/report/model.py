@@ -162,6 +162,8 @@ class Finding:
     """In full: names are shared by shapes of one bug, and a stored document outlives their list."""
     call: Call | None
     """Where not even the simplest step was got through: nothing else was run."""
+    script: Text | None
+    """Shows the same weights with nothing but torch; None where that takes more than a step."""
 
     def __post_init__(self) -> None:
         tokens = sum(sample.response_length for sample in self.step.samples)

@@ -12,7 +12,6 @@ from aggverify.checks.spaces import spread
 from aggverify.errors import NotJudged
 from aggverify.execution.laboratory import Execution, Laboratory
 from aggverify.execution.subject import Subject
-from aggverify.execution.trial import Trial
 from aggverify.generation.corpus import corpus
 from aggverify.oracles import Step
 from aggverify.snapshot.file import NO_MODE, Environment
@@ -64,12 +63,12 @@ def named(layout: Layout) -> str:
 
 
 def run(subject: Subject, laboratory: Laboratory, wanted: Iterable[tuple[Key, Case]]) -> Ran:
-    """Every case by itself, so that no other has a part in the order of additions."""
+    """In batches; a reduction that cases share adds zeros to every token's one number."""
     pairs = list(wanted)
     found: dict[Key, Execution] = {}
     for start in range(0, len(pairs), BATCH):
         part = pairs[start : start + BATCH]
-        done = laboratory.run(subject, [Trial(case, alone=True) for _, case in part])
+        done = laboratory.run(subject, [case for _, case in part])
         found |= {key: execution for (key, _), execution in zip(part, done, strict=True)}
     return found
 
