@@ -21,6 +21,8 @@ Test = Callable[..., None]
 Names = str | Sequence[str]
 Entry = tuple[str, str]
 """An expected failure: ``('AGV206:k3f9a1', 'groups are never split here')``."""
+Xfail = Sequence[Entry] | str
+"""Some, or the file that has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ class Cell:
     """Of ``aggverify check``, by name."""
     xfail: tuple[Entry, ...] = ()
     """Expected failures of the line: code and case, and the reason."""
+    baseline: str | None = None
+    """A file of known findings, all of which are expected."""
 
     @property
     def id(self) -> str:
@@ -49,7 +53,7 @@ def cells(
     modes: Names = (),
     engines: Names = (),
     checks: Names = (),
-    xfail: Sequence[Entry] = (),
+    xfail: Xfail = (),
     **options: Any,
 ) -> Iterator[Cell]:
     """Every cell; raises InputError for a name or an option that there is none of."""
@@ -59,7 +63,8 @@ def cells(
             raise unknown("check", name, names)
     if "mode" in options:
         raise InputError(f"say modes=[{options['mode']!r:.200}]: each mode has tests of its own")
-    each, expected = texts(engines) or (None,), tuple(map(_entry, xfail))
+    each, file = texts(engines) or (None,), xfail if isinstance(xfail, str) else None
+    expected = () if isinstance(xfail, str) else tuple(map(_entry, xfail))
     for engine in each:
         request(
             target, {**options, "mode": modes or None, "engine": engine}
@@ -67,7 +72,7 @@ def cells(
     for mode, engine in product(modes or (None,), each):
         for name in names:
             if not chosen or name in chosen:
-                yield Cell(target, name, mode, engine, modes, options, expected)
+                yield Cell(target, name, mode, engine, modes, options, expected, file)
 
 
 def _entry(given: Entry) -> Entry:
@@ -87,7 +92,7 @@ def conformance(
     modes: Names = (),
     engine: Names = (),
     checks: Names = (),
-    xfail: Sequence[Entry] = (),
+    xfail: Xfail = (),
     **options: Any,
 ) -> Test:
     """A test function to be assigned to a name that starts with ``test``.
@@ -97,7 +102,8 @@ def conformance(
     a target, whose path is relative to pytest's rootdir, or an object with a name in a module;
     ranks import it, not the test process. ``options`` are those of ``aggverify check`` by name.
     ``xfail``: findings that are known, ``('AGV206:k3f9a1', 'why')`` each: their tests run the one
-    stored case (``.aggverify/cases``) and fail once it shows nothing, or something else.
+    stored case (``.aggverify/cases``) and fail once it shows nothing, or something else; or the
+    path of a baseline (``check --baseline-write``), relative to pytest's rootdir, for all in it.
     Raises InputError, which pytest shows as an error of collection, for what cannot be.
     """
 
@@ -114,7 +120,7 @@ def parametrize_with_checks(
     modes: Names = (),
     engine: Names = (),
     checks: Names = (),
-    xfail: Sequence[Entry] = (),
+    xfail: Xfail = (),
     **options: Any,
 ) -> Callable[[Test], Test]:
     """Decorator for a test of a person's own with the argument ``aggverify_check``: what came of

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 
 from aggverify.errors import InputError
+from aggverify.report import baseline
 from aggverify.run.outcome import store
 from aggverify.run.outcome.store import StoredCase
 from aggverify.run.planning.naming import canonical
@@ -28,12 +30,16 @@ class Expected:
 
 def of(cell: Cell, root: Path, report_dir: Path) -> tuple[Expected, ...]:
     """What is expected of this cell; raises InputError for a case that is not stored."""
-    every = (_read(entry, report_dir) for entry in cell.xfail)
+    every = [_read(entry, report_dir) for entry in cell.xfail]
+    every += [] if cell.baseline is None else _known(root / cell.baseline)
     return tuple(expected for expected in every if _is_about(expected.stored, cell, root))
 
 
 def all_found(cells: Sequence[Cell], root: Path, report_dir: Path) -> None:
-    """Raises InputError for an entry that is about none of these cells of one test."""
+    """Raises InputError for an entry that is about none of these cells of one test, and for a file
+    of known findings that is none. Such a file may be about any reducer."""
+    for file in {cell.baseline for cell in cells if cell.baseline is not None}:
+        _known(root / file)
     for entry in dict.fromkeys(entry for cell in cells for entry in cell.xfail):
         stored = _read(entry, report_dir).stored
         if not any(entry in c.xfail and _is_about(stored, c, root) for c in cells):
@@ -42,6 +48,16 @@ def all_found(cells: Sequence[Cell], root: Path, report_dir: Path) -> None:
                 f"xfail: {entry[0]} matches no check of this test: it was stored of "
                 f"{stored.whose[0]}, {stored.check}, mode {mode}, engine {engine}"
             )
+
+
+def _known(path: Path) -> list[Expected]:
+    """What a baseline knows of; what has expired is expected no longer."""
+    try:
+        found = baseline.load(path).known
+    except InputError as error:
+        raise InputError(f"xfail: {error}") from None
+    today = date.today()
+    return [Expected(e.known.stored, e.reason) for e in found if not e.is_over(today)]
 
 
 def _read(entry: Entry, report_dir: Path) -> Expected:

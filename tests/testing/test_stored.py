@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from aggverify.codes.identity import About, Identity
 from aggverify.execution.claim import Claim
 from aggverify.generation.catalogue import plain_losses
+from aggverify.report import baseline
+from aggverify.report.baseline import Baseline, Entry
 from aggverify.run.outcome import store
 from aggverify.run.outcome.store import StoredCase
 from aggverify.steps.case import Case
@@ -75,6 +78,31 @@ def test_a_stored_case_comes_first_and_an_expected_one_alone(suite: Suite) -> No
             f"XFAIL *test_x_rare* - AGV101:{ids['rare']} (why rare)",
         ]
     )
+
+
+def test_a_baseline_is_expected_as_long_as_it_holds(suite: Suite) -> None:
+    made = suite()
+    (made.path / "rare.py").write_text(REDUCER.format(rare=RARE, does=""))
+    case = store.read(stored("rare.py", made.path), made.path / ".aggverify")
+    about = About("rare.py:reduce", "token_mean", "sum")
+    identity = Identity(about, "AGV101", (), "2")
+    for name, expires in (("known", None), ("over", "2020-01-01")):
+        entry = Entry(case.id, identity, "why", "them", expires, case.to_json())
+        baseline.write(Baseline(1, (entry,)), made.path / f"{name}.json")
+    line = (
+        f"aggverify.conformance('rare.py', modes='token_mean', checks='{CHECK}', engine='sum',"
+        " world=1, max_examples=1, xfail='{0}.json')"
+    )
+    names = ("known", "over")
+    made.makepyfile(
+        "\n".join(("import aggverify", *(f"test_{n} = {line.format(n)}" for n in names)))
+    )
+    ran = made.runpytest_inprocess(*WITHIN, "-rx")
+    ran.assert_outcomes(failed=1, xfailed=1)
+    ran.stdout.fnmatch_lines([f"XFAIL *test_known* - AGV101:{case.id} (why)"])
+    made.makepyfile(f"import aggverify\ntest_gone = {line.format('gone')}")
+    ran = made.runpytest_inprocess(*WITHIN)
+    ran.stdout.fnmatch_lines(["*test_gone: xfail: no such baseline: *gone.json*"])
 
 
 def test_what_is_expected_and_matches_nothing_is_an_error_of_collection(suite: Suite) -> None:

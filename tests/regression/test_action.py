@@ -1,0 +1,126 @@
+"""The shell lines of the action and of the documented workflows, run here; and what they may do."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aggverify.regression.model import Kind
+from aggverify.report.model import render
+from tests.conftest import ROOT
+from tests.regression.documents import pairs
+from tests.regression.forges import standin
+from tests.regression.repository import Repository, repository
+from tests.regression.test_again import RIGHT, WRONG
+
+ACTION = (ROOT / "action.yml").read_text()
+BLOCKS = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "pull-requests.md").read_text(), re.S)
+CHECKS, COMMENTS, GITLAB = BLOCKS
+
+
+def lines(text: str) -> list[str]:
+    """The shell of every step."""
+    return re.findall(r"^ +(?:- )?run: (.*)$", text, re.M)
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Repository:
+    """What a job has checked out: the merge commit of a pull request alone."""
+    origin = repository(tmp_path / "origin", {"r.py": RIGHT})
+    origin.branch("patch", {"r.py": WRONG})
+    url = f"file://{origin.path}"
+    origin.git("clone", "-q", "--depth=1", "--branch", "patch", url, str(tmp_path / "clone"))
+    return Repository(tmp_path / "clone")
+
+
+def shell(
+    line: str, at: Path, aggverify: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the line as a runner does, with that for ``aggverify``."""
+    tools = at.parent / "tools"
+    tools.mkdir(exist_ok=True)
+    (tools / "aggverify").write_text(f"#!/bin/sh\n{aggverify}\n")
+    (tools / "aggverify").chmod(0o755)
+    path = f"{tools}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(
+        ["bash", "-eo", "pipefail", "-c", line],
+        cwd=at,
+        env=os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "no_proxy": "*"} | environment,
+        capture_output=True,
+        text=True,
+    )
+
+
+AGGVERIFY = f'exec {sys.executable} -m aggverify "$@"'
+
+
+def test_the_action_fetches_the_base_and_hands_on_what_it_is_given(clone: Repository) -> None:
+    base = clone.git("ls-remote", "origin", "main").split()[0]
+    [_, line] = lines(ACTION)
+    given = {"BASE": base, "TARGETS": "r.py b.py:f", "MODES": "token_mean prompt_mean"}
+    more = {"BASELINE": "known.json", "PROFILE": "quick", "DOCUMENTS": "out", "COMMENT": ""}
+    done = shell(
+        line, clone.path, "printf '%s\\n' \"$@\"", GITHUB_ACTION_PATH=str(ROOT), **given, **more
+    )
+    words = done.stdout.split("\n")[:-1]
+    assert words[:3] == ["compare", "--revisions", "--github"], done
+    assert words[-5:] == ["--", base, "HEAD", "r.py", "b.py:f"]
+    assert words.count("--mode") == 2 and "--comment" not in words
+    assert [words[words.index(f"--{name}") + 1] for name in ("baseline", "profile")] == [
+        "known.json",
+        "quick",
+    ]
+    assert clone.git("rev-parse", f"{base}^{{commit}}") == base
+    assert shell(line, clone.path, "true", GITHUB_ACTION_PATH=str(ROOT)).returncode != 0
+
+
+def test_nothing_that_a_pull_request_writes_is_part_of_a_script() -> None:
+    for text in (ACTION, CHECKS, COMMENTS):
+        assert all("${{" not in line for line in lines(text))
+        assert "on: pull_request_target" not in text and "pull_request_target:" not in text
+    assert "permissions:\n  contents: read\n" in CHECKS and "write" not in CHECKS
+    assert "checkout" not in COMMENTS and "contents:" not in COMMENTS
+    assert "workflows: [aggverify]" in COMMENTS and CHECKS.split("\n")[1] == "name: aggverify"
+    inputs = set(re.findall(r"inputs\.(\w+)", ACTION))
+    assert inputs == set(re.findall(r"^  (\w+):\n    description", ACTION, re.M))
+    assert "codequality: gl-code-quality-report.json" in GITLAB
+
+
+def test_the_comment_is_made_from_what_the_first_workflow_left(tmp_path: Path) -> None:
+    folder = tmp_path / "job" / "documents"
+    folder.mkdir(parents=True)
+    for side, made in zip(("base", "head"), pairs()[Kind.NEW_FAILURE](), strict=True):
+        (folder / f"{side}.json").write_text(render(made))
+    (tmp_path / "event.json").write_text(json.dumps({"pull_request": {"number": 1}}))
+    [_, line] = lines(COMMENTS)
+    with standin() as forge:
+        given = {"GITHUB_API_URL": forge.address, "GITHUB_REPOSITORY": "o/r", "GITHUB_TOKEN": "t"}
+        given["GITHUB_EVENT_PATH"] = str(tmp_path / "event.json")
+        done = shell(line, folder.parent, AGGVERIFY, **given)
+        assert done.returncode == 0, done
+        [comment] = forge.comments
+        assert "### ❌ Merging this makes gradients" in comment["body"]
+        (folder / "head.json").write_text('{"schema": 3, "verdicts": "<b>"}')
+        assert shell(line, folder.parent, AGGVERIFY, **given).returncode == 1
+        assert len(forge.comments) == 1, "what is no document is not told"
+
+
+@pytest.mark.thorough
+def test_the_action_from_a_checkout_to_the_report(clone: Repository, tmp_path: Path) -> None:
+    base = clone.git("ls-remote", "origin", "main").split()[0]
+    [_, line] = lines(ACTION)
+    given = {"BASE": base, "TARGETS": "r.py", "PROFILE": "quick", "DOCUMENTS": "out"}
+    given |= {"GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
+    given |= {"GITHUB_WORKSPACE": str(clone.path), "GITHUB_ACTION_PATH": str(ROOT)}
+    done = shell(line, clone.path, AGGVERIFY, **given)
+    assert done.returncode == 1, done
+    assert "::error file=r.py,line=6,title=new-failure%3A AGV202 " in done.stdout
+    assert "### ❌ Merging this makes some gradients" in (tmp_path / "summary.md").read_text()
+    files = sorted(path.name for path in (clone.path / "out").iterdir())
+    assert files == ["base.json", "head.json", "report.html"]
