@@ -52,11 +52,12 @@ def figures(rows: Rows) -> str:
     found = sum(row["exit"] == 1 for row in pairs)
     seeds = sorted({key.rpartition(" ")[2] for key in rows})
     missed = sum(all(row["exit"] != 1 for row in of(entry, rows)) for entry in WRONG)
-    blamed = sum(any(row["findings"] for row in of(entry, rows)) for entry in RIGHT)
+    right = [some for entry in RIGHT if (some := of(entry, rows))]
+    blamed = sum(any(row["findings"] for row in some) for some in right)
     return (
         f"{found} of {len(pairs)} pairs of a wrong reducer and a seed are found "
         f"({100 * found / len(pairs):.0f} %; seeds: {', '.join(seeds)}), {missed} of {len(WRONG)} "
-        f"reducers on no seed; {blamed} of {len(RIGHT)} right ones have a finding."
+        f"reducers on no seed; {blamed} of {len(right)} right ones that were run have a finding."
     )
 
 
@@ -86,6 +87,8 @@ def report(first: Rows, now: Rows) -> str:
 
 def shown(rows: Sequence[Row]) -> str:
     """The codes of findings with the bugs they were told to be, or the lines that never ran."""
+    if not rows:
+        return "not run"
     found = dict.fromkeys(
         f"{f['code']} {f['bug']}".strip() for row in rows for f in row["findings"][-1:]
     )
