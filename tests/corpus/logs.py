@@ -55,7 +55,7 @@ def key_only_with_tokens(losses: Tensor, batch: MicroBatch) -> Logged:
     loss = _token_mean(losses, batch)
     log = {"loss": loss.detach()}
     if sum(int(mask.sum()) for mask in batch.local_masks):
-        log["largest"] = kept(losses, batch).detach().max()
+        log["above"] = (kept(losses, batch).detach() > 1).sum() / max(batch.num_tokens, 1)
     return loss, log
 
 
