@@ -49,9 +49,10 @@ def _outcome(header: Mapping[str, Any]) -> None:
 
 def _error(data: Any) -> None:
     try:
-        Raised.from_json(data)
+        same = Raised.from_json(data).to_json() == data
     except _WRONG as error:
         raise WireError(f"error is none: {error!r:.100}") from None
+    _need(same, "error", data)
 
 
 _WRONG = (KeyError, TypeError, ValueError, OverflowError, RecursionError, AttributeError)

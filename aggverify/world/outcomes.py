@@ -125,7 +125,9 @@ class Scene:
         """Some ranks raised, the others have answered or wait."""
         if self._left and not self._left & self._errors.keys():
             return self._fault("exception", min(self._left), _destroyed(min(self._left)))
-        rank, error = min(self._errors.items(), key=lambda pair: pair[0])
+        # What failed before the code under test was called is the cause of what failed in it.
+        rank = min(self._errors.keys() & self._own or self._errors)
+        error = self._errors[rank]
         message = f"rank {rank}: {error.message if error.breach else error.text}"
         if len(self._errors) < len(self._links):
             others = sorted(link.rank for link in self._links if link.rank not in self._errors)
@@ -195,7 +197,7 @@ class Scene:
         """A rank is gone without an answer."""
         link = self._links[rank]
         odd = disagreement(self._traces)
-        if odd is not None and link.exit_status == -signal.SIGABRT:
+        if odd is not None and link.exit_status == -signal.SIGABRT and rank not in self._own:
             # gloo aborts when message sizes do not match: say why rather than how.
             return self.diverged(odd, exit_status=link.exit_status)
         message = f"rank {rank} {link.garbage or exit_text(link.exit_status)}"
@@ -230,7 +232,7 @@ class Scene:
         if kind in ("exception", "died"):
             return rank in self._own
         silent = {link.rank for link in self._links if not link.replies}
-        return bool(silent) and silent <= self._own
+        return bool(self._own & self._errors.keys()) or (bool(silent) and silent <= self._own)
 
     def _stacks(self, *, wake: bool = True) -> dict[int, tuple[Stack, ...]]:
         silent = {

@@ -12,6 +12,7 @@ import pytest
 from aggverify.world import Fault, Pool, Replies, Template, TemplateFailure, answers, slate
 from aggverify.world.link import Link, open_link
 from aggverify.world.wire import encode
+from tests.hostile import ERROR
 from tests.world.conftest import HERE, job
 
 SEEN: Any = {"trace": [], "sequences": {}}
@@ -29,6 +30,7 @@ FORGED = {
     "odd counts": encode({**ANSWER, "sequences": {"a": "b"}}),
     "odd changes": encode({**ANSWER, "changes": "umask"}),
     "an error that is none": encode({"error": "no", **SEEN}),
+    "an error of no type": encode({"error": {**ERROR, "type": []}, **SEEN}),
     "an error without a trace": encode({"error": {}}),
     "ready twice": READY,
     "odd preparing": encode({"preparing": "yes"}),

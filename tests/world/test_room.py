@@ -35,12 +35,25 @@ def test_ranks_that_do_not_start_are_tried_again_beside_no_others(
 def test_what_fails_in_the_handlers_own_work_is_told_apart(pool: Pool, name: str) -> None:
     template = opened(pool, "OwnWork")
     act = {"value": 1, "status": 1, "seconds": 99}
-    own, theirs = template.run(
-        [job(name, 2, on=[1], **act), job(name, 2, on=[1], own=False, **act)]
-    )
+    own, theirs = template.run([job(name, 2, on=[1], **act), job(name, 2, on=[1], own=[], **act)])
     assert isinstance(own, Fault) and own.ours
     assert isinstance(theirs, Fault) and not theirs.ours
     assert (own.kind, own.rank, own.message) == (theirs.kind, theirs.rank, theirs.message)
+    template.close()
+
+
+def test_what_failed_first_is_the_cause_of_what_follows(pool: Pool) -> None:
+    """Rank 1 fails on its way, so that rank 0 waits for it in a collective of the job."""
+    template = opened(pool, "OwnWork")
+    [found] = template.run([job("raise_error", 2, on=[1], own=[1], value=1)])
+    assert isinstance(found, Fault)
+    assert (found.kind, found.rank, found.ours) == ("exception", 1, True)
+    [found] = template.run([job("raise_error", 2, own=[1], value=1)])
+    assert isinstance(found, Fault)
+    assert (found.kind, found.rank, found.ours) == ("exception", 1, True)
+    [found] = template.run([job("raise_error", 2, on=[1], own=[0], value=1)])
+    assert isinstance(found, Fault)
+    assert (found.kind, found.rank, found.ours) == ("exception", 1, False)
     template.close()
 
 

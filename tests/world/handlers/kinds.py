@@ -46,10 +46,10 @@ class FailsAtFirst(Play):
 
 
 class OwnWork(Play):
-    """What a job names is done before the code under test is called, as far as the job says."""
+    """What a job names is done before the code under test is called, on the ranks ``own``."""
 
     def __call__(self, job: dict[str, Any]) -> Answer:
-        TRACER.own(begins=job.get("own", True))
+        TRACER.own(begins=self.rank in job.get("own", (0, 1)))
         return super().__call__(job)
 
 
