@@ -251,11 +251,12 @@ TELLING = (r"^aggverify: error: (.*)", r"^ *(rank \d+.*)", r"warning +(AGVW19.*)
 
 
 def seen(found: Ran) -> str:
-    """The line that says most of what came of it."""
-    for pattern in TELLING:
-        if (line := re.search(pattern, found.text, re.MULTILINE)) is not None:
-            return line[1].strip()[:160].replace("|", "\\|")
-    return (found.text.strip().splitlines() or [""])[-1].strip("─ ")[:160].replace("|", "\\|")
+    """The line that says most of what came of it; folders of this run left out."""
+    text = re.sub(r"/tmp/tmp\w+/", "", found.text)
+    text = re.sub(r"aggverify-[0-9a-f]{32}", "…", text)
+    lines = (re.search(pattern, text, re.MULTILINE) for pattern in TELLING)
+    line = next((each[1] for each in lines if each is not None), "")
+    return line.strip()[:160].replace("|", "\\|")
 
 
 def row(attack: Attack, found: Ran, seconds: float) -> str:
