@@ -7,10 +7,10 @@ import os
 import re
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from aggverify.regression import model
 from aggverify.regression.compare import compare
 from aggverify.regression.formats import FORMATS
 from aggverify.regression.model import Kind
@@ -37,10 +37,18 @@ def test_what_is_said_of_every_kind(kind: Kind, name: str, cli: Cli, tmp_path: P
         told = re.sub(r"(?s)<style>.*</style>", "<style></style>", told)
     if name == "json":
         schemas.validator(schemas.COMPARISON).validate(json.loads(ran.out))
+        told = f"exit {ran.code}\n{json.dumps(_without_findings(json.loads(ran.out)), indent=1)}\n"
     path = EXPECTED / f"{kind}.{name}"
     if AGAIN:
         path.write_text(told)
     assert told == path.read_text()
+
+
+def _without_findings(data: Any) -> Any:
+    """What a finding has is the verdict document's to say."""
+    for change in data["changes"]:
+        change["finding"] = change["finding"] and change["finding"]["id"]
+    return data
 
 
 @pytest.mark.parametrize("kind", Kind)
@@ -55,11 +63,6 @@ def test_a_hazard_fails_where_it_is_to_be_taken_strictly(cli: Cli, tmp_path: Pat
         (tmp_path / f"{side}.json").write_text(render(document))
     ran = cli("compare", "base.json", "head.json", "--strict")
     assert ran.code == 1 and ran.out.splitlines()[-1].startswith("Merging this makes gradients")
-
-
-def test_the_schema_that_ships_is_the_models() -> None:
-    shipped = (schemas.FOLDER / schemas.COMPARISON).read_text()
-    assert shipped == model.schema(), "python -m aggverify.regression.model > comparison.json"
 
 
 def test_several_documents_are_a_folder(cli: Cli, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from aggverify.errors import InputError
+from aggverify.regression import model as compared
 from aggverify.report import codec, formats, model
 from aggverify.report.document import stopped
 from tests import hostile, schemas, verdicts
@@ -29,7 +30,9 @@ RED = json.loads(model.render(DOCUMENTS["red"]))
 def test_the_schema_that_ships_is_the_models() -> None:
     shipped = (schemas.FOLDER / schemas.VERDICT).read_text()
     assert shipped == model.schema(), "python -m aggverify.report.model > verdict.json"
-    for name in (schemas.VERDICT, schemas.CASE, schemas.FAULT):
+    shipped = (schemas.FOLDER / schemas.COMPARISON).read_text()
+    assert shipped == compared.schema(), "python -m aggverify.regression.model > comparison.json"
+    for name in (schemas.VERDICT, schemas.CASE, schemas.FAULT, schemas.COMPARISON):
         schemas.validator(name).check_schema(schemas.validator(name).schema)
 
 
