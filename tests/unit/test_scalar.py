@@ -94,16 +94,12 @@ def test_a_loss_that_is_the_modes_is_believed_where_the_update_is_wrong() -> Non
     case = trivial(parse_step("1/11"), (1.0, 3.0))
     wrong = np.array([0.25, 0.25])
     assert CHECK.judge(SUBJECT, [Execution(case, wrong, Fraction(2))]) is None
-    logged = ((((("loss", (2.0,)),)),),)
-    told = logs.CHECK.judge(
-        SUBJECT, [Execution(case, wrong, Fraction(1), counts=(0,), logs=logged)]
-    )
-    assert told is None
-    logged = ((((("loss", (3.0,)),)),),)
-    told = logs.CHECK.judge(
-        SUBJECT, [Execution(case, wrong, Fraction(1), counts=(0,), logs=logged)]
-    )
-    assert told is not None and told.code == "AGV511"
+    no_keys = [Execution(case)] * 3
+    for value, code in ((2.0, None), (3.0, "AGV511")):
+        logged = ((((("loss", (value,)),)),),)
+        ran = Execution(case, wrong, Fraction(1), counts=(0,), logs=logged)
+        told = logs.CHECK.judge(SUBJECT, [ran, *no_keys])
+        assert (told and told.code) == code
 
 
 def test_a_reported_loss_that_is_not_finite_is_told() -> None:

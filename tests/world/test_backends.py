@@ -124,7 +124,8 @@ def asleep(joined_by: Backend) -> Iterator[World]:
         time.sleep(0.01)
     link.pid = process.pid
     try:
-        yield World(1, Key(1, joined_by), [link], Options(silence=9.0), born=0.0)
+        limits = Options(silence=9.0)
+        yield World(1, Key(1, joined_by), [link], limits, born=0.0, template=os.getpid())
     finally:
         process.kill()
         process.stdout.close()
