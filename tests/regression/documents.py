@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from aggverify.codes.state import Again
+from aggverify.codes.state import Again, State
 from aggverify.regression.model import Kind
 from aggverify.report import model
 from aggverify.report.model import Document, Finding, Replay, Verdict
@@ -50,7 +50,7 @@ def pairs(text: str = "") -> dict[Kind, Callable[[], Pair]]:
     (finding,) = red.findings
     passes = [again(finding, Again.PASSES)]
     hazard = edited(red, effect="hazard")
-    states = [replace(check, state=model.State.OK) for check in red.checks[:2]]
+    states = [replace(check, state=State.OK) for check in red.checks[:2]]
     hazard = replace(hazard, checks=(*states, *red.checks[2:]))
     larger = replace(green.margins[0], worst_error_over_bound=0.75)
     other = replace(finding.identity, factor="cp_size")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aggverify.codes.state import Again, Incomplete
+from aggverify.codes.state import Again, Incomplete, State
 from aggverify.regression.compare import compare
 from aggverify.regression.documents import merged
 from aggverify.regression.model import FAILURES, LOSSES, Change, Comparison, Kind
@@ -178,7 +178,7 @@ def test_what_only_one_side_has_is_as_the_other_sides_replay_says(
 
 
 def test_what_a_finding_does_to_the_rest_is_no_loss_of_its_own() -> None:
-    spoiled = [replace(c, state=model.State.NOT_JUDGED, spoiled=True) for c in RED.checks[:1]]
+    spoiled = [replace(c, state=State.NOT_JUDGED, spoiled=True) for c in RED.checks[:1]]
     red = replace(RED, checks=(*spoiled, *RED.checks[1:]), executed=2, worlds={"1": 2}, margins=())
     passes = [again(FINDING, Again.PASSES)]
     assert only(document(GREEN, replays=passes), document(red)).kind is Kind.NEW_FAILURE

@@ -1,0 +1,5 @@
+"""``schema/verdict.json``, printed."""
+
+from aggverify.report.model import schema
+
+print(schema(), end="")

@@ -1,0 +1,138 @@
+"""All verdicts of one command: made, stored, read, compared, made harmless."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from aggverify.codes.identity import Identity
+from aggverify.codes.state import Again, Incomplete, Standing
+from aggverify.errors import InputError
+from aggverify.files import read_json
+from aggverify.report import codec
+from aggverify.report.codec import Text
+from aggverify.report.model.finding import Finding
+from aggverify.report.model.verdict import Verdict
+
+SCHEMA: Literal[3] = 3
+MAX_BYTES = 1 << 28
+"""Of a stored document: every mode of a large step, each with 100,000 weights in full."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What verdicts depend on beside the reducer."""
+
+    python: str
+    torch: str
+    backend: str
+    transport: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A finding of another document whose case was run again on this one's reducer."""
+
+    id: str
+    identity: Identity
+    outcome: Again
+    code: str | None
+    """What it shows now."""
+    words: Text | None
+    """Why it was refused or not run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A known finding of a baseline, and how it stands."""
+
+    what: str
+    identity: Identity
+    reason: str
+    owner: str
+    expires: str | None
+    state: Standing
+    words: Text | None
+    """Why it is refused or not run; the code that it shows instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """All verdicts of one command, or why there is none."""
+
+    schema: Literal[3]
+    aggverify: str
+    environment: Environment
+    exit: int
+    error: Text | None
+    incomplete: Incomplete | None
+    """What ended the command before everything planned was judged."""
+    verdicts: tuple[Verdict, ...]
+    replays: tuple[Replay, ...]
+    baseline: tuple[Accepted, ...]
+    """Of the entries that are about this reducer."""
+
+    @property
+    def stale(self) -> list[Accepted]:
+        """Entries of the baseline that have to go, or to be written anew."""
+        return [entry for entry in self.baseline if entry.state.stale]
+
+    @property
+    def unmatched(self) -> list[str]:
+        """What is accepted and was found nowhere."""
+        found: dict[str, int] = {}
+        every = (waiver for verdict in self.verdicts for waiver in verdict.waivers)
+        for waiver in (w for w in every if w.identity is None):
+            found[waiver.what] = found.get(waiver.what, 0) + waiver.findings
+        return [what for what, findings in found.items() if not findings]
+
+
+def comparable(document: Document) -> Document:
+    """What two runs with the same plan on the same code have in common: all but what the clock and
+    the order of threads have a part in."""
+    verdicts = tuple(
+        replace(
+            verdict,
+            call_milliseconds=None,
+            findings=tuple(replace(f, fault=None, detail=None) for f in verdict.findings),
+        )
+        for verdict in document.verdicts
+    )
+    return replace(document, verdicts=verdicts)
+
+
+D = TypeVar("D", Document, Verdict, Finding)
+
+
+def harmless(part: D) -> D:
+    """The same with every text escaped and, where one is due, on one line."""
+    return codec.read(type(part), codec.plain(part), "the document", harmless=True)
+
+
+def render(document: Document) -> str:
+    """The document as JSON."""
+    return json.dumps(codec.plain(document), indent=1) + "\n"
+
+
+def from_json(data: object) -> Document:
+    """The document that plain data is; raises InputError saying what is wrong, and where."""
+    given = data.get("schema") if isinstance(data, dict) else None
+    if type(given) is int and given != SCHEMA:
+        raise InputError(f"the schema of the verdict document must be {SCHEMA}, got {given}")
+    return codec.read(Document, data, "the verdict document")
+
+
+def load(path: Path | str) -> Document:
+    """The document that ``--report json`` wrote; raises InputError for any other file."""
+    try:
+        return from_json(read_json(Path(path), "a verdict document", MAX_BYTES))
+    except FileNotFoundError:
+        raise InputError(f"no such file: {path}") from None
+
+
+def schema() -> str:
+    """``schema/verdict.json``: the tests hold that file to this."""
+    named = {"title": "aggverify verdict document", **codec.schema(Document)}
+    return json.dumps(named, indent=2) + "\n"

@@ -1,0 +1,190 @@
+"""What a verdict says beside its findings: checks, margins, sizes, lines, claims."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aggverify.codes.identity import Identity
+from aggverify.codes.state import State
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What one check did."""
+
+    name: str
+    title: str
+    tests: str
+    cases: int
+    state: State
+    reason: str | None
+    """Why it was not judged or not run, where the state does not say it all."""
+    refused: str | None
+    """How often, and with what words, the reducer refused a case where it may."""
+    established: str | None
+    """What is proven by its passing."""
+    spoiled: bool
+    """Whether it is not judged for what another check has found."""
+    planned: int
+    """Cases that were to be drawn at most; 0 for a check that runs all of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedLoss:
+    """Which factor on the reported loss is caught: with one loss alone, and on dense steps."""
+
+    smallest_caught_alone: float
+    smallest_caught_dense: float
+    dense_steps: int
+    vacuous_steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class SizeMargin:
+    """How close right weights came to their bound on steps of at most so many unmasked tokens."""
+
+    tokens: int
+    """A power of 4; the next smaller one has the shorter steps."""
+    worst_error_over_bound: float
+
+
+@dataclass(frozen=True, slots=True)
+class Margin:
+    """How close right weights came to their bound in one precision, and what would be caught."""
+
+    dtype: str
+    worst_error_over_bound: float
+    smallest_caught: float
+    reported_loss: ReportedLoss
+    by_size: tuple[SizeMargin, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """The largest of everything that was executed; 0 where there was none."""
+
+    response: int
+    """Tokens."""
+    sharded_response: int
+    """Of a response that was sliced over context-parallel ranks."""
+    prompt: int
+    step_tokens: int
+    """Unmasked, of a whole step."""
+    step_samples: int
+    micro_batch_samples: int
+    micro_batches: int
+    """On a rank."""
+    dp_size: int
+    cp_size: int
+    identifier: int
+    """Of a rollout or a prompt group."""
+    dtypes: Mapping[str, tuple[str, ...]]
+    """On which kinds of layout losses were of that dtype."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A check whose search the clock has ended: so many cases drawn of those planned."""
+
+    check: str
+    drawn: int
+    planned: int
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was asked for, beside what is claimed of the reducer."""
+
+    profile: str
+    examples: int
+    """Drawn cases per check."""
+    max_time: float | None
+    max_world: int
+    seed: int
+    strict: bool
+    compiled: bool
+    group_size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """A function of the reducer's file that ran, with the lines of its body that could."""
+
+    function: str
+    lines: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """Lines of the reducer's file that ran in some executed step, and on several ranks."""
+
+    functions: tuple[Lines, ...]
+    ran: tuple[int, ...]
+    sharded: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """What the run could not have seen; never a reason for another exit code."""
+
+    code: str
+    title: str
+    detail: str
+    quiet: bool
+    """True of most runs: one line for all of these, and not counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One question of the policy that the mode asks, and the reading it was judged with."""
+
+    question: str
+    reading: str
+    declared: bool
+    asks: str
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """A size of the step, and how often it is a factor; negative where it divides."""
+
+    size: str
+    power: int
+
+
+@dataclass(frozen=True, slots=True)
+class OtherEngine:
+    """An engine that the trainer may have just as well: nobody has said which it is."""
+
+    name: str
+    does: str
+    """As in "your trainer averages gradients over ranks"."""
+    factor: tuple[Power, ...]
+    """Its update over the one judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiver:
+    """What a person accepts, and how many findings that covers."""
+
+    what: str
+    reason: str
+    findings: int
+    identity: Identity | None
+    """Of one from a baseline, what it is for."""
+    owner: str | None
+    expires: str | None
+    """The last day on which it holds."""
+    expired: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A feature of layouts or steps that the reducer declines, in its own words."""
+
+    feature: str
+    what: str
+    """After "refuses"."""
+    words: str
+    claimed: bool

@@ -1,0 +1,178 @@
+"""One way in which the reducer is wrong, with the case that shows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from aggverify.codes.identity import Identity
+from aggverify.errors import InputError
+from aggverify.report.codec import Case, Fault, Text
+
+Mask = Literal["unmasked", "masked", "rejected"]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Neighbouring response tokens on one context-parallel rank with the same mask."""
+
+    mask: Mask
+    cp_rank: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One sample and where it was. Of a very long and ragged one only the first runs are told."""
+
+    prompt_length: int
+    response_length: int
+    rollout: int
+    prompt_group: int
+    dp_rank: int
+    micro_batch: int
+    runs: tuple[Run, ...]
+
+    def __post_init__(self) -> None:
+        if any(run.tokens < 1 for run in self.runs):
+            raise InputError("a run needs at least one token")
+        if sum(run.tokens for run in self.runs) > self.response_length:
+            raise InputError(f"its runs hold more than its {self.response_length} response tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The step of a case and its layout, as far as they are drawn; ``case`` has all of it."""
+
+    prompts: int
+    rollouts: int
+    dp_size: int
+    cp_size: int
+    cp_kind: str
+    micro_batches: int
+    dtype: str
+    samples: tuple[Sample, ...]
+
+    def place(self, token: int) -> tuple[int, int]:
+        """Sample, and index in its response, of a flat index of response tokens."""
+        for i, sample in enumerate(self.samples):
+            if token < sample.response_length:
+                return i, token
+            token -= sample.response_length
+        raise IndexError("no such token")
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """A historic bug that computes the same, where it was seen and how it was mended."""
+
+    name: str
+    sentence: str
+    seen: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value that the reducer was given: its name there, its type, dtype and shape, itself."""
+
+    name: str
+    kind: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What the reducer was given in the simplest step, and what it must return."""
+
+    given: tuple[Given, ...]
+    returns: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One way in which the reducer is wrong, on its smallest case.
+
+    ``expected`` and ``observed`` are the weights of all response tokens, ``token`` the flat index
+    of the worst one; ``error`` is its absolute error and ``bound`` what would have been allowed.
+    """
+
+    id: str
+    code: str
+    title: str
+    severity: str
+    effect: Literal["fails", "hazard"]
+    """A hazard is right only where something holds that nobody has claimed: shown, no failure."""
+    waived: str | None
+    """For what reason a person accepts it."""
+    signature: str
+    """What it has in common with the same finding on other cases."""
+    identity: Identity
+    """What makes it the same finding in another run."""
+    promise: str | None
+    """Of a hazard, the feature that makes a failure of it where it is claimed."""
+    consequence: str | None
+    """What it does to a training run, where that is not told by weights."""
+    check: str
+    confirmed: bool | None
+    """Whether it came back in fresh ranks; None where the command was stopped before."""
+    same_cause_as: str | None
+    message: Text
+    fault: Fault | None
+    """What the ranks did instead: exceptions, stacks and collectives of each."""
+    detail: Text | None
+    """The fault in words."""
+    case: Case
+    replay: tuple[str, ...]
+    """The command that runs the case again, word by word."""
+    step: Step
+    reference: str
+    expected: tuple[Fraction, ...] | None
+    observed: tuple[float, ...] | None
+    token: int | None
+    error: float | None
+    bound: float | None
+    precision: str
+    """The lowest precision on the path, which the bound is for."""
+    roundings: int | None
+    """On one token's path; None where the bound is fixed instead of proven."""
+    matters: tuple[str, ...]
+    does_not_matter: tuple[str, ...]
+    factor: str | None
+    off: str | None
+    """By how much gradients are wrong, where a factor says it: "cp_size times too large"."""
+    diagnosis: str | None
+    bugs: tuple[Bug, ...]
+    """In full: names are shared by shapes of one bug, and a stored document outlives their list."""
+    call: Call | None
+    """Where not even the simplest step was got through: nothing else was run."""
+    script: Text | None
+    """Shows the same weights with nothing but torch; None where that takes more than a step."""
+
+    def __post_init__(self) -> None:
+        tokens = sum(sample.response_length for sample in self.step.samples)
+        for name in ("expected", "observed"):
+            weights = getattr(self, name)
+            if weights is not None and len(weights) != tokens:
+                raise InputError(f"{len(weights)} {name} weights for {tokens} response tokens")
+        if self.token is not None and not 0 <= self.token < tokens:
+            raise InputError(f"token {self.token} of {tokens}")
+
+    @property
+    def fails(self) -> bool:
+        """Whether it is a reason not to take the reducer."""
+        return self.effect == "fails" and self.waived is None
+
+    @property
+    def weights(self) -> tuple[tuple[Fraction, float], ...] | None:
+        """Expected and actual weight of every token; None where none were read, or too many."""
+        if self.expected is None or self.observed is None:
+            return None
+        return tuple(zip(self.expected, self.observed, strict=True))
+
+    @property
+    def worst(self) -> tuple[Fraction, float] | None:
+        """Expected and actual weight of the worst token."""
+        weights, token = self.weights, self.token
+        return None if weights is None or token is None else weights[token]
