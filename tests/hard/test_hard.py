@@ -17,7 +17,7 @@ from aggverify.run.search.check_run import CheckRun
 from aggverify.run.search.drawing import search
 from aggverify.run.session import opened
 from aggverify.world import Pool
-from tests.choosing import thorough_but
+from tests.choosing import thorough_at_times, thorough_but
 from tests.hard.wrong import SPECIAL, WRONG
 
 LATE = 25
@@ -62,8 +62,7 @@ def test_a_hard_case_kills_its_reducer(hard: Hard, laboratory: Laboratory) -> No
     assert found is not None and found.code in hard.shows, found
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("hard", corpus(), ids=lambda hard: hard.name)
+@pytest.mark.parametrize("hard", thorough_at_times(corpus(), 8, ids=lambda hard: hard.name))
 def test_random_search_finds_it_late(hard: Hard, laboratory: Laboratory) -> None:
     how, run = run_of(hard, laboratory)
     drawn, late = how.draws(run.space), float("inf")
