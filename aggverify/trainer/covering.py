@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,15 +27,15 @@ class Covering:
     def __init__(self, file: str | None) -> None:
         self._file = file
         self._lines: set[int] = set()
-        self._cases = 0
+        self._cases: Counter[tuple[str, ...]] = Counter()
 
     @contextmanager
-    def noting(self, case: Case) -> Iterator[None]:
-        """Note what runs in a ``with``: of every case that is out of the ordinary, and of the first
-        ordinary ones, which take the same lines again and again."""
+    def noting(self, case: Case, subject: tuple[str, ...] = ()) -> Iterator[None]:
+        """Note what runs in a ``with``: of every case that is out of the ordinary, and of a
+        subject's first ordinary ones, which take the same lines again and again."""
         self._lines = set()
-        self._cases += 1
-        wanted = self._cases <= FIRST or not _is_ordinary(case)
+        self._cases[subject] += 1
+        wanted = self._cases[subject] <= FIRST or not _is_ordinary(case)
         if self._file is None or not wanted or sys.gettrace() is not None:
             yield
             return

@@ -168,7 +168,8 @@ class Trainer:
             function, module = spy.function(function), spy.module(module)
         call = convention(wanted.convention).bind(function, module, site)
         step = CandidateStep(site, call, wanted.scale, wanted.under)
-        with ARRIVAL.set(wanted.arrival), self._covering.noting(wanted.case):
+        subject = (wanted.function, wanted.mode or "", wanted.engine)
+        with ARRIVAL.set(wanted.arrival), self._covering.noting(wanted.case, subject):
             part = self._sessions[wanted.engine].accumulate(step)
         return Answer(
             losses=tuple(step.losses),

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.adapted import FRAMEWORKS, TRL_METHOD, VERL, Signature
+from tests.choosing import thorough_at_times
 from tests.conftest import EXAMPLES, ROOT, Cli
 
 BRIEF = ["--profile", "quick", "--max-examples", "3", "--world", "2"]
@@ -51,8 +52,7 @@ def test_most_of_what_frameworks_have_runs_without_an_edit() -> None:
     assert (len(RUNS), len(FRAMEWORKS)) == (16, 21)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("signature", RUNS, ids=lambda s: s.name)
+@pytest.mark.parametrize("signature", thorough_at_times(RUNS, 2, ids=lambda s: s.name))
 def test_a_right_function_passes_and_a_wrong_one_fails(
     cli: Cli, tmp_path: Path, signature: Signature
 ) -> None:

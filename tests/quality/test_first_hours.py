@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.choosing import thorough_at_times
 from tests.conftest import Cli
 from tests.first_hours import FIRST_HOURS, NOTHING_JUDGED, FirstHour
 
@@ -21,12 +22,10 @@ def test_there_are_twenty() -> None:
 @pytest.mark.parametrize(
     "hour",
     [
-        pytest.param(
-            hour,
-            id=hour.name,
-            marks=() if hour in NOTHING_JUDGED[1:3] else (pytest.mark.thorough,),
-        )
-        for hour in FIRST_HOURS
+        *(pytest.param(hour, id=hour.name) for hour in NOTHING_JUDGED[1:3]),
+        *thorough_at_times(
+            [h for h in FIRST_HOURS if h not in NOTHING_JUDGED[1:3]], 3, ids=lambda h: h.name
+        ),
     ],
 )
 def test_a_first_hour(cli: Cli, tmp_path: Path, hour: FirstHour) -> None:

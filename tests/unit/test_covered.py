@@ -102,6 +102,9 @@ def test_of_ordinary_cases_the_first_and_of_others_all(tmp_path: Path) -> None:
         with covering.noting(case):
             made.reduce([])
         assert bool(covering.lines) is noted
+    with covering.noting(ALONE, ("reduce", "token_mean")):  # another subject in the same rank
+        made.reduce([])
+    assert covering.lines
 
 
 def test_another_tools_tracing_is_left_alone(tmp_path: Path) -> None:

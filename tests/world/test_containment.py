@@ -99,8 +99,14 @@ def test_where_no_ranks_fit_there_is_one_sentence(tmp_path: Path) -> None:
     assert found.text.count("\n") == 1
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize(("pids", "told"), [(60, "up to 4 were run"), (200, None)])
+@pytest.mark.parametrize(
+    ("pids", "told"),
+    [
+        # Minutes of ranks that find no room.
+        pytest.param(60, "up to 4 were run", marks=pytest.mark.exhaustive),
+        pytest.param(200, None, marks=pytest.mark.thorough),
+    ],
+)
 def test_a_right_reducer_is_right_where_there_is_little_room(
     pids: int, told: str | None, tmp_path: Path
 ) -> None:

@@ -63,6 +63,8 @@ def verdicts(names: Sequence[str], laboratory: tuple[Laboratory, Any]) -> dict[s
         told[name] = json.loads(model.render(document([verdict])))
         # How long a call takes by the clock is the machine's to say.
         del told[name]["verdicts"][0]["call_milliseconds"]
+        # Lines are noted in the first ordinary cases that a process runs of a subject.
+        del told[name]["verdicts"][0]["covered"]
         for found in told[name]["verdicts"][0]["findings"]:
             # Stacks, and what was printed last: how far other ranks had come is a matter of time.
             del found["detail"], found["fault"]
