@@ -16,14 +16,20 @@ def thorough_but(
     *,
     ids: Callable[[T], str],
     marks: Callable[[T], Iterable[pytest.MarkDecorator]] = lambda row: (),
+    each: int = 1,
 ) -> list[Any]:
-    """The rows as parameters, thorough unless ``quick``, each with its own ``marks``."""
+    """The rows as parameters with their own ``marks``; unless ``quick``, every ``each``-th is
+    thorough, the others are exhaustive."""
     return [
         pytest.param(
-            row, id=ids(row), marks=(*marks(row), *(() if quick(row) else (pytest.mark.thorough,)))
+            row, id=ids(row), marks=(*marks(row), *(() if quick(row) else (_tier(n, each),)))
         )
-        for row in rows
+        for n, row in enumerate(rows)
     ]
+
+
+def _tier(n: int, each: int) -> pytest.MarkDecorator:
+    return pytest.mark.exhaustive if n % each else pytest.mark.thorough
 
 
 def first_of_each(rows: Iterable[T], *keys: Callable[[T], Hashable]) -> list[T]:
@@ -39,10 +45,5 @@ def first_of_each(rows: Iterable[T], *keys: Callable[[T], Hashable]) -> list[T]:
 
 
 def thorough_at_times(rows: Iterable[T], each: int, *, ids: Callable[[T], str]) -> list[Any]:
-    """The rows as parameters, every ``each``-th of them thorough, the others exhaustive."""
-    return [
-        pytest.param(
-            row, id=ids(row), marks=pytest.mark.exhaustive if n % each else pytest.mark.thorough
-        )
-        for n, row in enumerate(rows)
-    ]
+    """The rows as parameters, none of them quick."""
+    return thorough_but(rows, lambda _: False, ids=ids, each=each)

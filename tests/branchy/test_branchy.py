@@ -35,7 +35,9 @@ def outcomes(entry: Branchy, module: str, pool: Pool, *checks: str) -> list[Outc
 
 
 @pytest.mark.covers(check=shapes.NAME)
-@pytest.mark.parametrize("entry", thorough_but(WRONG, lambda e: e.function in QUICK, ids=name))
+@pytest.mark.parametrize(
+    "entry", thorough_but(WRONG, lambda e: e.function in QUICK, ids=name, each=2)
+)
 def test_a_wrong_branch_is_found(entry: Branchy, shared_pool: Pool) -> None:
     [outcome] = outcomes(entry, "wrong", shared_pool, entry.check)
     assert outcome.summary.state in (State.FAILED, State.HAZARD), outcome.summary
@@ -45,7 +47,9 @@ def test_a_wrong_branch_is_found(entry: Branchy, shared_pool: Pool) -> None:
     assert first.diagnosis is None or first.diagnosis.bug is None or entry.bug
 
 
-@pytest.mark.parametrize("entry", thorough_but(RIGHT, lambda e: e.function in QUICK, ids=name))
+@pytest.mark.parametrize(
+    "entry", thorough_but(RIGHT, lambda e: e.function in QUICK, ids=name, each=2)
+)
 def test_a_right_branch_passes(entry: Branchy, shared_pool: Pool) -> None:
     for outcome in outcomes(entry, "right", shared_pool, shapes.NAME):
         assert outcome.summary.state is State.OK, outcome.summary

@@ -72,7 +72,9 @@ QUICK = ("native/mean/constant", "slime/constant")
 QUICK_BROKEN = ("kl_local_count.py",)
 
 
-@pytest.mark.parametrize("path", thorough_but(CORRECT, lambda p: name(p) in QUICK, ids=name))
+@pytest.mark.parametrize(
+    "path", thorough_but(CORRECT, lambda p: name(p) in QUICK, ids=name, each=2)
+)
 def test_a_correct_example_conforms(cli: Cli, path: Path) -> None:
     ran = cli("check", path, *BRIEF)
     assert ran.code == 0, ran
@@ -175,7 +177,7 @@ def test_no_broken_example_is_forgotten() -> None:
     assert {path.name for path in (EXAMPLES / "broken").glob("*.py")} == set(BROKEN) | large
 
 
-@pytest.mark.parametrize("file", thorough_but(BROKEN, QUICK_BROKEN.__contains__, ids=str))
+@pytest.mark.parametrize("file", thorough_but(BROKEN, QUICK_BROKEN.__contains__, ids=str, each=2))
 def test_a_broken_example_is_explained(cli: Cli, tmp_path: Path, file: str) -> None:
     code, explanation, size = BROKEN[file]
     ran = cli("check", EXAMPLES / "broken" / file, *BRIEF, "--report", "json")

@@ -14,7 +14,7 @@ from aggverify.execution.laboratory import Laboratory
 from aggverify.oracles import MODES
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.search.check_run import CheckRun
-from tests.choosing import first_of_each, thorough_but
+from tests.choosing import first_of_each, thorough_at_times, thorough_but
 from tests.corpus import CORRECT, FAMILIES, MUTANTS, Correct, Mutant
 from tests.mutants.conftest import every_finding, first_told, subject_of
 
@@ -58,8 +58,7 @@ def test_a_right_reducer_is_not_blamed(entry: Correct, laboratory: Laboratory) -
     assert every_finding(entry, laboratory, EXAMPLES) == []
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("entry", CORRECT, ids=name)
+@pytest.mark.parametrize("entry", thorough_at_times(CORRECT, 3, ids=name))
 def test_a_right_reducer_holds_where_others_branch(entry: Correct, laboratory: Laboratory) -> None:
     subject = subject_of(entry, laboratory)
     run = CheckRun(shapes.CHECK, subject, shapes.space(subject), laboratory, Tally())
