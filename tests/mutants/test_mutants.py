@@ -41,7 +41,7 @@ QUICK_RIGHT = first_of_each(CORRECT, lambda entry: entry.convention)
 
 
 @pytest.mark.parametrize(
-    "mutant", thorough_but(MUTANTS, QUICK.__contains__, ids=name, marks=covering)
+    "mutant", thorough_but(MUTANTS, QUICK.__contains__, ids=name, marks=covering, each=2)
 )
 def test_a_mutant_is_killed_and_named(mutant: Mutant, laboratory: Laboratory) -> None:
     told = first_told(mutant, laboratory)
