@@ -7,8 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from aggverify.checks.base import Check, Finding
-from aggverify.checks.comparison import lowest_precision, worst_weight
-from aggverify.checks.judging import is_finite
+from aggverify.checks.judging import is_finite, judge_elsewhere
 from aggverify.checks.spaces import small
 from aggverify.errors import NotJudged
 from aggverify.execution.laboratory import Execution
@@ -55,23 +54,13 @@ def _judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     eager, compiled = executions
     if not is_finite(eager):
         return None
-    assert eager.weights is not None
-    fault, case = compiled.failure, compiled.case
-    found = Finding(CODE, NAME, "", case, subject.mode, reference="the same code run eagerly")
-    if fault is not None:
-        if fault.error is not None and fault.error.breach == NO_COMPILER:
-            raise NotJudged(fault.error.message)
-        return replace(found, message=f"only when compiled: {fault.message}", fault=fault)
-    assert compiled.weights is not None
-    expected = tuple(map(Fraction, eager.weights.tolist()))
-    found = replace(found, expected=expected, observed=tuple(compiled.weights.tolist()))
-    if not is_finite(compiled):
-        return replace(found, message="only when compiled: weights are not finite")
-    roundings, precision = 2 * subject.roundings, lowest_precision(subject, case)
-    off = worst_weight(compiled.weights, expected, roundings, precision)
-    if off is None:
-        return None
-    return replace(found, token=off.token, error=off.error, bound=off.bound)
+    fault, reference = compiled.failure, "the same code run eagerly"
+    if fault is not None and fault.error is not None and fault.error.breach == NO_COMPILER:
+        raise NotJudged(fault.error.message)
+    found = Finding(CODE, NAME, "", compiled.case, subject.mode, reference=reference)
+    off = judge_elsewhere(found, subject, eager, compiled, "when compiled")
+    # Compiled code adds up as the same code does: nothing of it is put down to running sums.
+    return None if off is None else replace(off, limit=Fraction(0))
 
 
 NO_COMPILER = "no compiler"

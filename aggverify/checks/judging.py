@@ -20,6 +20,26 @@ def is_finite(execution: Execution) -> bool:
     return execution.weights is not None and bool(np.isfinite(execution.weights).all())
 
 
+def judge_elsewhere(
+    found: Finding, subject: Subject, here: Execution, there: Execution, where: str
+) -> Finding | None:
+    """Weights of the same code run in another way, each side with its own roundings. ``here`` came
+    to finite ones; ``found`` has no message yet; ``where``: after "only"."""
+    if there.failure is not None:
+        message = f"only {where}: {there.failure.message}"
+        return replace(found, message=message, fault=there.failure)
+    assert here.weights is not None and there.weights is not None
+    expected = tuple(map(Fraction, here.weights.tolist()))
+    found = replace(found, expected=expected, observed=tuple(there.weights.tolist()))
+    if not is_finite(there):
+        return replace(found, message=f"only {where}: weights are not finite")
+    roundings, precision = 2 * subject.roundings, lowest_precision(subject, there.case)
+    off = worst_weight(there.weights, expected, roundings, precision)
+    if off is None:
+        return None
+    return replace(found, token=off.token, error=off.error, bound=off.bound, limit=off.limit)
+
+
 def judge_formula(
     check: str, codes: tuple[str, str], subject: Subject, execution: Execution
 ) -> Finding | None:

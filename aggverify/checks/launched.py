@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from fractions import Fraction
 
 from aggverify.checks.base import Check, Finding
-from aggverify.checks.comparison import lowest_precision, worst_weight
-from aggverify.checks.judging import is_finite
+from aggverify.checks.judging import is_finite, judge_elsewhere
 from aggverify.checks.logs import objective
 from aggverify.checks.spaces import small
 from aggverify.execution.laboratory import Execution
@@ -55,19 +53,11 @@ def _judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     forked, launched = executions
     if forked.weights is None or not is_finite(forked):
         return None
-    fault, case = launched.failure, launched.case
-    found = Finding(CODE, NAME, "", case, subject.mode, reference="ranks forked from one process")
-    if fault is not None:
-        return replace(found, message=f"only in launched ranks: {fault.message}", fault=fault)
-    assert launched.weights is not None
-    expected = tuple(map(Fraction, forked.weights.tolist()))
-    found = replace(found, expected=expected, observed=tuple(launched.weights.tolist()))
-    if not is_finite(launched):
-        return replace(found, message="only in launched ranks: weights are not finite")
-    roundings, precision = 2 * subject.roundings, lowest_precision(subject, case)
-    off = worst_weight(launched.weights, expected, roundings, precision)
+    reference = "ranks forked from one process"
+    found = Finding(CODE, NAME, "", launched.case, subject.mode, reference=reference)
+    off = judge_elsewhere(found, subject, forked, launched, "in launched ranks")
     if off is not None:
-        return replace(found, token=off.token, error=off.error, bound=off.bound, limit=off.limit)
+        return off
     wanted = objective(subject, forked)
     if wanted is None or forked.value is None or not wanted.is_met(forked.value):
         return None
@@ -75,7 +65,7 @@ def _judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
         return None
     now = "not finite" if launched.value is None else repr(float(launched.value))
     message = f"only in launched ranks: the loss is {now}, not {float(forked.value)!r}"
-    return replace(found, observed=None, expected=None, message=message)
+    return replace(found, message=message)
 
 
 CHECK = Check(
