@@ -15,7 +15,7 @@ _FROM = {
     "Case": "aggverify.steps.case",
     "Document": "aggverify.report.model",
     "Layout": "aggverify.steps.layouts",
-    "MicroBatch": "aggverify.conventions.native",
+    "MicroBatch": "aggverify.conventions.micro_batch",
     "Observation": "aggverify.api.observation",
     "Pool": "aggverify.world",
     "Sample": "aggverify.oracles",

@@ -11,7 +11,8 @@ from aggverify.conventions.base import (
     Output,
     Site,
 )
-from aggverify.conventions.native import MicroBatch, Native
+from aggverify.conventions.micro_batch import MicroBatch
+from aggverify.conventions.native import Native
 from aggverify.conventions.skyrl import SkyrlAdvantages, SkyrlReduceLoss
 from aggverify.conventions.slime import SlimeHook
 from aggverify.errors import unknown

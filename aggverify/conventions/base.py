@@ -110,12 +110,12 @@ class Output(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Misuse:
-    """A call that contradicts itself. ``spoil`` turns good positional arguments into it, in a rank;
-    a candidate that validates its arguments raises."""
+    """A call that contradicts itself. ``spoil`` turns a good call's arguments, by name, into it, in
+    a rank; a candidate that validates its arguments raises."""
 
     name: str
     sentence: str
-    spoil: Callable[[list[Any]], None]
+    spoil: Callable[[dict[str, Any]], None]
     modes: tuple[str, ...] = ()
     """Modes it is a mistake in; empty for all."""
 
@@ -159,6 +159,16 @@ class Convention(Protocol):
     @property
     def not_claimed(self) -> Mapping[str, str]:
         """Features this convention cannot see (or does not promise), each with the reason."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the verdict says of it, such as what is not exercised."""
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names, as the misuses know them, of what it passes by position; what it passes by keyword
+        has its own. Empty where the function's own names hold: then it may call anything, methods
+        and keyword-only parameters too."""
 
     @property
     def misuses(self) -> tuple[Misuse, ...]:

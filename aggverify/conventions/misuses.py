@@ -1,6 +1,6 @@
 """Calls that contradict themselves, per convention: what a validating candidate must refuse.
 
-Each spoils good positional arguments in place; they run in a rank.
+Each spoils the arguments of a good call, by their names; they run in a rank.
 """
 
 from __future__ import annotations
@@ -20,76 +20,77 @@ _NOT_A_DIVISOR = (
 )
 
 
-def _set(at: int, value: Any) -> Callable[[list[Any]], None]:
-    def spoil(arguments: list[Any]) -> None:
-        arguments[at] = value
+Arguments = dict[str, Any]
+Spoil = Callable[[Arguments], None]
+
+
+def _set(name: str, value: Any) -> Spoil:
+    def spoil(arguments: Arguments) -> None:
+        arguments[name] = value
 
     return spoil
 
 
-def _shorten(at: int) -> Callable[[list[Any]], None]:
-    def spoil(arguments: list[Any]) -> None:
-        arguments[at] = arguments[at][:-1]
+def _shorten(name: str) -> Spoil:
+    def spoil(arguments: Arguments) -> None:
+        arguments[name] = arguments[name][:-1]
 
     return spoil
 
 
-def _lengthen(at: int) -> Callable[[list[Any]], None]:
+def _lengthen(name: str) -> Spoil:
     """One token more, of the first axis: more than the masks stand for."""
 
-    def spoil(arguments: list[Any]) -> None:
+    def spoil(arguments: Arguments) -> None:
         import torch
 
-        arguments[at] = torch.cat([arguments[at], arguments[at].new_ones(1)])
+        arguments[name] = torch.cat([arguments[name], arguments[name].new_ones(1)])
 
     return spoil
 
 
-def _in_batch(**fields: Any) -> Callable[[list[Any]], None]:
-    def spoil(arguments: list[Any]) -> None:
-        arguments[1] = replace(arguments[1], **fields)
+def _in_batch(**fields: Any) -> Spoil:
+    def spoil(arguments: Arguments) -> None:
+        arguments["batch"] = replace(arguments["batch"], **fields)
 
     return spoil
 
 
-def _short_in_batch(name: str) -> Callable[[list[Any]], None]:
-    def spoil(arguments: list[Any]) -> None:
-        short = getattr(arguments[1], name)[:-1]
-        arguments[1] = replace(arguments[1], **{name: short})
+def _short_in_batch(name: str) -> Spoil:
+    def spoil(arguments: Arguments) -> None:
+        short = getattr(arguments["batch"], name)[:-1]
+        arguments["batch"] = replace(arguments["batch"], **{name: short})
 
     return spoil
 
 
-def _longer_mask(arguments: list[Any]) -> None:
+def _longer_mask(arguments: Arguments) -> None:
     import torch
 
-    first, *others = arguments[2]
-    arguments[2] = [torch.cat([first, first[:1]]), *others]
+    first, *others = arguments["loss_masks"]
+    arguments["loss_masks"] = [torch.cat([first, first[:1]]), *others]
 
 
-def _shorter_total(arguments: list[Any]) -> None:
-    (_, *totals), lengths = arguments[0], arguments[1]
-    arguments[0] = [lengths[0] - 1, *totals]
+def _shorter_total(arguments: Arguments) -> None:
+    _, *totals = arguments["total_lengths"]
+    arguments["total_lengths"] = [arguments["response_lengths"][0] - 1, *totals]
 
 
-def _denominators(arguments: list[Any]) -> None:
-    arguments[3] = [1.0] * len(arguments[1])
+def _denominators(arguments: Arguments) -> None:
+    arguments["calculate_per_token_loss"] = [1.0] * len(arguments["response_lengths"])
 
 
-def _repeated_boundary(arguments: list[Any]) -> None:
-    arguments[5] = [*arguments[5], arguments[5][0]]
+def _repeated_boundary(arguments: Arguments) -> None:
+    boundaries = arguments["prompt_boundaries"]
+    arguments["prompt_boundaries"] = [*boundaries, boundaries[0]]
 
 
-def _no_boundaries(arguments: list[Any]) -> None:
-    arguments[5] = None
-
-
-def _mask_short_of_columns(arguments: list[Any]) -> None:
-    arguments[1] = arguments[1][:, :-1]
+def _mask_short_of_columns(arguments: Arguments) -> None:
+    arguments["loss_mask"] = arguments["loss_mask"][:, :-1]
 
 
 NATIVE: tuple[Misuse, ...] = (
-    Misuse("losses", "one loss more than the masks stand for", _lengthen(0)),
+    Misuse("losses", "one loss more than the masks stand for", _lengthen("losses")),
     Misuse("rollouts", "0 rollouts in the step", _in_batch(num_rollouts=0), ("sample_mean",)),
     Misuse("groups", "0 prompt groups in the step", _in_batch(num_groups=0), ("prompt_mean",)),
     Misuse("tokens", "a negative token count", _in_batch(num_tokens=-1), ("token_mean",)),
@@ -116,29 +117,38 @@ SLIME: tuple[Misuse, ...] = (
         "a list of denominators where calculate_per_token_loss is expected",
         _denominators,
     ),
-    Misuse("short-lengths", "a response length missing", _shorten(1)),
-    Misuse("short-masks", "a loss mask missing", _shorten(2)),
+    Misuse("short-lengths", "a response length missing", _shorten("response_lengths")),
+    Misuse("short-masks", "a loss mask missing", _shorten("loss_masks")),
     Misuse("longer-mask", "a loss mask longer than its response", _longer_mask),
     Misuse("shorter-total", "a total length shorter than the response", _shorter_total),
 )
 
 
-def _skyrl(divisor_at: int) -> Iterable[Misuse]:
+def _skyrl() -> Iterable[Misuse]:
     yield Misuse(
-        "unknown-mode", "loss_reduction 'token-avg', which does not exist", _set(2, "token-avg")
+        "unknown-mode",
+        "loss_reduction 'token-avg', which does not exist",
+        _set("loss_reduction", "token-avg"),
     )
-    yield Misuse("no-mode", "loss_reduction None", _set(2, None))
+    yield Misuse("no-mode", "loss_reduction None", _set("loss_reduction", None))
     yield Misuse("short-mask", "a mask with a column missing", _mask_short_of_columns)
     for name, value in _NOT_A_DIVISOR:
         yield Misuse(
-            f"divisor-{name}", f"max_seq_len {value}", _set(divisor_at, value), ("constant",)
+            f"divisor-{name}", f"max_seq_len {value}", _set("max_seq_len", value), ("constant",)
         )
 
 
-SKYRL_REDUCE_LOSS: tuple[Misuse, ...] = tuple(_skyrl(3))
+SKYRL_REDUCE_LOSS: tuple[Misuse, ...] = tuple(_skyrl())
 SKYRL: tuple[Misuse, ...] = (
-    *_skyrl(4),
-    Misuse("no-boundaries", "prompt_boundaries None", _no_boundaries, ("prompt_mean",)),
-    Misuse("not-covered", "rows that no prompt boundary covers", _shorten(5), ("prompt_mean",)),
+    *_skyrl(),
+    Misuse(
+        "no-boundaries", "prompt_boundaries None", _set("prompt_boundaries", None), ("prompt_mean",)
+    ),
+    Misuse(
+        "not-covered",
+        "rows that no prompt boundary covers",
+        _shorten("prompt_boundaries"),
+        ("prompt_mean",),
+    ),
     Misuse("overlap", "prompt boundaries that overlap", _repeated_boundary, ("prompt_mean",)),
 )

@@ -2,67 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
-from itertools import accumulate
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
-from aggverify.conventions.base import Bound, Misuse, Offer, Output, Site, mask_tensor
+from aggverify.conventions.base import Bound, Misuse, Offer, Output, Site
+from aggverify.conventions.micro_batch import Totals, micro_batch
 from aggverify.conventions.misuses import NATIVE
 from aggverify.oracles import MODES
-from aggverify.steps.layouts import positions, visible_pieces
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from torch.distributed import ProcessGroup
-
-
-@dataclass(frozen=True, slots=True)
-class MicroBatch:
-    """One micro-batch on one rank, and the step's global counts.
-
-    ``losses`` (the reducer's first argument) is 1-D: the samples' local pieces concatenated in the
-    order of these lists. Lists have one entry per sample of the micro-batch.
-    """
-
-    loss_masks: list[Tensor]
-    """Full 0/1 masks over each response, int64, shape ``(response_length,)``."""
-    original_masks: list[Tensor]
-    """The masks before tokens were rejected after the fact (TIS, rejection sampling); usually the
-    same as ``loss_masks``."""
-    local_masks: list[Tensor]
-    """The part of each mask this rank's losses stand for, int64; may be empty under CP."""
-    response_lengths: list[int]
-    total_lengths: list[int]
-    """Prompt plus response, in tokens."""
-    rollout_ids: list[int]
-    group_ids: list[int]
-    rollout_tokens: list[int]
-    """Unmasked tokens of each sample's whole rollout, over the whole step. Whether rejected ones
-    count, here and in the two below, is the declared policy's to say."""
-    group_tokens: list[int]
-    """Unmasked tokens of each sample's whole prompt group, over the whole step."""
-    step_rollout_tokens: list[int]
-    """Unmasked tokens of every rollout of the step, in order of first appearance."""
-    num_rollouts: int
-    """N: rollouts in the step."""
-    num_groups: int
-    """P: prompt groups in the step."""
-    num_tokens: int
-    """M: unmasked response tokens in the step."""
-    num_microbatches: int
-    divisor: float | None
-    """The constant mode's L, when one was given."""
-    dp_rank: int
-    dp_size: int
-    cp_rank: int
-    cp_size: int
-    gathered: bool
-    """Whether the losses were gathered over context parallelism: every rank has all of them."""
-    dp_group: ProcessGroup | None
-    cp_group: ProcessGroup | None
 
 
 def _not_claimed() -> dict[str, str]:
@@ -72,7 +22,18 @@ def _not_claimed() -> dict[str, str]:
     }
 
 
+RETURNS = (
+    "loss, (loss, count), (loss, log) or (loss, count, log): loss is a floating-point tensor of "
+    "one element that depends on the losses, count an integer, log a mapping of names to scalars "
+    "or pairs [sum, count]"
+)
 PLAIN_CALL = """\
+        def padded(x, side="right", width="micro-batch", sizes=[len(own) for own in mine]):
+            rows = x.split(sizes) if torch.is_tensor(x) else x
+            longest = max(LENGTHS if width == "step" else map(len, rows))
+            by = [(0, longest - len(row))[:: 1 if side == "right" else -1] for row in rows]
+            return torch.stack([torch.nn.functional.pad(*each) for each in zip(rows, by)])
+
         batch = SimpleNamespace(
             loss_masks=masks,
             original_masks=[mask.clone() for mask in masks],
@@ -96,6 +57,23 @@ PLAIN_CALL = """\
             gathered=False,
             dp_group=dp_group,
             cp_group=cp_group,
+            dp_cp_group=dist.group.WORLD,
+            mode=None,
+            per_token=False,
+            index=CELLS[d].index(cell),
+            cp_kind=CP_KIND,
+            num_samples=len(SAMPLES),
+            num_valid_samples=sum(any(s[1]) for s in SAMPLES),
+            rank_samples=sum(map(len, CELLS[d])),
+            rank_tokens=sum(sum(SAMPLES[i][1]) for cell in CELLS[d] for i in cell),
+            step_width=max(LENGTHS),
+            group_rollouts=[len({r[2] for r in SAMPLES if r[3] == s[3]}) for s in group],
+            mask=torch.cat([mask[own] for mask, own in zip(masks, mine)]),
+            window_masks=[[torch.tensor(SAMPLES[i][1]) for i in k] for k in CELLS[d]],
+            step_masks=[torch.tensor(s[1]) for s in SAMPLES],
+            local_positions=[torch.tensor(own) for own in mine],
+            padded=padded,
+            rows=lambda x, **how: (padded(x, **how), padded(batch.local_masks, **how)),
         )
         loss = getattr(module, NAME)(x[flat], batch)"""
 
@@ -120,14 +98,12 @@ class Native:
         "def reduce(losses: Tensor, batch: aggverify.MicroBatch) -> Tensor, (Tensor, count), "
         "(Tensor, log) or (Tensor, count, log)"
     )
-    returns: str = (
-        "loss, (loss, count), (loss, log) or (loss, count, log): loss is a floating-point tensor "
-        "of one element that depends on the losses, count an integer, log a mapping of names to "
-        "scalars or pairs [sum, count]"
-    )
+    returns: str = RETURNS
     mode_is_argument: bool = False
     fixes_engine: bool = False
     not_claimed: Mapping[str, str] = field(default_factory=_not_claimed)
+    notes: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ("losses", "batch")
     misuses: tuple[Misuse, ...] = NATIVE
     plain_setup: ClassVar[str] = ""
     plain_call: ClassVar[str] = PLAIN_CALL
@@ -147,23 +123,27 @@ class Native:
         return None
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
-        counts = _counts(site)
+        totals = Totals(site)
 
         def call(k: int, losses: Tensor) -> Output:
             own, terms = _inputs(site, losses)
-            out = function(own, _micro_batch(site, k, counts), *terms)
-            if not isinstance(out, tuple):
-                return Output(out)
-            if len(out) == 2 and isinstance(out[1], Mapping):
-                return Output(out[0], log=out[1])
-            if len(out) in (2, 3):
-                return Output(*out)
-            raise TypeError(
-                f"the reducer must return loss, (loss, count), (loss, log) or (loss, count, log), "
-                f"got a tuple of {len(out)}"
-            )
+            return output(function(own, micro_batch(site, k, totals), *terms))
 
         return call
+
+
+def output(out: Any) -> Output:
+    """What a reducer has returned, in one of the four forms there are."""
+    if not isinstance(out, tuple):
+        return Output(out)
+    if len(out) == 2 and isinstance(out[1], Mapping):
+        return Output(out[0], log=out[1])
+    if len(out) in (2, 3):
+        return Output(*out)
+    raise TypeError(
+        f"the reducer must return loss, (loss, count), (loss, log) or (loss, count, log), got a "
+        f"tuple of {len(out)}"
+    )
 
 
 def _inputs(site: Site, values: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -175,62 +155,3 @@ def _inputs(site: Site, values: Tensor) -> tuple[Tensor, list[Tensor]]:
         return values, terms
     terms[site.term % len(terms)] = values
     return torch.zeros_like(values), terms
-
-
-class _Counts(NamedTuple):
-    """The step's denominators: tokens of every rollout, of every prompt group, of the step."""
-
-    rollouts: dict[int, int]
-    groups: dict[int, int]
-    tokens: int
-
-
-def _counts(site: Site) -> _Counts:
-    step = site.case.step
-    counted = [site.counted(i) for i in range(len(step.samples))]
-
-    def over(units: Mapping[int, Sequence[int]]) -> dict[int, int]:
-        return {name: sum([counted[i] for i in members]) for name, members in units.items()}
-
-    return _Counts(over(step.rollouts), over(step.groups), sum(counted))
-
-
-def _micro_batch(site: Site, k: int, counts: _Counts) -> MicroBatch:
-    """Build what the reducer receives for micro-batch ``k``; nothing in it is shared."""
-    import torch
-
-    step, layout = site.case.step, site.case.layout
-    members = layout.micro_batches[site.dp_rank][k]
-    samples = [step.samples[i] for i in members]
-    lengths = [s.response_length for s in samples]
-    masks = b"".join(s.loss_mask for s in samples)
-    originals = b"".join(s.original_mask or s.loss_mask for s in samples)
-    pieces = visible_pieces(step, members, layout, site.cp_rank)
-    starts = list(accumulate(lengths, initial=0))[:-1]
-    # Each of its own memory: what is done to one mask must not reach the others.
-    whole, original = (mask_tensor(flat, np.int64, site.device) for flat in (masks, originals))
-    seen = whole.index_select(0, torch.from_numpy(positions(starts, pieces)).to(site.device))
-    return MicroBatch(
-        loss_masks=list(whole.split_with_sizes(lengths)),
-        original_masks=list(original.split_with_sizes(lengths)),
-        local_masks=list(seen.split_with_sizes([sum([b - a for a, b in p]) for p in pieces])),
-        response_lengths=lengths,
-        total_lengths=[s.prompt_length + s.response_length for s in samples],
-        rollout_ids=[s.rollout for s in samples],
-        group_ids=[s.group for s in samples],
-        rollout_tokens=[counts.rollouts[s.rollout] for s in samples],
-        group_tokens=[counts.groups[s.group] for s in samples],
-        step_rollout_tokens=list(counts.rollouts.values()),
-        num_rollouts=step.num_rollouts,
-        num_groups=step.num_groups,
-        num_tokens=counts.tokens,
-        num_microbatches=layout.num_microbatches,
-        divisor=site.divisor,
-        dp_rank=site.dp_rank,
-        dp_size=layout.dp_size,
-        cp_rank=site.cp_rank,
-        cp_size=layout.cp_size,
-        gathered=layout.cp_size > 1 and layout.cp_kind == "gathered",
-        dp_group=site.dp_group,
-        cp_group=site.cp_group,
-    )

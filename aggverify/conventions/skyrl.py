@@ -23,6 +23,11 @@ _NAMES = {
     "constant": "seq_mean_token_sum_norm",
     "prompt_mean": "prompt_mean",
 }
+_SCALED = (
+    *("advantages", "loss_mask", "loss_reduction"),
+    *("micro_batch_size", "max_seq_len", "prompt_boundaries"),
+)
+_REDUCED = ("loss", "loss_mask", "loss_reduction", "max_seq_len")
 _POISON = "SkyRL's reduce_loss multiplies by the mask and its trainer passes finite losses"
 _NO_CP = "SkyRL gathers log-probs before its loss; the reduction never sees a CP shard"
 _ROWS = "SkyRL's driver cuts every rank's rows into micro-batches of one fixed size"
@@ -65,6 +70,8 @@ class SkyrlAdvantages:
     mode_is_argument: bool = True
     fixes_engine: bool = True
     not_claimed: Mapping[str, str] = field(default_factory=_not_claimed)
+    notes: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = _SCALED
     misuses: tuple[Misuse, ...] = SKYRL
 
     def modes(self, offer: Offer) -> tuple[str, ...]:
@@ -72,13 +79,7 @@ class SkyrlAdvantages:
         return tuple(m for m in _NAMES if has_prompts or m != "prompt_mean")
 
     def recognises(self, offer: Offer) -> bool:
-        return offer.parameters[:5] == (
-            "advantages",
-            "loss_mask",
-            "loss_reduction",
-            "micro_batch_size",
-            "max_seq_len",
-        )
+        return offer.parameters[:5] == _SCALED[:5]
 
     def default_engine(self, mode: str | None) -> str:
         return "skyrl-fsdp"
@@ -124,13 +125,15 @@ class SkyrlReduceLoss:
     mode_is_argument: bool = True
     fixes_engine: bool = True
     not_claimed: Mapping[str, str] = field(default_factory=_not_claimed)
+    notes: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = _REDUCED
     misuses: tuple[Misuse, ...] = SKYRL_REDUCE_LOSS
 
     def modes(self, offer: Offer) -> tuple[str, ...]:
         return tuple(m for m in _NAMES if m != "prompt_mean")
 
     def recognises(self, offer: Offer) -> bool:
-        return offer.parameters[:3] == ("loss", "loss_mask", "loss_reduction")
+        return offer.parameters[:3] == _REDUCED[:3]
 
     def default_engine(self, mode: str | None) -> str:
         return "accumulated-mean"

@@ -74,6 +74,8 @@ class SlimeHook:
     mode_is_argument: bool = False
     fixes_engine: bool = True
     not_claimed: Mapping[str, str] = field(default_factory=_not_claimed)
+    notes: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = _ARGUMENTS
     misuses: tuple[Misuse, ...] = SLIME
     plain_setup: ClassVar[str] = _PLAIN_SETUP
     plain_call: ClassVar[str] = _PLAIN_CALL

@@ -50,6 +50,7 @@ def script(subject: Subject, finding: Finding) -> str | None:
         samples=samples,
         cells=[[list(cell) for cell in rank] for rank in layout.micro_batches],
         cp=layout.cp_size,
+        cp_kind=repr(layout.cp_kind),
         scale=repr(float(_scale(subject, finding))),
         divisor=repr(subject.divisor),
         dtype=case.dtype,

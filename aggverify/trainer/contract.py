@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from aggverify.conventions import Convention, Misuse, Site
 from aggverify.trainer.answer import Log
 from aggverify.world.candidate_errors import Breach
+from aggverify.world.frames import owner
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -62,30 +66,61 @@ def refusals(
 ) -> tuple[tuple[str, str | None], ...]:
     """With what the function refuses each misuse of its mode; None for one that it accepts.
 
-    ``run`` carries out a step with the function it is given.
+    ``run`` carries out a step with the function it is given. An exception counts if it comes out of
+    code of the candidate's own: neither what Python says of a call that does not fit its
+    parameters, nor what is wrong with the misused call's result, shows that it looks.
     """
+    names = how.parameters or _own_names(function)
     found: dict[str, str | None] = {}
     for misuse in how.misuses:
         if not misuse.modes or mode in misuse.modes:
-            found[misuse.name] = _refusal(lambda m=misuse: run(_spoiled(function, m)))  # type: ignore[misc]
+            raised: list[Exception] = []
+            with suppress(Exception):
+                run(_noting(_spoiled(function, misuse, names), raised))
+                raised.clear()  # the caller has got over it
+            found[misuse.name] = next((_told(error) for error in raised), None)
     return tuple(found.items())
 
 
-def _spoiled(function: Callable[..., Any], misuse: Misuse) -> Callable[..., Any]:
-    def call(*args: Any) -> Any:
-        arguments = list(args)
-        misuse.spoil(arguments)
-        return function(*arguments)
+def _own_names(function: Callable[..., Any]) -> tuple[str, ...]:
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    try:
+        found = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # a function without one
+        return ()
+    return tuple(p.name for p in found if p.kind in kinds)
+
+
+def _spoiled(
+    function: Callable[..., Any], misuse: Misuse, names: tuple[str, ...]
+) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        misuse.spoil(given)
+        positional = [given.pop(name) for name in names[: len(args)]]
+        return function(*positional, *args[len(names) :], **given)
 
     return call
 
 
-def _refusal(run: Callable[[], Any]) -> str | None:
-    try:
-        run()
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"[:200]
-    return None
+def _noting(function: Callable[..., Any], raised: list[Exception]) -> Callable[..., Any]:
+    """The function, noting what comes out of code of its own; so with one that it returns."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            out = function(*args, **kwargs)
+        except Exception as error:
+            frames = traceback.extract_tb(error.__traceback__)
+            if any(owner(frame.filename) == "candidate" for frame in frames):
+                raised.append(error)
+            raise
+        return _noting(out, raised) if callable(out) else out
+
+    return call
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:200]
 
 
 def logged(log: Any) -> Log:

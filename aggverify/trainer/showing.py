@@ -69,7 +69,8 @@ def _told(name: str, value: Any) -> Iterator[Given]:
         yield Given(name, kind, _cut(value.detach().tolist()))
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         for f in dataclasses.fields(value):
-            yield from _told(f"{name}.{f.name}", getattr(value, f.name))
+            if not f.name.startswith("_"):
+                yield from _told(f"{name}.{f.name}", getattr(value, f.name))
     elif isinstance(value, Mapping):
         for key, item in value.items():
             yield from _told(f"{name}[{key!r}]", item)

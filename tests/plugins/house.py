@@ -32,6 +32,8 @@ class House:
             "House has whole rows",
         )
     )
+    notes: tuple = ()
+    parameters: tuple = ()
     misuses: tuple = ()
 
     def modes(self, offer):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from aggverify.conventions import CONVENTIONS, convention
-from aggverify.trainer.contract import logged, refusals
+from aggverify.trainer.contract import ContractBreach, logged, refusals
 
 
 @pytest.mark.parametrize(
@@ -55,13 +55,16 @@ GOOD: dict[str, list[Any]] = {
 @pytest.mark.parametrize("name", GOOD)
 def test_every_misuse_changes_the_call(name: str) -> None:
     seen = []
-    for misuse in convention(name).misuses:
-        arguments = list(GOOD[name])
+    how = convention(name)
+    good = dict(zip(how.parameters, GOOD[name], strict=True))
+    for misuse in how.misuses:
+        arguments = dict(good)
         misuse.spoil(arguments)
         changed = [
-            i
-            for i, (a, b) in enumerate(zip(arguments, GOOD[name], strict=True))
-            if a is not b and not (isinstance(a, torch.Tensor) and torch.equal(a, b))
+            name
+            for name, a in arguments.items()
+            if a is not good[name]
+            and not (isinstance(a, torch.Tensor) and torch.equal(a, good[name]))
         ]
         assert len(changed) == 1, misuse
         seen.append((changed[0], repr(arguments[changed[0]])))
@@ -71,20 +74,51 @@ def test_every_misuse_changes_the_call(name: str) -> None:
 def test_misuses_have_names_of_their_own_and_known_modes() -> None:
     for how in CONVENTIONS.values():
         assert len({m.name for m in how.misuses}) == len(how.misuses)
-        assert how.misuses
+
+
+def refused(candidate: Any, *args: Any, **kwargs: Any) -> dict[str, str | None]:
+    """What becomes of the misuses of SkyRL's old call, made so."""
+    how = convention("skyrl-reduce-loss")
+    return dict(refusals(lambda f: f(*args, **kwargs), candidate, how, "token_mean"))
+
+
+def strict(loss: Any, mask: Any, mode: Any = None, **more: Any) -> None:
+    if more.get("loss_reduction", mode) != "token_mean":
+        raise ValueError(f"no mode {more.get('loss_reduction', mode)!r}")
+
+
+NO_MODE = {
+    "unknown-mode": "ValueError: no mode 'token-avg'",
+    "no-mode": "ValueError: no mode None",
+    "short-mask": None,
+}
 
 
 def test_refusals_tell_accepted_from_refused() -> None:
-    def strict(loss: Any, mask: Any, mode: str, length: float | None) -> None:
-        if mode != "token_mean":
-            raise ValueError(f"no mode {mode!r}")
+    assert refused(strict, *GOOD["skyrl-reduce-loss"][:3]) == NO_MODE
 
-    def run(candidate: Any) -> None:
-        candidate(*GOOD["skyrl-reduce-loss"])
 
-    found = refusals(run, strict, convention("skyrl-reduce-loss"), "token_mean")
-    assert dict(found) == {
-        "unknown-mode": "ValueError: no mode 'token-avg'",
-        "no-mode": "ValueError: no mode None",
-        "short-mask": None,
-    }
+def test_a_misuse_finds_its_argument_by_name() -> None:
+    loss, mask, mode, _ = GOOD["skyrl-reduce-loss"]
+    assert refused(strict, loss, mask, loss_reduction=mode) == NO_MODE
+
+
+def test_what_a_returned_function_raises_is_a_refusal() -> None:
+    def factory(*args: Any) -> Any:
+        return lambda: strict(*args)
+
+    how = convention("skyrl-reduce-loss")
+    run = lambda f: f(*GOOD["skyrl-reduce-loss"][:3])()  # noqa: E731
+    assert dict(refusals(run, factory, how, "token_mean")) == NO_MODE
+
+
+@pytest.mark.parametrize("candidate", [lambda *args: None, max, lambda loss, mask, mode: None])
+def test_what_does_not_come_out_of_its_own_code_is_none(candidate: Any) -> None:
+    """A result that the trainer cannot use, a function that cannot be called so at all."""
+
+    def run(function: Any) -> None:
+        function(*GOOD["skyrl-reduce-loss"])
+        raise ContractBreach("the reducer must return a tensor")
+
+    found = refusals(run, candidate, convention("skyrl-reduce-loss"), "token_mean")
+    assert dict(found) == dict.fromkeys(NO_MODE)

@@ -1,0 +1,257 @@
+"""One micro-batch on one rank, as a trainer knows it: what reducers and adapters are given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from aggverify.conventions.base import Site, mask_tensor
+from aggverify.steps.layouts import positions, visible_pieces
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.distributed import ProcessGroup
+
+Side = Literal["right", "left"]
+Width = Literal["micro-batch", "step"]
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """One micro-batch on one rank, and the step's global counts.
+
+    ``losses`` (the reducer's first argument) is 1-D: the samples' local pieces concatenated in the
+    order of these lists. Lists have one entry per sample of the micro-batch.
+    """
+
+    loss_masks: list[Tensor]
+    """Full 0/1 masks over each response, int64, shape ``(response_length,)``."""
+    original_masks: list[Tensor]
+    """The masks before tokens were rejected after the fact (TIS, rejection sampling); usually the
+    same as ``loss_masks``."""
+    local_masks: list[Tensor]
+    """The part of each mask this rank's losses stand for, int64; may be empty under CP."""
+    response_lengths: list[int]
+    total_lengths: list[int]
+    """Prompt plus response, in tokens."""
+    rollout_ids: list[int]
+    group_ids: list[int]
+    rollout_tokens: list[int]
+    """Unmasked tokens of each sample's whole rollout, over the whole step. Whether rejected ones
+    count, here and in all counts below, is the declared policy's to say."""
+    group_tokens: list[int]
+    """Unmasked tokens of each sample's whole prompt group, over the whole step."""
+    step_rollout_tokens: list[int]
+    """Unmasked tokens of every rollout of the step, in order of first appearance."""
+    num_rollouts: int
+    """N: rollouts in the step."""
+    num_groups: int
+    """P: prompt groups in the step."""
+    num_tokens: int
+    """M: unmasked response tokens in the step."""
+    num_microbatches: int
+    divisor: float | None
+    """The constant mode's L, when one was given."""
+    dp_rank: int
+    dp_size: int
+    cp_rank: int
+    cp_size: int
+    gathered: bool
+    """Whether the losses were gathered over context parallelism: every rank has all of them."""
+    dp_group: ProcessGroup | None
+    cp_group: ProcessGroup | None
+    mode: str | bool | None = None
+    """The mode under the framework's own name, where the function is told it."""
+    per_token: bool = False
+    """Whether the trainer divides by token counts, as Megatron's ``calculate_per_token_loss``."""
+    index: int = 0
+    """Which of the rank's micro-batches this is, from 0."""
+    cp_kind: str = "zigzag"
+    """Which tokens context-parallel ranks own: ``zigzag``, ``contiguous`` or ``gathered``."""
+    num_samples: int = 0
+    """Samples in the step."""
+    num_valid_samples: int = 0
+    """Samples in the step with an unmasked token."""
+    rank_samples: int = 0
+    """Samples in all micro-batches of this data-parallel rank."""
+    rank_tokens: int = 0
+    """Unmasked tokens in all micro-batches of this data-parallel rank."""
+    step_width: int = 0
+    """The longest response of the step."""
+    group_rollouts: list[int] = field(default_factory=list)
+    """Rollouts of each sample's prompt group, in the whole step."""
+    dp_cp_group: ProcessGroup | None = None
+    """All ranks that share the step."""
+    _mask: Tensor | None = field(default=None, repr=False, compare=False)
+    _beyond: Beyond | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def mask(self) -> Tensor:
+        """The local masks in the form of the losses: one after the other, or padded rows where an
+        adapter asks for rows."""
+        import torch
+
+        return torch.cat(self.local_masks) if self._mask is None else self._mask
+
+    @property
+    def window_masks(self) -> list[list[Tensor]]:
+        """Full masks of all micro-batches of this rank, for code that counts before the first
+        backward."""
+        return [] if self._beyond is None else self._beyond.window_masks()
+
+    @property
+    def step_masks(self) -> list[Tensor]:
+        """Full masks of every sample of the step: the driver's view."""
+        return [] if self._beyond is None else self._beyond.step_masks()
+
+    @property
+    def local_positions(self) -> list[Tensor]:
+        """Of each sample, which tokens of its response this rank's losses stand for."""
+        return [] if self._beyond is None else self._beyond.local_positions()
+
+    def padded(
+        self,
+        values: Tensor | Sequence[Tensor],
+        *,
+        side: Side = "right",
+        width: Width = "micro-batch",
+    ) -> Tensor:
+        """``(B, T)`` rows, one a sample, with 0 on the padded ``side``.
+
+        ``values`` is 1-D as the losses are, or one tensor a sample, as ``local_masks``; gradients
+        flow back. T is the longest of them, or under ``width="step"`` of the step's responses.
+        """
+        import torch
+
+        if side not in ("right", "left") or width not in ("micro-batch", "step"):
+            raise ValueError(
+                f"rows are padded right or left, to the width of the micro-batch or step; got "
+                f"side {side!r}, width {width!r}"
+            )
+        if isinstance(values, torch.Tensor):
+            values = values.split_with_sizes([len(mask) for mask in self.local_masks])
+        longest = self.step_width if width == "step" else max(map(len, values), default=0)
+        padding = [(0, longest - len(row))[:: 1 if side == "right" else -1] for row in values]
+        pad = torch.nn.functional.pad
+        return torch.stack([pad(row, by) for row, by in zip(values, padding, strict=True)])
+
+    def rows(
+        self, losses: Tensor, *, side: Side = "right", width: Width = "micro-batch"
+    ) -> tuple[Tensor, Tensor]:
+        """The losses and their masks as padded ``(B, T)`` rows."""
+        masks = self.padded(self.local_masks, side=side, width=width)
+        return self.padded(losses, side=side, width=width), masks
+
+
+class Beyond:
+    """What few reducers ask for, made when one does."""
+
+    def __init__(self, site: Site, members: Sequence[int]) -> None:
+        self._site, self._members = site, members
+
+    def _masks(self, members: Sequence[int]) -> list[Tensor]:
+        step, device = self._site.case.step, self._site.device
+        return [mask_tensor(step.samples[i].loss_mask, np.int64, device) for i in members]
+
+    def window_masks(self) -> list[list[Tensor]]:
+        return [*map(self._masks, self._site.case.layout.micro_batches[self._site.dp_rank])]
+
+    def step_masks(self) -> list[Tensor]:
+        return self._masks(range(len(self._site.case.step.samples)))
+
+    def local_positions(self) -> list[Tensor]:
+        import torch
+
+        site = self._site
+        pieces = visible_pieces(site.case.step, self._members, site.case.layout, site.cp_rank)
+        return [torch.from_numpy(positions([0], [own])).to(site.device) for own in pieces]
+
+
+class Totals:
+    """The step's counts as this rank's trainer has them: the same for all of its micro-batches."""
+
+    def __init__(self, site: Site) -> None:
+        step = site.case.step
+        self._site = site
+        self._counted = [site.counted(i) for i in range(len(step.samples))]
+        self.rollouts = self._over(step.rollouts)
+        self.groups = self._over(step.groups)
+        self.tokens = sum(self._counted)
+
+    def _over(self, units: Mapping[int, Sequence[int]]) -> dict[int, int]:
+        return {name: sum([self._counted[i] for i in own]) for name, own in units.items()}
+
+    @cached_property
+    def extent(self) -> dict[str, Any]:
+        """What a batch has of the step and of its rank beside the denominators."""
+        step, layout = self._site.case.step, self._site.case.layout
+        mine = [i for cell in layout.micro_batches[self._site.dp_rank] for i in cell]
+        return {
+            "num_samples": len(step.samples),
+            "num_valid_samples": sum(n > 0 for n in self._counted),
+            "rank_samples": len(mine),
+            "rank_tokens": sum([self._counted[i] for i in mine]),
+            "step_width": max((s.response_length for s in step.samples), default=0),
+        }
+
+    @cached_property
+    def rollouts_of(self) -> dict[int, int]:
+        """Rollouts of every prompt group."""
+        step = self._site.case.step
+        return {
+            name: len({step.samples[i].rollout for i in own}) for name, own in step.groups.items()
+        }
+
+
+def micro_batch(site: Site, k: int, totals: Totals, mode: str | bool | None = None) -> MicroBatch:
+    """Build what the reducer receives for micro-batch ``k``; nothing in it is shared."""
+    import torch
+
+    step, layout = site.case.step, site.case.layout
+    members = layout.micro_batches[site.dp_rank][k]
+    samples = [step.samples[i] for i in members]
+    lengths = [s.response_length for s in samples]
+    masks = b"".join(s.loss_mask for s in samples)
+    originals = b"".join(s.original_mask or s.loss_mask for s in samples)
+    pieces = visible_pieces(step, members, layout, site.cp_rank)
+    starts = list(accumulate(lengths, initial=0))[:-1]
+    # Each of its own memory: what is done to one mask must not reach the others.
+    whole, original = (mask_tensor(flat, np.int64, site.device) for flat in (masks, originals))
+    seen = whole.index_select(0, torch.from_numpy(positions(starts, pieces)).to(site.device))
+    return MicroBatch(
+        loss_masks=list(whole.split_with_sizes(lengths)),
+        original_masks=list(original.split_with_sizes(lengths)),
+        local_masks=list(seen.split_with_sizes([sum([b - a for a, b in p]) for p in pieces])),
+        response_lengths=lengths,
+        total_lengths=[s.prompt_length + s.response_length for s in samples],
+        rollout_ids=[s.rollout for s in samples],
+        group_ids=[s.group for s in samples],
+        rollout_tokens=[totals.rollouts[s.rollout] for s in samples],
+        group_tokens=[totals.groups[s.group] for s in samples],
+        step_rollout_tokens=list(totals.rollouts.values()),
+        num_rollouts=step.num_rollouts,
+        num_groups=step.num_groups,
+        num_tokens=totals.tokens,
+        num_microbatches=layout.num_microbatches,
+        divisor=site.divisor,
+        dp_rank=site.dp_rank,
+        dp_size=layout.dp_size,
+        cp_rank=site.cp_rank,
+        cp_size=layout.cp_size,
+        gathered=layout.cp_size > 1 and layout.cp_kind == "gathered",
+        dp_group=site.dp_group,
+        cp_group=site.cp_group,
+        mode=mode,
+        per_token=site.per_token,
+        index=k,
+        cp_kind=layout.cp_kind,
+        group_rollouts=[totals.rollouts_of[s.group] for s in samples],
+        dp_cp_group=torch.distributed.group.WORLD,
+        _beyond=Beyond(site, members),
+        **totals.extent,
+    )
