@@ -12,12 +12,16 @@ from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Subject
 from aggverify.report import model
 from aggverify.report.document import document
+from aggverify.run.outcome.covered import Covered
 from aggverify.run.outcome.store import stored_case
 from aggverify.run.outcome.verdict import CheckSummary, Margin, Relevance, ReportedFinding, Verdict
 from aggverify.run.outcome.weakness import Weakness
 from aggverify.steps.case import Case
+from aggverify.steps.kinds import ONE_RANK, SHARDED
+from aggverify.steps.kinds import written as written_kinds
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
+from aggverify.trainer.conditions import Condition
 from aggverify.world import Collective, Fault, Frame, Raised
 
 WEIGHTS, CP = "weights_are_the_modes", "independent_of_context_parallel_size"
@@ -69,7 +73,18 @@ def verdict(text: str = "", reports: int = 1, executed: int = 7, code: str = "AG
     found = tuple(report(about, text, code, number=n + 1) for n in range(reports))
     margin = Margin("float64", 0.1, 2e-15, 3e-15, float("inf"), 0, 0)
     weak = (Weakness("AGVW11", f"environment {text}"),)
-    return Verdict(about, found, checks, executed, ((1, executed),), (margin,), 0, weak)
+    about = about.knowing(
+        functions=((f"reduce{text}", (4, 5, 6)),),
+        texts=(
+            (3, (f"def reduce(a): {text}", "    if a:", f"        b = a {text}", "    return a")),
+        ),
+        conditions=(Condition(f"reduce{text}", 4, f"a{text}", (), 5, 6),),
+    )
+    one, several = written_kinds([ONE_RANK]), written_kinds([ONE_RANK, SHARDED])
+    ran = Covered({4: several, 6: one}, {0: several})
+    return Verdict(
+        *(about, found, checks, executed, ((1, executed),), (margin,), 0, weak), covered=ran
+    )
 
 
 def written(*verdicts: Verdict) -> model.Document:

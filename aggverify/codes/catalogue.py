@@ -322,8 +322,8 @@ CATALOGUE: tuple[Code, ...] = (
     *(
         Code(code, title, "warning", Effect.WARNING, of_lines=True)
         for code, title in (
-            ("AGVW17", "Lines of the reducer never ran"),
-            ("AGVW18", "Lines of the reducer never ran on several ranks"),
+            ("AGVW17", "Lines or branches of the reducer never ran"),
+            ("AGVW18", "Lines or branches of the reducer never ran on several ranks"),
         )
     ),
     *(

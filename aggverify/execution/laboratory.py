@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,6 +66,9 @@ class Execution:
     """Whether the candidate has called something that it gave to torch.compile."""
     lines: frozenset[int] = frozenset()
     """Lines of the candidate's file that ran on any rank."""
+    outcomes: frozenset[int] = frozenset()
+    """Of its conditions: twice the place of one in the subject's list, and 1 more where it was
+    true."""
     call_seconds: float = 0.0
     """By the clock, for one call of the candidate; 0.0 where it is next to nothing."""
     notes: tuple[tuple[str, ...], ...] = ()
@@ -94,6 +98,8 @@ class Submitted:
     """Waits for half of them; whether any case that is done came to no result."""
 
 
+_NOTES = count(1)
+"""What ranks note of lines is one subject's, however long they live: every time it begins anew."""
 SIZES = (8, 6, 4, 3, 2, 1)
 """Of worlds that cases are made for, the largest first."""
 
@@ -110,6 +116,7 @@ class Laboratory:
         self._cpu_seconds: float | None = None
         self._patience = Patience()
         self._unfit: dict[int, str] = {}
+        self._note = next(_NOTES)
         self.executed = 0
         self.worlds: dict[int, int] = {}
 
@@ -119,7 +126,9 @@ class Laboratory:
         return time.monotonic() - sum(each._template.loading for each in every)
 
     def begin(self) -> None:
-        """Hold nothing that ran away before against what comes now: another subject."""
+        """Hold nothing that ran away before against what comes now, another subject, and know of no
+        line that it has run."""
+        self._note = next(_NOTES)
         self._patience = Patience(self._patience.seconds)
         self._unfit.clear()
         self._template.calm()
@@ -182,7 +191,7 @@ class Laboratory:
 
     def _send(self, subject: Subject, trials: Sequence[Trial]) -> Submitted:
         seconds = max(self._cpu_seconds or 0.0, self._patience.seconds or 0.0) or None
-        jobs = [_job(subject, t, seconds) for t in trials]
+        jobs = [_job(subject, t, seconds, self._note) for t in trials]
         for wanted in trials:
             size, steps = wanted.case.layout.world_size, 1 + len(wanted.before)
             if (why := self._unfit.get(size)) is not None:
@@ -225,12 +234,12 @@ class Laboratory:
             assert failure is not None
 
             def ends(n: int = ended[0]) -> Fault | None:
-                [outcome] = self._template.run([_job(subject, trials[n], None)])
+                [outcome] = self._template.run([_job(subject, trials[n], None, self._note)])
                 return outcome if isinstance(outcome, Fault) else None
 
             if not self._patience.outlives(failure, ends):
                 return
-            jobs = [_job(subject, trials[n], None) for n in ended]
+            jobs = [_job(subject, trials[n], None, self._note) for n in ended]
             again = self._executions(
                 subject, [trials[n] for n in ended], self._template.submit(jobs)
             )
@@ -239,7 +248,7 @@ class Laboratory:
 
     def _again(self, subject: Subject, wanted: Trial, failure: Fault | None) -> bool:
         def runs_away(seconds: float) -> bool:
-            [outcome] = self._template.run([_job(subject, wanted, seconds)])
+            [outcome] = self._template.run([_job(subject, wanted, seconds, self._note)])
             return isinstance(outcome, Fault) and outcome.kind == "runaway"
 
         assert failure is not None
@@ -276,11 +285,11 @@ DIVISOR = 16.0
 """For a mode that takes a divisor and is only run beside the one that is claimed."""
 
 
-def _job(subject: Subject, wanted: Trial, asked: float | None) -> Job:
+def _job(subject: Subject, wanted: Trial, asked: float | None, note: int) -> Job:
     tokens = wanted.case.step.num_response_tokens
     return Job(
         wanted.case.layout.world_size,
-        _assignment(subject, wanted).to_json(),
+        _assignment(subject, wanted, note).to_json(),
         limits.cpu_seconds(tokens, asked),
         together=wanted.plain and subject.engine.merges and tokens <= limits.LARGE_STEP,
         fresh=wanted.fresh,
@@ -288,7 +297,7 @@ def _job(subject: Subject, wanted: Trial, asked: float | None) -> Job:
     )
 
 
-def _assignment(subject: Subject, wanted: Trial) -> Assignment:
+def _assignment(subject: Subject, wanted: Trial, note: int) -> Assignment:
     return Assignment(
         case=wanted.case,
         function=subject.function,
@@ -304,6 +313,8 @@ def _assignment(subject: Subject, wanted: Trial) -> Assignment:
         arrival=wanted.arrival,
         scale=wanted.scale,
         under=wanted.under,
+        note=note,
+        noted=wanted.noted,
         terms=len(subject.terms),
         term=wanted.term if subject.terms else None,
     )
@@ -340,6 +351,7 @@ def _execution(subject: Subject, wanted: Trial, outcome: Outcome) -> Execution:
         call_seconds=max(answer.call_seconds for answer in answers),
         compiles=any(answer.compiles for answer in answers),
         lines=frozenset().union(*(answer.lines for answer in answers)),
+        outcomes=frozenset().union(*(answer.outcomes for answer in answers)),
         notes=tuple(reply.notes for reply in replies),
     )
 

@@ -14,6 +14,7 @@ from aggverify.execution.claim import NONLINEAR, Claim
 from aggverify.oracles import Policy, Step
 from aggverify.oracles.custom import CustomOracle, load
 from aggverify.steps.dimensions import BY_FEATURE
+from aggverify.trainer.conditions import Condition
 
 CANDIDATE_ROUNDINGS = 8
 """Roundings allowed on one token's path inside the candidate: count conversion, reciprocal,
@@ -61,6 +62,10 @@ class Discovered:
     """What its code may ask that a launch decides (``trainer.surroundings``)."""
     functions: tuple[tuple[str, tuple[int, ...]], ...] = ()
     """Those of its file by name, with the lines of their bodies."""
+    texts: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    """Of each of these, the line that it begins on and its source."""
+    conditions: tuple[Condition, ...] = ()
+    """Those in them, by place."""
     room: int | None = None
     """The largest world that the machine has room for, where that is less than was asked for."""
     no_room: str = ""

@@ -42,6 +42,8 @@ class Trial:
     under: str = ""
     """The mode of torch that the candidate is called in (``trainer.torch_modes``); "" for none."""
 
+    noted: bool = False
+    """Whether what runs of the candidate is noted of every such case, apart from all others."""
     alone: bool = False
     """In a reduction of its own: among others, the order of additions is not its alone."""
 

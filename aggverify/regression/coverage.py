@@ -9,6 +9,7 @@ from aggverify.codes.state import State
 from aggverify.regression.model import Change, Kind
 from aggverify.report import reading
 from aggverify.report.drawing import counted
+from aggverify.report.marked import share
 from aggverify.report.model import Check, Tried, Verdict
 
 THIN = 2
@@ -193,6 +194,13 @@ def _figures(base: Verdict, head: Verdict) -> Iterator[Lost]:
         if steps and not head.worlds.get(world):
             what = f"world of {world}"
             yield Lost(what, counted(steps, "step"), "no step", f"runs nothing on {world} ranks")
+    (was, of), (now, of_now) = share(base.covered), share(head.covered)
+    if now * of < was * of_now:
+        thin = now * of * THIN < was * of_now
+        sides = f"{was} of {of}", f"{now} of {of_now}"
+        sentence = f"runs {sides[1]} lines and branches of its code on several ranks"
+        kind = Kind.COVERAGE_LOST if thin else Kind.NEW_WARNING
+        yield Lost("lines and branches on several ranks", *sides, sentence, kind)
     if head.executed * THIN < base.executed:
         sides = counted(base.executed, "step"), counted(head.executed, "step")
         yield Lost("steps", *sides, "runs fewer steps")

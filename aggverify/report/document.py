@@ -43,7 +43,9 @@ from aggverify.run.outcome.verdict import (
 )
 from aggverify.run.outcome.verdict import Margin as Sharpness
 from aggverify.run.planning.engine import possible_engines
+from aggverify.steps import kinds
 from aggverify.steps.case import Case
+from aggverify.steps.kinds import KINDS
 from aggverify.steps.layouts import token_owner
 from aggverify.world import evidence
 
@@ -250,10 +252,26 @@ def _tried(extent: Extent) -> model.Tried:
 
 
 def _covered(verdict: Verdict) -> model.Covered:
-    ran, sharded = verdict.covered.anywhere, verdict.covered.sharded
-    of = (f for f in verdict.subject.found.functions if not ran.isdisjoint(f[1]))
-    functions = tuple(model.Lines(*each) for each in of)
-    return model.Covered(functions, tuple(sorted(ran)), tuple(sorted(sharded)))
+    found, seen = verdict.subject.found, verdict.covered
+    ran = [not seen.lines.keys().isdisjoint(lines) for _, lines in found.functions]
+    parts = zip(found.functions, found.texts or [(0, ())] * len(ran), ran, strict=True)
+    functions = tuple(model.Lines(*of, *text) for of, text, any_ran in parts if any_ran)
+    lines = {kind: tuple(sorted(seen.on(kind))) for kind in KINDS}
+    names = {function.function for function in functions}
+    conditions = tuple(
+        model.Decided(
+            c.function,
+            c.line,
+            c.text,
+            c.then,
+            c.otherwise,
+            kinds.read(seen.outcomes.get(2 * n + 1, 0)),
+            kinds.read(seen.outcomes.get(2 * n, 0)),
+        )
+        for n, c in enumerate(found.conditions)
+        if c.function in names
+    )
+    return model.Covered(functions, {k: own for k, own in lines.items() if own}, conditions)
 
 
 def _margin(m: Sharpness) -> model.Margin:

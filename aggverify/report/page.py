@@ -14,6 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from aggverify.report import reading
 from aggverify.report.drawing import fraction, number, ratio
+from aggverify.report.marked import marked
 from aggverify.report.model import Check, Document, Finding, Run, Sample, Step, Verdict, harmless
 from aggverify.report.plot import margin_plot
 
@@ -56,6 +57,7 @@ def render(document: Document) -> str:
         header=reading.header,
         inventory=reading.inventory,
         findings=[_finding(verdict, cause) for verdict, cause in reading.every_cause(safe)],
+        sources=[(v.mode_name, marked(v.covered)) for v in safe.verdicts],
         plots=[(v.mode_name, margin_plot(v.margins)) for v in safe.verdicts if v.margins],
         matrix=[(name, [_of(v, name) for v in safe.verdicts]) for name in names],
     )

@@ -17,6 +17,7 @@ from aggverify.report.drawing import (
     ratio,
     token_name,
 )
+from aggverify.report.marked import share
 from aggverify.report.model import Accepted, Check, Document, Finding, Margin, Power, Tried, Verdict
 
 MAX_LINE = 240
@@ -377,6 +378,10 @@ def inventory(verdict: Verdict) -> list[tuple[str, str]]:
     lines.append(("executed", steps))
     if verdict.executed:
         lines.append(("tried", "; ".join(tried(verdict.tried))))
+    sharded, of = share(verdict.covered)
+    if of:
+        on = f"{sharded} of {of} lines and outcomes of conditions on several ranks"
+        lines.append(("code", on))
     if verdict.call_milliseconds is not None:
         lines.append(("slow", f"about {verdict.call_milliseconds} ms a call, by the clock"))
     lines += [("margin", text) for m in verdict.margins for text in margin(m)]

@@ -32,6 +32,7 @@ from aggverify.run.planning.waiver import Waiver
 from aggverify.run.search.before import NOTHING, Before
 from aggverify.run.search.first_step import WHY_NOT, first_step
 from aggverify.run.search.run_check import run_check
+from aggverify.trainer.conditions import Condition
 from aggverify.trainer.loading import check_described
 from aggverify.world import Pool, Template, TemplateFailure, room
 
@@ -269,11 +270,18 @@ def resolved(
     found = subjects(request, target, template.description)
     numbers, asks = template.description["constants"], template.description["surroundings"]
     lines = tuple((name, tuple(own)) for name, own in template.description["functions"])
+    texts = tuple((first, tuple(text)) for first, text in template.description["texts"])
+    conditions = tuple(
+        Condition(name, line, text, tuple(numbers), *ways)
+        for name, line, text, numbers, *ways in template.description["conditions"]
+    )
     found = tuple(
         s.knowing(
             constants=tuple(numbers.get(s.function, ())),
             surroundings=tuple(asks.get(s.function, ())),
             functions=lines,
+            texts=texts,
+            conditions=conditions,
         )
         for s in found
     )

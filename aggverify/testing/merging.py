@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import reduce
 from typing import Any
@@ -16,6 +16,7 @@ from aggverify.report.model import (
     SCHEMA,
     Check,
     Covered,
+    Decided,
     Document,
     Finding,
     Margin,
@@ -26,6 +27,8 @@ from aggverify.report.model import (
     Warned,
 )
 from aggverify.run.outcome import covered
+from aggverify.steps import kinds
+from aggverify.trainer.conditions import Condition
 
 Key = tuple[str, str, str, str, str, float | None]
 
@@ -101,10 +104,41 @@ def widest(parts: Sequence[Tried]) -> Tried:
 
 def _covered(parts: Sequence[Verdict]) -> Covered:
     """What ran in any of them."""
-    ran = {line for part in parts for line in part.covered.ran}
-    sharded = {line for part in parts for line in part.covered.sharded}
+    lines: dict[str, set[int]] = {}
+    ways: dict[Decided, tuple[set[str], set[str]]] = {}
+    for own in (part.covered for part in parts):
+        for kind, ran in own.lines.items():
+            lines.setdefault(kind, set()).update(ran)
+        for each in own.conditions:
+            true, false = ways.setdefault(replace(each, true=(), false=()), (set(), set()))
+            true.update(each.true)
+            false.update(each.false)
     functions = dict.fromkeys(each for part in parts for each in part.covered.functions)
-    return Covered(tuple(functions), tuple(sorted(ran)), tuple(sorted(sharded)))
+    return Covered(
+        tuple(functions),
+        {kind: tuple(sorted(ran)) for kind, ran in lines.items()},
+        tuple(replace(c, true=_kinds(t), false=_kinds(f)) for c, (t, f) in ways.items()),
+    )
+
+
+def _kinds(names: Iterable[str]) -> tuple[str, ...]:
+    return kinds.read(kinds.written(names))
+
+
+def _never(of: Covered) -> Mapping[str, str]:
+    """The warnings of lines and conditions that all of it deserves, by code."""
+    seen = covered.Covered()
+    for kind, ran in of.lines.items():
+        for line in ran:
+            seen.lines[line] = seen.lines.get(line, 0) | kinds.written([kind])
+    for n, each in enumerate(of.conditions):
+        for outcome, names in ((2 * n, each.false), (2 * n + 1, each.true)):
+            if names:
+                seen.outcomes[outcome] = kinds.written(names)
+    conditions = [
+        Condition(c.function, c.line, c.text, (), c.then, c.otherwise) for c in of.conditions
+    ]
+    return dict(seen.weaknesses([(f.function, f.lines) for f in of.functions], conditions))
 
 
 def _margins(parts: Sequence[Verdict]) -> tuple[Margin, ...]:
@@ -147,9 +181,7 @@ def _warnings(parts: Sequence[Verdict]) -> Iterable[Warned]:
     for part in ran:
         for warning in part.warnings:
             found.setdefault(warning.code, []).append(warning)
-    lines = _covered(parts)
-    functions = [(each.function, each.lines) for each in lines.functions]
-    never = dict(covered.Covered(set(lines.ran), set(lines.sharded)).weaknesses(functions))
+    never = _never(_covered(parts))
     for code, given in found.items():
         if CODES[code].of_absence and len(given) < len(ran):
             continue

@@ -42,6 +42,9 @@ class Answer:
     lines: tuple[int, ...] = ()
     """Lines of the candidate's file that ran."""
 
+    outcomes: tuple[int, ...] = ()
+    """Of its conditions, as ``trainer.conditions`` numbers them."""
+
     def to_json(self) -> dict[str, Any]:
         """Plain data, floats in their exact hexadecimal form; what is empty is left out."""
         data: dict[str, Any] = {
@@ -57,6 +60,8 @@ class Answer:
             data["refusals"] = list(map(list, self.refusals))
         if self.lines:
             data["lines"] = list(self.lines)
+        if self.outcomes:
+            data["outcomes"] = list(self.outcomes)
         if self.given:
             data["given"] = list(map(list, self.given))
         if self.first_seconds:
@@ -117,6 +122,7 @@ _CONVERTED: Mapping[str, Any] = {
     "logs": _read,
     "changed": str,
     "lines": int,
+    "outcomes": int,
     "refusals": _refusal,
     "given": _given,
 }

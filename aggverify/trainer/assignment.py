@@ -47,6 +47,11 @@ class Assignment:
     under: str = ""
     """The mode of torch that the candidate is called in (``trainer.torch_modes``); "" for none."""
 
+    note: int = 0
+    """What runs of the candidate is noted apart from all that has another number."""
+    noted: bool = False
+    """Whether it is noted of every case."""
+
     def to_json(self) -> dict[str, Any]:
         """Plain data; what has its default value is left out."""
         data: dict[str, Any] = {
@@ -92,6 +97,8 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
     "under": (str,),
     "terms": (int,),
     "term": (int, type(None)),
+    "note": (int,),
+    "noted": (bool,),
 }
 _REQUIRED = frozenset(f.name for f in fields(Assignment) if f.default is MISSING)
 _USUAL = tuple((f.name, f.default) for f in fields(Assignment) if f.default is not MISSING)

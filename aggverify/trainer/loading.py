@@ -7,7 +7,7 @@ import importlib.util
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
@@ -16,8 +16,8 @@ from typing import Any
 from aggverify.conventions.base import Offer
 from aggverify.errors import InputError, shown
 from aggverify.trainer.constants import codes, constants
-from aggverify.trainer.covering import functions
 from aggverify.trainer.offers import offers
+from aggverify.trainer.source import Source
 from aggverify.trainer.surroundings import asked
 
 _LONGEST = 1 << 20
@@ -40,15 +40,19 @@ def load(target: dict[str, str]) -> ModuleType:
     return module
 
 
-def described(module: ModuleType, named: str | None = None) -> dict[str, Any]:
-    """What it offers, with what the person named, the numbers in the code of each, and the module's
-    own declaration."""
+def described(
+    module: ModuleType, named: str | None = None, source: Source | None = None
+) -> dict[str, Any]:
+    """What it offers, with what the person named, the numbers in the code of each, what its source
+    holds, and the module's own declaration."""
     found = offers(module, named)
     return {
         "offers": [asdict(offer) for offer in found],
         "constants": {o.name: _numbers(module, o.name) for o in found if o.own},
         "surroundings": {o.name: _surroundings(module, o.name) for o in found if o.own},
-        "functions": functions(module),
+        "functions": source.functions if source else [],
+        "texts": source.texts if source else [],
+        "conditions": [astuple(each) for each in source.conditions.all] if source else [],
         "declared": _plain(getattr(module, "AGGVERIFY", None)),
         "environment": environment(),
     }
@@ -70,6 +74,14 @@ def check_described(description: Mapping[str, Any]) -> None:
         for name, lines in description["functions"]:
             _texts([name])
             _need(all(isinstance(line, int) for line in lines))
+        for first, text in description["texts"]:
+            _need(isinstance(first, int))
+            _texts(text)
+        _need(len(description["texts"]) == len(description["functions"]))
+        for function, line, text, numbers, *ways in description["conditions"]:
+            _texts([function, text])
+            _need(all(isinstance(number, int | float) for number in numbers))
+            _need(len(ways) == 2 and all(isinstance(n, int) for n in (line, *ways)))
         _texts([*description["environment"], *description["environment"].values()])
         _need(isinstance(description["declared"], dict | str | None))
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -26,6 +26,7 @@ from aggverify.trainer.loading import described, load
 from aggverify.trainer.local_step import CandidateStep
 from aggverify.trainer.memory import make_room
 from aggverify.trainer.showing import Shown
+from aggverify.trainer.source import read
 from aggverify.trainer.watching import Watch
 from aggverify.world import Place
 from aggverify.world.trace import TRACER
@@ -69,7 +70,12 @@ class Trainer:
         self._compiling = Compiling(for_real=setup.get("compile", False))
         self._module = load(setup["target"])
         # What compiles looks at the frames that tracing would be in the way of.
-        self._covering = Covering(None if setup.get("compile") else self._module.__file__)
+        self._source = read(self._module)
+        looked_at = self._source is not None and not setup.get("compile")
+        self._covering = Covering(
+            self._module.__file__ if looked_at else None,
+            self._source.conditions if self._source else None,
+        )
         self._named: str | None = setup["target"].get("name")
         self._specs: dict[str, EngineSpec] = {}
         self._sessions: dict[str, EngineSession] = {}
@@ -77,7 +83,7 @@ class Trainer:
 
     def describe(self) -> dict[str, Any]:
         """What the module offers, with what the person named, and its own declaration."""
-        return described(self._module, self._named)
+        return described(self._module, self._named, self._source)
 
     def start(self, place: Place) -> None:
         """Remember this rank's place in its world."""
@@ -168,8 +174,9 @@ class Trainer:
             function, module = spy.function(function), spy.module(module)
         call = convention(wanted.convention).bind(function, module, site)
         step = CandidateStep(site, call, wanted.scale, wanted.under)
-        subject = (wanted.function, wanted.mode or "", wanted.engine)
-        with ARRIVAL.set(wanted.arrival), self._covering.noting(wanted.case, subject):
+        subject = (wanted.function, wanted.mode, wanted.engine, wanted.note, wanted.noted)
+        noting = self._covering.noting(wanted.case, subject, always=wanted.noted)
+        with ARRIVAL.set(wanted.arrival), noting:
             part = self._sessions[wanted.engine].accumulate(step)
         return Answer(
             losses=tuple(step.losses),
@@ -180,6 +187,7 @@ class Trainer:
             call_seconds=step.call_seconds,
             compiles=self._compiling.used,
             lines=self._covering.lines,
+            outcomes=self._covering.outcomes,
         ), part
 
     def _site(self, wanted: Assignment, cell: Cell) -> Site:

@@ -271,3 +271,18 @@ def test_the_worst_comes_first() -> None:
     ranks = [order.index(change.kind) for change in found.changes]
     assert ranks == sorted(ranks) and found.exit == 1
     assert {*FAILURES, *LOSSES} <= {change.kind for change in found.changes}
+
+
+def test_code_that_runs_less_on_several_ranks_is_a_figure() -> None:
+    """A little less is told, less than half as much is lost."""
+
+    def with_lines(*sharded: int) -> Verdict:
+        function = model.Lines("reduce", tuple(range(1, 11)), 1, ())
+        lines = {"one rank": tuple(range(1, 11)), "several ranks": sharded}
+        return replace(GREEN, covered=model.Covered((function,), lines, ()))
+
+    base = document(with_lines(*range(1, 11)))
+    for sharded, kind in ((9, Kind.NEW_WARNING), (4, Kind.COVERAGE_LOST)):
+        [change] = compare(base, document(with_lines(*range(1, sharded + 1)))).changes
+        assert (change.kind, change.base, change.head) == (kind, "10 of 10", f"{sharded} of 10")
+        assert change.what == "lines and branches on several ranks"

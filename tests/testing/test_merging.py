@@ -9,6 +9,7 @@ from aggverify.report.document import document
 from aggverify.report.model import Tried
 from aggverify.run.outcome.covered import Covered
 from aggverify.run.outcome.weakness import Weakness
+from aggverify.steps.kinds import ONE_RANK, SHARDED, written
 from aggverify.testing import merging
 from aggverify.testing.merging import widest
 from tests.verdicts import verdict
@@ -27,8 +28,12 @@ def test_the_largest_of_everything_is_that_of_any_test() -> None:
 def test_lines_that_ran_in_another_test_are_not_told() -> None:
     def part(ran: tuple[int, ...], sharded: tuple[int, ...]) -> model.Verdict:
         made = verdict(reports=0)
-        covered = Covered({*ran}, {*sharded})
-        made = replace(made, subject=made.subject.knowing(functions=lines), covered=covered)
+        covered = Covered({n: written([SHARDED if n in sharded else ONE_RANK]) for n in ran})
+        made = replace(
+            made,
+            subject=made.subject.knowing(functions=lines, texts=(), conditions=()),
+            covered=covered,
+        )
         warnings = [Weakness(*pair) for pair in covered.weaknesses(lines)]
         [told] = document([replace(made, weaknesses=tuple(warnings))]).verdicts
         return told
@@ -40,6 +45,7 @@ def test_lines_that_ran_in_another_test_are_not_told() -> None:
         "AGVW17": "line 10 of reduce",
         "AGVW18": "lines 7-8 of reduce",
     }
-    assert merged.covered == model.Covered((model.Lines("reduce", lines[0][1]),), (6, 7, 8), (6,))
+    function = model.Lines("reduce", lines[0][1], 0, ())
+    assert merged.covered == model.Covered((function,), {ONE_RANK: (6, 7, 8), SHARDED: (6,)}, ())
     [whole] = merging.document([alone, part((6, 8, 10), (6, 7, 8, 10))]).verdicts
     assert whole.warnings == ()

@@ -5,18 +5,24 @@ from __future__ import annotations
 import importlib.util
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+
+import pytest
 
 from aggverify.execution.laboratory import Execution
 from aggverify.run.outcome.covered import Covered
 from aggverify.run.outcome.weakness import Sights
+from aggverify.steps import kinds
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
-from aggverify.trainer.covering import FIRST, Covering, functions
+from aggverify.trainer.conditions import Condition
+from aggverify.trainer.covering import FIRST, Covering
+from aggverify.trainer.source import Source, read
 from tests.unit.test_checks import PLAIN
 
 SOURCE = '''import functools
@@ -55,9 +61,9 @@ ALONE = Case(STEP, Layout.trivial(2), (0.0, 0.0))
 SPREAD = ALONE.with_layout(Layout((((0,),), ((1,),))))
 
 
-def module(folder: Path) -> ModuleType:
+def module(folder: Path, source: str = SOURCE) -> ModuleType:
     file = folder / "covered_one.py"
-    file.write_text(SOURCE, encoding="utf-8")
+    file.write_text(source, encoding="utf-8")
     spec = importlib.util.spec_from_file_location("covered_one", file)
     assert spec is not None and spec.loader is not None
     made = importlib.util.module_from_spec(spec)
@@ -65,67 +71,197 @@ def module(folder: Path) -> ModuleType:
     return made
 
 
+@pytest.fixture(autouse=True)
+def tools() -> Iterator[None]:
+    """A process has few numbers for tools, and a rank needs one."""
+    yield
+    monitoring: Any = getattr(sys, "monitoring", None)
+    for n in range(6 if monitoring else 0):
+        if monitoring.get_tool(n) == "aggverify":
+            monitoring.set_events(n, 0)
+            monitoring.free_tool_id(n)
+
+
+def covering(made: ModuleType) -> tuple[Covering, Source]:
+    source = read(made)
+    assert source is not None
+    return Covering(made.__file__, source.conditions), source
+
+
 def test_the_lines_of_functions_and_methods_without_those_that_raise(tmp_path: Path) -> None:
-    assert functions(module(tmp_path)) == [
+    source = read(module(tmp_path))
+    assert source is not None
+    assert source.functions == [
         ("reduce", [6, 7, 8, 9, 10, 15, 16, 18]),
         ("Reducer.longest", [26]),
         ("unused", [30]),
     ]
+    assert source.texts[2] == (29, ["def unused():", "    return 1"])
 
 
 def test_a_module_without_source_has_none() -> None:
-    assert functions(sys) == []
+    assert read(sys) is None
+
+
+def test_the_conditions_with_their_numbers_and_ways_without_those_that_raise(
+    tmp_path: Path,
+) -> None:
+    source = read(module(tmp_path))
+    assert source is not None
+    assert list(source.conditions.all) == [Condition("reduce", 6, "size > 4", (4,), 7, 10)]
 
 
 def test_what_runs_is_noted_and_nothing_else_is_traced(tmp_path: Path) -> None:
     made = module(tmp_path)
-    covering = Covering(made.__file__)
-    with covering.noting(ALONE):
+    noted, _ = covering(made)
+    with noted.noting(ALONE):
         made.reduce([1])
         Path("somewhere").exists()
-    assert covering.lines == (6, 10, 15, 16, 18)
+    assert noted.lines == (6, 10, 15, 16, 18)
+    assert noted.outcomes == (0,)
     assert sys.gettrace() is None
-    with covering.noting(ALONE):
+    with noted.noting(SPREAD):
         made.reduce([], size=5)
-    assert covering.lines == (6, 7, 8, 9)
+    assert noted.lines == (6, 7, 8, 9)
+    assert noted.outcomes == (1,)
 
 
+WAYS = """
+LIMIT = 512
+
+
+def ways(x, y, z, values):
+    if x is None or y is not None and not z:
+        return 1
+    a = x if x > LIMIT else y
+    while x < 3 and z:
+        x += 1
+    b = [v for v in values if v > 1 if v is not None]
+    {padding}
+    return a, b, y or 1 < x < 3
+"""
+TEXTS = [
+    "x is None",
+    "y is not None",
+    "z",
+    "x > LIMIT",
+    "x < 3",
+    "z",
+    "v > 1",
+    "v is not None",
+    "y",
+]
+CALLS: dict[tuple[object, ...], set[str]] = {
+    (None, 1, 1, ()): {"x is None"},
+    (600, None, 0, ()): {"-x is None", "-y is not None", "x > LIMIT", "-x < 3", "-y"},
+    (2, None, 1, (1, 2)): {
+        *("-x is None", "-y is not None", "-x > LIMIT", "x < 3", "z", "-x < 3"),
+        *("-v > 1", "v > 1", "v is not None", "-y"),
+    },
+    (0, 4, 1, ()): {
+        *("-x is None", "y is not None", "z", "-x > LIMIT", "x < 3", "-x < 3", "y"),
+    },
+}
+
+
+@pytest.mark.parametrize("padding", ["", "b = [*b, " + "len(values), " * 200 + "]"])
+def test_outcomes_of_all_forms_of_conditions(tmp_path: Path, padding: str) -> None:
+    """The second with jumps so far that an instruction extends them."""
+    made = module(tmp_path, WAYS.format(padding=f"if x == -1:\n        {padding}" * bool(padding)))
+    noted, source = covering(made)
+    conditions = [c for c in source.conditions.all if c.text != "x == -1"]
+    assert sorted(c.text for c in conditions) == sorted(TEXTS)
+    assert next(c.numbers for c in conditions if c.text == "x > LIMIT") == (512,)
+    for n, (call, expected) in enumerate(CALLS.items()):
+        with noted.noting(ALONE, (n,)):
+            made.ways(*call)
+        told = {("" if o % 2 else "-") + source.conditions.all[o // 2].text for o in noted.outcomes}
+        assert told - {"-x == -1"} == expected
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="what is known costs nothing there")
 def test_of_ordinary_cases_the_first_and_of_others_all(tmp_path: Path) -> None:
     made = module(tmp_path)
-    covering = Covering(made.__file__)
+    noted, _ = covering(made)
     for _ in range(FIRST):
-        with covering.noting(ALONE):
+        with noted.noting(ALONE):
             made.reduce([])
-        assert covering.lines
+        assert noted.lines
     odd = [replace(ALONE, dtype="bfloat16"), ALONE.with_losses((math.nan, 0.0))]
-    for case, noted in zip([ALONE, *odd], (False, True, True), strict=True):
-        with covering.noting(case):
+    for case, seen in zip([ALONE, *odd], (False, True, True), strict=True):
+        with noted.noting(case):
             made.reduce([])
-        assert bool(covering.lines) is noted
-    with covering.noting(ALONE, ("reduce", "token_mean")):  # another subject in the same rank
+        assert bool(noted.lines) is seen
+    with noted.noting(ALONE, ("reduce", "token_mean")):  # another subject in the same rank
         made.reduce([])
-    assert covering.lines
+    assert noted.lines
+    with noted.noting(ALONE, always=True):
+        made.reduce([])
+    assert noted.lines
 
 
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring is not there")
+def test_what_is_known_is_switched_off_until_a_case_is_of_a_new_kind(tmp_path: Path) -> None:
+    from aggverify.trainer.monitoring import Monitoring
+
+    made = module(tmp_path)
+    source = read(made)
+    assert source is not None
+    how = Monitoring(str(made.__file__), source.conditions)
+
+    def ran(case: Case, size: int, subject: str = "") -> tuple[set[int], set[int]]:
+        how.lines, how.outcomes = set(), set()
+        assert how.begin(subject, case)
+        made.reduce([], size=size)
+        how.end()
+        return how.lines, how.outcomes
+
+    assert ran(ALONE, 1) == ({6, 10, 15, 18}, {0})
+    assert ran(ALONE, 1) == (set(), {0})  # a branch stays on until both its outcomes were seen
+    assert ran(ALONE, 5) == ({7, 8, 9}, {1})
+    assert ran(ALONE, 5) == ran(ALONE, 1) == (set(), set())
+    assert how.restarts == 1
+    assert ran(SPREAD, 1) == ({6, 10, 15, 18}, {0})
+    assert how.restarts == 2
+    assert ran(ALONE, 5)[0] == {7, 8, 9}  # not on all kinds yet
+    assert ran(SPREAD, 5)[0] == {7, 8, 9}
+    assert how.restarts == 2
+    assert ran(ALONE, 1, "another") == ({6, 10, 15, 18}, {0})
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="nothing is traced there")
 def test_another_tools_tracing_is_left_alone(tmp_path: Path) -> None:
     made = module(tmp_path)
 
     def other(*_: object) -> None:
         return None
 
-    covering, before = Covering(made.__file__), sys.gettrace()
+    noted, before = covering(made)[0], sys.gettrace()
     sys.settrace(other)
     try:
-        with covering.noting(ALONE):
+        with noted.noting(ALONE):
             made.reduce([1])
         assert sys.gettrace() is other
     finally:
         sys.settrace(before)
-    assert covering.lines == ()
+    assert noted.lines == ()
 
 
-def ran(case: Case, lines: Sequence[int]) -> Execution:
-    return Execution(case, lines=frozenset(lines))
+def test_kinds_are_those_of_step_layout_and_dtype() -> None:
+    assert kinds.read(kinds.kinds(ALONE)) == ("one rank",)
+    assert kinds.read(kinds.kinds(SPREAD)) == ("several ranks", "data parallel")
+    step = parse_step("2/0101+1/00; 1/1")
+    case = Case(step, Layout((((0, 1), (2,)),), 2), (0.0,) * 7, "bfloat16")
+    every = (
+        *("several ranks", "context parallel", "micro-batches"),
+        *("hole", "fully masked", "fan-out", "16 bits"),
+    )
+    assert kinds.read(kinds.kinds(case)) == every
+    assert kinds.written(every) == kinds.kinds(case)
+
+
+def ran(case: Case, lines: Sequence[int], outcomes: Sequence[int] = ()) -> Execution:
+    return Execution(case, lines=frozenset(lines), outcomes=frozenset(outcomes))
 
 
 LINES = (("reduce", (6, 7, 8, 10, 15)), ("unused", (30,)))
@@ -140,6 +276,30 @@ def test_what_never_ran_is_told_of_functions_that_did() -> None:
     }
 
 
+def condition(text: str, then: int, otherwise: int) -> Condition:
+    return Condition("reduce", 6, text, (), then, otherwise)
+
+
+def test_a_condition_that_went_one_way_is_told_where_no_line_says_it() -> None:
+    conditions = [condition("a", 7, 10), condition("b", 10, 8), condition("c", 15, 10)]
+    covered = Covered()
+    covered.add([ran(ALONE, [6, 8, 10, 15], [0, 3, 4, 5]), ran(SPREAD, [6, 8, 10, 15], [0, 3, 4])])
+    told = dict(covered.weaknesses(LINES, conditions))
+    # Of `a` line 7 says it.
+    assert told["AGVW17"] == "line 7 of reduce; `b` never false in line 6 of reduce"
+    assert told["AGVW18"] == "`c` never true in line 6 of reduce"
+    assert [(c.text, o) for c, o in covered.missing(conditions)] == [
+        *(("a", 1), ("b", 2), ("a", 1), ("b", 2), ("c", 5))
+    ]
+
+
+def test_a_condition_that_asks_how_many_ranks_there_are_is_not_told() -> None:
+    covered = Covered()
+    covered.add([ran(ALONE, [6, 7, 10], [0]), ran(SPREAD, [6, 7, 10], [1])])
+    lines = (("reduce", (6, 7, 10)),)
+    assert dict(covered.weaknesses(lines, [condition("world > 1", 7, 10)])) == {}
+
+
 def test_nothing_is_said_of_sharded_lines_where_nothing_was_sharded() -> None:
     covered = Covered()
     covered.add([ran(ALONE, [6, 10])])
@@ -149,7 +309,8 @@ def test_nothing_is_said_of_sharded_lines_where_nothing_was_sharded() -> None:
 def test_both_are_warnings_of_the_run() -> None:
     sights = Sights()
     sights.add(PLAIN, [ALONE, SPREAD])
-    sights.covered.add([ran(ALONE, [6, 10]), ran(SPREAD, [6])])
-    told = {w.code: w.detail for w in sights.weaknesses(PLAIN.knowing(functions=LINES))}
-    assert told["AGVW17"] == "lines 7-8, 15 of reduce"
+    sights.covered.add([ran(ALONE, [6, 10], [0]), ran(SPREAD, [6], [0])])
+    known = PLAIN.knowing(functions=LINES, conditions=(condition("a", 10, 6),))
+    told = {w.code: w.detail for w in sights.weaknesses(known)}
+    assert told["AGVW17"] == "lines 7-8, 15 of reduce; `a` never true in line 6 of reduce"
     assert told["AGVW18"] == "line 10 of reduce"

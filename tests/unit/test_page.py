@@ -84,3 +84,14 @@ def test_sizes_are_powers_of_4(tokens: int, size: int) -> None:
 
     assert _power_of_4(tokens) == size
     assert Tally().margins(verdicts.subject()) == ()
+
+
+def test_the_source_is_marked_with_what_ran() -> None:
+    rows = re.findall(r'<tr class="(\w*)"><td>(\d+)</td>.*?<td>([^<]*)</td></tr>', page.render(RED))
+    assert rows == [
+        ("", "3", ""),
+        ("partly", "4", "a: never true"),
+        ("never", "5", "never ran"),
+        ("alone", "6", "not on several ranks; one rank"),
+    ]
+    assert "<code>        b = a </code>" in page.render(RED)

@@ -107,21 +107,54 @@ class Asked:
     group_size: int | None
 
 
+SHARDED = "several ranks"
+"""The kind of step that a line must run on to be judged where it matters."""
+
+
 @dataclass(frozen=True, slots=True)
 class Lines:
     """A function of the reducer's file that ran, with the lines of its body that could."""
 
     function: str
     lines: tuple[int, ...]
+    first: int
+    """The line that its source begins on."""
+    source: tuple[str, ...]
+    """Line by line; none of a very long one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """Part of a test in such a function, with the kinds of step on which it was true and false."""
+
+    function: str
+    line: int
+    text: str
+    then: int
+    """The line that comes next where it is true; 0 for none."""
+    otherwise: int
+    true: tuple[str, ...]
+    false: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """Lines of the reducer's file that ran in some executed step, and on several ranks."""
+    """What ran of the reducer's file in executed steps, and on which kinds of them."""
 
     functions: tuple[Lines, ...]
-    ran: tuple[int, ...]
-    sharded: tuple[int, ...]
+    lines: Mapping[str, tuple[int, ...]]
+    """By kind; every step is on one rank or on several, and may be of other kinds besides."""
+    conditions: tuple[Decided, ...]
+
+    @property
+    def ran(self) -> frozenset[int]:
+        """The lines that ran at all."""
+        return frozenset().union(*self.lines.values())
+
+    @property
+    def sharded(self) -> frozenset[int]:
+        """Those that ran on several ranks."""
+        return frozenset(self.lines.get(SHARDED, ()))
 
 
 @dataclass(frozen=True, slots=True)

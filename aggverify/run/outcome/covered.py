@@ -1,11 +1,15 @@
-"""Which lines of a reducer ran, and on which kind of case: what no case took is not judged."""
+"""Which lines of a reducer and which outcomes of its conditions ran, and on which kinds of case:
+what no case took is not judged."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from aggverify.execution.laboratory import Execution
+from aggverify.steps import kinds
+from aggverify.steps.kinds import ONE_RANK, SHARDED
+from aggverify.trainer.conditions import Condition
 
 Functions = Sequence[tuple[str, tuple[int, ...]]]
 """Functions of the reducer's file by name, with the lines of their bodies."""
@@ -15,32 +19,85 @@ MOST = 6
 
 @dataclass(slots=True)
 class Covered:
-    """The lines that ran in executed cases."""
+    """What ran in executed cases, each with the kinds of case it ran on (``steps.kinds``)."""
 
-    anywhere: set[int] = field(default_factory=set)
-    sharded: set[int] = field(default_factory=set)
-    """On several ranks."""
+    lines: dict[int, int] = field(default_factory=dict)
+    outcomes: dict[int, int] = field(default_factory=dict)
+    """Twice the place of a condition, and 1 more where it was true."""
 
     def add(self, executions: Iterable[Execution]) -> None:
         """Note executions that came to a result."""
         for execution in executions:
-            if not execution.lines:
+            if not execution.lines and not execution.outcomes:
                 continue
-            self.anywhere.update(execution.lines)
-            if execution.case.layout.world_size > 1:
-                self.sharded.update(execution.lines)
+            these = kinds.kinds(execution.case)
+            for line in execution.lines:
+                self.lines[line] = self.lines.get(line, 0) | these
+            for outcome in execution.outcomes:
+                self.outcomes[outcome] = self.outcomes.get(outcome, 0) | these
 
-    def weaknesses(self, functions: Functions) -> Iterator[tuple[str, str]]:
-        """Codes of warnings and what they say: lines that never ran of functions that did, and
-        lines that ran on one rank only though their function ran on several."""
-        if never := list(_missing(functions, self.anywhere)):
+    def on(self, kind: str) -> set[int]:
+        """The lines that ran on such a case."""
+        return _on(self.lines, kind)
+
+    def weaknesses(
+        self, functions: Functions, conditions: Sequence[Condition] = ()
+    ) -> Iterator[tuple[str, str]]:
+        """Codes of warnings and what they say: what never ran of functions that did, and what ran
+        on one rank only though its function ran on several."""
+        ran, sharded = set(self.lines), self.on(SHARDED)
+        every = range(len(conditions))
+        never = [*_missing(functions, ran)]
+        never += _one_way(conditions, every, set(self.outcomes), ran)
+        if never:
             yield "AGVW17", _listed(never)
-        alone = [(name, tuple(n for n in lines if n in self.anywhere)) for name, lines in functions]
-        if never := list(_missing(alone, self.sharded)):
+        alone = [(name, tuple(n for n in lines if n in ran)) for name, lines in functions]
+        on_several = _on(self.outcomes, SHARDED)
+        asked = {n for n in range(len(conditions)) if self._has_both(n) and not self._parts(n)}
+        never = [*_missing(alone, sharded)]
+        never += _one_way(conditions, asked, on_several, sharded)
+        if never:
             yield "AGVW18", _listed(never)
 
+    def missing(self, conditions: Sequence[Condition]) -> Iterator[tuple[Condition, int]]:
+        """Conditions that were only true or only false, or were so on several ranks, the first
+        kind first; each with its outcome that is missing."""
+        for seen in (set(self.outcomes), _on(self.outcomes, SHARDED)):
+            for n, condition in enumerate(conditions):
+                ways = {2 * n, 2 * n + 1}
+                if len(ways & seen) == 1:
+                    yield condition, (ways - seen).pop()
 
-def _missing(functions: Functions, ran: set[int]) -> Iterator[str]:
+    def _has_both(self, place: int) -> bool:
+        return 2 * place in self.outcomes and 2 * place + 1 in self.outcomes
+
+    def _parts(self, place: int) -> bool:
+        """Whether a condition is one way on one rank and the other on several, always: it asks how
+        many there are."""
+        one, several = kinds.written([ONE_RANK]), kinds.written([SHARDED])
+        ways = [self.outcomes[2 * place + true] & (one | several) for true in (False, True)]
+        return sorted(ways) == sorted([one, several])
+
+
+def _on(ran: Mapping[int, int], kind: str) -> set[int]:
+    bit = kinds.written([kind])
+    return {what for what, on in ran.items() if on & bit}
+
+
+def _one_way(
+    conditions: Sequence[Condition], asked: Collection[int], seen: Set[int], ran: Set[int]
+) -> Iterator[str]:
+    """Those of the conditions asked for that went one way only, where no line that never ran says
+    so."""
+    for n in sorted(asked):
+        condition, true, false = conditions[n], 2 * n + 1 in seen, 2 * n in seen
+        left = condition.otherwise if true else condition.then
+        if true != false and (left in ran or left in (0, condition.line)):
+            word, where = "false" if true else "true", f"{condition.line} of {condition.function}"
+            yield f"`{condition.text}` never {word} in line {where}"
+
+
+def _missing(functions: Functions, ran: Set[int]) -> Iterator[str]:
     for name, lines in functions:
         left = [line for line in lines if line not in ran]
         if left and len(left) < len(lines):

@@ -102,7 +102,8 @@ class Sights:
             yield Weakness("AGVW10", f"{only}; --mode compares it with a formula")
         if self.over_bound:
             yield Weakness("AGV302", f"needs {self.over_bound:.3g} times the bound")
-        for code, detail in self.covered.weaknesses(subject.found.functions):
+        found = subject.found
+        for code, detail in self.covered.weaknesses(found.functions, found.conditions):
             yield Weakness(code, detail)
         if subject.found.no_room:
             yield Weakness("AGVW19", f"up to {subject.max_world} were run; {subject.found.no_room}")

@@ -74,7 +74,7 @@ class Plan:
         """Plain data: the claim, what was found out before, and every entry."""
         return {
             "claim": self.subject.claim.to_json(),
-            "found": asdict(self.subject.found),
+            "found": asdict(self.subject.knowing(texts=()).found),
             "entries": [entry.to_json() for entry in self.entries],
         }
 

@@ -1,0 +1,52 @@
+"""Of which kinds a case is: what a reducer's branches are looked at on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from aggverify.oracles import Step
+from aggverify.steps.case import Case
+
+ONE_RANK, SHARDED = "one rank", "several ranks"
+KINDS = (
+    ONE_RANK,
+    SHARDED,
+    "data parallel",
+    "context parallel",
+    "micro-batches",
+    "hole",
+    "fully masked",
+    "fan-out",
+    "16 bits",
+)
+"""By place; a set of them is written as one number, a bit for each."""
+_BIT = {kind: 1 << place for place, kind in enumerate(KINDS)}
+
+
+def kinds(case: Case) -> int:
+    """All that hold of the case."""
+    layout, found = case.layout, _of_step(case.step)
+    found |= _BIT[SHARDED] if layout.world_size > 1 else _BIT[ONE_RANK]
+    found |= _BIT["data parallel"] * (layout.dp_size > 1)
+    found |= _BIT["context parallel"] * (layout.cp_size > 1)
+    found |= _BIT["micro-batches"] * (layout.num_microbatches > 1)
+    return found | _BIT["16 bits"] * (case.dtype in ("bfloat16", "float16"))
+
+
+def written(names: Iterable[str]) -> int:
+    """These kinds as one number; names that are none are nothing."""
+    return sum(_BIT.get(name, 0) for name in set(names))
+
+
+def read(number: int) -> tuple[str, ...]:
+    """The names in such a number."""
+    return tuple(kind for kind, bit in _BIT.items() if number & bit)
+
+
+@lru_cache(maxsize=16)
+def _of_step(step: Step) -> int:
+    masks = [sample.loss_mask for sample in step.samples]
+    found = _BIT["hole"] * any(0 in mask.strip(b"\0") for mask in masks)
+    found |= _BIT["fully masked"] * (not all(map(any, masks)))
+    return found | _BIT["fan-out"] * (len(masks) > step.num_rollouts)
