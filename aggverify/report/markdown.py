@@ -13,6 +13,8 @@ from aggverify.report.model import Document, Finding, Verdict, harmless
 MARKER = "<!-- aggverify -->"
 """The first line: by it a later run finds the comment to replace."""
 MAX_BYTES = 60_000
+MAX_HEADLINE = 400
+"""Characters, of which most are ours."""
 _ROOM = 200
 """For the line that says what was left out."""
 _SPECIAL = re.compile(
@@ -47,7 +49,7 @@ def render(document: Document) -> str:
 
 
 def _headline(document: Document) -> str:
-    return plain(reading.headline(document), reading.MAX_HEADLINE)
+    return plain(reading.headline(document), MAX_HEADLINE)
 
 
 def fitted(head: Sequence[str], found: Sequence[str], inventory: Sequence[str]) -> str:

@@ -1,0 +1,119 @@
+"""Who was verified and how, what was run, how sharply, and what was left out; labelled lines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from aggverify.report.drawing import counted
+from aggverify.report.marked import share
+from aggverify.report.model import Check, Margin, Tried, Verdict
+from aggverify.report.reading.sentences import assumption
+
+_FIXED_BOUND = (
+    "float64: a fixed bound of 2^-30 of the gradient's largest entry, chosen and not proven "
+    "(docs/bounds.md); every change beyond 2^-29 is caught"
+)
+
+
+def header(verdict: Verdict) -> list[tuple[str, str]]:
+    """Who was verified, and how; labelled."""
+    mode = verdict.oracle or verdict.mode or "none recognised: invariance only"
+    if not verdict.linear:
+        mode += ": no oracle, the same value and gradient in every layout"
+    mode += f" (divisor {verdict.divisor:g})" if verdict.divisor is not None else ""
+    default = f" [{verdict.convention}'s default]" if verdict.engine_is_default else ""
+    default = " [assumed: nobody has said it]" if verdict.engine_assumed else default
+    return [
+        ("reducer", f"{verdict.target} · {verdict.function}"),
+        ("convention", f"{verdict.convention} ({verdict.convention_title})"),
+        ("engine", f"{verdict.engine}{default} ({verdict.engine_title})"),
+        ("mode", mode + "  [identified]" * verdict.identified),
+        *([("against", verdict.against)] if verdict.against else []),
+        *(
+            [("assumed", words)]
+            if verdict.fails and not verdict.fails_at_once and (words := assumption(verdict))
+            else []
+        ),
+        *([("incomplete", f"{verdict.incomplete}")] if verdict.incomplete else []),
+    ]
+
+
+def state(check: Check) -> str:
+    """What became of a check, and why."""
+    words = str(check.state) + (f": {check.reason}" if check.reason else "")
+    return words + (f" ({check.refused})" if check.refused else "")
+
+
+def inventory(verdict: Verdict) -> list[tuple[str, str]]:
+    """What was done beside the checks' own lines, how sharply, and what was left out; labelled."""
+    worlds = ", ".join(f"{n} on {w}" for w, n in verdict.worlds.items() if n)
+    steps = f"{counted(verdict.executed, 'step')} ({worlds} ranks), seed {verdict.seed}"
+    lines = [("established", c.established) for c in verdict.checks if c.established]
+    lines.append(("executed", steps))
+    if verdict.executed:
+        lines.append(("tried", "; ".join(tried(verdict.tried))))
+    sharded, of = share(verdict.covered)
+    if of:
+        on = f"{sharded} of {of} lines and outcomes of conditions on several ranks"
+        lines.append(("code", on))
+    if verdict.call_milliseconds is not None:
+        lines.append(("slow", f"about {verdict.call_milliseconds} ms a call, by the clock"))
+    lines += [("margin", text) for m in verdict.margins for text in margin(m)]
+    if not verdict.linear:
+        lines.append(("margin", _FIXED_BOUND))
+    lines += [("warning", f"{w.code} {w.title}: {w.detail}") for w in verdict.loud]
+    if quiet := [f"{w.title} ({w.code}: {w.detail})" for w in verdict.warnings if w.quiet]:
+        lines.append(("as usual", "; ".join(quiet)))
+    if verdict.computes_in != "float64":
+        computes = f"the reducer computes in {verdict.computes_in} whatever its input"
+        lines.append(("note", computes))
+    lines += [("note", note) for note in verdict.notes]
+    for w in verdict.waivers:
+        until = f" until {w.expires}" if w.expires else ""
+        by = f" ({w.owner}{until})" if w.owner else until
+        over = " no more" if w.expired else ""
+        found = counted(w.findings, "finding")
+        lines.append(("waived", f"{w.what} waives {found}{over}: {w.reason}{by}"))
+    lines += [("refused", f"{r.what}: '{r.words}'") for r in verdict.refused]
+    for p in verdict.policy:
+        how = "declared" if p.declared else "default"
+        lines.append(("policy", f"{p.question} = {p.reading}  [{how}]  {p.asks}"))
+    for feature, reason in verdict.not_claimed.items():
+        how = "" if feature in verdict.without else f"  (--claim {feature})"
+        lines.append(("not claimed", f"{feature}: {reason}{how}"))
+    return lines
+
+
+def tried(t: Tried) -> Iterator[str]:
+    """The largest of everything, and each dtype on which layouts."""
+    sharded = f" ({t.sharded_response:,} sharded)" if t.sharded_response else ""
+    yield f"up to {t.response:,} tokens a response{sharded}, {t.prompt:,} a prompt"
+    yield f"{t.step_tokens:,} tokens and {t.step_samples:,} samples a step"
+    yield f"{t.micro_batch_samples:,} samples a micro-batch, {t.micro_batches:,} micro-batches"
+    yield f"dp {t.dp_size}, cp {t.cp_size}, ids up to {t.identifier:,}"
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for dtype, kinds in t.dtypes.items():
+        alike.setdefault(kinds, []).append(dtype)
+    for kinds, dtypes in alike.items():
+        yield f"{', '.join(dtypes)} on {', '.join(kinds)}"
+
+
+def margin(m: Margin) -> Iterator[str]:
+    """How close right results came to their bound, and what would have been caught."""
+    caught = f"every factor further from 1 than {m.smallest_caught:.1g} is caught"
+    if math.isinf(m.smallest_caught):
+        caught = "the bound is vacuous: no factor is caught"
+    needed = m.worst_error_over_bound
+    how = f"within {needed:.2f} of their bound"
+    if needed > 1:
+        how = f"need {needed:.3g} times their bound"
+    yield f"{m.dtype}: weights {how}; {caught}"
+    loss = m.reported_loss
+    if loss.dense_steps:
+        vacuous = f", vacuous on {loss.vacuous_steps}" if loss.vacuous_steps else ""
+        yield (
+            f"{m.dtype}, reported loss: beyond {loss.smallest_caught_alone:.1g} with one loss "
+            f"alone, {loss.smallest_caught_dense:.1g} at best on "
+            f"{counted(loss.dense_steps, 'dense step')}{vacuous}"
+        )
