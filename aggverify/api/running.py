@@ -99,20 +99,22 @@ def check_case(
     oracle: str | None = None,
     against: str | None = None,
     engine: str | None = None,
+    adapter: str | None = None,
     pool: Pool | None = None,
 ) -> None:
     """Raise AssertionError, with what ``aggverify replay`` would print, unless a stored
     counterexample is fixed.
 
     ``case``: its plain data, or the path of its JSON file. ``reducer``: as for :func:`verify`; the
-    one it was found on by default. ``oracle``, ``against``, ``engine``: what it was found with of
-    one's own. A hazard raises nothing. Raises AggverifyError for what is no case, or cannot be run.
+    one it was found on by default. ``oracle``, ``against``, ``engine``, ``adapter``: what it was
+    found with of one's own. A hazard raises nothing. Raises AggverifyError for what is no case, or
+    cannot be run.
     """
     known = isinstance(case, Mapping)
     stored = StoredCase.from_json(case) if known else store.read(str(case), Path())
     target = None if reducer is None else target_text(reducer)
     with ranks(pool) as running:
-        result = replay(stored, target, oracle, against, engine, pool=running)
+        result = replay(stored, target, oracle, against, engine, adapter, pool=running)
     found = replayed.finding(result)
     if not result.fixed and (found is None or found.fails):
         raise AssertionError("\n" + "\n".join(replayed.lines(result)))

@@ -96,7 +96,8 @@ BAD = "bad_arguments_raise"
 
 
 def _validating(subject: Subject) -> Space | None:
-    return alone(subject) if "validates-arguments" in subject.features else None
+    claimed = "validates-arguments" in subject.features and subject.convention.misuses
+    return alone(subject) if claimed else None
 
 
 def _judge_bad(subject: Subject, executions: Sequence[Execution]) -> Finding | None:

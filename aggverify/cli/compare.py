@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from aggverify.regression.plan import Plan
 
 _PLAN = (
-    *("mode", "oracle", "convention", "engine", "divisor", "claim", "without", "compile"),
-    *("group_size", "policy", "world", "profile", "max_examples", "max_time", "seed"),
+    *("mode", "oracle", "convention", "adapter", "engine", "divisor", "claim", "without"),
+    *("compile", "group_size", "policy", "world", "profile", "max_examples", "max_time", "seed"),
 )
 
 

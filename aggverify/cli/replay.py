@@ -13,6 +13,7 @@ import click
 @click.option("--oracle", help="Your own mode, when the case was found with one.")
 @click.option("--against", help="The other path, when the case was found with one.")
 @click.option("--engine", help="Your own engine, when the case was found under one.")
+@click.option("--adapter", help="Your own convention's file, when the case was found with one.")
 @click.option(
     "--report-dir",
     default=".aggverify",
@@ -29,6 +30,7 @@ def replay(
     oracle: str | None,
     against: str | None,
     engine: str | None,
+    adapter: str | None,
     report_dir: Path,
     trust_target: bool,
 ) -> int:
@@ -54,7 +56,7 @@ def replay(
         if target is None and not trust_target:
             store.check_trusted(stored, case, report_dir)
         with Pool(LIMITS) as pool:
-            result = run(stored, target, oracle, against, engine, pool=pool)
+            result = run(stored, target, oracle, against, engine, adapter, pool=pool)
     except (AggverifyError, OracleError) as error:
         click.echo(escape.indented(f"ERROR   case {case}: {error}"), err=True)
         return int(Exit.NO_JUDGEMENT)

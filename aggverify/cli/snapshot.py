@@ -11,8 +11,8 @@ import click
 from aggverify.cli.options import options, said
 
 FOLDER = "aggverify-snapshots"
-_CLAIMS = ("mode", "convention", "engine", "divisor", "claim", "without", "compile", "world")
-_MORE = ("group_size", "policy")
+_CLAIMS = ("mode", "convention", "adapter", "engine", "divisor", "claim", "without", "compile")
+_MORE = ("world", "group_size", "policy")
 _folder = click.option(
     "--dir",
     "folder",
@@ -66,11 +66,17 @@ def record(target: str, folder: Path | None, force: bool, **given: Any) -> int:
 @_folder
 @click.option("--target", help="Another reducer than the one that was recorded.")
 @click.option("--engine", help="Your own engine, when it was recorded under one.")
+@click.option("--adapter", help="Your own convention's file, when it was recorded with one.")
 @click.option(
     "--ulp", default=4, show_default=True, type=click.IntRange(0, 1 << 20), help="What is near."
 )
 def check(
-    files: tuple[Path, ...], folder: Path | None, target: str | None, engine: str | None, ulp: int
+    files: tuple[Path, ...],
+    folder: Path | None,
+    target: str | None,
+    engine: str | None,
+    adapter: str | None,
+    ulp: int,
 ) -> int:
     """Say what moved since FILES were recorded; without any, every snapshot of the folder.
 
@@ -95,7 +101,7 @@ def check(
     with Pool(LIMITS) as pool:
         for path in paths:
             try:
-                found = session.check(file.read(path), target, engine, ulps=ulp, pool=pool)
+                found = session.check(file.read(path), target, engine, adapter, ulps=ulp, pool=pool)
             except AggverifyError as error:
                 click.echo(f"ERROR  {indented(f'{path}: {error}')}", err=True)
                 codes.append(Exit.NO_JUDGEMENT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aggverify.conventions.base import (
+    ADAPTED,
     FEATURES,
     Bound,
     Convention,
@@ -11,11 +12,13 @@ from aggverify.conventions.base import (
     Output,
     Site,
 )
+from aggverify.conventions.declaring import declared
 from aggverify.conventions.micro_batch import MicroBatch
 from aggverify.conventions.native import Native
 from aggverify.conventions.skyrl import SkyrlAdvantages, SkyrlReduceLoss
 from aggverify.conventions.slime import SlimeHook
 from aggverify.errors import unknown
+from aggverify.files import is_path
 from aggverify.plugins import Table
 
 CONVENTIONS: Table[Convention] = Table(
@@ -29,7 +32,10 @@ ALIASES = {"miles": "slime"}
 
 
 def convention(name: str) -> Convention:
-    """The convention of that name or alias; raises InputError naming the accepted ones."""
+    """The convention of that name or alias, or of an adapter's file; raises InputError naming the
+    accepted ones."""
+    if is_path(name):
+        return declared(name)
     name = ALIASES.get(name, name)
     if name not in CONVENTIONS:
         raise unknown("convention", name, [*CONVENTIONS, *ALIASES])
@@ -37,6 +43,7 @@ def convention(name: str) -> Convention:
 
 
 __all__ = [
+    "ADAPTED",
     "ALIASES",
     "CONVENTIONS",
     "FEATURES",

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.distributed import ProcessGroup
 
+ADAPTED = "adapter"
+"""In a convention's place, where a person's own file says how the reducer is called."""
 FEATURES: Mapping[str, str] = {
     "data-parallel": "samples dealt to several data-parallel ranks",
     "micro-batches": "several micro-batches accumulated on a rank",

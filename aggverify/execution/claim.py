@@ -8,11 +8,12 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from aggverify.codes import Code, Effect
-from aggverify.conventions import FEATURES, convention
+from aggverify.conventions import ADAPTED, FEATURES, Convention, convention
 from aggverify.engines import engine
 from aggverify.errors import InputError, shown, unknown
 from aggverify.execution.budget import LARGEST, MAX_GROUP, MAX_WORLD, Budget
 from aggverify.execution.installed import installed_modes
+from aggverify.files import is_path
 from aggverify.oracles import DEFAULT_POLICY, OracleError, Policy, mode
 
 SCHEMA = 1
@@ -37,7 +38,7 @@ class Claim:
     oracle: str | None = None
     """The file of the person's own mode, instead of a built-in one."""
     adapter: str | None = None
-    """What stands between a reducer and its convention; there is none yet."""
+    """The person's own file that says how the reducer is called, instead of a known convention."""
     terms: tuple[str, ...] = ()
     """Per-token inputs beside the losses that the reducer takes, each an additive term."""
     offered: tuple[str, ...] = ()
@@ -58,6 +59,11 @@ class Claim:
     """Another path that must agree with this one on every step."""
     seed: int = 0
     budget: Budget = field(default_factory=Budget)
+
+    @property
+    def called(self) -> str:
+        """What ``convention()`` finds its convention by."""
+        return self.convention if self.adapter is None else self.adapter
 
     def effect(self, code: Code) -> Effect:
         """What a finding of this code does to the verdict: a hazard fails where what it depends on
@@ -84,7 +90,13 @@ class Claim:
     def from_json(data: object) -> Claim:
         """Rebuild a claim from :meth:`to_json`'s data, every value checked; raises InputError."""
         values = _exactly(data, "the claim", _READERS)
-        return Claim(**{name: read(name, values[name]) for name, read in _READERS.items()})
+        claim = Claim(**{name: read(name, values[name]) for name, read in _READERS.items()})
+        if (claim.adapter is None) == (claim.convention == ADAPTED):
+            raise InputError(
+                f"an adapter goes with the convention {ADAPTED!r} and no other, got "
+                f"{claim.convention!r:.200} and {claim.adapter!r:.200}"
+            )
+        return claim
 
 
 def readings(policy: Policy) -> dict[str, Any]:
@@ -131,6 +143,12 @@ def _number(name: str, value: object) -> float:
     raise InputError(f"{name} must be a finite number, got {value!r:.200}")
 
 
+def _file(name: str, value: object) -> str:
+    if not is_path(text := _text(name, value)):
+        raise InputError(f"{name} must be a Python file, got {value!r:.200}")
+    return text
+
+
 def _integer(least: int | None = None, most: int | None = None) -> Reader:
     def read(name: str, value: object) -> int:
         if not isinstance(value, int) or isinstance(value, bool):
@@ -148,8 +166,17 @@ def _or_null(read: Reader) -> Reader:
     return lambda name, value: None if value is None else read(name, value)
 
 
+def called_as(how: Convention) -> dict[str, Any]:
+    """The fields that stand for a convention."""
+    own = is_path(how.name)
+    return {"convention": ADAPTED if own else how.name, "adapter": how.name if own else None}
+
+
 def _convention(name: str, value: object) -> str:
-    return convention(_text(name, value)).name
+    text = _text(name, value)
+    if is_path(text):
+        raise InputError(f"{name} must be a name, got {value!r:.200}")
+    return text if text == ADAPTED else convention(text).name
 
 
 def _engine(name: str, value: object) -> str:
@@ -167,11 +194,6 @@ def _mode(name: str, value: object) -> str:
     except OracleError as error:
         raise InputError(f"{error!s:.600}") from None
     return text
-
-
-def _no_adapter(name: str, value: object) -> None:
-    if value is not None:
-        raise InputError(f"{name} must be null, got {value!r:.200}")
 
 
 def _features(name: str, value: object) -> frozenset[str]:
@@ -222,7 +244,7 @@ _READERS: Mapping[str, Reader] = {
     "mode": _or_null(_mode),
     "divisor": _or_null(_number),
     "oracle": _or_null(_text),
-    "adapter": _no_adapter,
+    "adapter": _or_null(_file),
     "terms": _texts,
     "offered": _texts,
     "policy": _policy,

@@ -301,7 +301,7 @@ def _assignment(subject: Subject, wanted: Trial, note: int) -> Assignment:
     return Assignment(
         case=wanted.case,
         function=subject.function,
-        convention=subject.convention.name,
+        convention=subject.claim.convention,
         engine=subject.engine.name,
         mode=subject.mode if wanted.mode is None else wanted.mode,
         divisor=subject.divisor if wanted.mode in (None, subject.mode) else DIVISOR,

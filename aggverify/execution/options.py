@@ -178,6 +178,13 @@ OPTIONS = (
         names="convention",
     ),
     Option(
+        key="adapter",
+        kind=Kind.TEXT,
+        is_path=True,
+        help="Your own convention: a file with ADAPTER = {...} and call(function, losses, batch).",
+        field="adapter",
+    ),
+    Option(
         key="engine",
         kind=Kind.TEXT,
         help="How local losses become the update, or module:OBJECT; the convention's by default.",

@@ -93,7 +93,7 @@ class Subject:
         """The claim resolved; raises InputError for unknown names, OracleError for a bad oracle."""
         return Subject(
             claim,
-            convention(claim.convention),
+            convention(claim.called),
             usable(claim.engine),
             None if claim.oracle is None else load(claim.oracle),
             None if claim.against is None else Subject.of(claim.against),
@@ -103,7 +103,7 @@ class Subject:
         """The same subject under a claim changed in fields other than the oracle and the path it
         is compared with."""
         claim = replace(self.claim, **changes)
-        how, what = convention(claim.convention), usable(claim.engine)
+        how, what = convention(claim.called), usable(claim.engine)
         return replace(self, claim=claim, convention=how, engine=what)
 
     def under(self, name: str) -> Subject:

@@ -353,6 +353,8 @@ def _command(stored: StoredCase, subject: Subject, where: Path) -> Iterator[str]
     yield from ("aggverify", "replay", stored.id, stored.claim.target)
     if stored.claim.oracle is not None:
         yield from ("--oracle", stored.claim.oracle)
+    if stored.claim.adapter is not None:
+        yield from ("--adapter", stored.claim.adapter)
     if check(stored.check).compares_paths and subject.against is not None:
         yield from ("--against", subject.against.target)
     if ":" in stored.claim.engine:

@@ -56,6 +56,6 @@ def _indented(text: str) -> Iterator[str]:
 def _said(finding: Finding) -> Iterator[str]:
     """What only a person can say of the case, as its replay command does."""
     words: list[Any] = list(finding.replay)
-    for option in ("oracle", "against", "engine"):
+    for option in ("oracle", "adapter", "against", "engine"):
         if f"--{option}" in words:
             yield f"{option}={words[words.index(f'--{option}') + 1]!r}"

@@ -40,13 +40,15 @@ class Rerun:
 def again(known: Iterable[Known], request: Request, *, pool: Pool) -> tuple[Rerun, ...]:
     """Every finding that is about the request's reducer, once, whatever mode is asked for.
 
-    Nothing that a case names is run: target, oracle, other path and engine are the request's.
+    Nothing that a case names is run: target, oracle, other path, engine and adapter are the
+    request's.
     """
     mine = {k.stored.id: k for k in known if store.concerns(k.stored, request.target)}
     ordered = sorted(mine.values(), key=_ranks)
     found: list[Rerun] = []
     for (target, compiled), group in groupby(ordered, key=_ranks):
-        said = Said(_named(request, target), request.oracle, request.against, request.engine)
+        named = _named(request, target)
+        said = Said(named, request.oracle, request.against, request.engine, request.adapter)
         found += _together(tuple(group), said, compiled=compiled, pool=pool)
     return tuple(sorted(found, key=lambda rerun: rerun.known.stored.id))
 

@@ -11,6 +11,7 @@ from aggverify.checks.refusal import refusal
 from aggverify.codes import Effect
 from aggverify.codes.state import Again
 from aggverify.errors import InputError
+from aggverify.execution.claim import Claim, called_as
 from aggverify.execution.laboratory import Execution, Laboratory
 from aggverify.execution.subject import Refused, Subject
 from aggverify.generation.space import Space
@@ -72,15 +73,17 @@ def replay(
     oracle: str | None = None,
     against: str | None = None,
     engine: str | None = None,
+    adapter: str | None = None,
     *,
     pool: Pool,
 ) -> Replayed:
     """Judge the stored case on a target (the one it was found on by default).
 
     ``oracle``: the person's own mode, if the case was found with one; never taken from the case
-    file, which is data. ``against``: the other path, likewise, and ``engine``: a person's own.
+    file, which is data. ``against``: the other path, likewise, and ``engine`` and ``adapter``: a
+    person's own.
     """
-    said = Said(target_text or store.found_again(stored), oracle, against, engine)
+    said = Said(target_text or store.found_again(stored), oracle, against, engine, adapter)
     said.is_enough(stored)
     with replaying(said, compiled=stored.claim.compiled, pool=pool) as again:
         return again(stored)
@@ -94,6 +97,7 @@ class Said:
     oracle: str | None = None
     against: str | None = None
     engine: str | None = None
+    adapter: str | None = None
 
     def is_enough(self, stored: StoredCase) -> None:
         """Raises InputError where the case needs more."""
@@ -104,6 +108,11 @@ class Said:
             raise InputError(
                 f"this case was found with a mode of your own: say --oracle FILE (it was "
                 f"{claim.oracle!r:.200})"
+            )
+        if claim.adapter is not None and self.adapter is None:
+            raise InputError(
+                f"this case was found through an adapter: say --adapter FILE (it was "
+                f"{claim.adapter!r:.200})"
             )
         for named in filter(None, (claim, claim.against if self.against else None)):
             if ":" in named.engine and named.engine != self.engine:
@@ -120,8 +129,8 @@ def replaying(
     """Ranks that have imported the target, and what judges a stored case on it."""
     target = parse_target(said.target)
     with (
-        opened(pool, target.setup(), compiled=compiled) as template,
-        other_path(pool, said.against) as other,
+        opened(pool, target.setup(), compiled=compiled, adapter=said.adapter) as template,
+        other_path(pool, said.against, adapter=said.adapter) as other,
     ):
 
         def again(stored: StoredCase) -> Replayed:
@@ -135,13 +144,14 @@ def _judged(
     stored: StoredCase, said: Said, target: Target, template: Template, other: OtherPath | None
 ) -> Replayed:
     claim = stored.claim
-    choice = choose(target, template.description, claim.convention)
+    choice = choose(target, template.description, _called(claim, said))
     mine = replace(
         claim,
         target=target.text,
         function=choice.function,
         terms=terms(choice),
         oracle=said.oracle,
+        **called_as(choice.convention),
         against=None,
     )
     subject = Subject.of(mine)
@@ -149,10 +159,10 @@ def _judged(
     if other is not None:
         known = claim.against
         if known is None:
-            subject = other.beside(subject, claim.convention)
+            subject = other.beside(subject, _called(claim, said))
         else:
             same = known.engine if said.against == known.target else None
-            subject = other.beside(subject, known.convention, same)
+            subject = other.beside(subject, _called(known, said), same)
     subject = discovered(subject, laboratory).knowing(trust_formula=stored.trust_formula)
     broken = check(stored.check)
     space = broken.space(subject) or Space()
@@ -165,6 +175,11 @@ def _judged(
     if finding is not None and (declined := _declined(subject, finding)) is not None:
         return Replayed(stored, check_run.subject, None, declined=declined)
     return Replayed(stored, check_run.subject, finding, failure, refused, check_run.executions)
+
+
+def _called(claim: Claim, said: Said) -> str:
+    """How the reducer was called: by a file only if the person says which."""
+    return claim.convention if claim.adapter is None else said.adapter or claim.convention
 
 
 def _declined(subject: Subject, finding: Finding) -> Refused | None:

@@ -10,7 +10,9 @@ from typing import Any
 
 from aggverify.checks import CHECKS, Check, installed
 from aggverify.codes.state import Incomplete, State
+from aggverify.conventions import convention
 from aggverify.errors import CandidateError, InputError
+from aggverify.execution.claim import called_as
 from aggverify.execution.deadline import NEVER, Deadline, OutOfTime, TooLate
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.limits import COMPILED
@@ -250,8 +252,10 @@ def loaded(request: Request, pool: Pool) -> Iterator[tuple[tuple[Subject, ...], 
     installed()
     with (
         in_time(),
-        opened(pool, target.setup(), compiled=request.compiled) as template,
-        other_path(pool, request.against) as other,
+        opened(
+            pool, target.setup(), compiled=request.compiled, adapter=request.adapter
+        ) as template,
+        other_path(pool, request.against, adapter=request.adapter) as other,
     ):
         found = resolved(request, target, template, other)
         try:
@@ -286,7 +290,7 @@ def resolved(
         for s in found
     )
     if other is not None:
-        found = tuple(other.beside(s, request.convention or "auto") for s in found)
+        found = tuple(other.beside(s, request.called) for s in found)
     return tuple(s.noting(*settings_note(request)) for s in found)
 
 
@@ -331,7 +335,7 @@ class OtherPath:
                 target=self.target.text,
                 function=choice.function,
                 terms=terms(choice),
-                convention=choice.convention.name,
+                **called_as(choice.convention),
                 engine=what or subject.claim.engine,
             )
         )
@@ -339,28 +343,37 @@ class OtherPath:
 
 @contextmanager
 def other_path(
-    pool: Pool, text: str | None, paths: Sequence[str] = ()
+    pool: Pool, text: str | None, paths: Sequence[str] = (), *, adapter: str | None = None
 ) -> Iterator[OtherPath | None]:
     """The other path's template process, if one was asked for."""
     if text is None:
         yield None
         return
     target = parse_target(text)
-    with opened(pool, target.setup(), paths) as template:
+    with opened(pool, target.setup(), paths, adapter=adapter) as template:
         yield OtherPath(target, template.description, Laboratory(template))
 
 
 @contextmanager
 def opened(
-    pool: Pool, setup: dict[str, str], paths: Sequence[str] = (), *, compiled: bool = False
+    pool: Pool,
+    setup: dict[str, str],
+    paths: Sequence[str] = (),
+    *,
+    compiled: bool = False,
+    adapter: str | None = None,
 ) -> Iterator[Template]:
-    """A template process that has imported the candidate; raises CandidateError if it cannot.
+    """A template process that has imported the candidate, and the adapter if there is one; raises
+    CandidateError if it cannot, InputError for an adapter that cannot be read.
 
     ``paths`` come before everything on sys.path there.
     """
+    if adapter is not None:
+        convention(adapter)  # can be read: said before anything is imported
+    own = None if adapter is None else str(Path(adapter).absolute())
     template = pool.template(
         HANDLER,
-        {"target": setup, "compile": compiled},
+        {"target": setup, "compile": compiled, "adapter": own},
         paths=paths,
         more=COMPILED if compiled else None,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aggverify.errors import InputError
-from aggverify.execution.claim import Claim
+from aggverify.execution.claim import Claim, called_as
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.run.outcome import store
@@ -61,7 +61,9 @@ def file_name(target: str) -> str:
 def record(request: Request, *, pool: Pool) -> Snapshot:
     """The reducer as it is now, under what is claimed of it; raises AggverifyError."""
     request, target = replace(request, oracle=None, against=None), parse_target(request.target)
-    with opened(pool, target.setup(), compiled=request.compiled) as template:
+    with opened(
+        pool, target.setup(), compiled=request.compiled, adapter=request.adapter
+    ) as template:
         subjects = resolved(request, target, template)
         laboratory = Laboratory(template)
         laboratory.begin()
@@ -79,6 +81,7 @@ def check(
     snapshot: Snapshot,
     target: str | None = None,
     engine: str | None = None,
+    adapter: str | None = None,
     *,
     ulps: int = ULPS,
     pool: Pool,
@@ -86,7 +89,8 @@ def check(
     """The reducer of the snapshot, or another ``target``, beside the record.
 
     Raises AggverifyError where it cannot be run, or may not be: of what a snapshot, which is data,
-    names, a file is run unasked only where it lies in the project, and one's own engine never.
+    names, a file is run unasked only where it lies in the project, and one's own engine or adapter
+    never.
     """
     wanted = parse_target(target or _found_again(snapshot.target))
     for claim in snapshot.claims.values():
@@ -95,14 +99,20 @@ def check(
                 f"this snapshot was recorded under an engine of your own: say --engine "
                 f"MODULE:OBJECT (it was {claim.engine!r:.200})"
             )
+        if claim.adapter is not None and adapter is None:
+            raise InputError(
+                f"this snapshot was recorded through an adapter: say --adapter FILE (it was "
+                f"{claim.adapter!r:.200})"
+            )
     compiled = any(claim.compiled for claim in snapshot.claims.values())
-    with opened(pool, wanted.setup(), compiled=compiled) as template:
+    with opened(pool, wanted.setup(), compiled=compiled, adapter=adapter) as template:
         laboratory = Laboratory(template)
         laboratory.begin()
         found: list[Moved] = []
         for mode, recorded in snapshot.by_mode().items():
             if mode in snapshot.claims:
-                subject = _subject(snapshot.claims[mode], wanted, template)
+                own = adapter if snapshot.claims[mode].adapter else None
+                subject = _subject(snapshot.claims[mode], wanted, template, own)
                 ran = taking.run(subject, laboratory, taking.cases(subject))
                 found += compared(subject, recorded, ran, ulps)
             else:
@@ -111,10 +121,16 @@ def check(
     return Compared(snapshot, wanted.text, here, tuple(found), ulps)
 
 
-def _subject(claim: Claim, target: Target, template: Template) -> Subject:
+def _subject(claim: Claim, target: Target, template: Template, adapter: str | None) -> Subject:
     """What was claimed, of what stands there now."""
-    choice = choose(target, template.description, claim.convention)
-    mine = replace(claim, target=target.text, function=choice.function, terms=terms(choice))
+    choice = choose(target, template.description, claim.convention if adapter is None else adapter)
+    mine = replace(
+        claim,
+        target=target.text,
+        function=choice.function,
+        terms=terms(choice),
+        **called_as(choice.convention),
+    )
     return Subject.of(mine)
 
 

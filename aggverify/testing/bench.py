@@ -130,8 +130,9 @@ class Bench:
         mine = {"mode": cell.modes or None, "engine": cell.engine}
         named = {name: value for name, value in mine.items() if value is not None}
         said = {**self._usual, **cell.options, **named}
-        if said.get("against"):
-            said["against"] = placed(said["against"], self._root)
+        for key in ("against", "adapter"):
+            if said.get(key):
+                said[key] = placed(said[key], self._root)
         return request(placed(cell.target, self._root), said)
 
     def _found_out(self, cell: Cell, wanted: Request, loaded: Loaded) -> Known:

@@ -19,7 +19,7 @@ from aggverify.world import Pool, Template
 MOST_REDUCERS = 2
 """Whose ranks are kept: tests come file by file, and ranks take memory."""
 
-Key = tuple[str, str | None, bool]
+Key = tuple[str, str | None, bool, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Ranks:
     def of(self, wanted: Request) -> Loaded:
         """The request's reducer; ranks not used for longest are ended. Raises AggverifyError, every
         time the same for what could not be imported once."""
-        key = (wanted.target, wanted.against, wanted.compiled)
+        key = (wanted.target, wanted.against, wanted.compiled, wanted.adapter)
         if key in self._failed:
             raise self._failed[key]
         if key in self._loaded:
@@ -68,9 +68,17 @@ class Ranks:
             self._pool = Pool(LIMITS)
         with ExitStack() as stack:
             template = stack.enter_context(
-                opened(self._pool, target.setup(), paths, compiled=wanted.compiled)
+                opened(
+                    self._pool,
+                    target.setup(),
+                    paths,
+                    compiled=wanted.compiled,
+                    adapter=wanted.adapter,
+                )
             )
-            other = stack.enter_context(other_path(self._pool, wanted.against, paths))
+            other = stack.enter_context(
+                other_path(self._pool, wanted.against, paths, adapter=wanted.adapter)
+            )
             beside = None if other is None else other.laboratory
             return Loaded(template, other, Laboratory(template, beside), stack.pop_all())
 

@@ -13,7 +13,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from aggverify.conventions import Convention, convention
 from aggverify.conventions.base import Offer
+from aggverify.conventions.declared import loaded
 from aggverify.errors import InputError, shown
 from aggverify.trainer.constants import codes, constants
 from aggverify.trainer.offers import offers
@@ -38,6 +40,15 @@ def load(target: dict[str, str]) -> ModuleType:
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def load_adapter(path: str) -> Convention:
+    """A person's own convention, imported; raises ImportError that says so."""
+    try:
+        loaded(path)
+        return convention(path)
+    except Exception as error:
+        raise ImportError(f"the adapter {path}: {type(error).__name__}: {error}") from error
 
 
 def described(

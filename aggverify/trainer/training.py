@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from aggverify.conventions import Site, convention, megatron_mpu
+from aggverify.conventions import ADAPTED, Convention, Site, convention, megatron_mpu
 from aggverify.engines import EngineSession, EngineSpec, Gradients, engine
 from aggverify.steps.layouts import Layout
 from aggverify.trainer.answer import Answer
@@ -22,7 +22,7 @@ from aggverify.trainer.compiling import Compiling
 from aggverify.trainer.contract import refusals
 from aggverify.trainer.covering import Covering
 from aggverify.trainer.grid import Cell, Grid
-from aggverify.trainer.loading import described, load
+from aggverify.trainer.loading import described, load, load_adapter
 from aggverify.trainer.local_step import CandidateStep
 from aggverify.trainer.memory import make_room
 from aggverify.trainer.showing import Shown
@@ -68,6 +68,8 @@ class Trainer:
     def __init__(self, setup: dict[str, Any]) -> None:
         megatron_mpu.install()
         self._compiling = Compiling(for_real=setup.get("compile", False))
+        adapter = setup.get("adapter")
+        self._adapted = None if adapter is None else load_adapter(adapter)
         self._module = load(setup["target"])
         # What compiles looks at the frames that tracing would be in the way of.
         self._source = read(self._module)
@@ -124,7 +126,7 @@ class Trainer:
             self._run(replace(wanted, case=case), self._function(wanted))
         function = self._function(wanted)
         if wanted.misuse:
-            how = convention(wanted.convention)
+            how = self._called(wanted)
             found = refusals(lambda f: self._run(wanted, f), function, how, wanted.mode)
             return Answer(refusals=found).to_json(), b""
         if wanted.show:
@@ -150,6 +152,11 @@ class Trainer:
         function: Function = attrgetter(wanted.function)(self._module)
         return function
 
+    def _called(self, wanted: Assignment) -> Convention:
+        """A known convention, or the person's own: its file was named when this process began."""
+        own = self._adapted if wanted.convention == ADAPTED else None
+        return own or convention(wanted.convention)
+
     def _run(self, wanted: Assignment, function: Function) -> Reply:
         answer, part = self._local(wanted, function)
         gradients = self._sessions[wanted.engine].reduce([part])
@@ -172,7 +179,7 @@ class Trainer:
         spy = watch if wanted.watch else shown
         if spy is not None:
             function, module = spy.function(function), spy.module(module)
-        call = convention(wanted.convention).bind(function, module, site)
+        call = self._called(wanted).bind(function, module, site)
         step = CandidateStep(site, call, wanted.scale, wanted.under)
         subject = (wanted.function, wanted.mode, wanted.engine, wanted.note, wanted.noted)
         noting = self._covering.noting(wanted.case, subject, always=wanted.noted)

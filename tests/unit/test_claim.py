@@ -46,7 +46,7 @@ def full() -> Claim:
 
 def test_every_field_is_read_by_name() -> None:
     assert {f.name for f in fields(Claim)} == set(_READERS)
-    assert set(OTHERS) | {"adapter"} == set(_READERS)
+    assert set(OTHERS) | {"adapter"} == set(_READERS)  # which goes with one convention only
 
 
 @pytest.mark.parametrize("name", ["", *OTHERS])
@@ -83,7 +83,10 @@ def test_every_kind_of_mode(mode: str | None) -> None:
         ({"divisor": float("nan")}, "divisor must be a finite number, got nan"),
         ({"divisor": 10**400}, "divisor must be a finite number, got 1000"),
         ({"oracle": ["x"]}, "oracle must be text, got"),
-        ({"adapter": "verl"}, "adapter must be null, got 'verl'"),
+        ({"adapter": "verl"}, "adapter must be a Python file, got 'verl'"),
+        ({"adapter": "verl.py"}, "an adapter goes with the convention 'adapter' and no other"),
+        ({"convention": "adapter"}, "an adapter goes with the convention 'adapter' and no other"),
+        ({"convention": "verl.py"}, "convention must be a name, got 'verl.py'"),
         ({"terms": "kl"}, "terms must be a list of texts, got 'kl'"),
         ({"offered": [1]}, "offered must be text, got 1"),
         ({"policy": [1]}, "policy must be an object, got"),

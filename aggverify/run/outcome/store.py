@@ -41,8 +41,8 @@ class StoredCase:
     """False where the formula was known to be wrong, so that only invariance was judged."""
     whose: tuple[str, ...] = ()
     """Whose finding it is, wherever the project lies: ``path:function`` from the project's folder,
-    or ``package.module:function``; then the other path's and the file of a mode of the person's
-    own, where there are any."""
+    or ``package.module:function``; then the other path's, the adapter's file and that of a mode
+    of the person's own, where there are any."""
 
     @property
     def id(self) -> str:
@@ -106,7 +106,7 @@ class StoredCase:
 _ALWAYS = frozenset({"convention", "engine", "mode", "divisor", "policy"})
 """What is part of an id also where it is nothing."""
 _NOT_WHAT_IS_RUN = frozenset(
-    {"schema", "target", "function", "against", "oracle", "max_world", "seed", "budget"}
+    {"schema", "target", "function", "against", "oracle", "adapter", "max_world", "seed", "budget"}
 )
 """Of a claim: what an id has elsewhere, and how the case was searched for."""
 
@@ -140,7 +140,7 @@ def about(claim: Claim) -> About:
 def _whose(claim: Claim) -> tuple[str, ...]:
     claims = [c for c in (claim, claim.against) if c is not None]
     names = [f"{file_of(c.target)}:{c.function}" for c in claims]
-    return (*names, *([] if claim.oracle is None else [_from_project(claim.oracle)]))
+    return (*names, *(_from_project(own) for own in (claim.adapter, claim.oracle) if own))
 
 
 def file_of(target: str) -> str:

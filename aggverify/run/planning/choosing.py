@@ -36,7 +36,8 @@ def choose(target: Target, description: Mapping[str, Any], wanted: str) -> Choic
         choice = _named(target, offers, conventions, wanted)
     else:
         choice = _found(target, offers, conventions, wanted)
-    if keyword := set(choice.offer.required) & set(choice.offer.keyword_only):
+    by_position = bool(choice.convention.parameters)
+    if by_position and (keyword := set(choice.offer.required) & set(choice.offer.keyword_only)):
         raise CandidateError(
             f"{target.text}: {choice.offer.shown} cannot be called by position, as the "
             f"{choice.convention.name} convention does: keyword-only without a default: "
@@ -52,11 +53,12 @@ def _named(
     found = next((offer for offer in offers if offer.name == target.name), None)
     if found is None:
         raise CandidateError(_no_such(target, offers))
-    if found.why_not:
-        raise CandidateError(f"{target.text} {found.why_not}")
     for how in conventions:
-        if how.recognises(found):
+        # One that calls by rules of its own may make what a method needs.
+        if how.recognises(found) and not (found.why_not and how.parameters):
             return Choice(found.name, found, how)
+    if found.why_not and (wanted == "auto" or conventions[0].parameters):
+        raise CandidateError(f"{target.text} {found.why_not}")
     # Convention and function named: called as told; if that cannot be, it is the finding.
     if wanted != "auto" or _may_be_native(found):
         return Choice(found.name, found, conventions[0])

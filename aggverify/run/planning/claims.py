@@ -10,7 +10,7 @@ from aggverify import oracles
 from aggverify.conventions import FEATURES
 from aggverify.engines import usable
 from aggverify.errors import InputError, NotClaimable, unknown
-from aggverify.execution.claim import NONLINEAR, Claim
+from aggverify.execution.claim import NONLINEAR, Claim, called_as
 from aggverify.execution.options import OPTIONS, Kind, Option, texts
 from aggverify.execution.subject import Subject
 from aggverify.oracles import MODES, OracleError, Policy, Step, mode, translated
@@ -74,7 +74,7 @@ def subjects(
     request: Request, target: Target, description: Mapping[str, Any]
 ) -> tuple[Subject, ...]:
     """One subject per mode; a single one with mode None when the mode is to be found out."""
-    choice = choose(target, description, request.convention or "auto")
+    choice = choose(target, description, request.called)
     named = dict(map(canonical, request.modes))
     request = replace(request, modes=tuple(named))
     modes = request.modes or _default_modes(choice)
@@ -95,7 +95,8 @@ def subjects(
         ]
     except OracleError as error:
         raise InputError(str(error)) from None
-    return tuple(subject.knowing(engine_said=request.engine is not None) for subject in found)
+    said = request.engine is not None
+    return tuple(s.knowing(engine_said=said).noting(*choice.convention.notes) for s in found)
 
 
 _DEFAULT_DIVISOR = 16.0
@@ -143,7 +144,7 @@ def _claim(
     return Claim(
         target=target.text,
         function=choice.function,
-        convention=how.name,
+        **called_as(how),
         engine=engine_name,
         mode=name,
         divisor=divisor,

@@ -13,6 +13,7 @@ from aggverify.execution.budget import Budget
 from aggverify.execution.deadline import Deadline
 from aggverify.execution.installed import installed_modes
 from aggverify.execution.options import OPTIONS, Kind, Option, default, texts
+from aggverify.files import is_path
 from aggverify.run.planning.waiver import Waiver, waiver
 
 
@@ -23,6 +24,8 @@ class Request:
     target: str
     modes: tuple[str, ...] = default("mode")
     convention: str | None = default("convention")
+    adapter: str | None = default("adapter")
+    """The file that says how it is called, which goes before every convention that is named."""
     engine: str | None = default("engine")
     divisor: float | None = default("divisor")
     claims: frozenset[str] = default("claim")
@@ -53,7 +56,14 @@ class Request:
             plain = sorted(value) if several else value  # type: ignore[arg-type]
             if value is not None and (why := option.wrong(plain)) is not None:
                 raise InputError(f"{option.flag} {why}")
+        if self.adapter is not None and not is_path(self.adapter):
+            raise InputError(f"--adapter must be a Python file, got {self.adapter!r:.200}")
         _ = self.budget, self.waivers
+
+    @property
+    def called(self) -> str:
+        """What says how the reducer is called; ``auto`` where it is to be found out."""
+        return self.adapter or self.convention or "auto"
 
     @property
     def waivers(self) -> tuple[Waiver, ...]:
@@ -94,6 +104,10 @@ def requested(
         if option.field and value is not None:
             several = frozenset if option.adds else tuple
             values[option.field] = several(texts(value)) if option.kind is Kind.TEXTS else value
+    if given.get("convention") is not None:
+        if given.get("adapter") is not None:
+            raise InputError("--adapter is a convention of your own: say it or --convention")
+        values.pop("adapter", None)  # the project's
     return Request(
         target, **values, settings=said, settings_source=None if source is None else str(source)
     )

@@ -13,7 +13,7 @@ from aggverify.engines import engine
 from aggverify.errors import InputError, shown, unknown
 from aggverify.execution.budget import PROFILES
 from aggverify.execution.options import OPTIONS, Option, Where, texts
-from aggverify.files import contents
+from aggverify.files import contents, is_path
 from aggverify.oracles import OracleError, Policy
 from aggverify.run.planning import project
 from aggverify.run.planning.naming import canonical
@@ -69,8 +69,10 @@ def _check_names(where: str, values: Mapping[str, Any]) -> None:
         Policy.from_text({q: str(r) for q, r in values.get("policy", {}).items()})
         if "engine" in values:
             engine(values["engine"])
-        if values.get("convention", "auto") != "auto":
-            convention(values["convention"])
+        if is_path(called := values.get("convention", "auto")):
+            raise InputError(f"convention: a file is said as --adapter, or adapter = {called!r}")
+        if called != "auto":
+            convention(called)
         numbers = ("world", "group_size", "max_time", "max_examples")
         Request(
             "",

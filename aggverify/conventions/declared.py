@@ -1,0 +1,146 @@
+"""A convention written as an adapter: a file with ``ADAPTER``, plain data that the parent reads
+without importing it, and ``call(function, losses, batch)`` for the ranks."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aggverify.conventions.base import Bound, Misuse, Offer, Output, Site
+from aggverify.conventions.micro_batch import Side, Totals, Width, micro_batch
+from aggverify.conventions.native import RETURNS, output
+from aggverify.engines import engine
+from aggverify.oracles import MODES
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Told = str | bool | None
+"""What a function is given for a mode."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """How losses are padded to ``(B, T)``."""
+
+    side: Side = "right"
+    width: Width = "micro-batch"
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What an adapter's file says of itself (``declaring.py`` reads it)."""
+
+    name: str
+    """The file as it was named, or the framework for those of our own."""
+    path: str
+    title: str
+    usual_name: str = ""
+    recognised_by: tuple[str, ...] = ()
+    """Parameters that the function has, the first one first; none: it must be named."""
+    engines: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The framework's engines with the modes that each is for (none: all); a mode's first one is
+    its default."""
+    told: Mapping[str, Told] | None = None
+    """The modes that the function can be told, by what it calls them; None: it is told none."""
+    only: tuple[str, ...] = ()
+    """The modes that a function which is told none can have; none: all."""
+    never: Mapping[str, str] = field(default_factory=dict)
+    """Modes that can never be right through it, each with the reason."""
+    rows: Rows | None = None
+    """None: losses are given as they are, 1-D."""
+    not_claimed: Mapping[str, str] = field(default_factory=dict)
+    misuses: tuple[Misuse, ...] = ()
+    notes: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ()
+    returns: str = RETURNS
+
+    @property
+    def signature(self) -> str:
+        if not self.recognised_by:
+            return "any, through call(function, losses, batch)"
+        return f"def {self.usual_name}({', '.join(self.recognised_by)}, ...)"
+
+    @property
+    def mode_is_argument(self) -> bool:
+        return self.told is not None
+
+    @property
+    def fixes_engine(self) -> bool:
+        return bool(self.engines)
+
+    def modes(self, offer: Offer) -> tuple[str, ...]:
+        return self._modes
+
+    @property
+    def _modes(self) -> tuple[str, ...]:
+        known = self.only or tuple(MODES) if self.told is None else tuple(self.told)
+        return tuple(mode for mode in known if mode not in self.never)
+
+    def recognises(self, offer: Offer) -> bool:
+        first, wanted = offer.parameters[:1], self.recognised_by
+        return bool(wanted) and first == wanted[:1] and set(wanted) <= set(offer.parameters)
+
+    def default_engine(self, mode: str | None) -> str:
+        if not self.engines:
+            return "sum"
+        fitting = (e for e, modes in self.engines.items() if not modes or mode in modes)
+        return next(fitting, next(iter(self.engines)))
+
+    def why_not(self, mode: str | None, engine: str, claimed: Set[str]) -> str | None:
+        if mode is not None and mode in self.never:
+            return self.never[mode]
+        if mode is not None and mode in MODES and mode not in self._modes:
+            return f"it has no {mode} (it has {', '.join(self._modes)})"
+        what = _formula(engine)
+        if not self.engines or ":" in engine:  # a person's own, who knows what it does
+            return None
+        if what not in self.engines:
+            return f"{self.title} trains with {' or '.join(self.engines)}, not with {engine}"
+        right = self.engines[what]
+        if mode is None or not right or mode in right:
+            return None
+        others = [e for e, modes in self.engines.items() if not modes or mode in modes]
+        return (
+            f"{mode} works only with --engine {' or '.join(others)}"
+            if others
+            else (f"none of its engines ({', '.join(self.engines)}) can make it {mode}")
+        )
+
+    def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
+        call, totals, told = loaded(self.path), Totals(site), self.told or {}
+        mode = told.get(site.mode or "")
+
+        def bound(k: int, losses: Tensor) -> Output:
+            batch = micro_batch(site, k, totals, mode)
+            if self.rows is not None:
+                form: dict[str, Any] = {"side": self.rows.side, "width": self.rows.width}
+                losses, mask = batch.rows(losses, **form)
+                batch = replace(batch, _mask=mask)
+            return output(call(function, losses, batch))
+
+        return bound
+
+
+def _formula(name: str) -> str:
+    """The engine whose update it makes: a library's own stands for a formula."""
+    formula = None if ":" in name else getattr(engine(name), "formula", None)
+    return name if formula is None else str(formula.name)
+
+
+@lru_cache(maxsize=16)
+def loaded(path: str) -> Callable[..., Any]:
+    """The adapter's ``call``, imported: in ranks only."""
+    name = f"_adapter_{Path(path).stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None  # a .py file, which the parent has read
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    found: Callable[..., Any] = module.call
+    return found

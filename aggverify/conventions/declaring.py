@@ -1,0 +1,196 @@
+"""An adapter's file as the parent reads it: as text, never imported; errors name file and key."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from aggverify.conventions.base import FEATURES, Misuse
+from aggverify.conventions.declared import Declared, Rows, Told
+from aggverify.engines import engine
+from aggverify.errors import InputError, shown, unknown
+from aggverify.files import contents
+from aggverify.oracles import MODES
+
+MAX_BYTES = 1 << 18
+NAME, CALL = "ADAPTER", "call"
+
+
+def declared(path: str, name: str | None = None) -> Declared:
+    """The convention of an adapter's file, under the framework's name or the file's own; raises
+    InputError for what cannot be read or used."""
+    try:
+        text = contents(Path(path), MAX_BYTES)
+        if len(text) > MAX_BYTES:
+            raise InputError(f"{path} is larger than an adapter can be ({MAX_BYTES} bytes)")
+    except OSError as error:
+        raise InputError(f"cannot read the adapter {path}: {error.strerror}") from None
+    return _declared(text, path, name)
+
+
+@lru_cache(maxsize=64)
+def _declared(text: bytes, path: str, name: str | None) -> Declared:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise InputError(f"the adapter {path} is not Python: {error}") from None
+    _check_call(tree, path)
+    read = _Reading(path, _data(tree, path))
+    return Declared(
+        name=name or path,
+        path=str(Path(path).absolute()),
+        title=read.text("title", Path(path).stem),
+        usual_name=read.text("function", ""),
+        recognised_by=read.texts("parameters"),
+        engines=read.engines(),
+        told=read.told(),
+        only=read.texts("only"),
+        never=read.reasons("never", MODES),
+        rows=read.rows(),
+        not_claimed=read.reasons("not_claimed", FEATURES),
+        misuses=read.misuses(),
+        notes=read.texts("notes"),
+    )
+
+
+def _data(tree: ast.Module, path: str) -> Mapping[str, Any]:
+    """What is assigned to ADAPTER, if that is plain data."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and any(_is_name(t) for t in node.targets):
+            value: ast.expr | None = node.value
+        elif isinstance(node, ast.AnnAssign) and _is_name(node.target):
+            value = node.value
+        else:
+            continue
+        try:
+            found = None if value is None else ast.literal_eval(value)
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+            raise InputError(
+                f"{path}, line {node.lineno}: {NAME} must be plain data, written out: it is read, "
+                f"not run"
+            ) from None
+        if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
+            raise InputError(f"{path}: {NAME} must be a dict of texts, got {shown(found)}")
+        if others := found.keys() - _KEYS:
+            raise InputError(f"{path}: {NAME}: {unknown('key', min(others), _KEYS)}")
+        return found
+    raise InputError(f"{path} has no {NAME} = {{...}}: it is no adapter")
+
+
+def _is_name(target: ast.expr) -> bool:
+    return isinstance(target, ast.Name) and target.id == NAME
+
+
+def _check_call(tree: ast.Module, path: str) -> None:
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name == CALL:
+            if len(node.args.posonlyargs) + len(node.args.args) == len(("f", "losses", "batch")):
+                return
+            raise InputError(f"{path}, line {node.lineno}: {CALL} takes (function, losses, batch)")
+    raise InputError(f"{path} has no def {CALL}(function, losses, batch)")
+
+
+_KEYS = (
+    *("title", "function", "parameters", "engine", "modes", "only", "never"),
+    *("rows", "side", "width", "not_claimed", "misuses", "notes"),
+)
+
+
+class _Reading:
+    """The values of the keys, each checked."""
+
+    def __init__(self, path: str, data: Mapping[str, Any]) -> None:
+        self._path, self._data = path, data
+
+    def _wrong(self, key: str, what: str) -> InputError:
+        return InputError(
+            f"{self._path}: {NAME}: {key} must be {what}, got {shown(self._data[key])}"
+        )
+
+    def _check(self, key: str, what: str, right: bool) -> None:
+        if not right:
+            raise self._wrong(key, what)
+
+    def text(self, key: str, usual: str) -> str:
+        value = self._data.get(key, usual)
+        self._check(key, "a text", isinstance(value, str))
+        return str(value)
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        value = self._data.get(key, [])
+        self._check(key, "a list of texts", _are_texts(value))
+        found = tuple(value)
+        if key == "only":
+            self._known(key, "mode", found, MODES)
+        return found
+
+    def reasons(self, key: str, names: Mapping[str, Any]) -> dict[str, str]:
+        value = self._data.get(key, {})
+        right = isinstance(value, dict) and _are_texts([*value, *value.values()])
+        self._check(key, "a table of name: reason", right)
+        self._known(key, key.replace("_", " "), value, names)
+        return dict(value)
+
+    def _known(self, key: str, what: str, given: Any, names: Mapping[str, Any]) -> None:
+        for name in given:
+            if name not in names:
+                raise InputError(f"{self._path}: {NAME}: {key}: {unknown(what, name, names)}")
+
+    def engines(self) -> dict[str, tuple[str, ...]]:
+        given = self._data.get("engine", {})
+        given = [given] if isinstance(given, str) else given
+        value: Any = dict.fromkeys(given, ()) if _are_texts(given) else given
+        right = isinstance(value, dict) and all(map(_are_texts, value.values()))
+        self._check("engine", "an engine, a list of them or a table of engine: modes", right)
+        for name, modes in value.items():
+            if ":" in name:
+                raise self._wrong("engine", "one that is known (yours: --engine module:OBJECT)")
+            try:
+                engine(name)
+            except InputError as error:
+                raise InputError(f"{self._path}: {NAME}: {error}") from None
+            self._known("engine", "mode", modes, MODES)
+        return {name: tuple(modes) for name, modes in value.items()}
+
+    def told(self) -> dict[str, Told] | None:
+        value = self._data.get("modes")
+        if value is None:
+            return None
+        plain = isinstance(value, dict) and all(
+            isinstance(said, str | bool | None) for said in value.values()
+        )
+        self._check("modes", "a table of mode: what the function calls it", plain)
+        self._known("modes", "mode", value, MODES)
+        return dict(value)
+
+    def rows(self) -> Rows | None:
+        chosen = {}
+        for key, accepted in _FORMS.items():
+            chosen[key] = self._data.get(key, accepted[0])
+            self._check(key, " or ".join(accepted), chosen[key] in accepted)
+        if chosen["rows"] == "flat":
+            return None
+        return Rows(chosen["side"], chosen["width"])
+
+    def misuses(self) -> tuple[Misuse, ...]:
+        value = self._data.get("misuses", {})
+        right = isinstance(value, dict) and all(
+            isinstance(k, str) and isinstance(v, dict) and _are_texts(list(v))
+            for k, v in value.items()
+        )
+        self._check("misuses", "a table of sentence: {parameter: value}", right)
+        return tuple(Misuse(said, said, _setting(values)) for said, values in value.items())
+
+
+_FORMS = {"rows": ("flat", "padded"), "side": ("right", "left"), "width": ("micro-batch", "step")}
+
+
+def _setting(values: Mapping[str, Any]) -> Callable[[dict[str, Any]], None]:
+    return lambda arguments: arguments.update(values)
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(text, str) for text in value)

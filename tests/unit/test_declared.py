@@ -1,0 +1,143 @@
+"""Conventions written as adapters: read as data, never imported; which cells they open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aggverify.conventions import Offer, convention
+from aggverify.conventions.declared import Rows
+from aggverify.errors import InputError
+from aggverify.run.planning.request import requested
+from aggverify.run.planning.settings import CLAIMS, validated
+
+CALL = "\n\ndef call(f, losses, batch):\n    return f(losses)\n"
+ADAPTER = """
+raise RuntimeError("read, not run")
+
+ADAPTER = {
+    "title": "Theirs",
+    "function": "agg",
+    "parameters": ["mat", "mask"],
+    "engine": {"megatron-sample": ["sample_mean", "constant"], "mean": []},
+    "rows": "padded",
+    "side": "left",
+    "modes": {"sample_mean": "seq", "token_mean": True, "prompt_mean": "group"},
+    "never": {"prompt_mean": "it is told no groups"},
+    "not_claimed": {"context-parallel": "gathered before the loss"},
+    "misuses": {"no mode": {"mode": None}},
+    "notes": ["clipping is not exercised"],
+}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "theirs.py"
+    path.write_text(ADAPTER + CALL)
+    return str(path)
+
+
+def test_it_is_what_the_file_says(file: str) -> None:
+    how = convention(file)
+    assert (how.name, how.title, how.usual_name) == (file, "Theirs", "agg")
+    assert how.signature == "def agg(mat, mask, ...)"
+    assert how.mode_is_argument and how.fixes_engine
+    offer = Offer("agg", ("mat", "eps", "mask"))
+    assert how.recognises(offer)
+    assert not how.recognises(Offer("agg", ("mask", "mat")))
+    assert not how.recognises(Offer("agg", ("mat",)))
+    assert how.modes(offer) == ("sample_mean", "token_mean")
+    assert how.not_claimed == {"context-parallel": "gathered before the loss"}
+    assert how.notes == ("clipping is not exercised",)
+    assert how.rows == Rows("left", "micro-batch")  # type: ignore[attr-defined]
+    [misuse] = how.misuses
+    arguments = {"mode": "seq", "mat": 1}
+    misuse.spoil(arguments)
+    assert (misuse.sentence, arguments) == ("no mode", {"mode": None, "mat": 1})
+
+
+def test_each_cell_has_its_reason(file: str) -> None:
+    how = convention(file)
+    assert how.default_engine("sample_mean") == "megatron-sample"
+    assert how.default_engine("token_mean") == "mean"
+    cells = {
+        ("sample_mean", "megatron-sample"): None,
+        ("sample_mean", "mean"): None,
+        ("sample_mean", "ddp"): None,
+        ("token_mean", "mine:ENGINE"): None,
+        (None, "mean"): None,
+        ("token_mean", "megatron-sample"): "token_mean works only with --engine mean",
+        ("prompt_mean", "mean"): "it is told no groups",
+        ("constant", "mean"): "it has no constant (it has sample_mean, token_mean)",
+        ("token_mean", "sum"): "Theirs trains with megatron-sample or mean, not with sum",
+    }
+    assert {cell: how.why_not(*cell, frozenset()) for cell in cells} == cells
+
+
+def test_little_need_be_said(tmp_path: Path) -> None:
+    (tmp_path / "short.py").write_text("ADAPTER = {}" + CALL)
+    how = convention(str(tmp_path / "short.py"))
+    assert (how.title, how.default_engine("token_mean"), how.fixes_engine) == (
+        "short",
+        "sum",
+        False,
+    )
+    assert not how.mode_is_argument and not how.recognises(Offer("f", ("losses", "batch")))
+    assert "prompt_mean" in how.modes(Offer("f", ()))
+    assert how.why_not("prompt_mean", "mean", frozenset()) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("ADAPTER = {", "is not Python"),
+        ("X = 1" + CALL, "has no ADAPTER = {...}: it is no adapter"),
+        ("ADAPTER = {}", "has no def call"),
+        (
+            "ADAPTER = {}\ndef call(f, losses):\n    return 1",
+            "line 2: call takes (function, losses",
+        ),
+        ("ADAPTER = dict(engine='mean')" + CALL, "line 1: ADAPTER must be plain data"),
+        ("ADAPTER = [1]" + CALL, "ADAPTER must be a dict of texts, got [1]"),
+        ("ADAPTER = {'enigne': 'mean'}" + CALL, "did you mean 'engine'"),
+        ("ADAPTER = {'engine': 3}" + CALL, "engine must be an engine, a list of them or a table"),
+        ("ADAPTER = {'engine': 'maen'}" + CALL, "did you mean 'mean'"),
+        ("ADAPTER = {'engine': 'my:E'}" + CALL, "yours: --engine module:OBJECT"),
+        ("ADAPTER = {'engine': {'mean': ['token']}}" + CALL, "unknown mode 'token'"),
+        ("ADAPTER = {'rows': 'square'}" + CALL, "rows must be flat or padded, got 'square'"),
+        ("ADAPTER = {'modes': ['token_mean']}" + CALL, "modes must be a table of mode"),
+        ("ADAPTER = {'modes': {'tokenmean': 'x'}}" + CALL, "did you mean 'token_mean'"),
+        ("ADAPTER = {'never': {'token_mean': 3}}" + CALL, "never must be a table of name: reason"),
+        ("ADAPTER = {'not_claimed': {'fanout': 'x'}}" + CALL, "did you mean 'fan-out'"),
+        ("ADAPTER = {'misuses': {'x': 1}}" + CALL, "misuses must be a table of sentence"),
+        ("ADAPTER = {'title': 1}" + CALL, "title must be a text, got 1"),
+        ("ADAPTER = {'notes': 'x'}" + CALL, "notes must be a list of texts, got 'x'"),
+        ("#" * (1 << 19), "is larger than an adapter can be"),
+        (None, "cannot read the adapter"),
+    ],
+)
+def test_what_is_wrong_is_said_with_file_and_key(
+    tmp_path: Path, text: str | None, message: str
+) -> None:
+    path = tmp_path / "theirs.py"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(InputError) as error:
+        convention(str(path))
+    assert str(path) in str(error.value) and message in str(error.value)
+
+
+def test_only_a_person_says_which_file() -> None:
+    assert requested("r.py", {"adapter": "a.py"}, {"convention": "slime"}).called == "a.py"
+    assert requested("r.py", {}, {"adapter": "a.py"}).called == "a.py"
+    assert requested("r.py", {"convention": "slime"}, {"adapter": "a.py"}).called == "slime"
+    with pytest.raises(InputError, match="say it or --convention"):
+        requested("r.py", {"convention": "slime", "adapter": "a.py"}, {})
+    with pytest.raises(InputError, match="--adapter must be a Python file, got 'verl'"):
+        requested("r.py", {"adapter": "verl"}, {})
+    with pytest.raises(InputError, match="a file is said as --adapter"):
+        validated("AGGVERIFY", {"convention": "a.py"}, CLAIMS)
+    with pytest.raises(InputError, match="unknown key 'adapter'"):
+        validated("AGGVERIFY", {"adapter": "a.py"}, CLAIMS)
