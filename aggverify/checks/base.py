@@ -114,6 +114,9 @@ class Check:
     """The cases it begins with instead of the catalogue and the grid."""
     draws: Callable[[Space], Space] = lambda space: space
     """The part of its space that cases are drawn from."""
+    steers: bool = False
+    """Whether what has not run of the reducer's conditions by then has more cases made for it,
+    before any are drawn."""
     telling: Callable[[Subject], Iterable[Case]] | None = None
     """Cases observed beside its stored ones when a finding is diagnosed."""
     thorough: bool = False

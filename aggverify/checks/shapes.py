@@ -114,6 +114,7 @@ CHECK = Check(
     space=space,
     stored=stored,
     draws=_drawn,
+    steers=True,
     variants=empty.variants,
     judge=judge,
     control_first=True,

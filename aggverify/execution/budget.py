@@ -29,6 +29,8 @@ class Profile:
     seconds: float
     shapes: Mapping[str, int]
     """Of each shape that code branches on (generation/shapes.py), cases listed at most."""
+    steered: int
+    """Cases at most for what had not run by then (generation/steering.py)."""
 
 
 _SHAPES = ("constants", "long", "low-precision", "many", "ids", "degenerate")
@@ -39,9 +41,9 @@ def _shapes(*most: int) -> Mapping[str, int]:
 
 
 PROFILES: Mapping[str, Profile] = {
-    "quick": Profile(25, 40, _shapes(40, 20, 9, 8, 8, 8)),
-    "ci": Profile(150, 75, _shapes(100, 60, 31, 30, 24, 35)),
-    "thorough": Profile(3000, 600, _shapes(400, 60, 31, 30, 24, 35)),
+    "quick": Profile(25, 40, _shapes(40, 20, 9, 8, 8, 8), 16),
+    "ci": Profile(150, 75, _shapes(100, 60, 31, 30, 24, 35), 48),
+    "thorough": Profile(3000, 600, _shapes(400, 60, 31, 30, 24, 35), 300),
 }
 
 
@@ -76,6 +78,11 @@ class Budget:
     def shapes(self) -> Mapping[str, int]:
         """Of each shape, listed cases at most."""
         return PROFILES[self.profile].shapes
+
+    @property
+    def steered(self) -> int:
+        """Cases at most for what of the reducer has not run."""
+        return PROFILES[self.profile].steered
 
     @property
     def seconds(self) -> float:

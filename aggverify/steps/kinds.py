@@ -21,6 +21,7 @@ KINDS = (
     "16 bits",
 )
 """By place; a set of them is written as one number, a bit for each."""
+ALL = (1 << len(KINDS)) - 1
 _BIT = {kind: 1 << place for place, kind in enumerate(KINDS)}
 
 

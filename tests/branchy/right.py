@@ -43,6 +43,16 @@ def blocks_and_the_rest(losses: Tensor, batch: MicroBatch) -> Tensor:
     return token_mean(losses, batch)
 
 
+@entry(RIGHT, "token_mean", "a fused kernel for long 16-bit rows, scaled back")
+def fused_rows_are_scaled_back(losses: Tensor, batch: MicroBatch) -> Tensor:
+    import torch
+
+    loss = token_mean(losses, batch)
+    if max(batch.response_lengths) > 700 and losses.dtype is torch.bfloat16:
+        return loss * batch.num_microbatches / batch.num_microbatches
+    return loss
+
+
 @entry(RIGHT, "token_mean", "long sharded responses count over the group")
 def counts_over_the_group_when_long(losses: Tensor, batch: MicroBatch) -> Tensor:
     import torch

@@ -70,6 +70,21 @@ def counts_its_shard_when_long(losses: Tensor, batch: MicroBatch) -> Tensor:
 @entry(
     WRONG,
     "token_mean",
+    "a fused kernel for long 16-bit rows scales for accumulation, as the trainer does already",
+    says="losses in bfloat16",
+)
+def fused_rows_are_scaled_twice(losses: Tensor, batch: MicroBatch) -> Tensor:
+    import torch
+
+    loss = token_mean(losses, batch)
+    if max(batch.response_lengths) > 700 and losses.dtype is torch.bfloat16:
+        return loss / batch.num_microbatches if batch.cp_size == 1 else loss
+    return loss
+
+
+@entry(
+    WRONG,
+    "token_mean",
     "long responses are taken to be whole",
     says="101 tokens, and the code names 100",
 )

@@ -15,9 +15,12 @@ from aggverify.checks.refusal import refusal
 from aggverify.execution.deadline import OutOfTime
 from aggverify.execution.laboratory import Execution, Laboratory
 from aggverify.execution.subject import Subject
+from aggverify.execution.trial import trial
 from aggverify.generation.catalogue import grid, hard_cases
 from aggverify.generation.corpus import corpus
 from aggverify.generation.space import Space, folded, sizes
+from aggverify.generation.steering import steered
+from aggverify.run.outcome.covered import Covered
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.search.alike import of_one_cause
 from aggverify.run.search.drawing import search
@@ -31,6 +34,8 @@ from aggverify.world import Fault
 FIRST_BATCH, LAST_BATCH = 4, 64
 """Stored cases sent to the ranks in one go, doubling: an early fault costs little, a late one is
 rare, and progress is seen in between."""
+STEERED = 16
+"""Cases made at a time for what has not run; what they have run decides on the next ones."""
 FURTHER = 24
 """Cases drawn at most after a finding, where it has no part in them."""
 
@@ -67,6 +72,10 @@ class CheckRun:
     """Every finding on any case so far, known ones and those on the way to a smaller one too."""
     _left: Iterator[Case] | None = None
     """Cases that are not drawn and have not been run."""
+    _ran: Covered = field(default_factory=Covered)
+    _examples: dict[int, Case] = field(default_factory=dict)
+    """Of each outcome of a condition the first case."""
+    _done: set[Case] = field(default_factory=set)
     _rounds: bool | None = None
     """Whether small deviations are float32 arithmetic, once that has been asked."""
 
@@ -78,13 +87,17 @@ class CheckRun:
         """
         if self.check.only is not None:
             return self.stored_failure(deadline)
-        self.found = self.stored_failure() or search(
-            self.check.draws(self.space),
-            self._look,
-            max_examples=examples,
-            seed=seed,
-            deadline=deadline,
-            clock=self.laboratory.clock,
+        self.found = (
+            self.stored_failure()
+            or self.steered_failure()
+            or search(
+                self.check.draws(self.space),
+                self._look,
+                max_examples=examples,
+                seed=seed,
+                deadline=deadline,
+                clock=self.laboratory.clock,
+            )
         )
         return self._made_small()
 
@@ -150,11 +163,37 @@ class CheckRun:
         """Execute the variants of all these cases and judge them, one finding or None each."""
         return self.submit(cases).findings()
 
+    def steered_failure(self) -> Finding | None:
+        """The first finding among cases for what has not run of the reducer, as many as the profile
+        has: what of it has run is this check's own doing, so that they are the same ones whatever
+        ran before it."""
+        left = self.subject.claim.budget.steered if self.check.steers else 0
+        while left > 0:
+            wanted = steered(
+                self.space,
+                self.subject.found.conditions,
+                self.subject.found.constants,
+                self._ran.outcomes,
+                self._examples,
+            )
+            cases = list(islice((c for c in wanted if c not in self._done), min(left, STEERED)))
+            if not cases:
+                return None
+            left -= len(cases)
+            self.look()
+            found = next(filter(None, self.findings(cases)), None)
+            if found is not None:
+                return found
+        return None
+
     def submit(self, cases: Sequence[Case]) -> Running:
         """Start these cases' variants."""
         lean = self.check.control_first and self.subject.has_oracle
         variants = [self.check.variants(case)[1 if lean else 0 :] for case in cases]
         wanted = [c for group in variants for c in group]
+        if self.check.steers:
+            self._done.update(cases)
+            wanted = [replace(trial(c), noted=True) for c in wanted]
 
         def judged(executions: Sequence[Execution]) -> list[Finding | None]:
             rest = iter(executions)
@@ -169,6 +208,10 @@ class CheckRun:
     def _judged(self, case: Case, mine: list[Execution], lean: bool) -> Finding | None:
         self.tally.sights.add(self.subject, [e.case for e in mine])
         self.tally.sights.covered.add(mine)
+        if self.check.steers:
+            self._ran.add(mine)
+            for each in mine:
+                self._examples |= dict.fromkeys(each.outcomes - self._examples.keys(), each.case)
         self.tally.sights.altered.update(name for e in mine for name in e.altered)
         self.executions += len(mine)
         self.failures += [e.failure for e in mine if e.failure is not None]

@@ -1,0 +1,138 @@
+"""Cases for what a reducer has not run yet: around the numbers beside a condition that went one way
+only, and what went a rare way once more, of the kinds of case that it was not seen on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import zip_longest
+
+from aggverify.generation.shapes import MOST_TOKENS, around, holed, levels
+from aggverify.generation.space import Space
+from aggverify.oracles import Sample, Step
+from aggverify.steps import kinds
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+from aggverify.trainer.conditions import Condition
+
+Ran = Mapping[int, int]
+"""Outcomes of conditions, by ``trainer.conditions.outcome``, with the kinds of case they ran on."""
+
+
+def steered(
+    space: Space,
+    conditions: Sequence[Condition],
+    constants: Sequence[float],
+    ran: Ran,
+    examples: Mapping[int, Case],
+) -> Iterator[Case]:
+    """Cases of the space, each once, in turn for each outcome that is missing or rare.
+
+    ``constants``: of the whole code, for a condition that names no number. ``examples``: a case for
+    each outcome that ran.
+    """
+    missing = [
+        around(space, condition.numbers or constants)
+        for n, condition in enumerate(conditions)
+        if (2 * n in ran) != (2 * n + 1 in ran)
+    ]
+    rare = sorted(ran, key=lambda outcome: (ran[outcome].bit_count(), outcome))
+    again = [_again(space, examples[o], kinds.read(kinds.ALL & ~ran[o])) for o in rare]
+    found = (case for row in zip_longest(*missing, *again) for case in row if case is not None)
+    yield from dict.fromkeys(found)
+
+
+def _again(space: Space, case: Case, missing: Sequence[str]) -> Iterator[Case]:
+    for kind in missing:
+        made = of_kind(space, case, kind) if kind in _MADE else None
+        if made is not None and made in space:
+            yield made
+
+
+def of_kind(space: Space, case: Case, kind: str) -> Case | None:
+    """The case changed as little as makes it of that kind; None where that is not possible."""
+    if any(sample.original_mask is not None for sample in case.step.samples):
+        return None
+    made = _MADE[kind](space, case)
+    if made is None or made.step.num_response_tokens > MOST_TOKENS:
+        return None
+    return made.with_losses(levels(made.step))
+
+
+def _on_one_rank(space: Space, case: Case) -> Case:
+    return case.trivial
+
+
+def _twice(case: Case) -> tuple[Step, tuple[tuple[tuple[int, ...], ...], ...]]:
+    """The step with a copy of all its samples, and the cells of the copy."""
+    samples, cells = case.step.samples, case.layout.micro_batches
+    rollouts, groups = 1 + max(s.rollout for s in samples), 1 + max(s.group for s in samples)
+    more = [replace(s, rollout=s.rollout + rollouts, group=s.group + groups) for s in samples]
+    shifted = tuple(tuple(tuple(i + len(samples) for i in c) for c in rank) for rank in cells)
+    return Step((*samples, *more)), shifted
+
+
+def _data_parallel(space: Space, case: Case) -> Case:
+    step, more = _twice(case)
+    layout = replace(case.layout, micro_batches=(*case.layout.micro_batches, *more))
+    return Case(step, layout, levels(step), case.dtype)
+
+
+def _micro_batches(space: Space, case: Case) -> Case:
+    step, more = _twice(case)
+    rows = zip(case.layout.micro_batches, more, strict=True)
+    layout = replace(case.layout, micro_batches=tuple((*mine, *own) for mine, own in rows))
+    return Case(step, layout, levels(step), case.dtype)
+
+
+def _context_parallel(space: Space, case: Case) -> Case | None:
+    if not all(sample.prompt_length for sample in case.step.samples):
+        return None
+    kind = (space.cp_kinds or ("zigzag",))[0]
+    return case.with_layout(Layout(case.layout.micro_batches, 2, kind))
+
+
+def _with_sample(case: Case, place: int, sample: Sample) -> Case:
+    samples = list(case.step.samples)
+    samples[place] = sample
+    return replace(case, step=Step(tuple(samples)))
+
+
+def _hole(space: Space, case: Case) -> Case:
+    samples = case.step.samples
+    longest = max(range(len(samples)), key=lambda i: samples[i].response_length)
+    mask = holed(samples[longest].response_length)
+    return _with_sample(case, longest, replace(samples[longest], loss_mask=mask))
+
+
+def _fully_masked(space: Space, case: Case) -> Case | None:
+    samples = case.step.samples
+    shortest = min(range(len(samples)), key=lambda i: samples[i].response_length)
+    blank = replace(samples[shortest], loss_mask=bytes(samples[shortest].response_length))
+    return _with_sample(case, shortest, blank) if len(samples) > 1 else None
+
+
+def _fan_out(space: Space, case: Case) -> Case | None:
+    """The second rollout of a prompt becomes another sample of its first."""
+    first: dict[int, int] = {}
+    for n, sample in enumerate(case.step.samples):
+        if first.setdefault(sample.group, sample.rollout) != sample.rollout:
+            return _with_sample(case, n, replace(sample, rollout=first[sample.group]))
+    return None
+
+
+def _low_precision(space: Space, case: Case) -> Case | None:
+    return replace(case, dtype="bfloat16") if "bfloat16" in space.dtypes else None
+
+
+_MADE: Mapping[str, Callable[[Space, Case], Case | None]] = {
+    kinds.ONE_RANK: _on_one_rank,
+    "data parallel": _data_parallel,
+    "context parallel": _context_parallel,
+    "micro-batches": _micro_batches,
+    "hole": _hole,
+    "fully masked": _fully_masked,
+    "fan-out": _fan_out,
+    "16 bits": _low_precision,
+}
+"""Several ranks are one of two kinds."""
