@@ -1,9 +1,8 @@
 """Hostile files, and what ranks may say: ``python benchmarks/fuzz_files.py [SECONDS]`` (3600).
 
-The same documents, texts, settings and frames as ``tests/unit/test_hostile.py``, with another seed
-every round. Ends at once, with the smallest example, should a reader raise anything but its own
-errors. In 65 minutes on a busy machine 230,000 documents and as many files, and 26,000 settings,
-found one: a negative NaN written apart.
+The same cases, verdict documents, baselines, snapshots, settings and frames as
+``tests/unit/test_hostile.py``, with another seed every round. Ends at once, with the smallest
+example, should a reader raise anything but its own errors. ``reports/containment.md`` has a figure.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,37 @@ from hypothesis.strategies import SearchStrategy
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests import hostile
+from tests import hostile, hostile_documents
 
-ROUND = 1000
+ROUND = 500
+Reader = Callable[[Any], None]
 
 
-def fuzz(strategy: SearchStrategy[Any], reader: Callable[[Any], None], seed: int) -> int:
+def readers(folder: Path) -> dict[str, tuple[SearchStrategy[Any], Reader]]:
+    """Every reader by what it is given."""
+    case, toml = folder / "case.json", folder / "pyproject.toml"
+    known, pinned = folder / "baseline.json", folder / "snapshot.txt"
+    return {
+        "cases": (hostile.documents(), hostile.feed),
+        "files of cases": (hostile.texts(), lambda text: hostile.feed_file(text, case)),
+        "verdict documents": (
+            hostile_documents.verdict_documents(),
+            hostile_documents.feed_verdict,
+        ),
+        "baselines": (
+            hostile_documents.baselines(),
+            lambda data: hostile_documents.feed_baseline(data, known),
+        ),
+        "snapshots": (
+            hostile_documents.snapshots(),
+            lambda text: hostile_documents.feed_snapshot(text, pinned),
+        ),
+        "settings": (hostile.settings_texts(), lambda text: hostile.feed_settings(text, toml)),
+        "times what a rank says": (hostile.said(), hostile.feed_rank),
+    }
+
+
+def fuzz(strategy: SearchStrategy[Any], reader: Reader, seed: int) -> int:
     """One round; the number of examples."""
     count = 0
 
@@ -51,21 +76,16 @@ def main() -> None:
     """Fuzz until the time is over; print how much was read."""
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 3600.0
     began, seed = time.monotonic(), int(time.time())
-    documents = texts = settings_files = frames = 0
+    counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as folder:
-        path, toml = Path(folder) / "case.json", Path(folder) / "pyproject.toml"
         while time.monotonic() - began < seconds:
             seed += 1
-            documents += fuzz(hostile.documents(), hostile.feed, seed)
-            texts += fuzz(hostile.texts(), lambda text: hostile.feed_file(text, path), seed)
-            settings_files += fuzz(
-                hostile.settings_texts(), lambda text: hostile.feed_settings(text, toml), seed
-            )
-            frames += fuzz(hostile.said(), hostile.feed_rank, seed)
-            done = f"{documents} documents, {texts} JSON files, {settings_files} settings"
-            done += f", {frames} times what a rank says"
-            print(f"{time.monotonic() - began:.0f} s: {done}", flush=True)
-    print(f"{done}: read, or refused with a sentence")
+            for what, (strategy, reader) in readers(Path(folder)).items():
+                counts[what] += fuzz(strategy, reader, seed)
+            done = ", ".join(f"{count} {what}" for what, count in counts.items())
+            spent = f"{time.monotonic() - began:.0f} s ({time.process_time():.0f} s of a processor)"
+            print(f"{spent}: {done}", flush=True)
+    print("all read, or refused with a sentence")
 
 
 if __name__ == "__main__":

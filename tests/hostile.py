@@ -92,7 +92,7 @@ def documents(draw: st.DrawFn) -> Any:
     """A document with one to three of its values replaced, removed or doubled."""
     data = copy.deepcopy(document())
     for _ in range(draw(st.integers(1, 3))):
-        _spoil(draw, data, PLACES)
+        spoil(draw, data, PLACES)
     return data
 
 
@@ -173,7 +173,7 @@ def said(draw: st.DrawFn) -> bytes:
     for _ in range(draw(st.integers(1, 4))):
         header = copy.deepcopy(draw(st.sampled_from(SAID)))
         for _ in range(draw(st.integers(0, 2))):
-            _spoil(draw, header, [place for place in places(header) if place])
+            spoil(draw, header, [place for place in places(header) if place])
         blob = draw(st.binary(max_size=24) | st.sampled_from([b"\0" * 8, b"\0" * 16]))
         parts.append(wire.encode(header, blob))
     data = b"".join(parts)
@@ -181,7 +181,7 @@ def said(draw: st.DrawFn) -> bytes:
     return data[:at] + draw(st.just(b"") | st.binary(max_size=8)) + data[at:]
 
 
-def _spoil(draw: st.DrawFn, data: Any, there: list[tuple[Any, ...]]) -> None:
+def spoil(draw: st.DrawFn, data: Any, there: list[tuple[Any, ...]]) -> None:
     """Replace, remove or double one value."""
     if not there:
         return

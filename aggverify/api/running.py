@@ -22,6 +22,7 @@ from aggverify.report.document import written
 from aggverify.report.model import Verdict, harmless
 from aggverify.run.outcome import store
 from aggverify.run.outcome.store import StoredCase
+from aggverify.run.planning.enclosed import sandbox
 from aggverify.run.planning.request import Request, requested
 from aggverify.run.replay import replay
 from aggverify.run.session import loaded
@@ -36,14 +37,21 @@ _ONE_AT_A_TIME = threading.RLock()
 
 
 @contextmanager
-def ranks(pool: Pool | None = None, deadline: Deadline = NEVER) -> Iterator[Pool]:
+def ranks(
+    pool: Pool | None = None, deadline: Deadline = NEVER, wanted: Request | None = None
+) -> Iterator[Pool]:
     """The given pool, or one of its own that ends with the block, or when its time is over; other
     threads wait."""
+    inside = None
+    if wanted is not None and wanted.sandbox:
+        if pool is not None:
+            raise InputError("sandbox is for ranks of the call's own: leave out pool")
+        inside = sandbox(wanted.target, wanted.against, wanted.adapter)
     with _ONE_AT_A_TIME:
         if pool is not None:
             yield pool
             return
-        with Pool(replace(LIMITS, turn=deadline.check)) as own:
+        with Pool(replace(LIMITS, turn=deadline.check, sandbox=inside)) as own:
             yield own
 
 
@@ -76,7 +84,7 @@ def verify(reducer: Reducer, *, pool: Pool | None = None, **options: Any) -> tup
     """
     wanted = request(target_text(reducer), options)
     deadline = wanted.deadline()
-    with ranks(pool, deadline) as running:
+    with ranks(pool, deadline, wanted) as running:
         found = run(wanted, lambda event: None, pool=running, deadline=deadline)
     return tuple(map(written, found))
 
@@ -142,7 +150,8 @@ def observe(
     step = parse_step(step) if isinstance(step, str) else step
     layout = layout or Layout.trivial(len(step.samples))
     case = Case(step, layout, tuple(plain_losses(step) if losses is None else losses), dtype)
-    with ranks(pool) as running, loaded(request(target_text(reducer), options), running) as found:
+    wanted = request(target_text(reducer), options)
+    with ranks(pool, wanted=wanted) as running, loaded(wanted, running) as found:
         (subject, *_), laboratory = found
         subject = replace(subject, claim=replace(subject.claim, max_world=case.layout.world_size))
         [execution] = laboratory.run(subject, [case])

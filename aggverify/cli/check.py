@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from aggverify.run.outcome.verdict import Verdict
     from aggverify.run.planning.request import Request
     from aggverify.run.planning.settings import Settings
+    from aggverify.world import Options
 
 
 @click.command()
@@ -42,7 +43,12 @@ def check(target: str, **given: Any) -> int:
 
     mine = said(given)
     config = mine.get("config")
-    project = settings.find(Path.cwd()) if config is None else settings.read(Path(config))
+    trusted = "sandbox" not in mine
+    project = (
+        settings.find(Path.cwd(), trusted=trusted)
+        if config is None
+        else settings.read(Path(config), trusted=trusted)
+    )
     formats = mine["report"].split(",") if "report" in mine else texts(project.get("report", ()))
     where = Path(mine.get("report_dir") or project.get("report_dir", default("report_dir")))
     delivery = Delivery.to(where, formats, github="github" in mine)
@@ -58,7 +64,6 @@ def check(target: str, **given: Any) -> int:
 
 def _replay_into(path: Path, request: Request, others: Others, deadline: Deadline) -> int:
     """Run others' cases only, and add what becomes of them to a document of this version."""
-    from aggverify.execution.limits import LIMITS
     from aggverify.files import put
     from aggverify.report.document import with_replays
     from aggverify.report.model import load, render
@@ -67,7 +72,7 @@ def _replay_into(path: Path, request: Request, others: Others, deadline: Deadlin
     from aggverify.world import Pool
 
     made = load(path)
-    with Pool(replace(LIMITS, turn=deadline.check)) as pool, in_time():
+    with Pool(_options(request, deadline)) as pool, in_time():
         reruns = again(others.findings, request, pool=pool)
     put(path, render(with_replays(made, reruns)))
     return made.exit
@@ -90,16 +95,24 @@ def _others(mine: Mapping[str, Any], project: Settings) -> Others:
 
 def _list(request: Request, deadline: Deadline) -> int:
     """Print what would be run."""
-    from aggverify.execution.limits import LIMITS
     from aggverify.report.plan import plan_lines
     from aggverify.run.session import plans
     from aggverify.world import Pool
 
-    with Pool(replace(LIMITS, turn=deadline.check)) as pool:
+    with Pool(_options(request, deadline)) as pool:
         for planned in plans(request, pool=pool):
             for line in plan_lines(planned):
                 click.echo(line)
     return 0
+
+
+def _options(request: Request, deadline: Deadline) -> Options:
+    """Of the ranks: how long they may take, and where they live."""
+    from aggverify.execution.limits import LIMITS
+    from aggverify.run.planning.enclosed import sandbox
+
+    inside = sandbox(request.target, request.against, request.adapter) if request.sandbox else None
+    return replace(LIMITS, turn=deadline.check, sandbox=inside)
 
 
 @dataclass(slots=True)
@@ -158,7 +171,6 @@ def _verified(
     from hypothesis import configuration
     from rich.console import Console
 
-    from aggverify.execution.limits import LIMITS
     from aggverify.report.drawing import counted
     from aggverify.report.terminal import Terminal
     from aggverify.run.again import again
@@ -178,7 +190,7 @@ def _verified(
         terminal(event)
 
     try:
-        with Pool(replace(LIMITS, turn=deadline.check)) as pool:
+        with Pool(_options(request, deadline)) as pool:
             if others.findings:
                 told = counted(len(others.findings), "known finding")
                 terminal(Waiting(f"the cases of {told} are run again"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -24,6 +25,7 @@ import click
 @click.option(
     "--trust-target", is_flag=True, help="Run the target that the case names, wherever it lies."
 )
+@click.option("--sandbox", is_flag=True, help="As of aggverify check.")
 def replay(
     case: str,
     target: str | None,
@@ -33,6 +35,7 @@ def replay(
     adapter: str | None,
     report_dir: Path,
     trust_target: bool,
+    sandbox: bool,
 ) -> int:
     """Run one stored counterexample again.
 
@@ -42,12 +45,14 @@ def replay(
     (exit 0) where it is one as before, FAILED (exit 1), REFUSED or ERROR (exit 2) where nothing can
     be said, as when it does not run.
     """
-    from aggverify.errors import AggverifyError
+    from aggverify.errors import AggverifyError, InputError
     from aggverify.execution.limits import LIMITS
     from aggverify.oracles import OracleError
     from aggverify.report import escape, replayed
     from aggverify.run.outcome import store
     from aggverify.run.outcome.verdict import Exit
+    from aggverify.run.planning import enclosed
+    from aggverify.run.planning.request import is_own_code
     from aggverify.run.replay import replay as run
     from aggverify.world import Pool
 
@@ -55,7 +60,13 @@ def replay(
         stored = store.read(case, report_dir)
         if target is None and not trust_target:
             store.check_trusted(stored, case, report_dir)
-        with Pool(LIMITS) as pool:
+        said = target or store.found_again(stored)
+        options = replace(
+            LIMITS, sandbox=enclosed.sandbox(said, against, adapter) if sandbox else None
+        )
+        if sandbox and any(map(is_own_code, (oracle, engine))):
+            raise InputError("--sandbox: --oracle and --engine are run outside of it")
+        with Pool(options) as pool:
             result = run(stored, target, oracle, against, engine, adapter, pool=pool)
     except (AggverifyError, OracleError) as error:
         click.echo(escape.indented(f"ERROR   case {case}: {error}"), err=True)

@@ -215,7 +215,7 @@ def _policy(name: str, value: object) -> Policy:
     try:
         return Policy(**value)
     except (OracleError, TypeError) as error:
-        raise InputError(f"{name} cannot be used: {error}") from None
+        raise InputError(f"{name} cannot be used: {error!s:.300}") from None
 
 
 def _against(name: str, value: object) -> Claim:

@@ -316,6 +316,14 @@ OPTIONS = (
         above=0,
         most=MAX_SECONDS,
     ),
+    Option(
+        key="sandbox",
+        kind=Kind.FLAG,
+        help="Ranks see no network, no home directory, a few variables, and write nowhere (bwrap).",
+        where=Where.NOWHERE,
+        field="sandbox",
+        default=False,
+    ),
     Option(key="seed", kind=Kind.INTEGER, help="Seed of the search.", field="seed", default=0),
     Option(
         key="report",

@@ -72,6 +72,8 @@ class Discovered:
     """Why no larger one."""
     compiles: bool = False
     """Whether a step was seen to call something that was given to torch.compile."""
+    sandbox: str | None = None
+    """What its ranks see of the machine, where they live in a sandbox."""
     notes: tuple[str, ...] = ()
 
 

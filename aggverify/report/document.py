@@ -165,6 +165,7 @@ def written(verdict: Verdict, where: Path = USUAL) -> model.Verdict:
         layouts_left=_layouts(s),
         not_claimed=s.not_claimed,
         seed=verdict.seed,
+        sandbox=s.found.sandbox,
         notes=s.notes,
         checks=tuple(map(summarised, verdict.checks)),
         executed=verdict.executed,

@@ -26,6 +26,7 @@ from aggverify.run.outcome.verdict import CheckSummary, ReportedFinding, Verdict
 from aggverify.run.planning.choosing import choose
 from aggverify.run.planning.claims import completed, declaration, settings_note, subjects, terms
 from aggverify.run.planning.discovery import discovered, identified
+from aggverify.run.planning.enclosed import SEEN
 from aggverify.run.planning.engine import engine_settled
 from aggverify.run.planning.plan import Entry, Plan, plan, share
 from aggverify.run.planning.request import Request
@@ -291,6 +292,8 @@ def resolved(
     )
     if other is not None:
         found = tuple(other.beside(s, request.called) for s in found)
+    if request.sandbox:
+        found = tuple(s.knowing(sandbox=SEEN) for s in found)
     return tuple(s.noting(*settings_note(request)) for s in found)
 
 

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from aggverify.errors import AggverifyError
+from aggverify.errors import AggverifyError, InputError
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.limits import LIMITS
 from aggverify.execution.subject import Subject
@@ -47,6 +47,8 @@ class Ranks:
     def of(self, wanted: Request) -> Loaded:
         """The request's reducer; ranks not used for longest are ended. Raises AggverifyError, every
         time the same for what could not be imported once."""
+        if wanted.sandbox:
+            raise InputError("sandbox is for aggverify check: a test runs in one process with it")
         key = (wanted.target, wanted.against, wanted.compiled, wanted.adapter)
         if key in self._failed:
             raise self._failed[key]

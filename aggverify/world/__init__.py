@@ -22,6 +22,7 @@ from aggverify.world.frames import Frame, Stack
 from aggverify.world.launcher import Launcher
 from aggverify.world.options import Options
 from aggverify.world.pool import Pool
+from aggverify.world.sandbox import Sandbox
 from aggverify.world.template import Pending, Template
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "Raised",
     "Replies",
     "Reply",
+    "Sandbox",
     "Stack",
     "Template",
     "TemplateFailure",

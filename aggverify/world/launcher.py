@@ -8,15 +8,14 @@ import select
 import socket
 import subprocess
 import sys
-import threading
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aggverify.world import answers, linux, room, slate, stacks, wire
-from aggverify.world.backends import BACKENDS, Backend
+from aggverify.world import answers, linux, room, sandbox, slate, stacks, wire
+from aggverify.world.backends import Backend
 from aggverify.world.candidate_errors import Raised
 from aggverify.world.clock import Clock
 from aggverify.world.evidence import threads_text
@@ -24,23 +23,11 @@ from aggverify.world.exits import exit_text
 from aggverify.world.faults import PoolError, TemplateFailure, crowded
 from aggverify.world.link import Output, open_link
 from aggverify.world.options import Options
+from aggverify.world.sandbox import Sandbox
+from aggverify.world.starting import start
 from aggverify.world.threads import Threads
 from aggverify.world.watchdog import Watchdog, glance
 
-_ROOT = str(Path(__file__).resolve().parent.parent.parent)
-_ENVIRONMENT = {
-    # One thread each: ranks fill the cores, and only a single-threaded process forks safely.
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    # Remarks of the backend would pass for the candidate's output.
-    "TORCH_CPP_LOG_LEVEL": "FATAL",
-} | {name: value for backend in BACKENDS.values() for name, value in backend.environment}
-_MARK = "AGGVERIFY_POOL"
-_CODE = (
-    "import sys; sys.path.insert(0, {root!r}); "
-    "from aggverify.world.zygote import main; main({fd}, {parent})"
-)
 _OUTPUT_KEPT = 8_000
 _MOST_SAID = 1 << 26
 """Bytes of what a handler says of itself."""
@@ -60,6 +47,8 @@ class Opened:
     output: Output
     slate: int
     pid: int
+    number: int
+    """The pid that the launcher calls it by: another one in a sandbox."""
     description: dict[str, Any]
     lacks_threads: bool = False
     """Whether the import has left threads that ranks forked from it do without."""
@@ -74,12 +63,13 @@ class Opened:
 class Zygote:
     """The launcher process. Torch is imported while the parent goes on."""
 
-    def __init__(self) -> None:
+    def __init__(self, inside: Sandbox | None = None) -> None:
         self._mark = uuid.uuid4().hex
         try:
-            self._start()
+            self._started = start(self._mark, inside)
         except OSError as error:
             raise _no_room(error) from None
+        self._process, self._connection = self._started.process, self._started.connection
         self._ready = False
         self._closed = False
         self._exits: dict[int, int] = {}
@@ -90,30 +80,6 @@ class Zygote:
         with contextlib.suppress(OSError):  # already dead: found by the first request
             path = [entry or str(Path.cwd()) for entry in sys.path]
             wire.send(self._connection, {"sys_path": path})
-
-    def _start(self) -> None:
-        with contextlib.ExitStack() as undo:
-            ours, theirs = map(undo.enter_context, socket.socketpair())
-            self._output = os.memfd_create("launcher output")
-            undo.callback(os.close, self._output)
-            # The kernel's signal on the parent's death follows the thread that made the process.
-            in_main = threading.current_thread() is threading.main_thread()
-            parent = os.getpid() if in_main else 0
-            code = _CODE.format(root=_ROOT, fd=theirs.fileno(), parent=parent)
-            self._process = subprocess.Popen(
-                # -P: a torch.py in the working directory must not be taken for torch.
-                [sys.executable, "-P", "-c", code],
-                stdin=subprocess.DEVNULL,
-                stdout=self._output,
-                stderr=self._output,
-                env={**os.environ, **_ENVIRONMENT, _MARK: self._mark},
-                pass_fds=[theirs.fileno()],
-                # Its own session: the terminal's Ctrl-C is for the parent to handle.
-                start_new_session=True,
-            )
-            undo.pop_all()
-        theirs.close()
-        self._connection = ours
 
     @property
     def alive(self) -> bool:
@@ -132,7 +98,7 @@ class Zygote:
             return opened
         # The import started threads that a fork would lose. Ranks come from a template that has
         # not imported anything, and each imports for itself.
-        self.kill(opened.pid)
+        self.kill(opened.number)
         opened.close()
         late, _ = self._attempt({**request, "late": True}, options)
         if isinstance(late, Opened):
@@ -173,7 +139,7 @@ class Zygote:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        os.close(self._output)
+        os.close(self._started.output)
         if self._process.returncode != 0 and self._ready:
             linux.end_marked(self._mark)
 
@@ -186,7 +152,7 @@ class Zygote:
         except OSError as error:
             raise _no_room(error) from None
         link.sock.setblocking(True)
-        opened = Opened(link.sock, link.output, page, 0, {})
+        opened = Opened(link.sock, link.output, page, linux.NOBODY, 0, {})
         try:
             message = {**request, "op": "fork", "memory": options.import_memory}
             try:
@@ -195,7 +161,8 @@ class Zygote:
                 # Kept open here, the template's end would never be seen to close.
                 os.close(theirs)
                 os.close(write)
-            opened.pid = self._until(lambda message: message.get("forked"))
+            opened.number = self._until(lambda message: message.get("forked"))
+            opened.pid = linux.child(self._started.pid, opened.number)
             result = self._constructed(opened, options)
         except BaseException:
             opened.close()
@@ -204,7 +171,7 @@ class Zygote:
             self.close()
             raise
         if isinstance(result, TemplateFailure):
-            self.kill(opened.pid)
+            self.kill(opened.number)
             opened.close()
             return result, "none"
         opened.description = result["description"]
@@ -264,9 +231,9 @@ class Zygote:
         self, opened: Opened, header: dict[str, Any] | None
     ) -> dict[str, Any] | TemplateFailure:
         if header is None:
-            status = self._exit_status(opened.pid)
+            status = self._exit_status(opened.number)
             crash, threads = stacks.parse(slate.dump(opened.slate))
-            crowd = self._crowds.pop(opened.pid, 0)
+            crowd = self._crowds.pop(opened.number, 0)
             text = f"the process {exit_text(status)} while importing"
             text = crowded(crowd) if crowd else text
             shown = threads_text(threads, crash)
@@ -325,7 +292,7 @@ class Zygote:
         ends = clock.now() + self._silence
         while not poll.poll(1000 * _TURN):
             self._turn()
-            if glance([self._process.pid]).running:
+            if glance([self._started.pid]).running:
                 ends = clock.now() + self._silence
             elif clock.now() > ends:
                 self._process.kill()  # it may be stopped
@@ -338,18 +305,22 @@ class Zygote:
             raise self._lost() from None
 
     def _lost(self) -> PoolError:
-        status = self._process.wait()
-        size = os.fstat(self._output).st_size
-        said = os.pread(self._output, _OUTPUT_KEPT, max(0, size - _OUTPUT_KEPT))
+        status, output = self._process.wait(), self._started.output
+        size = os.fstat(output).st_size
+        said = os.pread(output, _OUTPUT_KEPT, max(0, size - _OUTPUT_KEPT)).decode(errors="replace")
+        if self._started.inside and not self._ready and said.startswith(sandbox.MAKER):
+            return PoolError(sandbox.refused(said.strip()))
         text = f"the launcher process {exit_text(status)}"
-        return PoolError(f"{text}:\n{said.decode(errors='replace')}" if said else text)
+        return PoolError(f"{text}:\n{said}" if said else text)
 
 
 class Launcher:
     """The current zygote, replaced should it die."""
 
-    def __init__(self) -> None:
-        self._zygote = Zygote()
+    def __init__(self, inside: Sandbox | None = None) -> None:
+        self.inside = inside
+        """The sandbox that all its processes are in."""
+        self._zygote = Zygote(inside)
         self._closed = False
 
     def open(self, request: dict[str, Any], options: Options) -> Opened | TemplateFailure:
@@ -365,19 +336,19 @@ class Launcher:
             raise PoolError("the pool is closed; make a new Pool()")
         if not self._zygote.alive:
             self._zygote.close()
-            self._zygote = Zygote()
+            self._zygote = Zygote(self.inside)
         return self._zygote
 
     def crowd(self, opened: Opened) -> int:
         """How many processes there were below a template that was ended for it, else 0."""
         with contextlib.suppress(PoolError):  # the launcher is gone as well: nobody knows
-            return self._zygote.crowd(opened.pid)
+            return self._zygote.crowd(opened.number)
         return 0
 
     def kill(self, opened: Opened) -> None:
         """End a template process and its ranks."""
         if not self._closed:
-            self._zygote.kill(opened.pid)
+            self._zygote.kill(opened.number)
 
     def close(self) -> None:
         """End every process."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 
 from aggverify.errors import InputError
 from aggverify.world.backends import GLOO, Backend
+from aggverify.world.sandbox import Sandbox
 
 MOST_HELPERS = 64 + 2 * (os.cpu_count() or 1)
 """Processes below one rank, whose code may well start a helper for every processor."""
@@ -32,7 +33,7 @@ class Options:
     ``import_seconds``: processor time of the handler's construction, and of what it prepares for
     jobs. ``import_patience``: how long the construction may sleep or wait.
     ``turn``: called again and again while something is waited for; what it raises ends that.
-    ``backend``: what ranks are joined by.
+    ``backend``: what ranks are joined by. ``sandbox``: where the launcher and all below it live.
     """
 
     cpu_seconds: float = 2.0
@@ -46,11 +47,12 @@ class Options:
     import_patience: float = 10.0
     turn: Callable[[], None] = lambda: None
     backend: Backend = GLOO
+    sandbox: Sandbox | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.backend, Backend):
             raise InputError(f"backend must be a Backend, not {self.backend!r}")
-        for f in fields(self)[:-2]:
+        for f in fields(self)[:-3]:
             value = getattr(self, f.name)
             ok = isinstance(value, int | float) and not isinstance(value, bool)
             if not ok or not math.isfinite(value) or value <= 0:

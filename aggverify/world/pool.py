@@ -20,15 +20,18 @@ class Pool:
     """Ranks for hire; a context manager that leaves no process behind.
 
     Returns at once, torch is imported meanwhile. ``launcher`` may be shared by pools with
-    different options: each then ends its own templates only. Raises PoolError where ranks cannot
-    run. Not safe for use by several threads at a time.
+    different options: each then ends its own templates only, and one that asks for another sandbox
+    has a launcher of its own. Raises PoolError where ranks cannot run. Not safe for use by several
+    threads at a time.
     """
 
     def __init__(self, options: Options | None = None, *, launcher: Launcher | None = None) -> None:
         if (reason := linux.unsupported()) is not None:
             raise PoolError(reason)
         self._options = options or Options()
-        self._launcher = launcher or Launcher()
+        inside = self._options.sandbox
+        launcher = launcher if launcher is not None and launcher.inside == inside else None
+        self._launcher = launcher or Launcher(inside)
         # Held until closed, since what they hold open is not closed by being forgotten.
         self._templates: list[Template] = []
         own = None if launcher else self._launcher

@@ -341,8 +341,9 @@ class World:
             header, _ = link.replies.popleft()
             if "error" not in header:
                 # It is sent signals: it must be one of ours.
-                if linux.parent(header["ready"]) == self.template:
-                    link.pid = header["ready"]
+                pid = linux.child(self.template, header["ready"])
+                if pid != linux.NOBODY:
+                    link.pid = pid
                 else:
                     link.garbage = "sent what is no answer: ready is none of its processes"
                     self._started(link)

@@ -16,7 +16,7 @@ from aggverify.run.planning.settings import MAX_BYTES, read
 from aggverify.steps.case import Case
 from aggverify.world.link import open_link
 from aggverify.world.wire import encode
-from tests import hostile
+from tests import hostile, hostile_documents
 
 PATIENT = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -51,6 +51,24 @@ def test_what_ranks_say(data: bytes) -> None:
     hostile.feed_rank(data)
 
 
+@settings(parent=PATIENT, max_examples=25)
+@given(hostile_documents.verdict_documents())
+def test_verdict_documents(data: Any) -> None:
+    hostile_documents.feed_verdict(data)
+
+
+@settings(parent=PATIENT, max_examples=25)
+@given(hostile_documents.baselines())
+def test_baselines(tmp_path: Path, data: Any) -> None:
+    hostile_documents.feed_baseline(data, tmp_path / "baseline.json")
+
+
+@settings(parent=PATIENT, max_examples=25)
+@given(hostile_documents.snapshots())
+def test_snapshots(tmp_path: Path, text: bytes) -> None:
+    hostile_documents.feed_snapshot(text, tmp_path / "snapshot.txt")
+
+
 def test_what_ranks_should_say_is_taken() -> None:
     link, (connection, output, _) = open_link(0)
     link.asked += 3
@@ -59,6 +77,12 @@ def test_what_ranks_should_say_is_taken() -> None:
     link.close()
     os.close(connection)
     os.close(output)
+
+
+def test_a_key_of_no_sensible_size_is_not_repeated_in_full() -> None:
+    data = hostile.document()
+    data["claim"]["policy"] = {"[" * 100_000: 1}
+    assert hostile.refused(lambda: store.StoredCase.from_json(data))
 
 
 def test_settings_of_no_sensible_size(tmp_path: Path) -> None:

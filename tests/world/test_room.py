@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from pathlib import Path
 
@@ -62,11 +63,17 @@ def test_no_file_is_left_for_a_world(pool: Pool) -> None:
     template.run([job("nothing", 1)])
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     least = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())
+    filling = [os.dup(0)]  # of the numbers that are free below it
+    while filling[-1] < least:
+        filling.append(os.dup(0))
+    least = max(least, filling[-1])
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (least + 9, limit[1]))
         large, small = template.run([job("nothing", 8), job("nothing", 1)])
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+        for number in filling:
+            os.close(number)
     assert isinstance(large, Fault) and large.ours
     assert large.message == "8 ranks cannot be started: Too many open files"
     assert isinstance(small, Replies)

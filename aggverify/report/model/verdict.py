@@ -68,6 +68,8 @@ class Verdict:
     not_claimed: Mapping[str, str]
     """With the reason."""
     seed: int
+    sandbox: str | None
+    """What the ranks saw of the machine, where they lived in a sandbox."""
     notes: tuple[str, ...]
     checks: tuple[Check, ...]
     executed: int

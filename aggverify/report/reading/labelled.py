@@ -35,6 +35,7 @@ def header(verdict: Verdict) -> list[tuple[str, str]]:
             if verdict.fails and not verdict.fails_at_once and (words := assumption(verdict))
             else []
         ),
+        *([("sandbox", verdict.sandbox)] if verdict.sandbox else []),
         *([("incomplete", f"{verdict.incomplete}")] if verdict.incomplete else []),
     ]
 

@@ -44,6 +44,7 @@ class Request:
     profile: str = default("profile")
     max_examples: int | None = default("max_examples")
     max_time: float | None = default("max_time")
+    sandbox: bool = default("sandbox")
     seed: int = default("seed")
     settings: Mapping[str, Any] = field(default_factory=dict)
     """What the project's pyproject.toml says, where neither an option nor the file does."""
@@ -59,6 +60,9 @@ class Request:
         if self.adapter is not None and not is_path(self.adapter):
             raise InputError(f"--adapter must be a Python file, got {self.adapter!r:.200}")
         _ = self.budget, self.waivers
+        own = next((text for text in (self.oracle, self.engine) if is_own_code(text)), None)
+        if self.sandbox and own is not None:
+            raise InputError(f"--sandbox: {own!r:.200} would be run in this process, outside of it")
 
     @property
     def called(self) -> str:
@@ -79,6 +83,12 @@ class Request:
     def budget(self) -> Budget:
         """How much to try; raises InputError for what no budget can be."""
         return Budget(self.profile, self.max_examples, self.max_time)
+
+
+def is_own_code(text: str | None) -> bool:
+    """Whether an oracle or an engine is a file or module of the person's, which this very process
+    runs."""
+    return text is not None and (":" in text or is_path(text))
 
 
 def _with(option: Option, given: Any, said: Any) -> Any:

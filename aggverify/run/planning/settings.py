@@ -93,19 +93,20 @@ def _unknown(where: str, what: str, given: object, accepted: Iterable[str]) -> I
     return InputError(f"{where}: {unknown(what, given, accepted)}")
 
 
-def find(start: Path) -> Settings:
+def find(start: Path, *, trusted: bool = True) -> Settings:
     """The settings of the nearest pyproject.toml of the project that has the section, at or above
-    ``start``; what lies above the project is somebody else's."""
+    ``start``; what lies above the project is somebody else's. ``trusted``: whether a module of the
+    project's that they name as an engine may be imported here."""
     for folder in project.folders(start):
         path = folder / "pyproject.toml"
         if path.is_file():
-            found = read(path, required=False)
+            found = read(path, required=False, trusted=trusted)
             if found.source is not None:
                 return found
     return Settings()
 
 
-def read(path: Path, *, required: bool = True) -> Settings:
+def read(path: Path, *, required: bool = True, trusted: bool = True) -> Settings:
     """The settings of one TOML file; raises InputError for what cannot be read or used."""
     try:
         text = contents(path, MAX_BYTES)
@@ -120,6 +121,12 @@ def read(path: Path, *, required: bool = True) -> Settings:
         if required:
             raise InputError(f"{path} has no [{SECTION}] section")
         return Settings()
+    named = section.get("engine") if isinstance(section, Mapping) else None
+    if not trusted and isinstance(named, str) and ":" in named:
+        raise InputError(
+            f"[{SECTION}] in {path}: the engine {named!r:.200} would be run in this process, which "
+            "is outside of --sandbox"
+        )
     values = validated(f"[{SECTION}] in {path}", section, KEYS)
     for key in values:
         if KEYS[key].is_path:  # relative to the file that says so, wherever the command is run

@@ -1,0 +1,24 @@
+"""``--sandbox``: what of the machine is shown to the ranks of a command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aggverify.files import is_path, split
+from aggverify.run.planning import project
+from aggverify.world import Sandbox
+from aggverify.world.sandbox import ENVIRONMENT, TEMPORARY
+
+SEEN = (
+    f"no network beyond loopback, no home directory, nothing to write to but {TEMPORARY}, no "
+    f"environment variables but {', '.join(ENVIRONMENT)}"
+)
+"""What the ranks saw, in words for a report."""
+
+
+def sandbox(*files: str | None) -> Sandbox:
+    """One that shows the project that the person stands in, and those of targets and adapters."""
+    heads = [split(text)[0] for text in files if text is not None]
+    found = [Path(head).resolve() for head in heads if is_path(head)]
+    folders = (Path.cwd(), *(path.parent for path in found))
+    return Sandbox(tuple(dict.fromkeys(map(project.root, folders))))

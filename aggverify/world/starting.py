@@ -1,0 +1,85 @@
+"""The launcher's process, started by the parent; in a sandbox where one is asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from aggverify.world import linux, sandbox
+from aggverify.world.backends import BACKENDS
+from aggverify.world.sandbox import Sandbox
+
+MARK = "AGGVERIFY_POOL"
+_ROOT = str(Path(__file__).resolve().parent.parent.parent)
+_ENVIRONMENT = {
+    # One thread each: ranks fill the cores, and only a single-threaded process forks safely.
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    # Remarks of the backend would pass for the candidate's output.
+    "TORCH_CPP_LOG_LEVEL": "FATAL",
+} | {name: value for backend in BACKENDS.values() for name, value in backend.environment}
+_CODE = (
+    "import sys; sys.path.insert(0, {root!r}); "
+    "from aggverify.world.zygote import main; main({fd}, {parent})"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The process, the connection to it, and what it writes."""
+
+    process: subprocess.Popen[bytes]
+    connection: socket.socket
+    output: int
+    inside: bool
+    """Whether the process makes a sandbox, and the launcher is the first one in it."""
+
+    @property
+    def pid(self) -> int:
+        """The launcher's own, as long as it lives."""
+        within = linux.children(self.process.pid) if self.inside else ()
+        return next(iter(within), self.process.pid)
+
+
+def start(mark: str, inside: Sandbox | None) -> Started:
+    """Start it; raises OSError where there is no room, PoolError where there is no sandbox."""
+    with contextlib.ExitStack() as undo:
+        ours, theirs = map(undo.enter_context, socket.socketpair())
+        output = os.memfd_create("launcher output")
+        undo.callback(os.close, output)
+        # The kernel's signal on the parent's death follows the thread that made the process.
+        in_main = threading.current_thread() is threading.main_thread()
+        parent = os.getpid() if in_main and inside is None else 0
+        code = _CODE.format(root=_ROOT, fd=theirs.fileno(), parent=parent)
+        # -P: a torch.py in the working directory must not be taken for torch.
+        command, files = [sys.executable, "-P", "-c", code], [theirs.fileno()]
+        environment = _ENVIRONMENT | {MARK: mark}
+        if inside is None:
+            environment = {**os.environ, **environment}
+        else:
+            files.append(sandbox.filtered())
+            undo.callback(os.close, files[-1])
+            command = inside.command(command, files[-1], follow=in_main)
+            environment = inside.environment(environment)
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=environment,
+            pass_fds=files,
+            # Its own session: the terminal's Ctrl-C is for the parent to handle.
+            start_new_session=True,
+        )
+        undo.pop_all()
+    theirs.close()
+    if inside is not None:
+        os.close(files[-1])
+    return Started(process, ours, output, inside is not None)
