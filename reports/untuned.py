@@ -1,44 +1,81 @@
-"""What the default run says of reducers that nothing was tuned to, in ``reports/untuned.md``.
+"""What the default run says of reducers that nothing was tuned to.
 
-``python reports/untuned.py ROWS.json [SEED ...]`` runs ``check`` with each seed (0 by default) over
-every reducer of ``tests/branchy/untuned``, in one process, and writes the report; a pair of reducer
-and seed that ROWS has already is kept. ``untuned-first.json`` is what was found when they were
-written, before anything was mended: that figure stays.
+``python reports/untuned.py ROWS.json [SEED ...] [--folder unread]`` runs ``check`` with each seed
+(0 by default) over every reducer of ``tests/branchy/untuned`` (or ``unread``), in one process, each
+until its first confirmed finding that fails, and writes ``reports/untuned.md`` (``unread.md``). A
+pair of reducer and seed that ROWS has already is kept: interrupted, it goes on where it was.
+``untuned-first.json`` is what was found of the older ones when they were written, before anything
+was mended: that figure stays. The rows of ``unread`` are as they come.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from aggverify.errors import AggverifyError  # noqa: E402
 from aggverify.execution.limits import LIMITS  # noqa: E402
 from aggverify.world import Pool  # noqa: E402
-from tests.branchy.untuned import RIGHT, WRONG, Untuned  # noqa: E402
+from tests.branchy import untuned  # noqa: E402
+from tests.branchy.unread import registry as unread  # noqa: E402
+from tests.branchy.untuned import Untuned  # noqa: E402
 from tests.branchy.untuned.judging import Row, judged  # noqa: E402
 
-TABLE = ROOT / "reports" / "untuned.md"
-FIRST = ROOT / "reports" / "untuned-first.json"
 Rows = Mapping[str, Row]
 
 
-def recorded(path: Path, seeds: Sequence[int]) -> Rows:
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """Reducers that were written together, without a look at the generator."""
+
+    name: str
+    wrong: Sequence[Untuned]
+    right: Sequence[Untuned]
+    first: Path | None = None
+    """Rows of the day on which they were written, where anything was mended since."""
+
+    @property
+    def table(self) -> Path:
+        return ROOT / "reports" / f"{self.name}.md"
+
+
+FOLDERS = {
+    folder.name: folder
+    for folder in (
+        Folder("untuned", untuned.WRONG, untuned.RIGHT, ROOT / "reports" / "untuned-first.json"),
+        Folder("unread", unread.WRONG, unread.RIGHT),
+    )
+}
+
+
+def recorded(folder: Folder, path: Path, seeds: Sequence[int]) -> Rows:
     """The rows of every reducer and seed, of which those in the file are not run again."""
     rows: dict[str, Row] = json.loads(path.read_text()) if path.exists() else {}
     with Pool(LIMITS) as pool:
         for seed in seeds:
-            for entry in (*WRONG, *RIGHT):
+            for entry in (*folder.wrong, *folder.right):
                 key = f"{entry.name} {seed}"
                 if key not in rows:
-                    rows[key] = judged(entry, seed, pool)
+                    rows[key] = row(entry, seed, pool)
                     path.write_text(json.dumps(rows, indent=1) + "\n")
                     codes = [f["code"] for f in rows[key]["findings"]]
                     print(key, rows[key]["exit"], codes, file=sys.stderr, flush=True)
     return rows
+
+
+def row(entry: Untuned, seed: int, pool: Pool) -> Row:
+    """What the run says; what it cannot judge is a row too, so that the others are still run."""
+    try:
+        return judged(entry, seed, pool)
+    except AggverifyError as error:
+        return {"exit": 2, "findings": [], "unseen": [f"not judged: {error}"]}
 
 
 def of(entry: Untuned, rows: Rows) -> list[Row]:
@@ -46,62 +83,82 @@ def of(entry: Untuned, rows: Rows) -> list[Row]:
     return [row for key, row in rows.items() if key.rpartition(" ")[0] == entry.name]
 
 
-def figures(rows: Rows) -> str:
+def figures(folder: Folder, rows: Rows) -> str:
     """How many wrong ones are found, and right ones blamed."""
-    pairs = [row for entry in WRONG for row in of(entry, rows)]
+    pairs = [row for entry in folder.wrong for row in of(entry, rows)]
     found = sum(row["exit"] == 1 for row in pairs)
     seeds = sorted({key.rpartition(" ")[2] for key in rows})
-    missed = sum(all(row["exit"] != 1 for row in of(entry, rows)) for entry in WRONG)
-    right = [some for entry in RIGHT if (some := of(entry, rows))]
+    missed = sum(all(row["exit"] != 1 for row in of(entry, rows)) for entry in folder.wrong)
+    right = [some for entry in folder.right if (some := of(entry, rows))]
     blamed = sum(any(row["findings"] for row in some) for some in right)
     return (
         f"{found} of {len(pairs)} pairs of a wrong reducer and a seed are found "
-        f"({100 * found / len(pairs):.0f} %; seeds: {', '.join(seeds)}), {missed} of {len(WRONG)} "
-        f"reducers on no seed; {blamed} of {len(right)} right ones that were run have a finding."
+        f"({100 * found / max(len(pairs), 1):.0f} %; seeds: {', '.join(seeds)}), {missed} of "
+        f"{len(folder.wrong)} reducers on no seed; {blamed} of {len(right)} right ones that were "
+        "run have a finding."
     )
 
 
-def report(first: Rows, now: Rows) -> str:
+def report(folder: Folder, now: Rows) -> str:
     """The report."""
+    option = "" if folder.name == "untuned" else f" --folder {folder.name}"
     lines = [
         "# Reducers that nothing was tuned to",
         "",
-        "Written by `python reports/untuned.py`; do not edit. The reducers, with the reason each",
-        "is realistic, are in `tests/branchy/untuned`, written before the generator was read.",
+        f"Written by `python reports/untuned.py{option}`; do not edit. The reducers, with the",
+        f"reason each is realistic, are in `tests/branchy/{folder.name}`, written before the",
+        "generator was read.",
         "",
-        f"- When they were written: {figures(first)} This is the untuned figure.",
-        f"- Now, after whole classes that were missed were mended: {figures(now)}",
-        "",
-        "| wrong | first | now | missed, because | met where |",
-        "|---|---|---|---|---|",
     ]
-    for entry in WRONG:
-        told = [shown(of(entry, rows)) for rows in (first, now)]
-        lines.append(f"| `{entry.name}` | {' | '.join(told)} | {entry.missed} | {entry.met} |")
-    lines += ["", "| right | first | now | met where |", "|---|---|---|---|"]
-    for entry in RIGHT:
-        told = [shown(of(entry, rows)) for rows in (first, now)]
-        lines.append(f"| `{entry.name}` | {' | '.join(told)} | {entry.met} |")
+    if folder.first is None:
+        columns = {"found": now}
+        lines += [f"- {figures(folder, now)} This is the untuned figure."]
+    else:
+        columns = {"first": json.loads(folder.first.read_text()), "now": now}
+        first = figures(folder, columns["first"])
+        lines += [
+            f"- When they were written: {first} This is the untuned figure.",
+            f"- Now, after whole classes that were missed were mended: {figures(folder, now)}",
+        ]
+    heads = " | ".join(columns)
+    rule = "|---" * len(columns)
+    lines += ["", f"| wrong | {heads} | missed, because | met where |", f"|---{rule}|---|---|"]
+    for entry in folder.wrong:
+        told = " | ".join(shown(of(entry, rows)) for rows in columns.values())
+        lines.append(f"| `{entry.name}` | {told} | {entry.missed} | {entry.met} |")
+    lines += ["", f"| right | {heads} | met where |", f"|---{rule}|---|"]
+    for entry in folder.right:
+        told = " | ".join(shown(of(entry, rows)) for rows in columns.values())
+        lines.append(f"| `{entry.name}` | {told} | {entry.met} |")
     return "\n".join([*lines, ""])
 
 
 def shown(rows: Sequence[Row]) -> str:
-    """The codes of findings with the bugs they were told to be, or the lines that never ran."""
+    """On how many seeds it is found, the codes of findings with what they were told to be, and the
+    lines that never ran where a seed found nothing."""
     if not rows:
         return "not run"
-    found = dict.fromkeys(
-        f"{f['code']} {f['bug']}".strip() for row in rows for f in row["findings"][-1:]
+    told = dict.fromkeys(
+        f"{f['code']} {f['bug'] or f.get('cause', '')}".strip().replace("|", "\\|")
+        for row in rows
+        for f in row["findings"][-1:]
     )
-    unseen = dict.fromkeys(text for row in rows for text in row["unseen"])
-    return ", ".join(found) or "; ".join(f"not run: {text}" for text in unseen) or "none"
+    unseen = dict.fromkeys(
+        f"not run: {text}" for row in rows if row["exit"] != 1 for text in row["unseen"]
+    )
+    seeds = [f"{sum(row['exit'] == 1 for row in rows)} of {len(rows)}"] if len(rows) > 1 else []
+    return "; ".join([*seeds, *told, *unseen]) or "none"
 
 
 def main(arguments: list[str]) -> None:
-    if not arguments:
-        sys.exit(__doc__)
-    seeds = [int(seed) for seed in arguments[1:]] or [0]
-    now = recorded(Path(arguments[0]), seeds)
-    TABLE.write_text(report(json.loads(FIRST.read_text()), now), encoding="utf-8")
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("rows", type=Path)
+    parser.add_argument("seeds", type=int, nargs="*", default=[0])
+    parser.add_argument("--folder", choices=FOLDERS, default="untuned")
+    given = parser.parse_intermixed_args(arguments)
+    folder = FOLDERS[given.folder]
+    now = recorded(folder, given.rows, given.seeds or [0])
+    folder.table.write_text(report(folder, now), encoding="utf-8")
 
 
 if __name__ == "__main__":

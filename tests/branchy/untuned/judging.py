@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from aggverify.oracles import MODES
 from aggverify.run.outcome.events import Event, Found
 from aggverify.run.outcome.verdict import ReportedFinding, Verdict, exit_code
 from aggverify.run.planning.request import Request
@@ -14,6 +15,8 @@ from tests.branchy.untuned.base import Untuned
 
 UNSEEN = ("AGVW17", "AGVW18")
 """Warnings that name lines which never ran, at all or on several ranks."""
+DIVISOR = 16.0
+"""For modes that need one."""
 Row = dict[str, Any]
 
 
@@ -33,7 +36,8 @@ def judged(entry: Untuned, seed: int, pool: Pool) -> Row:
 
     verdicts: Sequence[Verdict] = ()
     try:
-        request = Request(target=entry.target, modes=(entry.mode,), seed=seed)
+        divisor = DIVISOR if MODES[entry.mode].needs_divisor else None
+        request = Request(target=entry.target, modes=(entry.mode,), seed=seed, divisor=divisor)
         verdicts = verify(request, emit, pool=pool)
     except _Enough:
         code = 1
@@ -51,5 +55,6 @@ def _told(report: ReportedFinding) -> Row:
         "check": report.finding.check,
         "message": report.finding.message,
         "bug": diagnosis.bug.name if diagnosis is not None and diagnosis.bug is not None else "",
+        "cause": diagnosis.sentence if diagnosis is not None else "",
         "confirmed": report.confirmed,
     }

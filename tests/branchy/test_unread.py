@@ -1,0 +1,112 @@
+"""The unread half: each wrong one is wrong on its witness, each right one right on all of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+
+from aggverify.api.running import request
+from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.subject import Subject
+from aggverify.oracles import MODES
+from aggverify.run.session import loaded
+from aggverify.world import Pool
+from tests.branchy.unread.base import Unread
+from tests.branchy.unread.registry import RIGHT, WRONG
+from tests.branchy.unread.witness import Witness, run
+from tests.branchy.untuned.judging import DIVISOR
+
+pytestmark = pytest.mark.thorough
+
+PLAIN = Witness("1")
+"""One token: what every reducer here is right on."""
+KINDS = ("zigzag", "contiguous", "gathered")
+
+
+def name(entry: Unread) -> str:
+    return entry.name
+
+
+@contextmanager
+def under_test(entry: Unread, pool: Pool) -> Iterator[tuple[Subject, Laboratory]]:
+    """The reducer as its ranks have it."""
+    divisor = DIVISOR if MODES[entry.mode].needs_divisor else None
+    wanted = request(entry.target, {"mode": [entry.mode], "divisor": divisor})
+    with loaded(wanted, pool) as ((subject, *_), laboratory):
+        yield subject, laboratory
+
+
+def steps(seed: int, number: int) -> Iterator[Witness]:
+    """Small random steps, on layouts of up to six ranks and any number of micro-batches."""
+    chance = random.Random(seed)
+    for _ in range(number):
+        samples = chance.randint(1, 7)
+        rest = list(range(samples))
+        chance.shuffle(rest)
+        cells = [[i] for i in rest[: chance.choice((1, samples, chance.randint(1, samples)))]]
+        for i in rest[len(cells) :]:
+            chance.choice(cells).append(i)
+        ranks = chance.choice([d for d in (1, 2, 3) if len(cells) % d == 0])
+        texts = [",".join(map(str, cell)) for cell in cells]
+        per = len(texts) // ranks
+        layout = " | ".join(" ".join(texts[d * per : (d + 1) * per]) for d in range(ranks))
+        words = [
+            f"{chance.randint(1, 9)}/{_mask(chance)}{joint}"
+            for joint in chance.choices(("+", " ", "; "), k=samples)
+        ]
+        yield Witness(
+            "".join(words).strip("+; "),
+            layout,
+            cp=chance.choice((1, 1, 2)),
+            kind=chance.choice(KINDS),
+            dtype=chance.choice(("float64", "float64", "float32", "bfloat16")),
+            losses=tuple(chance.randint(-255, 255) / 64 for _ in range(11)),
+        )
+
+
+def _mask(chance: random.Random) -> str:
+    density, length = chance.choice((0.0, 0.1, 0.5, 0.9, 1.0)), chance.choice((1, 2, 3, 5, 9, 40))
+    return "".join("1" if chance.random() < density else "0" for _ in range(length))
+
+
+@pytest.mark.parametrize("entry", WRONG, ids=name)
+def test_a_wrong_one_is_wrong_on_its_witness_only(entry: Unread, shared_pool: Pool) -> None:
+    assert entry.witness is not None
+    with under_test(entry, shared_pool) as (subject, laboratory):
+        assert run(subject, laboratory, [PLAIN]) == [""]
+        assert run(subject, laboratory, [entry.witness]) != [""]
+
+
+@pytest.mark.parametrize("entry", RIGHT, ids=name)
+def test_a_right_one_is_right_on_every_witness(entry: Unread, shared_pool: Pool) -> None:
+    tried = [*_known("kl" in entry.met.lower()), *steps(len(entry.name), 24)]
+    with under_test(entry, shared_pool) as (subject, laboratory):
+        found = run(subject, laboratory, tried)
+    assert not _wrong(entry, tried, found)
+
+
+def _known(terms: bool) -> list[Witness]:
+    """Witnesses of the wrong ones, launched ranks apart; those of terms for reducers with terms."""
+    found = [entry.witness for entry in WRONG if entry.witness is not None]
+    return [w for w in found if not w.where and (terms or w.term is None)]
+
+
+def _wrong(entry: Unread, tried: Sequence[Witness], found: Sequence[str]) -> list[str]:
+    """What was wrong, but for a refusal of the reducer's own."""
+    pairs = zip(tried, found, strict=True)
+    refuses = "refuses" in entry.name
+    return [
+        f"{witness}: {text}"
+        for witness, text in pairs
+        if text and not (refuses and witness.kind == "gathered" and "not supported" in text)
+    ]
+
+
+def test_names_are_unique_and_of_each_kind_there_are_enough() -> None:
+    names = [entry.name for entry in (*WRONG, *RIGHT)]
+    assert len(set(names)) == len(names)
+    assert len(WRONG) >= 50
+    assert len(RIGHT) >= 40
