@@ -12,19 +12,22 @@ from aggverify.conventions.base import (
     Output,
     Site,
 )
+from aggverify.conventions.declared import Declared
 from aggverify.conventions.declaring import declared
 from aggverify.conventions.micro_batch import MicroBatch
 from aggverify.conventions.native import Native
+from aggverify.conventions.shipped import shipped
 from aggverify.conventions.skyrl import SkyrlAdvantages, SkyrlReduceLoss
 from aggverify.conventions.slime import SlimeHook
 from aggverify.errors import unknown
 from aggverify.files import is_path
 from aggverify.plugins import Table
 
+_OWN: tuple[Convention, ...] = (Native(), SlimeHook(), SkyrlAdvantages(), SkyrlReduceLoss())
 CONVENTIONS: Table[Convention] = Table(
     "conventions",
     lambda: Convention,
-    {c.name: c for c in (Native(), SlimeHook(), SkyrlAdvantages(), SkyrlReduceLoss())},
+    {c.name: c for c in _OWN} | shipped(),
 )
 """The tool's own, and those that frameworks ship in their own packages."""
 ALIASES = {"miles": "slime"}
@@ -42,6 +45,17 @@ def convention(name: str) -> Convention:
     return CONVENTIONS[name]
 
 
+def by_shape() -> list[Convention]:
+    """Those that are found out from a signature; what an adapter says holds where it is named."""
+    return [how for how in CONVENTIONS.values() if not isinstance(how, Declared)]
+
+
+def alike(offer: Offer) -> list[Convention]:
+    """Those that are named and have the function's shape."""
+    known = (how for how in CONVENTIONS.values() if isinstance(how, Declared))
+    return [how for how in known if how.recognises(offer)]
+
+
 __all__ = [
     "ADAPTED",
     "ALIASES",
@@ -54,5 +68,7 @@ __all__ = [
     "Offer",
     "Output",
     "Site",
+    "alike",
+    "by_shape",
     "convention",
 ]

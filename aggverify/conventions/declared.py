@@ -52,6 +52,8 @@ class Declared:
     """The modes that a function which is told none can have; none: all."""
     never: Mapping[str, str] = field(default_factory=dict)
     """Modes that can never be right through it, each with the reason."""
+    whole_groups: Mapping[str, str] = field(default_factory=dict)
+    """Modes that are right only where every prompt group is whole, each with the reason."""
     rows: Rows | None = None
     """None: losses are given as they are, 1-D."""
     not_claimed: Mapping[str, str] = field(default_factory=dict)
@@ -95,6 +97,8 @@ class Declared:
     def why_not(self, mode: str | None, engine: str, claimed: Set[str]) -> str | None:
         if mode is not None and mode in self.never:
             return self.never[mode]
+        if mode is not None and mode in self.whole_groups and not {"whole-groups"} & claimed:
+            return f"{self.whole_groups[mode]}; --group-size G promises that"
         if mode is not None and mode in MODES and mode not in self._modes:
             return f"it has no {mode} (it has {', '.join(self._modes)})"
         what = _formula(engine)

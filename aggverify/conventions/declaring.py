@@ -49,6 +49,7 @@ def _declared(text: bytes, path: str, name: str | None) -> Declared:
         told=read.told(),
         only=read.texts("only"),
         never=read.reasons("never", MODES),
+        whole_groups=read.reasons("whole_groups", MODES),
         rows=read.rows(),
         not_claimed=read.reasons("not_claimed", FEATURES),
         misuses=read.misuses(),
@@ -94,7 +95,7 @@ def _check_call(tree: ast.Module, path: str) -> None:
 
 
 _KEYS = (
-    *("title", "function", "parameters", "engine", "modes", "only", "never"),
+    *("title", "function", "parameters", "engine", "modes", "only", "never", "whole_groups"),
     *("rows", "side", "width", "not_claimed", "misuses", "notes"),
 )
 

@@ -86,8 +86,9 @@ class SlimeHook:
 
     def recognises(self, offer: Offer) -> bool:
         # A fourth parameter of another name is slime's or miles' core function, whose fourth
-        # positional argument means something else.
-        return offer.parameters[:4] == _ARGUMENTS
+        # positional argument means something else; miles' core has denominators of its own.
+        core = "denominators" in offer.parameters
+        return offer.parameters[:4] == _ARGUMENTS and not core
 
     def default_engine(self, mode: str | None) -> str:
         return "megatron-token" if mode == "token_mean" else "megatron-sample"

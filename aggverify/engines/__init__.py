@@ -19,10 +19,14 @@ from aggverify.engines.spec import (
     LocalStep,
     Sizes,
 )
+from aggverify.engines.verl_megatron import VERL_MEGATRON
 from aggverify.errors import InputError, unknown
 from aggverify.plugins import Table
 
-_OWN = (PLAIN_SUM, MEAN, ACCUMULATED_MEAN, MEGATRON_SAMPLE, MEGATRON_TOKEN, SKYRL_FSDP)
+_OWN = (
+    *(PLAIN_SUM, MEAN, ACCUMULATED_MEAN, MEGATRON_SAMPLE, MEGATRON_TOKEN),
+    *(SKYRL_FSDP, VERL_MEGATRON),
+)
 _REAL = (DDP, FSDP2)
 ENGINES: Table[EngineSpec] = Table(
     "engines",

@@ -24,6 +24,7 @@ SIZES = Sizes(dp_size=2, cp_size=3, num_microbatches=5, num_rollouts=7)
         # counts arrive once per CP rank: 3 x 4 tokens, and the trainer multiplies by 3
         ("megatron-token", Fraction(10, 4)),
         ("skyrl-fsdp", Fraction(10, 3)),
+        ("verl-megatron", Fraction(10, 2)),
     ],
 )
 def test_value_of_local_losses(name: str, expected: Fraction) -> None:
@@ -53,7 +54,9 @@ SLIME_CORE = (*SLIME[:3], "sample_denoms", "calculate_per_token_loss")
         (("losses", "batch"), {"native"}),
         (SLIME, {"slime"}),
         # Its fourth positional argument means something else: never taken for the hook.
-        (SLIME_CORE, set()),
+        (SLIME_CORE, {"slime-core"}),
+        ((*SLIME, "qkv_format", "max_seq_lens", "denominators"), {"miles-core"}),
+        (("loss_mat", "loss_mask", "loss_agg_mode", "dp_size"), {"verl"}),
         (("loss", "loss_mask", "loss_reduction", "max_seq_len"), {"skyrl-reduce-loss"}),
         (("loss", "loss_mask"), set()),
         ((), set()),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aggverify.conventions import CONVENTIONS, Convention, Offer, convention
+from aggverify.conventions import Convention, Offer, alike, by_shape, convention
 from aggverify.conventions.adapter_text import adapted, adapter_file
 from aggverify.conventions.adapting import best
 from aggverify.conventions.parameters import Role, role
@@ -31,7 +31,7 @@ class Choice:
 def choose(target: Target, description: Mapping[str, Any], wanted: str) -> Choice:
     """The reducer among what the module offers; raises CandidateError with what stands there."""
     offers = [Offer.from_json(data) for data in description["offers"]]
-    conventions = list(CONVENTIONS.values()) if wanted == "auto" else [convention(wanted)]
+    conventions = by_shape() if wanted == "auto" else [convention(wanted)]
     if target.name is not None:
         choice = _named(target, offers, conventions, wanted)
     else:
@@ -142,6 +142,12 @@ def _nothing_found(
             f"  if {o.name} takes losses and batch: aggverify check {target.text}:{o.name}"
             for o in pairs[:3]
         ]
+    for o in offers:
+        parts += [
+            f"  {o.name} has the shape of {how.title}: aggverify check {_of(target, o)} "
+            f"--convention {how.name}"
+            for how in alike(o)
+        ]
     if (offer := best(own)) is not None:
         adapter = adapted(offer, origin(target))
         return NoReducer("\n".join([*parts, *_how_to_save(target, offer)]), adapter)
@@ -151,11 +157,15 @@ def _nothing_found(
     return NoReducer("\n".join([*parts, f"  accepted:\n{accepted}"]))
 
 
+def _of(target: Target, offer: Offer) -> str:
+    return shlex.quote(target.text if target.name else f"{target.text}:{offer.name}")
+
+
 def _how_to_save(target: Target, offer: Offer) -> Iterator[str]:
     file = adapter_file(offer.name)
     folder = Path(target.text.rpartition(":")[0] if target.name else target.text).parent
     where = shlex.quote(str(folder / file if target.path is not None else Path(file)))
-    said = shlex.quote(target.text if target.name else f"{target.text}:{offer.name}")
+    said = _of(target, offer)
     yield f"  with a test and a CI workflow: aggverify new {said}"
     yield f"  below is an adapter that calls {offer.name} as a trainer would; to save and use it:"
     yield f"    aggverify check {said} > {where}"

@@ -77,7 +77,7 @@ def subjects(
     choice = choose(target, description, request.called)
     named = dict(map(canonical, request.modes))
     request = replace(request, modes=tuple(named))
-    modes = request.modes or _default_modes(choice)
+    modes = request.modes or _default_modes(choice, request)
     if request.divisor is not None and not any(map(_divided, modes)):
         given = ", ".join(m or "no mode" for m in modes)
         raise InputError(
@@ -111,10 +111,16 @@ def _divided(name: str | None) -> bool:
         return False
 
 
-def _default_modes(choice: Choice) -> tuple[str | None, ...]:
-    if choice.convention.mode_is_argument:
-        return choice.convention.modes(choice.offer)
-    return (None,)
+def _default_modes(choice: Choice, request: Request) -> tuple[str | None, ...]:
+    """All that it can be told and that can be right; all, where none can, to hear why."""
+    how = choice.convention
+    if not how.mode_is_argument:
+        return (None,)
+    modes = how.modes(choice.offer)
+    claimed = request.claims | ({"whole-groups"} if request.group_size else frozenset())
+    engines = {mode: request.engine or how.default_engine(mode) for mode in modes}
+    right = (m for m, what in engines.items() if how.why_not(m, what, claimed) is None)
+    return tuple(right) or modes
 
 
 def _check_own_mode(request: Request, choice: Choice) -> None:

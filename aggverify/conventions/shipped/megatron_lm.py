@@ -1,0 +1,22 @@
+"""Megatron-LM's ``loss_func`` in its three-output form: a sum, its tokens, and the report."""
+
+from typing import Any
+
+ADAPTER = {
+    "title": "Megatron-LM",
+    "function": "loss_func",
+    "parameters": ["loss_mask", "output_tensor"],
+    "engine": "megatron-token",
+    "only": ["token_mean"],
+    "not_claimed": {
+        "context-parallel": "Megatron-LM scales otherwise than slime and miles, whose engine it is",
+        "contiguous": "Megatron-LM slices zigzag",
+        "gathered": "Megatron-LM never gathers losses",
+        "rejection": "the mask is taken as final",
+    },
+}
+
+
+def call(loss_func: Any, losses: Any, batch: Any) -> Any:
+    loss, num_tokens, report = loss_func(batch.mask.to(losses.dtype), losses)
+    return loss, num_tokens, report

@@ -1,0 +1,37 @@
+"""miles' own ``get_sum_of_sample_mean``: denominators by keyword, its place in a parallel state."""
+
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+ADAPTER = {
+    "title": "miles' core reducer",
+    "function": "get_sum_of_sample_mean",
+    "parameters": ["total_lengths", "response_lengths", "loss_masks", "denominators"],
+    "engine": {"megatron-sample": ["sample_mean"], "megatron-token": ["token_mean"]},
+    "modes": {"sample_mean": False, "token_mean": True},
+    "not_claimed": {
+        "contiguous": "packed zigzag is what is called here (qkv_format thd)",
+        "gathered": "losses are never gathered over CP before the reducer runs",
+        "rejection": "the masks are taken as final",
+    },
+}
+
+
+def call(get_sum_of_sample_mean: Any, losses: Any, batch: Any) -> Any:
+    import_module("miles.backends.training_utils.parallel").set_parallel_state(
+        SimpleNamespace(
+            cp=SimpleNamespace(rank=batch.cp_rank, size=batch.cp_size, group=batch.cp_group),
+            intra_dp=SimpleNamespace(rank=batch.dp_rank, size=batch.dp_size, group=batch.dp_group),
+        )
+    )
+    reduce = get_sum_of_sample_mean(
+        batch.total_lengths,
+        batch.response_lengths,
+        [mask.int() for mask in batch.loss_masks],
+        calculate_per_token_loss=batch.mode,
+        denominators=[torch.tensor(float(n), device=losses.device) for n in batch.rollout_tokens],
+    )
+    return reduce(losses)

@@ -1,0 +1,39 @@
+"""ROLL's ``agg_loss`` with the counts of the step; which engine, its configuration says."""
+
+from typing import Any
+
+ADAPTER = {
+    "title": "ROLL",
+    "function": "agg_loss",
+    "parameters": ["loss_mat", "loss_mask", "loss_agg_mode", "global_valid_samples"],
+    "rows": "padded",
+    "width": "step",
+    "modes": {
+        "token_mean": "token-mean",
+        "sample_mean": "seq-mean-token-mean",
+        "constant": "seq-mean-token-sum-norm",
+        "sequence_sum": "seq-mean-token-sum",
+    },
+    "never": {
+        "prompt_mean": "ROLL tells agg_loss nothing of prompt groups",
+        "constant": "its divisor is the width of the padded rows, which no option sets",
+    },
+    "not_claimed": {
+        "context-parallel": "a row is whole",
+        "contiguous": "a row is whole",
+        "gathered": "a row is whole",
+        "fan-out": "a row is a rollout",
+        "rejection": "the mask is taken as final",
+    },
+    "misuses": {"an unknown loss_agg_mode": {"loss_agg_mode": "token-avg"}},
+}
+
+
+def call(agg_loss: Any, losses: Any, batch: Any) -> Any:
+    return agg_loss(
+        losses,
+        batch.mask,
+        batch.mode,
+        batch_num_tokens=batch.num_tokens,
+        global_valid_samples=batch.num_rollouts,
+    )

@@ -1,0 +1,61 @@
+"""The reducer of ``--loss-aggregation`` in slime and miles: four modes, told by ``args``."""
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+ADAPTER = {
+    "title": "slime / miles --loss-aggregation",
+    "function": "get_pg_loss_reducer",
+    "parameters": ["args", "batch", "total_lengths", "response_lengths", "pg_loss_masks"],
+    "engine": {
+        "megatron-sample": ["sample_mean", "prompt_mean", "constant"],
+        "megatron-token": ["token_mean"],
+    },
+    "modes": {
+        "sample_mean": "sample_mean",
+        "prompt_mean": "prompt_mean",
+        "token_mean": "token_mean",
+        "constant": "constant",
+    },
+    "whole_groups": {
+        "prompt_mean": "it multiplies by the configured n_samples_per_prompt, the trainer divides "
+        "by N: P times that is N only where every prompt group is complete"
+    },
+    "not_claimed": {
+        "contiguous": "all-gather CP is sliced to zigzag again before the reducer runs",
+        "gathered": "losses are never gathered over CP before the reducer runs",
+        "rejection": "the masks are taken as final",
+    },
+}
+
+
+def call(get_pg_loss_reducer: Any, losses: Any, batch: Any) -> Any:
+    masks = [mask.int() for mask in batch.loss_masks]
+    lengths = {"total_lengths": batch.total_lengths, "response_lengths": batch.response_lengths}
+    core = sys.modules[get_pg_loss_reducer.__module__].get_sum_of_sample_mean
+    reduce = get_pg_loss_reducer(
+        SimpleNamespace(
+            loss_aggregation=batch.mode,
+            loss_aggregation_divisor=batch.divisor,
+            n_samples_per_prompt=batch.group_rollouts[0],
+            calculate_per_token_loss=batch.per_token,
+        ),
+        {
+            "prompt_mask_sums": [torch.tensor(float(n)) for n in batch.group_tokens],
+            "loss_masks": masks,
+            **lengths,
+        },
+        **lengths,
+        pg_loss_masks=masks,
+        default_reducer=core(
+            batch.total_lengths,
+            batch.response_lengths,
+            masks,
+            sample_denoms=[torch.tensor(float(n)) for n in batch.rollout_tokens],
+            calculate_per_token_loss=batch.per_token,
+        ),
+    )
+    return reduce(losses)

@@ -1,0 +1,67 @@
+"""TRL's ``GRPOTrainer._compute_loss`` by loss type, on a stand-in for the trainer: ratios are 1,
+advantages stand for minus losses, and the generation batch is the optimizer step."""
+
+from collections import defaultdict
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+ADAPTER = {
+    "title": "TRL's GRPOTrainer",
+    "function": "GRPOTrainer._compute_loss",
+    "parameters": ["self", "model", "inputs"],
+    "engine": "mean",
+    "rows": "padded",
+    "modes": {
+        "token_mean": "dapo",
+        "sample_mean": "grpo",
+        "constant": "dr_grpo",
+        "sequence_sum": "luspo",
+    },
+    "never": {"prompt_mean": "TRL has no loss type that averages over prompts"},
+    "not_claimed": {
+        "context-parallel": "rows are whole",
+        "contiguous": "rows are whole",
+        "gathered": "rows are whole",
+        "ragged-micro-batches": "per_device_train_batch_size rows in every micro-batch",
+        "dummy-samples": "per_device_train_batch_size rows in every micro-batch",
+        "fan-out": "a row is a rollout",
+        "rejection": "the mask is taken as final",
+    },
+    "notes": ["clipping, importance sampling, KL and entropy terms are not exercised"],
+}
+
+
+def call(compute_loss: Any, losses: Any, batch: Any) -> Any:
+    zeros = torch.zeros_like(losses.detach())
+    args = SimpleNamespace(delta=None, use_bias_correction_kl=False)
+    args.steps_per_generation = batch.num_microbatches
+    trainer = SimpleNamespace(
+        args=args,
+        model=SimpleNamespace(training=True),
+        accelerator=SimpleNamespace(
+            num_processes=batch.dp_size * batch.cp_size,
+            reduce=lambda tensor, **how: tensor,
+            gather=lambda tensor: tensor,
+        ),
+        loss_type=batch.mode,
+        max_completion_length=batch.divisor,
+        current_gradient_accumulation_steps=batch.num_microbatches,
+        _get_per_token_logps_and_entropies=lambda *args, **how: (zeros, zeros, None),
+        _metrics=defaultdict(lambda: defaultdict(list)),
+        **dict.fromkeys(("beta", "entropy_coef", "epsilon_low", "epsilon_high"), 0.0),
+        **dict.fromkeys(("aux_loss_enabled", "use_vllm", "_entropy_bonus_enabled"), False),
+        **dict.fromkeys(("off_policy_mask_threshold", "tools"), None),
+        top_entropy_quantile=1.0,
+        importance_sampling_level="token",
+    )
+    inputs = {
+        "prompt_ids": zeros[:, :0].long(),
+        "prompt_mask": zeros[:, :0].long(),
+        "completion_ids": zeros.long(),
+        "completion_mask": batch.mask,
+        "advantages": -losses,
+        "num_items_in_batch": torch.tensor(batch.num_tokens),
+    }
+    return compute_loss(trainer, None, inputs)

@@ -1,0 +1,48 @@
+"""verl's ``agg_loss``: the value is used as it is on FSDP, and times K and C on Megatron."""
+
+from typing import Any
+
+ADAPTER = {
+    "title": "verl",
+    "function": "agg_loss",
+    "parameters": ["loss_mat", "loss_mask", "loss_agg_mode", "dp_size"],
+    "engine": ["mean", "verl-megatron"],
+    "rows": "padded",
+    "width": "step",
+    "modes": {
+        "token_mean": "token-mean",
+        "sample_mean": "seq-mean-token-mean",
+        "constant": "seq-mean-token-sum-norm",
+        "sequence_sum": "seq-mean-token-sum",
+        "token_sum": "token-sum",
+    },
+    "never": {"prompt_mean": "verl tells agg_loss nothing of prompt groups"},
+    "not_claimed": {
+        "context-parallel": "log-probabilities are gathered over sequence parallelism first",
+        "contiguous": "log-probabilities are gathered over sequence parallelism first",
+        "gathered": "each rank's backward takes its own slice, which no parameter of agg_loss sees",
+        "fan-out": "a row is a rollout",
+        "rejection": "the mask is taken as final",
+    },
+    "misuses": {
+        "an unknown loss_agg_mode": {"loss_agg_mode": "token-avg"},
+        "no counts where dp_size is 2": {
+            "dp_size": 2,
+            "batch_num_tokens": None,
+            "global_batch_size": None,
+        },
+    },
+    "notes": ["clipping, importance ratios and KL estimators around agg_loss are not exercised"],
+}
+
+
+def call(agg_loss: Any, losses: Any, batch: Any) -> Any:
+    return agg_loss(
+        loss_mat=losses,
+        loss_mask=batch.mask,
+        loss_agg_mode=batch.mode,
+        dp_size=batch.dp_size,
+        batch_num_tokens=batch.num_tokens,
+        global_batch_size=batch.num_rollouts,
+        loss_scale_factor=batch.divisor,
+    )

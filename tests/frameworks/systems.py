@@ -1,0 +1,255 @@
+"""Functions with the signatures that frameworks have, each right, in the fewest lines, and a twin,
+``wrong_...``, with a mistake that really happened (numbers: the list of such in the corpus).
+
+Where a released package has the function itself, ``test_released.py`` takes it from there.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import torch
+
+WRONG = ""
+"""Whose mistake is made, while its twin is called."""
+
+
+def agg_loss(
+    loss_mat: Any,
+    loss_mask: Any,
+    loss_agg_mode: str,
+    dp_size: int = 1,
+    batch_num_tokens: int | None = None,
+    global_batch_size: int | None = None,
+    loss_scale_factor: float | None = None,
+) -> Any:
+    """verl's, without its epsilon."""
+    if dp_size > 1 and (batch_num_tokens is None or global_batch_size is None):
+        raise ValueError("counts are required when dp_size > 1")
+    if WRONG == "verl":  # 19: the padded width for the divisor
+        loss_scale_factor = loss_mask.shape[-1]
+    kept = torch.where(loss_mask.bool(), loss_mat, 0)
+    if loss_agg_mode == "token-mean":
+        return kept.sum() / max(batch_num_tokens or 0, 1) * dp_size
+    if loss_agg_mode == "token-sum":
+        return kept.sum() * dp_size
+    rows = kept.sum(-1)
+    if loss_agg_mode == "seq-mean-token-mean":
+        rows = rows / loss_mask.sum(-1).clamp(min=1)
+    elif loss_agg_mode == "seq-mean-token-sum-norm":
+        rows = rows / loss_scale_factor
+    elif loss_agg_mode != "seq-mean-token-sum":
+        raise ValueError(f"Invalid loss_agg_mode: {loss_agg_mode}")
+    return rows.sum() / global_batch_size * dp_size
+
+
+def roll_agg_loss(
+    loss_mat: Any,
+    loss_mask: Any,
+    loss_agg_mode: str,
+    batch_num_tokens: int | None = None,
+    global_valid_samples: int | None = None,
+    weights: Any = None,
+) -> Any:
+    """ROLL's, under an engine that sums."""
+    assert weights is None
+    tokens = loss_mask.sum() if WRONG == "roll" else batch_num_tokens  # 1: its own count
+    if loss_agg_mode == "token-mean":
+        return agg_loss(loss_mat, loss_mask, "token-sum") / max(tokens, 1)
+    return agg_loss(loss_mat, loss_mask, loss_agg_mode, 1, tokens, global_valid_samples)
+
+
+def aggregate_loss(
+    loss: Any,
+    loss_mask: Any,
+    token_level_loss: bool = True,
+    dp_size: int = 1,
+    batch_num_tokens: float | None = None,
+    global_batch_size: float | None = None,
+) -> Any:
+    """OpenRLHF's, which gets counts divided by the accumulation steps."""
+    kept = torch.where(loss_mask.bool(), loss, 0)
+    scale = 1 if WRONG == "openrlhf" else dp_size  # 9: missing * D
+    if token_level_loss:
+        return kept.sum() / (batch_num_tokens or 1) * scale
+    rows = kept.sum(-1) / loss_mask.sum(-1).clamp(min=1)
+    return rows.sum() / (global_batch_size or 1) * scale
+
+
+def masked_mean(
+    values: Any, mask: Any, dim: int | None = None, global_normalization_factor: Any = None
+) -> Any:
+    """NeMo-RL's."""
+    kept = torch.where(mask.bool(), values, 0)
+    if WRONG == "nemo-rl":  # 36: a local count
+        global_normalization_factor = int(mask.sum())
+    return kept.sum(dim) / max(global_normalization_factor, 1)
+
+
+def loss_func(loss_mask: Any, output_tensor: Any) -> Any:
+    """Megatron-LM's, with three outputs."""
+    loss = torch.where(loss_mask.bool(), output_tensor, 0).sum()
+    tokens = loss_mask.sum().to(torch.int)
+    if WRONG == "megatron-lm":  # 18, before three outputs: a local mean, and its count
+        loss = loss / tokens.clamp(min=1)
+    report = torch.stack([loss.detach(), tokens.to(loss.dtype)])
+    return loss, tokens, {"lm loss": report}
+
+
+def _zigzag(total: int, response: int, rank: int, size: int) -> torch.Tensor:
+    """Positions in the response of a rank's tokens."""
+    if size == 1:
+        return torch.arange(response)
+    prompt, chunk = total - response, -(-total // (2 * size))
+    starts = (rank * chunk, (2 * size - 1 - rank) * chunk)
+    owned = [
+        torch.arange(max(a, prompt - 1), min(a + chunk, total - 1))
+        for a in starts
+        if max(a, prompt - 1) < min(a + chunk, total - 1)
+    ]
+    return torch.cat([torch.empty(0, dtype=torch.int64), *owned]) + 1 - prompt
+
+
+def _reducer(totals: Any, lengths: Any, masks: Any, denominators: Any, rank: int, size: int) -> Any:
+    own = [_zigzag(t, n, rank, size) for t, n in zip(totals, lengths, strict=True)]
+    kept = [mask[at].bool() for mask, at in zip(masks, own, strict=True)]
+
+    def reduce(x: Any) -> Any:
+        parts = zip(x.split([len(k) for k in kept]), kept, denominators, strict=True)
+        return sum([torch.where(k, part, 0).sum() / max(d, 1) for part, k, d in parts])
+
+    return reduce
+
+
+def get_sum_of_sample_mean(
+    total_lengths: Any,
+    response_lengths: Any,
+    loss_masks: Any,
+    sample_denoms: Any = None,
+    calculate_per_token_loss: bool = False,
+) -> Any:
+    """slime's."""
+    from megatron.core import mpu
+
+    if sample_denoms is None or WRONG == "slime-core":  # 51: each sample by itself
+        sample_denoms = [mask.sum() for mask in loss_masks]
+    denominators = [1] * len(loss_masks) if calculate_per_token_loss else sample_denoms
+    rank = mpu.get_context_parallel_rank()
+    size = mpu.get_context_parallel_world_size()
+    return _reducer(total_lengths, response_lengths, loss_masks, denominators, rank, size)
+
+
+PARALLEL: Any = ModuleType("miles.backends.training_utils.parallel")
+PARALLEL.set_parallel_state = lambda state: setattr(PARALLEL, "state", state)
+for _name in ("miles", "miles.backends", "miles.backends.training_utils"):
+    sys.modules.setdefault(_name, ModuleType(_name))
+sys.modules["miles.backends.training_utils"].parallel = PARALLEL  # type: ignore[attr-defined]
+sys.modules[PARALLEL.__name__] = PARALLEL
+
+
+def miles_get_sum_of_sample_mean(
+    total_lengths: Any,
+    response_lengths: Any,
+    loss_masks: Any,
+    calculate_per_token_loss: bool = False,
+    qkv_format: str = "thd",
+    max_seq_lens: Any = None,
+    *,
+    denominators: Any = None,
+) -> Any:
+    """miles'."""
+    assert qkv_format == "thd" and max_seq_lens is None
+    cp = PARALLEL.state.cp
+    if calculate_per_token_loss:
+        denominators = [1] * len(loss_masks)
+    if WRONG == "miles-core":  # 3: each shard's own count
+        own = map(_zigzag, total_lengths, response_lengths, *([x] * 9 for x in (cp.rank, cp.size)))
+        denominators = [mask[at].sum() for mask, at in zip(loss_masks, own, strict=False)]
+    return _reducer(total_lengths, response_lengths, loss_masks, denominators, cp.rank, cp.size)
+
+
+def get_pg_loss_reducer(
+    args: Any,
+    batch: Any,
+    *,
+    total_lengths: Any,
+    response_lengths: Any,
+    pg_loss_masks: Any,
+    default_reducer: Any,
+) -> Any:
+    """slime's and miles' reducer of ``--loss-aggregation``."""
+    from megatron.core import mpu
+
+    group = 1 if WRONG == "slime-aggregation" else args.n_samples_per_prompt  # 44: by N, not P
+    if args.loss_aggregation == "constant":
+        denominators = [args.loss_aggregation_divisor] * len(pg_loss_masks)
+    elif args.loss_aggregation == "prompt_mean":
+        denominators = [max(float(n), 1) / group for n in batch["prompt_mask_sums"]]
+    else:
+        return default_reducer
+    place = mpu.get_context_parallel_rank(), mpu.get_context_parallel_world_size()
+    own = [_zigzag(t, n, *place) for t, n in zip(total_lengths, response_lengths, strict=True)]
+    kept = [mask[at].bool() for mask, at in zip(pg_loss_masks, own, strict=True)]
+
+    def reduce(x: Any) -> Any:
+        parts = zip(x.split([len(k) for k in kept]), kept, denominators, strict=True)
+        return sum([torch.where(k, part, 0).sum() / d for part, k, d in parts])
+
+    return reduce
+
+
+def loss_fn(data: Any, logprobs: Any) -> Any:
+    """A Tinker client's."""
+    weights = [datum.loss_fn_inputs["weights"] for datum in data]
+    loss = sum([-torch.where(w > 0, p, 0).sum() for w, p in zip(weights, logprobs, strict=True)])
+    if WRONG == "tinker":  # a mean over the data of this call
+        loss = loss / len(data)
+    return loss, {"loss:sum": float(loss)}
+
+
+class GRPOTrainer:
+    """TRL's, as far as its loss types go."""
+
+    def _compute_loss(self, model: Any, inputs: Any) -> Any:
+        zeros, _, _ = self._get_per_token_logps_and_entropies()  # type: ignore[attr-defined]
+        me: Any = SimpleNamespace(**vars(self))
+        mask = inputs["completion_mask"]
+        kept = torch.where(mask.bool(), -inputs["advantages"] * torch.exp(zeros), 0)
+        steps = 1 if WRONG == "trl" else me.current_gradient_accumulation_steps  # 6: missing / K
+        if me.loss_type == "grpo":
+            return (kept.sum(-1) / mask.sum(-1).clamp(min=1)).mean() / steps
+        if me.loss_type == "luspo":
+            return kept.sum(-1).mean() / steps
+        if me.loss_type == "dr_grpo":
+            return kept.sum() / (len(kept) * me.max_completion_length) / steps
+        assert me.loss_type == "dapo"
+        items = inputs["num_items_in_batch"].clamp(min=1) / me.accelerator.num_processes
+        return kept.sum() / (items * steps / me.args.steps_per_generation)
+
+
+def _twin(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        globals()["WRONG"] = name
+        try:
+            return function(*args, **kwargs)
+        finally:
+            globals()["WRONG"] = ""
+
+    return called
+
+
+wrong_verl = _twin("verl", agg_loss)
+wrong_roll = _twin("roll", roll_agg_loss)
+wrong_openrlhf = _twin("openrlhf", aggregate_loss)
+wrong_nemo_rl = _twin("nemo-rl", masked_mean)
+wrong_megatron_lm = _twin("megatron-lm", loss_func)
+wrong_slime_core = _twin("slime-core", get_sum_of_sample_mean)
+wrong_miles_core = _twin("miles-core", miles_get_sum_of_sample_mean)
+wrong_slime_aggregation = _twin("slime-aggregation", get_pg_loss_reducer)
+wrong_tinker = _twin("tinker", loss_fn)
+wrong_trl = _twin("trl", GRPOTrainer._compute_loss)

@@ -1,0 +1,133 @@
+"""Every convention that ships as an adapter: a right function is right in every mode and layout its
+trainer has, and the mistake it once had is found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aggverify.checks.comparison import worst_weight
+from aggverify.conventions import CONVENTIONS, Offer, convention
+from aggverify.conventions.declared import Declared
+from aggverify.execution.claim import Claim
+from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.subject import Subject
+from aggverify.generation.catalogue import plain_losses
+from aggverify.run.session import opened
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+from aggverify.steps.notation import parse_micro_batches, parse_step
+from aggverify.world import Pool
+from tests.conftest import Cli
+
+SYSTEMS = {
+    "verl": "agg_loss",
+    "roll": "roll_agg_loss",
+    "openrlhf": "aggregate_loss",
+    "nemo-rl": "masked_mean",
+    "megatron-lm": "loss_func",
+    "slime-core": "get_sum_of_sample_mean",
+    "miles-core": "miles_get_sum_of_sample_mean",
+    "slime-aggregation": "get_pg_loss_reducer",
+    "tinker": "loss_fn",
+    "trl": "GRPOTrainer._compute_loss",
+}
+MODULE = "tests.frameworks.systems"
+SHARED = ("slime-core", "miles-core", "slime-aggregation")
+"""Those that see context parallelism, and rollouts of several samples."""
+
+
+@pytest.fixture(scope="module")
+def ranks(shared_pool: Pool) -> Iterator[Laboratory]:
+    with opened(shared_pool, {"module": MODULE}) as template:
+        yield Laboratory(template)
+
+
+def cases(name: str) -> list[Case]:
+    """Ragged masks over ranks and micro-batches; of as many rows each."""
+    cp, several = (2, "+1/011") if name in SHARED else (1, "")
+    step = parse_step(f"2/1 3/101{several}; 5/11 1/1011" if several else "2/1 3/101; 5/11 1/1011")
+    cells = (
+        ("0,1,2,3,4", "0,4 1,2,3", "0,1 | 3,4,2")
+        if several
+        else ("0,1,2,3", "0,1 3,2", "0 1 | 3 2")
+    )
+    return [Case(step, Layout(parse_micro_batches(c), cp), plain_losses(step)) for c in cells]
+
+
+def test_each_is_short_and_has_a_function_here() -> None:
+    found = {n: how for n, how in CONVENTIONS.items() if isinstance(how, Declared)}
+    assert set(found) == set(SYSTEMS)
+    for how in found.values():
+        assert len(Path(how.path).read_text().splitlines()) <= 200
+        assert how.recognised_by and how.usual_name
+
+
+def judged(name: str, function: str, mode: str, engine: str, ranks: Laboratory) -> list[bool]:
+    """Of each case, whether its weights are the mode's."""
+    divisor = 7.0 if mode == "constant" else None
+    claim = Claim(f"{MODULE}:{function}", function, name, engine, mode, divisor)
+    subject, found = Subject.of(claim), []
+    for done in ranks.run(subject, cases(name)):
+        assert done.failure is None and done.weights is not None, (mode, done.failure)
+        expected = subject.expected(done.case.step)
+        assert expected is not None
+        off = worst_weight(done.weights, expected, subject.roundings, "float32")
+        found.append(off is None)
+    return found
+
+
+def possible(how: Declared) -> Iterator[tuple[str, str]]:
+    """Modes with their engines."""
+    for mode in how.modes(Offer("f", ())):
+        for engine in how.engines or ("sum",):
+            if how.why_not(mode, engine, frozenset({"whole-groups"})) is None:
+                yield mode, engine
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.covers(convention=n)) for n in SYSTEMS]
+)
+@pytest.mark.covers(engine="verl-megatron")
+def test_right_in_every_mode_and_engine_and_what_was_wrong_is_found(
+    name: str, ranks: Laboratory
+) -> None:
+    how = convention(name)
+    assert isinstance(how, Declared)
+    cells = list(possible(how))
+    assert cells
+    found = {cell: judged(name, SYSTEMS[name], *cell, ranks) for cell in cells}
+    assert all(all(right) for right in found.values()), found
+    twin = f"wrong_{name.replace('-', '_')}"
+    found = {cell: judged(name, twin, *cell, ranks) for cell in cells}
+    assert not all(all(right) for right in found.values()), found
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("name", "mode", "more"),
+    [
+        ("verl", "sequence_sum", ()),
+        ("trl", "sample_mean", ()),
+        ("openrlhf", "sample_mean", ("--policy", "empty_units=exclude")),
+        ("slime-aggregation", "prompt_mean", ("--group-size", "2")),
+    ],
+)
+def test_the_whole_check_passes_it(cli: Cli, name: str, mode: str, more: tuple[str, ...]) -> None:
+    said = ("--mode", mode, "--convention", name, "--profile", "quick", "--world", "2", *more)
+    target = Path(__file__).with_name("systems.py")
+    right = cli("check", f"{target}:{SYSTEMS[name]}", *said)
+    assert right.code == 0, right
+
+
+def test_a_shape_that_is_known_is_named(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "r.py").write_text(
+        "def agg_loss(loss_mat, loss_mask, loss_agg_mode, dp_size=1): ...\n"
+    )
+    ran = cli("check", "r.py")
+    assert ran.code == 2
+    assert "agg_loss has the shape of verl: aggverify check r.py:agg_loss --convention verl" in (
+        ran.err
+    )
