@@ -12,6 +12,7 @@ import grimp
 import pytest
 
 import aggverify
+from aggverify.conventions.shipped import shipped
 from aggverify.regression.formats import FORMATS as COMPARED
 from aggverify.report.formats import FORMATS
 from tests.conftest import ROOT
@@ -43,6 +44,8 @@ def test_nothing_is_shipped_that_only_tests_use() -> None:
     # What a person imports, and what pytest does.
     named |= {*aggverify._FROM.values(), "aggverify.strategies"}
     named |= {e.value for e in entry_points(group="pytest11") if e.name == "aggverify"}
+    # Adapters are read as files.
+    named |= {f"{shipped.__module__}.{Path(how.path).stem}" for how in shipped().values()}
     packages = {m for m in graph.modules if graph.find_children(m)}
     # What a person runs by `python -m` is a use of its own.
     run = {name for name in graph.modules if _is_run(name)}
