@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aggverify.checks.base import Check, Finding
+from aggverify.checks.base import Check, Finding, Shown
 from aggverify.checks.spaces import alone, small
 from aggverify.execution.laboratory import DIVISOR, Execution
 from aggverify.execution.subject import Subject
@@ -48,6 +48,7 @@ LEFT_ALONE = Check(
     judge=_judge_inputs,
     max_examples=20,
     max_stored=20,
+    shown=Shown.ARGUMENTS,
 )
 
 
@@ -89,6 +90,7 @@ SWITCH = Check(
     max_examples=6,
     max_stored=6,
     nothing_to_say="not told the mode, or one mode claimed",
+    shown=Shown.MODES,
 )
 
 
@@ -124,4 +126,5 @@ REFUSES = Check(
     project=lambda case: case.trivial,
     max_examples=6,
     max_stored=8,
+    not_shown={ACCEPTED: "the calls that contradict themselves, one after the other"},
 )

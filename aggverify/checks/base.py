@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from enum import Enum
 from fractions import Fraction
 
 from aggverify.codes import Code, Diagnosed, code, code_of_failure
@@ -64,6 +65,21 @@ class Finding:
 
 
 Judge = Callable[[Subject, Sequence[Execution]], Finding | None]
+
+
+class Shown(Enum):
+    """By what a script with torch alone tells a wrong reducer from a right one: a step, run as the
+    check runs it, and what must hold of it (``report.plain_torch``)."""
+
+    WEIGHTS = "the weights are the expected ones, after any steps before it"
+    OBJECTIVE = "the loss is the sum of weights times losses"
+    SAME = "every run of it gives what the first does"
+    LINEAR = "other losses have the same weights, and scale the loss"
+    INFINITE = "a loss that is infinite makes the step's so"
+    ARGUMENTS = "arguments are the same afterwards"
+    MODES = "another mode gives other weights"
+    COPIES = "ranks with the same losses report the same"
+    LOGS = "logs have one shape, and their loss is the objective"
 
 
 FORMULA = "formula"
@@ -146,6 +162,10 @@ class Check:
     """Aspects without which it says nothing new, the first that is wrong is named."""
     alone_after: tuple[str, ...] = ()
     """Aspects; where one of them is wrong it is judged on one rank only."""
+    shown: Shown = Shown.WEIGHTS
+    """How a script with torch alone shows what it has found."""
+    not_shown: Mapping[str, str] = field(default_factory=dict)
+    """Its codes that no such script shows, each with what that would take."""
     codes: tuple[Code, ...] = ()
     """Codes that it brings along, registered with it; those of the catalogue are known."""
 

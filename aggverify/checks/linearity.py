@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from aggverify.checks.base import Check, Finding, failure_finding
+from aggverify.checks.base import Check, Finding, Shown, failure_finding
 from aggverify.checks.comparison import lowest_precision, worst_weight
 from aggverify.checks.judging import is_finite
 from aggverify.checks.spaces import alone
@@ -113,4 +113,5 @@ CHECK = Check(
         "linear in the losses: the weights characterise it, whatever the losses are"
     ),
     linear_only=True,
+    shown=Shown.LINEAR,
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from aggverify.checks import logged_keys
-from aggverify.checks.base import Check, Finding
+from aggverify.checks.base import Check, Finding, Shown
 from aggverify.checks.comparison import lowest_precision
 from aggverify.checks.judging import is_finite
 from aggverify.checks.spaces import spread
@@ -182,5 +182,7 @@ CHECK = Check(
     judge=judge,
     max_examples=40,
     nothing_to_say="returns no log",
+    shown=Shown.LOGS,
+    not_shown={logged_keys.CODE: "logs of the step on one rank beside those of its layout"},
     linear_only=True,
 )

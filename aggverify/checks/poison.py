@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aggverify.checks.base import MASK, Check, Finding, Need, failure_finding
+from aggverify.checks.base import MASK, Check, Finding, Need, Shown, failure_finding
 from aggverify.checks.judging import is_finite
 from aggverify.checks.refusal import refusal
 from aggverify.checks.spaces import small
@@ -131,6 +131,7 @@ CHECK = Check(
     variants=lambda case: (case, poisoned(case, HUGE)),
     judge=judge_huge,
     aspect=MASK,
+    shown=Shown.SAME,
 )
 INFINITE = Check(
     name=SEEN,
@@ -142,6 +143,7 @@ INFINITE = Check(
     linear_only=True,
     max_examples=4,
     max_stored=6,
+    shown=Shown.INFINITE,
 )
 WITH_NANS = Check(
     name=NOT_FINITE,
@@ -152,4 +154,5 @@ WITH_NANS = Check(
     judge=judge_not_finite,
     may_refuse=lambda case: frozenset(),
     needs=(Need(MASK, "finite values behind the mask matter already"),),
+    shown=Shown.SAME,
 )

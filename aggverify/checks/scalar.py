@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from aggverify.checks.base import Check, Finding
+from aggverify.checks.base import Check, Finding, Shown
 from aggverify.checks.comparison import (
     lowest_precision,
     scalar_mismatch,
@@ -100,5 +100,6 @@ CHECK = Check(
     judge=judge,
     max_examples=60,
     judges_scalar=True,
+    shown=Shown.OBJECTIVE,
     linear_only=True,
 )

@@ -9,7 +9,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from aggverify.checks.base import Check, Finding
+from aggverify.checks.base import Check, Finding, Shown
 from aggverify.checks.spaces import small
 from aggverify.execution.laboratory import Execution
 from aggverify.execution.subject import Subject
@@ -201,6 +201,7 @@ REPEAT = Check(
     project=_folded,
     max_examples=3,
     max_stored=3,
+    shown=Shown.SAME,
 )
 STATE = Check(
     name=REMEMBERS,

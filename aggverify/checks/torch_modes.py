@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from aggverify.checks.base import Check, Finding, failure_finding
+from aggverify.checks.base import Check, Finding, Shown, failure_finding
 from aggverify.checks.comparison import lowest_precision, worst_weight
 from aggverify.checks.judging import is_finite
 from aggverify.checks.logs import objective
@@ -79,5 +79,6 @@ CHECK = Check(
     judge=judge,
     max_examples=2,
     max_stored=6,
+    shown=Shown.SAME,
     linear_only=True,
 )

@@ -102,6 +102,63 @@ class Site:
         return found.num_original if self.counts_rejected else found.num_unmasked
 
 
+@dataclass(frozen=True, slots=True)
+class PlainSite:
+    """What the script of a finding knows that calls the reducer with torch alone."""
+
+    case: Case
+    mode: str | None
+    divisor: float | None
+    per_token: bool
+    counts_rejected: bool = True
+    terms: int = 0
+    term: int | None = None
+    texts: tuple[str, ...] | None = None
+    """The source of all functions that run; None where others may, too."""
+
+    @property
+    def original(self) -> int:
+        """Where a sample of the script has its mask before rejection."""
+        return 7 if any(s.original_mask is not None for s in self.case.step.samples) else 1
+
+    @property
+    def counted(self) -> int:
+        """Where it has the mask whose tokens count."""
+        return self.original if self.counts_rejected else 1
+
+    @property
+    def inputs(self) -> list[str]:
+        """Losses and auxiliary terms, of which one has values and all others are 0."""
+        zero = "0 * losses"
+        if self.term is None or not self.terms:
+            return ["losses", *[zero] * self.terms]
+        found = [zero] * self.terms
+        found[self.term % self.terms] = "losses"
+        return [zero, *found]
+
+
+class Calling(NamedTuple):
+    """How that script calls it."""
+
+    call: str
+    """Lines in its loop over micro-batches (``report/templates/plain_torch.py.j2`` has the names
+    they may use), which leave what is returned as ``out``."""
+    arguments: str
+    """What is handed over beside the losses, to see whether it has changed."""
+    before: str = ""
+    """Lines of its own, before any step."""
+    mode: str | None = None
+    """``MODE``, where the reducer is told one."""
+
+
+@runtime_checkable
+class PlainlyCalled(Protocol):
+    """A convention whose call takes no more than torch, so that its findings have a script."""
+
+    def plain(self, site: PlainSite) -> Calling:
+        """How it is called."""
+
+
 class Output(NamedTuple):
     """What a candidate returned for one micro-batch: its loss, token count and log, if any."""
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from aggverify.conventions.base import Bound, Misuse, Offer, Output, Site
+from aggverify.conventions.base import Bound, Calling, Misuse, Offer, Output, PlainSite, Site
 from aggverify.conventions.micro_batch import Totals, micro_batch
 from aggverify.conventions.misuses import NATIVE
+from aggverify.conventions.plain_batch import batch_of
 from aggverify.oracles import MODES
 
 if TYPE_CHECKING:
@@ -27,55 +28,6 @@ RETURNS = (
     "one element that depends on the losses, count an integer, log a mapping of names to scalars "
     "or pairs [sum, count]"
 )
-PLAIN_CALL = """\
-        def padded(x, side="right", width="micro-batch", sizes=[len(own) for own in mine]):
-            rows = x.split(sizes) if torch.is_tensor(x) else x
-            longest = max(LENGTHS if width == "step" else map(len, rows))
-            by = [(0, longest - len(row))[:: 1 if side == "right" else -1] for row in rows]
-            return torch.stack([torch.nn.functional.pad(*each) for each in zip(rows, by)])
-
-        batch = SimpleNamespace(
-            loss_masks=masks,
-            original_masks=[mask.clone() for mask in masks],
-            local_masks=[mask[own] for mask, own in zip(masks, mine)],
-            response_lengths=[len(s[1]) for s in group],
-            total_lengths=[s[0] + len(s[1]) for s in group],
-            rollout_ids=[s[2] for s in group],
-            group_ids=[s[3] for s in group],
-            rollout_tokens=[count(2, s[2]) for s in group],
-            group_tokens=[count(3, s[3]) for s in group],
-            step_rollout_tokens=[count(2, r) for r in dict.fromkeys(s[2] for s in SAMPLES)],
-            num_rollouts=len({s[2] for s in SAMPLES}),
-            num_groups=len({s[3] for s in SAMPLES}),
-            num_tokens=count(None, None),
-            num_microbatches=K,
-            divisor=DIVISOR,
-            dp_rank=d,
-            dp_size=DP,
-            cp_rank=c,
-            cp_size=CP,
-            gathered=False,
-            dp_group=dp_group,
-            cp_group=cp_group,
-            dp_cp_group=dist.group.WORLD,
-            mode=None,
-            per_token=False,
-            index=CELLS[d].index(cell),
-            cp_kind=CP_KIND,
-            num_samples=len(SAMPLES),
-            num_valid_samples=sum(any(s[1]) for s in SAMPLES),
-            rank_samples=sum(map(len, CELLS[d])),
-            rank_tokens=sum(sum(SAMPLES[i][1]) for cell in CELLS[d] for i in cell),
-            step_width=max(LENGTHS),
-            group_rollouts=[len({r[2] for r in SAMPLES if r[3] == s[3]}) for s in group],
-            mask=torch.cat([mask[own] for mask, own in zip(masks, mine)]),
-            window_masks=[[torch.tensor(SAMPLES[i][1]) for i in k] for k in CELLS[d]],
-            step_masks=[torch.tensor(s[1]) for s in SAMPLES],
-            local_positions=[torch.tensor(own) for own in mine],
-            padded=padded,
-            rows=lambda x, **how: (padded(x, **how), padded(batch.local_masks, **how)),
-        )
-        loss = getattr(module, NAME)(x[flat], batch)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +57,6 @@ class Native:
     notes: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ("losses", "batch")
     misuses: tuple[Misuse, ...] = NATIVE
-    plain_setup: ClassVar[str] = ""
-    plain_call: ClassVar[str] = PLAIN_CALL
-    """How a script of plain torch calls it (``report.plain_torch``)."""
 
     def modes(self, offer: Offer) -> tuple[str, ...]:
         return tuple(MODES)
@@ -121,6 +70,11 @@ class Native:
     def why_not(self, mode: str | None, engine: str, claimed: Set[str]) -> str | None:
         # The step's counts are all at hand, so every engine can be served.
         return None
+
+    def plain(self, site: PlainSite) -> Calling:
+        losses, *terms = site.inputs
+        given = ", ".join([losses, "batch", *terms])
+        return Calling(f"{batch_of(site)}\nout = reduce({given})", "batch")
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
         totals = Totals(site)

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggverify.conventions.base import Bound, Misuse, Offer, Output, Site, mask_tensor
+from aggverify.conventions.base import (
+    Bound,
+    Calling,
+    Misuse,
+    Offer,
+    Output,
+    PlainSite,
+    Site,
+    mask_tensor,
+)
 from aggverify.conventions.misuses import SKYRL, SKYRL_REDUCE_LOSS
 from aggverify.oracles import Step
 from aggverify.steps.layouts import Layout
@@ -32,6 +41,21 @@ _POISON = "SkyRL's reduce_loss multiplies by the mask and its trainer passes fin
 _NO_CP = "SkyRL gathers log-probs before its loss; the reduction never sees a CP shard"
 _ROWS = "SkyRL's driver cuts every rank's rows into micro-batches of one fixed size"
 _ONE_ROW = "a row is a sequence; SkyRL averages over rows"
+
+
+_PLAIN_IMPORT = "F = torch.nn.functional"
+_PLAIN_ROWS = """\
+width = {width}
+rows = torch.stack([F.pad(p, (0, width - len(p))) for p in losses.split([len(m) for m in masks])])
+mask = torch.stack([F.pad(m, (0, width - len(m))) for m in masks])"""
+_PLAIN_ADVANTAGES = """
+every = [F.pad(torch.tensor(s[{original}]), (0, width - len(s[1]))) for s in samples]
+every, ones = torch.stack(every).float(), torch.ones(len(samples), width, dtype=losses.dtype)
+scaled = reduce(ones, every, MODE, len(cells[0][0]), {divisor}{boundaries})
+out = module.reduce_loss(rows * scaled[cell], mask.float())"""
+_PLAIN_REDUCE_LOSS = """
+mask = mask.to(rows.dtype)
+out = reduce(rows, mask, MODE, {divisor})"""
 
 
 def _not_claimed() -> dict[str, str]:
@@ -87,6 +111,17 @@ class SkyrlAdvantages:
     def why_not(self, mode: str | None, engine: str, claimed: Set[str]) -> str | None:
         return _why_not(mode, engine, ("skyrl-fsdp", "sum"))
 
+    def plain(self, site: PlainSite) -> Calling:
+        groups = site.case.step.groups.values()
+        boundaries = f", {[(m[0], m[-1] + 1) for m in groups]}" * (site.mode == "prompt_mean")
+        call = (_PLAIN_ROWS + _PLAIN_ADVANTAGES).format(
+            width=_width(site),
+            original=site.original,
+            divisor=site.divisor,
+            boundaries=boundaries,
+        )
+        return Calling(call, "every", _PLAIN_IMPORT, _NAMES[site.mode or "token_mean"])
+
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
         import torch
 
@@ -141,6 +176,11 @@ class SkyrlReduceLoss:
     def why_not(self, mode: str | None, engine: str, claimed: Set[str]) -> str | None:
         return _why_not(mode, engine, ("accumulated-mean",))
 
+    def plain(self, site: PlainSite) -> Calling:
+        call = _PLAIN_ROWS + _PLAIN_REDUCE_LOSS
+        call = call.format(width=_width(site), divisor=site.divisor)
+        return Calling(call, "mask", _PLAIN_IMPORT, _NAMES[site.mode or "token_mean"])
+
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
         rows = Rows(site.case.step, site.case.layout, site.device)
 
@@ -151,6 +191,10 @@ class SkyrlReduceLoss:
             return Output(function(padded, mask, _reduction(site), site.divisor))
 
         return call
+
+
+def _width(site: PlainSite) -> int:
+    return max(s.response_length for s in site.case.step.samples)
 
 
 def _reduction(site: Site) -> str:

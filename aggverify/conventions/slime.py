@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggverify.conventions.base import Bound, Misuse, Offer, Output, Site, mask_tensor
+from aggverify.conventions.base import (
+    Bound,
+    Calling,
+    Misuse,
+    Offer,
+    Output,
+    PlainSite,
+    Site,
+    mask_tensor,
+)
 from aggverify.conventions.misuses import SLIME
 
 if TYPE_CHECKING:
@@ -34,22 +43,18 @@ def _not_claimed() -> dict[str, str]:
     }
 
 
-_PLAIN_SETUP = """\
-    for name in ("megatron", "megatron.core", "megatron.core.mpu"):
-        sys.modules[name] = ModuleType(name)
-    mpu = sys.modules["megatron.core"].mpu = sys.modules["megatron.core.mpu"]
-    for kind, size, own, group in (
-        ("context", CP, c, cp_group),
-        ("data", DP, d, dp_group),
-    ):
-        setattr(mpu, f"get_{kind}_parallel_world_size", lambda n=size, **_: n)
-        setattr(mpu, f"get_{kind}_parallel_rank", lambda n=own, **_: n)
-        setattr(mpu, f"get_{kind}_parallel_group", lambda g=group, **_: g)"""
+_PLAIN_MPU = """\
+mpu = ModuleType("megatron.core.mpu")
+mpu.get_context_parallel_world_size, mpu.get_context_parallel_rank = lambda: CP, lambda: c
+mpu.get_data_parallel_world_size, mpu.get_data_parallel_rank = lambda **_: DP, lambda **_: d
+mpu.get_context_parallel_group, mpu.get_data_parallel_group = lambda: cp_group, lambda **_: dp_group
+for name in ("megatron", "megatron.core", "megatron.core.mpu"):  # in place of Megatron's own
+    sys.modules[name] = mpu
+mpu.core = mpu.mpu = mpu"""
 _PLAIN_CALL = """\
-        lengths = [len(s[1]) for s in group]
-        totals = [s[0] + len(s[1]) for s in group]
-        hook = getattr(module, NAME)(totals, lengths, [mask.int() for mask in masks], False)
-        loss = hook(x[flat])"""
+totals, lengths = [s[0] + len(s[1]) for s in group], [len(s[1]) for s in group]
+masks = [mask.int() for mask in masks]
+out = reduce(totals, lengths, masks, {per_token})(losses)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +82,6 @@ class SlimeHook:
     notes: tuple[str, ...] = ()
     parameters: tuple[str, ...] = _ARGUMENTS
     misuses: tuple[Misuse, ...] = SLIME
-    plain_setup: ClassVar[str] = _PLAIN_SETUP
-    plain_call: ClassVar[str] = _PLAIN_CALL
-    """How a script of plain torch calls it (``report.plain_torch``)."""
 
     def modes(self, offer: Offer) -> tuple[str, ...]:
         return (*(mode for modes in _RIGHT.values() for mode in modes), "prompt_mean")
@@ -109,6 +111,10 @@ class SlimeHook:
             if mode in modes:
                 return f"{_NO_COUNTS}; {mode} works only with --engine {other}"
         return f"{_NO_COUNTS}, and both Megatron paths divide by one"
+
+    def plain(self, site: PlainSite) -> Calling:
+        call = _PLAIN_CALL.format(per_token=site.per_token)
+        return Calling(call, "(totals, lengths, masks)", _PLAIN_MPU)
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
         step = site.case.step

@@ -66,6 +66,10 @@ class Discovered:
     """Of each of these, the line that it begins on and its source."""
     conditions: tuple[Condition, ...] = ()
     """Those in them, by place."""
+    processor: str = ""
+    """The vector instructions that torch uses in its ranks."""
+    threads: str = ""
+    """Of torch, in one of them."""
     room: int | None = None
     """The largest world that the machine has room for, where that is less than was asked for."""
     no_room: str = ""

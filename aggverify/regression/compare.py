@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 
 from aggverify.regression import coverage, findings
@@ -54,15 +54,23 @@ def _side(document: Document, name: str) -> Side:
     return Side(name, document.aggverify, document.environment, document.exit)
 
 
+_OF_VERDICTS: Mapping[str, Callable[[Verdict], str]] = {
+    "processor": lambda v: v.ranks.processor,
+    "threads": lambda v: v.ranks.threads,
+    "seed": lambda v: str(v.asked.seed),
+}
+
+
 def _banner(base: Document, head: Document) -> Iterator[str]:
     """What may be why results differ though the reducer does not."""
     pairs = [("aggverify", base.aggverify, head.aggverify)]
     for field in fields(Environment):
         name = field.name
         pairs.append((name, getattr(base.environment, name), getattr(head.environment, name)))
-    seeds = [", ".join(sorted({str(v.asked.seed) for v in d.verdicts})) for d in (base, head)]
     if base.verdicts and head.verdicts:
-        pairs.append(("seed", seeds[0], seeds[1]))
+        for what, of in _OF_VERDICTS.items():
+            was, now = (", ".join(sorted({of(v) for v in d.verdicts})) for d in (base, head))
+            pairs.append((what, was, now))
     for what, was, now in pairs:
         if was != now:
             yield f"{what} {was} in the base, {now} in the head"

@@ -164,6 +164,7 @@ def written(verdict: Verdict, where: Path = USUAL) -> model.Verdict:
         layouts_refused=_layouts(s.knowing(refused=())) - _layouts(s),
         layouts_left=_layouts(s),
         not_claimed=s.not_claimed,
+        ranks=model.Ranks(s.found.processor, s.found.threads),
         seed=verdict.seed,
         sandbox=s.found.sandbox,
         notes=s.notes,
@@ -287,6 +288,7 @@ def reported(
     """A confirmed and explained finding; ``first``: the one of the same cause that is shown."""
     f, d, code = report.finding, report.diagnosis, CODES[report.finding.code]
     bugs = (d.bug,) if d and d.bug else ()
+    plain = script(subject, f)
     weights = f.expected is None or len(f.expected) <= MAX_WEIGHTS
     return model.Finding(
         id=report.stored.id,
@@ -324,7 +326,8 @@ def reported(
         diagnosis=d.sentence if d else None,
         bugs=tuple(model.Bug(bug.name, bug.sentence, bug.seen, bug.fix) for bug in bugs),
         call=_call(report.call),
-        script=script(subject, f),
+        script=plain.text,
+        no_script=plain.why_not,
     )
 
 

@@ -1,89 +1,185 @@
-"""A finding without this package: a script with nothing but torch that shows the same weights."""
+"""A finding without this package: a script with nothing but torch that shows the same.
+
+It runs the finding's step on its layout as the convention and the engine do, in about 30 lines
+beside the step's data, and ends with 1 until the reducer is mended.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
-from aggverify.checks import Finding
+from aggverify.checks import Check, Finding, check
+from aggverify.checks.comparison import lowest_precision
+from aggverify.conventions import Calling, PlainlyCalled, PlainSite
 from aggverify.engines import Sizes
+from aggverify.execution.laboratory import DIVISOR
 from aggverify.execution.subject import Subject
+from aggverify.execution.trial import Trial, trial
 from aggverify.files import is_path, split
-from aggverify.steps.layouts import token_owner
+from aggverify.oracles.bounds import PRECISIONS, relative, scalar_bound
+from aggverify.oracles.coincidence import tells_apart
+from aggverify.report.escape import line
+from aggverify.report.plain_ends import ending
+from aggverify.report.plain_told import Told
+from aggverify.steps.case import Case
 
-MOST_TOKENS = 64
-TOLERANCE = {"float64": Fraction(1, 10**9), "float32": Fraction(1, 10**4)}
-"""Relative; what is nearer than that is rounding, which takes more than a script to show."""
+MOST_TOKENS = 10_000
 
 
-def script(subject: Subject, finding: Finding) -> str | None:
-    """Its text; None where the weights alone do not show it, as of what takes several steps, or
-    where its convention or engine has no plain form."""
-    case, call = finding.case, getattr(subject.convention, "plain_call", "")
-    head, _ = split(subject.target)
-    layout, tolerance = case.layout, TOLERANCE.get(case.dtype)
-    plain = call and is_path(head) and tolerance is not None and not subject.engine.takes_counts
-    plain = plain and finding.traits.of_a_step and finding.term is None and not subject.nonlinear
-    whole = all(s.original_mask is None for s in case.step.samples)
-    if not plain or not whole or layout.cp_kind == "gathered" or tolerance is None:
-        return None
-    if len(case.losses) > MOST_TOKENS or not _shows(finding, tolerance):
-        return None
-    assert finding.expected is not None
-    owners = token_owner(case.step, layout)
-    samples = [
-        (
-            s.prompt_length,
-            list(s.loss_mask),
-            s.rollout,
-            s.group,
-            [c for _, c, _ in owners[start : start + s.response_length]],
-        )
-        for s, start in zip(case.step.samples, case.step.offsets, strict=True)
-    ]
-    return _template().render(
-        title=f"{finding.code} {finding.traits.title}",
-        file=repr(head),
-        name=repr(subject.function),
-        samples=samples,
-        cells=[[list(cell) for cell in rank] for rank in layout.micro_batches],
-        cp=layout.cp_size,
-        cp_kind=repr(layout.cp_kind),
-        scale=repr(float(_scale(subject, finding))),
-        divisor=repr(subject.divisor),
-        dtype=case.dtype,
-        engine=f"engine {subject.engine.name}",
-        losses=list(case.losses),
-        expected=[str(weight) for weight in finding.expected],
-        setup=subject.convention.plain_setup,  # type: ignore[attr-defined]
-        call=call,
-        tolerance=float(tolerance),
-    )
+@dataclass(frozen=True, slots=True)
+class Script:
+    """Its text, or why there is none, as what follows "because"."""
+
+    text: str | None = None
+    why_not: str | None = None
+
+
+def script(subject: Subject, finding: Finding) -> Script:
+    """The script of a finding."""
+    how = check(finding.check)
+    why_not = _why_not(subject, how, finding)
+    if why_not is not None:
+        return Script(why_not=why_not)
+    told = _told(subject, how, finding)
+    if (end := ending(told)) is None:
+        return Script(why_not="rounding in a script may be as large as what is wrong")
+    names = {"sys", *(("os", "runpy") if told.is_file else ("importlib",)), *end.imports}
+    names |= {"faulthandler"} if told.guarded else set()
+    return Script(_template().render(t=told, ending=end, imports=", ".join(sorted(names))))
 
 
 @lru_cache(maxsize=1)
 def _template() -> Template:
     loader = PackageLoader("aggverify.report", "templates")
-    made = Environment(loader=loader, undefined=StrictUndefined, keep_trailing_newline=True)
+    made = Environment(
+        loader=loader, undefined=StrictUndefined, keep_trailing_newline=True, trim_blocks=True
+    )
     return made.get_template("plain_torch.py.j2")
 
 
-def _shows(finding: Finding, tolerance: Fraction) -> bool:
-    """Whether the worst weight is far enough from what is expected of the step itself."""
-    if finding.reference not in ("the oracle", "one rank, one micro-batch"):
-        return False
-    if finding.expected is None or finding.error is None or finding.token is None:
-        return False
-    return finding.error > 4 * tolerance * max(abs(finding.expected[finding.token]), tolerance)
+def _why_not(subject: Subject, how: Check, finding: Finding) -> str | None:
+    """What keeps a script from showing it at all."""
+    head, _ = split(subject.target)
+    names = [*subject.function.split("."), *([] if is_path(head) else head.split("."))]
+    if not isinstance(subject.convention, PlainlyCalled):
+        return f"the convention {subject.convention.name} does not say how it calls without us"
+    if _scale(subject, finding.case) is None:
+        return f"the engine {subject.engine.name} does more than scale losses and add them up"
+    if (takes := how.not_shown.get(finding.code)) is not None:
+        return f"it takes {takes}"
+    if len(finding.case.losses) > MOST_TOKENS:
+        return f"its step has {len(finding.case.losses):,} tokens"
+    if not all(map(str.isidentifier, names)):
+        return "its reducer is found by no plain name"
+    return None
 
 
-def _scale(subject: Subject, finding: Finding) -> Fraction:
-    """What the engine makes of one rank's loss of 1 in one micro-batch, the others' 0."""
-    layout = finding.case.layout
-    cells = layout.world_size * layout.num_microbatches
-    sizes = Sizes(
-        layout.dp_size, layout.cp_size, layout.num_microbatches, finding.case.step.num_rollouts
+def _told(subject: Subject, how: Check, finding: Finding) -> Told:
+    case, roundings = finding.case, 2 * subject.roundings
+    trials = [t for t in map(trial, how.variants(case)) if _is_of(t, case)]
+    precision = PRECISIONS[lowest_precision(subject, case)]
+    before = max((t.before for t in trials), key=len, default=())
+    expected = finding.expected or subject.expected(case.step)
+    scale = _scale(subject, case)
+    assert scale is not None
+    head, _ = split(subject.target)
+    site = _site(subject, case, trials)
+    calling = _calling(subject, site)
+    return Told(
+        title=line(f"{finding.code} {finding.traits.title}: {subject.target}"),
+        shown=how.shown,
+        case=case,
+        trials=tuple(trials),
+        before=before,
+        target=head,
+        function=subject.function,
+        calling=calling,
+        counted=site.counted,
+        modes=tuple(_modes(subject, site, calling, trials)),
+        counts_rejected=subject.policy.denominators == "original",
+        engine=subject.engine.name,
+        scale=float(scale),
+        takes_counts=subject.engine.takes_counts,
+        guarded=finding.traits.costs_a_world,
+        expected=expected,
+        finding=finding,
+        near=float(relative(roundings, precision)) + 2.0**-50,
+        least=float(finding.bound or 0) if subject.nonlinear else _least(subject, case),
+        near_sum=float(scalar_bound(Fraction(1), len(case.losses), roundings + 2, precision)),
     )
-    return subject.engine.value([Fraction(1), *[Fraction(0)] * (cells - 1)], (), sizes)
+
+
+def _is_of(one: Trial, case: Case) -> bool:
+    """Whether ranks of the case's layout can run it."""
+    return one.case.step == case.step and one.case.layout == case.layout
+
+
+def _least(subject: Subject, case: Case) -> float:
+    """What underflow may add."""
+    precision = PRECISIONS[lowest_precision(subject, case)]
+    return float(2 * subject.roundings * precision.min_subnormal)
+
+
+def _site(subject: Subject, case: Case, trials: list[Trial]) -> PlainSite:
+    term = next((t.term for t in trials if t.term is not None), None)
+    divisor = None if subject.divisor is None else float(subject.divisor)
+    per_token, terms = subject.engine.takes_counts, len(subject.terms)
+    return PlainSite(
+        case,
+        subject.mode,
+        divisor,
+        per_token,
+        subject.policy.denominators == "original",
+        terms,
+        term if terms else None,
+        _texts(subject),
+    )
+
+
+def _texts(subject: Subject) -> tuple[str, ...] | None:
+    """The source of the functions of the reducer's file, where it is one of them."""
+    names = {name for name, _ in subject.found.functions}
+    if subject.function not in names:
+        return None
+    return tuple("\n".join(text) for _, text in subject.found.texts)
+
+
+def _calling(subject: Subject, site: PlainSite) -> Calling:
+    assert isinstance(subject.convention, PlainlyCalled)
+    return subject.convention.plain(site)
+
+
+def _modes(
+    subject: Subject, site: PlainSite, calling: Calling, trials: list[Trial]
+) -> Iterator[str]:
+    """Names of other modes that weigh this step in another way, and whose call is the same."""
+    for mode in (t.mode for t in trials if t.mode in subject.offered):
+        if mode is None or subject.mode is None or mode == subject.mode:
+            continue
+        both = (subject.mode, mode)
+        divisor = float(subject.divisor or DIVISOR)
+        if not tells_apart(site.case.step, both, divisor=divisor, policy=subject.policy):
+            continue
+        other = _calling(subject, replace(site, mode=mode))
+        if other.call == calling.call and other.mode is not None:
+            yield other.mode
+
+
+def _scale(subject: Subject, case: Case) -> Fraction | None:
+    """What the engine makes of one rank's loss of 1 in one micro-batch, the others' 0, where tokens
+    are not counted; None where it is none that does just that."""
+    layout = case.layout
+    cells = layout.world_size * layout.num_microbatches
+    sizes = Sizes(layout.dp_size, layout.cp_size, layout.num_microbatches, case.step.num_rollouts)
+
+    def of(*losses: int) -> Fraction:
+        given = [Fraction(loss) for loss in losses] + [Fraction(0)] * (cells - len(losses))
+        return subject.engine.value(given, (1,), sizes)
+
+    one = of(1)
+    return one if of(3) == 3 * one and of(*[1] * cells) == cells * one else None

@@ -274,6 +274,7 @@ def resolved(
     request = completed(request, template.description)
     found = subjects(request, target, template.description)
     numbers, asks = template.description["constants"], template.description["surroundings"]
+    ranks = template.description["environment"]
     lines = tuple((name, tuple(own)) for name, own in template.description["functions"])
     texts = tuple((first, tuple(text)) for first, text in template.description["texts"])
     conditions = tuple(
@@ -287,6 +288,8 @@ def resolved(
             functions=lines,
             texts=texts,
             conditions=conditions,
+            processor=ranks["processor"],
+            threads=ranks["threads"],
         )
         for s in found
     )

@@ -1,11 +1,15 @@
-"""A snapshot as text: a header that says of what, then one line an entry, sorted."""
+"""A snapshot as text: a header that says of what, then one line an entry, sorted.
+
+What is as it usually is, an entry leaves out: weights that are those of the same step on one rank
+in the same dtype, and losses that are the value.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -15,10 +19,13 @@ from aggverify.files import contents, told, write_inside
 from aggverify.generation.corpus import VERSION
 from aggverify.snapshot.pinned import Entry, Key, Pinned, broken
 
-SCHEMA = 1
+SCHEMA = 2
 MAX_BYTES = 1 << 22
 NO_MODE = "no-mode"
 """Where a reducer implements none that is known."""
+ALONE = "dp1.cp1.mb1"
+"""One rank, one micro-batch."""
+_ORDER = ("value", "losses", "weights")
 _NOT_SAID = frozenset({"schema", "target", "function", "oracle", "against", "seed", "budget"})
 _PLAIN = Claim("", "", "", "").to_json()
 _SPACE = re.compile(r"\s+")
@@ -73,8 +80,36 @@ def render(snapshot: Snapshot) -> str:
     lines += [
         f"# claim {mode} {json.dumps(_said(claim), sort_keys=True)}" for mode, claim in claims
     ]
-    lines += [f"{key} {entry}" for key, entry in sorted(snapshot.entries.items())]
+    entries = snapshot.entries
+    lines += [f"{key} {_less(key, entries)}" for key in sorted(entries)]
     return "\n".join(lines) + "\n"
+
+
+def _less(key: Key, entries: Mapping[Key, Entry]) -> Entry:
+    """The entry without what is as usual."""
+    values = dict(entries[key].values)
+    for name, usual in _usual(key, values, entries):
+        if str(values.get(name)) == str(usual):
+            del values[name]
+    return replace(entries[key], values=values)
+
+
+def _more(key: Key, entries: Mapping[Key, Entry]) -> Entry:
+    """The entry with what it leaves out, in the order in which all have it."""
+    values = dict(entries[key].values)
+    usual = {n: pinned for n, pinned in _usual(key, values, entries) if n not in values}
+    found = {n: (values | usual)[n] for n in _ORDER if n in values or n in usual}
+    return replace(entries[key], values=found | values)
+
+
+def _usual(
+    key: Key, values: Mapping[str, Pinned], entries: Mapping[Key, Entry]
+) -> Iterator[tuple[str, Pinned]]:
+    if "value" in values:
+        yield "losses", values["value"]
+    alone = replace(key, layout=ALONE)
+    if key != alone and values and alone in entries and "weights" in entries[alone].values:
+        yield "weights", entries[alone].values["weights"]
 
 
 def _said(claim: Claim) -> dict[str, object]:
@@ -128,7 +163,8 @@ def _parsed(name: str, lines: list[str]) -> Snapshot:
     target = header["target"]
     environment = Environment(*(header[f.name] for f in fields(Environment)))
     known = {mode: _claim(f"{name}, claim {mode}", said, target) for mode, said in claims.items()}
-    return Snapshot(target, environment, known, entries)
+    whole = {key: _more(key, entries) for key in entries}
+    return Snapshot(target, environment, known, whole)
 
 
 def _check_versions(name: str, header: Mapping[str, str]) -> None:

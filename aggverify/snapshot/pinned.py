@@ -8,13 +8,14 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import groupby
 from urllib.parse import quote
 
 from aggverify.errors import InputError
 
 IN_FULL = 8
-"""Numbers that are written one by one."""
-_DIGEST = 16
+"""Numbers that are written one by one; equal neighbours once, with their number."""
+_DIGEST = 12
 _ZEROS = re.compile(r"\.?0*(?=p)")
 
 
@@ -27,8 +28,8 @@ def hexadecimal(number: float) -> str:
 class Pinned:
     """A row of numbers. ``numbers``: all of them, None where there are too many.
 
-    Of many: how many, a digest of their bits, the largest by size with its place, and the sum of
-    each times its place, so that a small one that changes shows as well.
+    Of many: how many, a digest of their bits, and, unless it is ``bare``, the largest by size with
+    its place, and the sum of each times its place, so that a small one that changes shows as well.
     """
 
     numbers: tuple[float, ...] | None
@@ -37,20 +38,28 @@ class Pinned:
     place: int = 0
     largest: float = 0.0
     moment: float = 0.0
+    bare: bool = False
 
     @staticmethod
-    def of(numbers: Sequence[float], most: int = IN_FULL) -> Pinned:
+    def of(numbers: Sequence[float], most: int = IN_FULL, *, bare: bool = False) -> Pinned:
         """In full up to ``most`` of them."""
         if len(numbers) <= most:
             return Pinned(tuple(numbers), len(numbers))
         bits = b"".join(struct.pack("<d", math.nan if x != x else x) for x in numbers)
-        place = max(range(len(numbers)), key=lambda i: _size(numbers[i]))
         digest = sha256(bits).hexdigest()[:_DIGEST]
+        if bare:
+            return Pinned(None, len(numbers), digest, bare=True)
+        place = max(range(len(numbers)), key=lambda i: _size(numbers[i]))
         return Pinned(None, len(numbers), digest, place, numbers[place], moment(numbers))
 
     def __str__(self) -> str:
         if self.numbers is not None:
-            return ",".join(map(hexadecimal, self.numbers)) or "none"
+            runs = (
+                (text, sum(1 for _ in run)) for text, run in groupby(map(hexadecimal, self.numbers))
+            )
+            return ",".join(text if n == 1 else f"{text}*{n}" for text, n in runs) or "none"
+        if self.bare:
+            return f"{self.count}:{self.digest}"
         largest, moment = hexadecimal(self.largest), hexadecimal(self.moment)
         return f"{self.count}:{self.digest}:{self.place}:{largest}:{moment}"
 
@@ -60,13 +69,26 @@ class Pinned:
         if text == "none":
             return Pinned(())
         if ":" not in text:
-            numbers = tuple(map(float.fromhex, text.split(",")))
+            numbers = tuple(number for word in text.split(",") for number in _run(word))
             return Pinned(numbers, len(numbers))
+        if text.count(":") == 1:
+            count, digest = text.split(":")
+            if len(digest) != _DIGEST or int(count) < 1:
+                raise ValueError(text)
+            return Pinned(None, int(count), digest, bare=True)
         count, digest, place, largest, total = text.split(":")
         if len(digest) != _DIGEST or not 0 <= int(place) < int(count):
             raise ValueError(text)
-        wide = map(float.fromhex, (largest, total))
+        wide = float.fromhex(largest), float.fromhex(total)
         return Pinned(None, int(count), digest, int(place), *wide)
+
+
+def _run(word: str) -> list[float]:
+    """One number, or several alike."""
+    number, _, times = word.partition("*")
+    if times and not 1 < int(times) <= IN_FULL:
+        raise ValueError(word)
+    return [float.fromhex(number)] * int(times or 1)
 
 
 def moment(numbers: Sequence[float]) -> float:

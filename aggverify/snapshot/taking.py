@@ -15,7 +15,7 @@ from aggverify.execution.subject import Subject
 from aggverify.generation.corpus import corpus
 from aggverify.oracles import Step
 from aggverify.snapshot.file import NO_MODE, Environment
-from aggverify.snapshot.pinned import IN_FULL, Entry, Key, Pinned
+from aggverify.snapshot.pinned import Entry, Key, Pinned
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 
@@ -37,14 +37,14 @@ def environment(description: Mapping[str, Any]) -> Environment:
 
 def cases(subject: Subject) -> Iterator[tuple[Key, Case]]:
     """What the subject's convention and claims let it be given: every case of the corpus on one
-    rank and as it is laid out, there also in float32."""
+    rank and as it is laid out, in its own dtype and in float32."""
     space = spread(subject, dp=8, cp=8, micro_batches=64, min_units=1, empty_samples=True)
     space = replace(space, rejects="rejection" in subject.features)
     for hard in corpus():
         laid_out = hard.case.layout
         layouts = dict.fromkeys((Layout.trivial(len(hard.case.step.samples)), laid_out))
         for layout in layouts:
-            for dtype in dict.fromkeys((hard.case.dtype, *["float32"] * (layout == laid_out))):
+            for dtype in dict.fromkeys((hard.case.dtype, "float32")):
                 losses = uneven_losses(hard.case.step)
                 case = Case(hard.case.step, layout, losses, dtype)
                 if case in space:
@@ -112,8 +112,11 @@ def pinned(execution: Execution) -> Entry:
         raised = f":{fault.error.type}" if fault.error is not None else ""
         return Entry(fault=fault.kind + raised)
     every = rows(execution).items()
-    most = {"losses": LOSSES}
-    return Entry({name: Pinned.of(row, most.get(name, IN_FULL)) for name, row in every})
+    return Entry({name: _pinned(name, row) for name, row in every})
+
+
+def _pinned(name: str, row: Sequence[float]) -> Pinned:
+    return Pinned.of(row, LOSSES, bare=True) if name == "losses" else Pinned.of(row)
 
 
 def computes_in(executions: Sequence[Execution]) -> str:

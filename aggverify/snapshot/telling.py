@@ -118,6 +118,9 @@ def _difference(moved: Moved) -> Iterator[str]:
     name = what.get(moved.field, moved.field.replace("log:", "logged "))
     if moved.field == "weights":
         name += f" of {token_name(drawn(case), moved.place)}"
+    if old.bare or new.bare:
+        yield f"{name}: {old} recorded, {new} now"
+        return
     if (pair := _pair(old, new, moved.place)) is None:
         yield f"{name}: {old.count} numbers recorded, {new.count} now"
         return

@@ -2,60 +2,167 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from aggverify.checks import check
+from aggverify.checks.counts import BEYOND
+from aggverify.codes import Example
+from aggverify.conventions import CONVENTIONS, PlainlyCalled
+from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.subject import Subject
+from aggverify.generation.space import Space
 from aggverify.report import model
 from aggverify.report.formats import FORMATS
-from tests.conftest import EXAMPLES, Cli
+from aggverify.report.plain_torch import Script, script
+from aggverify.run.outcome.tally import Tally
+from aggverify.run.search.check_run import CheckRun
+from tests import verdicts
+from tests.conftest import EXAMPLES as FILES
+from tests.conftest import ROOT, Cli
+from tests.explained import EXAMPLES, IDS, case_of, subject_of
+from tests.scripts import ranks
 
-WRONG = {
-    "micro_batch_token_mean": "native/accumulated_mean/token_mean.py",
-    "cp_shard_mean": None,
-    "cp_shard_sample_mean": "slime/sample_mean.py",
-    "padded_width": None,
-    "partial_groups": None,
+SHOWN = [(n, e) for n, (_, e) in zip(IDS, EXAMPLES, strict=True) if e.ones < BEYOND]
+"""By name; 2^24 tokens are in no script."""
+NOT_SHOWN = {
+    "AGV411": "it takes collectives that complete only when they are waited for",
+    "AGV504": "it takes the calls that contradict themselves, one after the other",
+    "AGV513": "it takes logs of the step on one rank beside those of its layout",
 }
-"""Broken examples, with a right one of the same mode, convention and engine where there is one."""
+RIGHT = {
+    ("token_mean", "sum"): "selected_on_both_sides",
+    ("token_mean", "mean"): "average_undone",
+    ("token_mean", "megatron-token"): "count_in_three_parts",
+    ("sample_mean", "sum"): "token_by_token",
+    ("sample_mean", "megatron-sample"): "scatter_added",
+    ("prompt_mean", "sum"): "double_precision",
+    ("prompt_mean", "accumulated-mean"): "accumulation_undone",
+    ("constant", "sum"): "compressed",
+}
+"""Of the corpus, by mode and engine."""
+MOST = 48
+"""Lines of code beside the step's data: 30 and what a convention and a layout take."""
 
 
-def run(folder: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Where this package cannot be imported."""
-    (folder / "aggverify.py").write_text("raise ImportError('not without this package')\n")
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    return subprocess.run(
-        [sys.executable, "script.py", *map(str, arguments)],
-        cwd=folder,
-        env=environment | {"PYTHONWARNINGS": "default"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+def written(example: Example, laboratory: Laboratory) -> tuple[Subject, Script]:
+    """The script of the example's finding; its reducer is found in the corpus."""
+    subject = subject_of(example)
+    judged = CheckRun(check(example.check), subject, Space(), laboratory, Tally(), lambda: None)
+    finding = judged.judge(case_of(example))
+    assert finding is not None
+    found = subject.claiming(target=f"tests.corpus.all_shown:{subject.function}")
+    return found, script(found, finding)
+
+
+def executed(folder: Path) -> dict[str, tuple[int, str]]:
+    """What becomes of all scripts of the folder."""
+    command = [sys.executable, "-m", "tests.scripts", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=600)
+    found: dict[str, tuple[int, str]] = json.loads((folder / "results.json").read_text())
+    return found
+
+
+def test_every_convention_is_called_with_torch_alone() -> None:
+    assert all(isinstance(how, PlainlyCalled) for how in CONVENTIONS.values())
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", WRONG)
-def test_the_script_shows_the_same_weights(name: str, cli: Cli, tmp_path: Path) -> None:
-    path = EXAMPLES / "broken" / f"{name}.py"
+def test_every_code_is_shown_and_a_right_reducer_is_right(
+    laboratory: Laboratory, tmp_path: Path
+) -> None:
+    not_shown, right = {}, set()
+    for name, example in SHOWN:
+        subject, made = written(example, laboratory)
+        if made.text is None:
+            not_shown[name.split("-")[0]] = made.why_not
+            continue
+        text = made.text.replace("later(30,", "later(5,")
+        assert "aggverify" not in text.replace("engine", "") and len(code(text)) <= MOST, name
+        (tmp_path / f"{name}.wrong.py").write_text(text)
+        other = RIGHT.get((example.mode, example.engine))
+        if other and subject.convention.name == "native" and not subject.terms:
+            right.add(name)
+            mended = text.replace(f"module.{subject.function}", f"module.{other}")
+            (tmp_path / f"{name}.right.py").write_text(mended)
+    assert not_shown == NOT_SHOWN
+    found = executed(tmp_path)
+    assert {name: told for name, told in found.items() if not is_as_it_must_be(name, told)} == {}
+    assert len(right) > 35
+
+
+def is_as_it_must_be(name: str, ran: tuple[int, str]) -> bool:
+    """Ended with 1 for what is wrong, and by no mistake of the script's own."""
+    ended, told = ran
+    broken = "SyntaxError" in told or "NameError" in told
+    return ended == name.endswith(".wrong") and not broken
+
+
+def code(text: str) -> list[str]:
+    """Lines beside comments, imports and the step's data."""
+    lines = text.split("\n")
+    [at] = [n for n, line in enumerate(lines) if line.startswith("dist.init_process_group")]
+    return [line for line in lines[at:] if line.strip()]
+
+
+def test_the_report_has_it_or_says_why_not() -> None:
+    document = verdicts.written(verdicts.verdict(reports=1))
+    [finding] = document.verdicts[0].findings
+    assert finding.script is not None and finding.no_script is None
+    compile(finding.script, "script.py", "exec")
+    assert len(code(finding.script)) <= MOST
+    assert "Without aggverify" in FORMATS["html"].render(document)
+    bare = replace(finding, script=None, no_script="it takes more")
+    verdict = replace(document.verdicts[0], findings=(bare,))
+    page = FORMATS["html"].render(replace(document, verdicts=(verdict,)))
+    assert "No script with torch alone shows it: it takes more." in page
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("broken/cp_shard_sample_mean.py", "slime/sample_mean.py"),
+        ("broken/micro_batch_token_mean.py", "native/accumulated_mean/token_mean.py"),
+    ],
+)
+def test_a_file_is_shown_where_this_package_cannot_be_imported(
+    wrong: str, right: str, cli: Cli, tmp_path: Path
+) -> None:
     brief = ("--profile", "quick", "--world", "4", "--max-examples", "5")
-    ran = cli("check", path, *brief, "--report", "json,html")
-    assert ran.code == 1, ran
+    assert cli("check", FILES / wrong, *brief, "--report", "json").code == 1
     document = model.load(tmp_path / ".aggverify" / "verdict.json")
     [verdict] = document.verdicts
     finding = next(f for f in verdict.findings if f.script is not None)
     assert finding.script is not None and finding.weights is not None
-    assert "Without aggverify" in FORMATS["html"].render(document)
     (tmp_path / "script.py").write_text(finding.script)
-    done = run(tmp_path)
+    (tmp_path / "aggverify.py").write_text("raise ImportError('not without this package')\n")
+    done = launched(tmp_path, finding.script)
     assert done.returncode == 1, done.stderr
     actual = [line.split("actual ")[1].split()[0] for line in done.stdout.splitlines()]
-    assert [float(a) for a in actual] == pytest.approx([b for _, b in finding.weights])
-    assert f"token {finding.token}: " in done.stdout and "<- wrong" in done.stdout
-    right = WRONG[name]
-    if right is not None:
-        fixed = run(tmp_path, EXAMPLES / right)
-        assert fixed.returncode == 0, (fixed.stdout, fixed.stderr)
+    assert [float(a) for a in actual[: len(finding.weights)]] == pytest.approx(
+        [b for _, b in finding.weights]
+    )
+    assert "<- wrong" in done.stdout
+    fixed = launched(tmp_path, finding.script, FILES / right)
+    assert fixed.returncode == 0, (fixed.stdout, fixed.stderr)
+
+
+def launched(folder: Path, text: str, *arguments: Path) -> subprocess.CompletedProcess[str]:
+    """As its second line says: by torchrun where it has several ranks."""
+    many = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks(text))]
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    return subprocess.run(
+        [sys.executable, *(many if ranks(text) > 1 else []), "script.py", *map(str, arguments)],
+        cwd=folder,
+        env=environment | {"PYTHONWARNINGS": "default", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from aggverify.oracles import MODES
 from tests.conftest import EXAMPLES, Cli
 
 FILE = "aggverify-snapshots/loss.get_pg_loss_reducer.txt"
@@ -169,14 +170,20 @@ def test_a_nonlinear_one_and_one_that_refuses(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_the_four_modes_of_slime_stay_below_200_kb(cli: Cli, tmp_path: Path) -> None:
-    modes = ("token_mean", "sample_mean", "prompt_mean", "constant")
+def test_six_modes_stay_below_200_kb(cli: Cli, tmp_path: Path) -> None:
+    modes = [name for name in MODES if name != "constant"][:5]
     text = (EXAMPLES / "native" / "sum" / "prompt_mean.py").read_text()
     (tmp_path / "loss.py").write_text(text.replace("AGGVERIFY", "_"))
-    options = [word for mode in modes for word in ("--mode", mode)]
+    options = [word for mode in (*modes, "constant") for word in ("--mode", mode)]
     ran = cli("snapshot", "record", "loss.py", *options, "--divisor", "16", "--force")
     assert ran.code == 0, ran
-    assert (tmp_path / "aggverify-snapshots/loss.reduce.txt").stat().st_size < 200_000
+    path = tmp_path / "aggverify-snapshots/loss.reduce.txt"
+    assert path.stat().st_size < 200_000
+    entries = [line.split(" ")[:4] for line in path.read_text().split("\n") if line[:1].isalpha()]
+    dtypes = {(case, layout): set() for _, case, layout, _ in entries}
+    for _, case, layout, dtype in entries:
+        dtypes[case, layout].add(dtype)
+    assert all("float32" in found and len(found) == 2 for found in dtypes.values())
 
 
 @pytest.mark.thorough
@@ -197,7 +204,7 @@ def test_nothing_is_recorded_on_ci_or_checked_without_a_record(cli: Cli, loss: P
 
 def test_a_snapshot_runs_no_file_outside_the_project(cli: Cli, loss: Path) -> None:
     (loss / "aggverify-snapshots").mkdir()
-    header = "# aggverify-snapshot 1\n# corpus 1\n# torch 1\n# processor 1\n# threads 1\n"
+    header = "# aggverify-snapshot 2\n# corpus 1\n# torch 1\n# processor 1\n# threads 1\n"
     (loss / FILE).write_text(f"{header}# target ../other.py:reduce\n")
     ran = cli("snapshot", "check")
     assert ran.code == 2 and "does not lie in the project" in ran.err, ran

@@ -219,6 +219,15 @@ def test_the_same_reducer_may_be_judged_twice() -> None:
     assert kinds_of(compare(same, same)) == {Kind.UNCHANGED}
 
 
+def test_another_processor_is_a_banner() -> None:
+    other = replace(GREEN, ranks=model.Ranks("AVX2", "4"))
+    found = compare(document(replace(GREEN, ranks=model.Ranks("AVX512", "1"))), document(other))
+    assert found.exit == 0 and found.banner == (
+        "processor AVX512 in the base, AVX2 in the head",
+        "threads 1 in the base, 4 in the head",
+    )
+
+
 def test_other_tools_are_a_banner() -> None:
     newer = replace(document(GREEN).environment, torch="2.9.0")
     head = replace(document(GREEN), environment=newer, aggverify="0.2.0")

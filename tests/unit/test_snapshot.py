@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from fractions import Fraction
 from hashlib import sha256
 from pathlib import Path
@@ -22,7 +23,14 @@ from aggverify.snapshot.pinned import Entry, Key, Pinned, hexadecimal
 from aggverify.snapshot.session import Compared
 
 KEY = Key("token_mean", "a_case", "dp2.cp1.mb1", "float64")
-ENTRY = Entry({"value": Pinned.of([0.1]), "weights": Pinned.of([-0.0, math.inf, math.nan])})
+WEIGHTS = Pinned.of([0.25, 0.25])
+ENTRY = Entry(
+    {
+        "value": Pinned.of([0.1]),
+        "losses": Pinned.of([0.1]),
+        "weights": Pinned.of([-0.0, math.inf, math.nan]),
+    }
+)
 POLICY = Policy(denominators="original")
 CLAIM = Claim("r.py", "reduce", "native", "sum", "token_mean", policy=POLICY)
 SNAPSHOT = Snapshot(
@@ -61,6 +69,25 @@ def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert read(path).claims["token_mean"].policy == CLAIM.policy
     assert text.endswith("dp2.cp1.mb1 float64 value=0x1.999999999999ap-4 weights=-0x0p+0,inf,nan\n")
     assert write(read(path), tmp_path, "t.txt").read_text() == text
+
+
+def test_what_is_as_usual_is_left_out_and_read_again(tmp_path: Path) -> None:
+    alone = Entry({"value": Pinned.of([0.5]), "losses": Pinned.of([0.5]), "weights": WEIGHTS})
+    laid_out = Entry({**alone.values, "losses": Pinned.of([0.25, 0.25, 0.0], 2, bare=True)})
+    other = Entry({**alone.values, "weights": Pinned.of([0.5, 0.25])})
+    failed = Entry(fault="exception:ValueError")
+    places = ("dp1.cp1.mb1", "dp1.cp1.mb2", "dp2.cp1.mb1", "dp4.cp1.mb1")
+    given = zip(places, (alone, laid_out, other, failed), strict=True)
+    entries = {replace(KEY, layout=place): entry for place, entry in given}
+    path = write(replace(SNAPSHOT, entries=entries), tmp_path, "s.txt")
+    told = [line.split(" float64 ")[1] for line in path.read_text().split("\n")[-5:-1]]
+    assert told == [
+        "value=0x1p-1 weights=0x1p-2*2",
+        f"value=0x1p-1 losses={laid_out.values['losses']}",
+        "value=0x1p-1 weights=0x1p-1,0x1p-2",
+        "fault=exception%3AValueError",
+    ]
+    assert str(read(path).entries) == str(entries)
 
 
 @pytest.mark.parametrize(

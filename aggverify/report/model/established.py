@@ -112,6 +112,16 @@ SHARDED = "several ranks"
 
 
 @dataclass(frozen=True, slots=True)
+class Ranks:
+    """What the bits of a result may depend on beside torch and the code."""
+
+    processor: str
+    """The vector instructions that torch uses."""
+    threads: str
+    """Of torch, in one rank."""
+
+
+@dataclass(frozen=True, slots=True)
 class Lines:
     """A function of the reducer's file that ran, with the lines of its body that could."""
 

@@ -148,7 +148,9 @@ class Finding:
     call: Call | None
     """Where not even the simplest step was got through: nothing else was run."""
     script: Text | None
-    """Shows the same weights with nothing but torch; None where that takes more than a step."""
+    """Shows the same with nothing but torch."""
+    no_script: str | None
+    """Why there is none, as what follows "because"."""
 
     def __post_init__(self) -> None:
         tokens = sum(sample.response_length for sample in self.step.samples)

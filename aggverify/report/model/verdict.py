@@ -15,6 +15,7 @@ from aggverify.report.model.established import (
     Cut,
     Margin,
     OtherEngine,
+    Ranks,
     Reading,
     Refusal,
     Tried,
@@ -67,6 +68,7 @@ class Verdict:
     """Sizes of layouts that were judged instead of all that are claimed."""
     not_claimed: Mapping[str, str]
     """With the reason."""
+    ranks: Ranks
     seed: int
     sandbox: str | None
     """What the ranks saw of the machine, where they lived in a sandbox."""
