@@ -1,4 +1,5 @@
-"""A micro-batch as the script of a finding makes it: what the reducer asks for, with torch alone."""
+"""A micro-batch as the script of a finding makes it, by torch alone: what a reducer usually asks
+for, also once it is mended, and what this one asks for beside that."""
 
 from __future__ import annotations
 
@@ -15,13 +16,22 @@ def padded(x, side="right", width="micro-batch"):
     most = max(len(s[1]) for s in samples) if width == "step" else max(map(len, parts))
     by = [(0, most - len(part))[:: 1 if side == "right" else -1] for part in parts]
     return torch.stack([torch.nn.functional.pad(*each) for each in zip(parts, by)])"""
+_SELDOM = frozenset(
+    {
+        *("mask", "group_rollouts", "index", "cp_kind", "mode", "per_token", "dp_cp_group"),
+        *("num_samples", "num_valid_samples", "rank_samples", "rank_tokens", "step_width"),
+        *("window_masks", "step_masks", "local_positions", "padded", "rows"),
+    }
+)
+"""What few reducers ask for."""
 _LOCAL = "[mask[seen] for mask, seen in zip(masks, shown)]"
 
 
 def batch_of(site: PlainSite) -> str:
     """The lines that make ``batch``."""
     asked = asked_of_batch(site.texts) if site.texts is not None else None
-    values = [f"{n}={value}" for n, value in _fields(site) if asked is None or n in asked]
+    left_out = frozenset() if asked is None else _SELDOM - asked
+    values = [f"{n}={value}" for n, value in _fields(site) if n not in left_out]
     lines, room = [""], _WIDTH
     for value in ["**counts", *values]:
         if len(lines[-1]) + len(value) > room:
@@ -29,8 +39,7 @@ def batch_of(site: PlainSite) -> str:
         lines[-1] += f"{value}, "
     inner = "\n".join(f"    {line.rstrip()}" for line in lines)
     made = f"batch = SimpleNamespace(\n{inner.rstrip(',')})"
-    rows = asked is None or asked & {"padded", "rows"}
-    return f"{_PADDED}\n{made}" if rows else made
+    return made if {"padded", "rows"} <= left_out else f"{_PADDED}\n{made}"
 
 
 def asked_of_batch(texts: Sequence[str]) -> frozenset[str] | None:
@@ -39,7 +48,7 @@ def asked_of_batch(texts: Sequence[str]) -> frozenset[str] | None:
     for text in texts:
         try:
             tree = ast.parse(dedent(text))
-        except SyntaxError:
+        except (SyntaxError, ValueError, RecursionError):
             return None
         inside = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
         direct = [node for node in inside if _is_batch(node.value)]

@@ -73,6 +73,22 @@ def _replay(finding: Finding, replays: Replays) -> Replay | None:
 
 
 def _stays(b: Finding, h: Finding, head: Verdict) -> Change:
+    return _beside(_kept(b, h, head), b, h)
+
+
+def _beside(change: Change, b: Finding, h: Finding) -> Change:
+    """With the base's weights, where both are of one case."""
+    other = b.observed if b.case == h.case else None
+    return replace(change, base_weights=_of(h, other), head_weights=h.observed)
+
+
+def _of(finding: Finding, weights: tuple[float, ...] | None) -> tuple[float, ...] | None:
+    """Weights from another document, if there is one for every token of the finding's case."""
+    tokens = sum(sample.response_length for sample in finding.step.samples)
+    return weights if weights is not None and len(weights) == tokens else None
+
+
+def _kept(b: Finding, h: Finding, head: Verdict) -> Change:
     if h.fails and any(w.expired and w.identity == h.identity for w in head.waivers):
         return _change(Kind.EXPIRED, head, h, _word(b), "no longer accepted: expired")
     if h.fails and not b.fails:
@@ -85,7 +101,7 @@ def _changed(b: Finding, h: Finding, head: Verdict) -> Change:
     kind = Kind.CHANGED_FAILURE if h.fails else Kind.NEW_HAZARD
     if h.waived is not None:
         kind = Kind.KNOWN
-    return _change(kind, head, h, _about(b), _about(h))
+    return _beside(_change(kind, head, h, _about(b), _about(h)), b, h)
 
 
 def _about(finding: Finding) -> str:
@@ -96,6 +112,18 @@ def _about(finding: Finding) -> str:
 
 
 def _only_in_head(finding: Finding, head: Verdict, seen: Replay | None) -> Change:
+    change, other = _new_in_head(finding, head, seen), _weights(finding, seen)
+    return replace(change, base_weights=other, head_weights=finding.observed)
+
+
+def _weights(finding: Finding, seen: Replay | None) -> tuple[float, ...] | None:
+    """What the other side gives the tokens of its case: where it passes, what is expected."""
+    if seen is not None and seen.outcome is Again.PASSES and finding.expected is not None:
+        return tuple(map(float, finding.expected))
+    return None if seen is None else _of(finding, seen.observed)
+
+
+def _new_in_head(finding: Finding, head: Verdict, seen: Replay | None) -> Change:
     if finding.waived is not None:
         return _change(Kind.KNOWN, head, finding, "not found", _word(finding))
     if seen is None or seen.outcome is Again.NOT_RUN:
@@ -110,6 +138,11 @@ def _only_in_head(finding: Finding, head: Verdict, seen: Replay | None) -> Chang
 
 
 def _only_in_base(finding: Finding, base: Verdict, seen: Replay | None) -> Change:
+    change, other = _gone_in_head(finding, base, seen), _weights(finding, seen)
+    return replace(change, base_weights=finding.observed, head_weights=other)
+
+
+def _gone_in_head(finding: Finding, base: Verdict, seen: Replay | None) -> Change:
     if seen is None or seen.outcome is Again.NOT_RUN:
         return _unknown(finding, base, seen, "fixed")
     if seen.outcome is Again.PASSES:

@@ -77,6 +77,9 @@ class Change:
     finding: Finding | None
     """As the head shows it; of what is fixed, as the base did."""
     also: tuple[Also, ...]
+    base_weights: tuple[float, ...] | None = None
+    head_weights: tuple[float, ...] | None = None
+    """Of every response token of the finding's case on either side, where they are known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
 
 from aggverify.regression import reading
 from aggverify.regression.model import Change, Comparison, harmless
-from aggverify.report.page import Cell, heat_map
+from aggverify.report.model import Finding
+from aggverify.report.page import Cell, Seen, heat_map
 
 
 def render(comparison: Comparison) -> str:
@@ -20,7 +22,7 @@ def render(comparison: Comparison) -> str:
         loud=reading.loud(safe),
         quiet=reading.quiet(safe),
         reading=reading,
-        heat=_heat,
+        heat=lambda change: _heat(change, safe),
     )
 
 
@@ -35,6 +37,27 @@ def _template() -> Template:
     ).get_template("compare.html")
 
 
-def _heat(change: Change) -> list[tuple[str, list[Cell]]]:
+Side = tuple[str, str, list[tuple[str, list[Cell]]]]
+
+
+def _heat(change: Change, comparison: Comparison) -> list[Side]:
+    """What both sides give every token of the case: their names, what is said of them, and the map;
+    one of them where the other has no weights."""
     found = change.finding
-    return [] if found is None else heat_map(found.step, found.weights, found.token)
+    if found is None:
+        return []
+    sides = (
+        (comparison.base.name, change.base, change.base_weights),
+        (comparison.head.name, change.head, change.head_weights),
+    )
+    return [
+        (name, words, heat_map(found.step, _beside(found, weights), found.token))
+        for name, words, weights in sides
+        if weights is not None
+    ]
+
+
+def _beside(finding: Finding, weights: Sequence[float]) -> list[Seen]:
+    """Each with what is expected."""
+    expected = finding.expected or [None] * len(weights)
+    return list(zip(expected, weights, strict=True))

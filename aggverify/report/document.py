@@ -97,7 +97,10 @@ def with_replays(document: model.Document, reruns: Iterable[Rerun]) -> model.Doc
 
 def _replay(rerun: Rerun) -> model.Replay:
     known = rerun.known
-    return model.Replay(known.stored.id, known.identity, rerun.outcome, rerun.code, rerun.words)
+    seen = rerun.observed if len(rerun.observed or ()) <= MAX_WEIGHTS else None
+    return model.Replay(
+        known.stored.id, known.identity, rerun.outcome, rerun.code, rerun.words, seen
+    )
 
 
 def environment() -> model.Environment:

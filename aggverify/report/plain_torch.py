@@ -20,7 +20,7 @@ from aggverify.engines import Sizes
 from aggverify.execution.laboratory import DIVISOR
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial, trial
-from aggverify.files import is_path, split
+from aggverify.files import split
 from aggverify.oracles.bounds import PRECISIONS, relative, scalar_bound
 from aggverify.oracles.coincidence import tells_apart
 from aggverify.report.escape import line
@@ -48,7 +48,8 @@ def script(subject: Subject, finding: Finding) -> Script:
     told = _told(subject, how, finding)
     if (end := ending(told)) is None:
         return Script(why_not="rounding in a script may be as large as what is wrong")
-    names = {"sys", *(("os", "runpy") if told.is_file else ("importlib",)), *end.imports}
+    names = {"operator", "sys", *end.imports}
+    names |= {"os", "runpy"} if told.is_file else {"importlib"}
     names |= {"faulthandler"} if told.guarded else set()
     return Script(_template().render(t=told, ending=end, imports=", ".join(sorted(names))))
 
@@ -64,8 +65,6 @@ def _template() -> Template:
 
 def _why_not(subject: Subject, how: Check, finding: Finding) -> str | None:
     """What keeps a script from showing it at all."""
-    head, _ = split(subject.target)
-    names = [*subject.function.split("."), *([] if is_path(head) else head.split("."))]
     if not isinstance(subject.convention, PlainlyCalled):
         return f"the convention {subject.convention.name} does not say how it calls without us"
     if _scale(subject, finding.case) is None:
@@ -74,8 +73,6 @@ def _why_not(subject: Subject, how: Check, finding: Finding) -> str | None:
         return f"it takes {takes}"
     if len(finding.case.losses) > MOST_TOKENS:
         return f"its step has {len(finding.case.losses):,} tokens"
-    if not all(map(str.isidentifier, names)):
-        return "its reducer is found by no plain name"
     return None
 
 

@@ -14,7 +14,7 @@ from aggverify.run.outcome import store
 from aggverify.run.outcome.store import StoredCase
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import split
-from aggverify.run.replay import Said, replaying
+from aggverify.run.replay import Replayed, Said, replaying
 from aggverify.world import Pool
 
 
@@ -35,6 +35,8 @@ class Rerun:
     code: str | None = None
     """What it shows now."""
     words: str | None = None
+    observed: tuple[float, ...] | None = None
+    """The weights of its case now, where they are wrong."""
 
 
 def again(known: Iterable[Known], request: Request, *, pool: Pool) -> tuple[Rerun, ...]:
@@ -64,6 +66,14 @@ def _named(request: Request, whose: str) -> str:
     return text if split(text)[1] else f"{text}:{whose.rpartition(':')[2]}"
 
 
+def _ran(one: Known, done: Replayed) -> Rerun:
+    found = done.finding
+    if found is None:
+        return Rerun(one, done.outcome, words=done.words)
+    seen = found.observed if found.case == one.stored.case else None
+    return Rerun(one, done.outcome, found.code, done.words, seen)
+
+
 def _together(known: Sequence[Known], said: Said, *, compiled: bool, pool: Pool) -> Iterator[Rerun]:
     try:
         with replaying(said, compiled=compiled, pool=pool) as run:
@@ -73,7 +83,6 @@ def _together(known: Sequence[Known], said: Said, *, compiled: bool, pool: Pool)
                 except (AggverifyError, OracleError) as error:
                     yield Rerun(one, Again.NOT_RUN, words=str(error))
                 else:
-                    code = None if done.finding is None else done.finding.code
-                    yield Rerun(one, done.outcome, code, done.words)
+                    yield _ran(one, done)
     except AggverifyError as error:
         yield from (Rerun(one, Again.NOT_RUN, words=str(error)) for one in known)

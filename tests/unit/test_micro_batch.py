@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 import torch
 
 from aggverify.conventions import MicroBatch, Site
 from aggverify.conventions.micro_batch import Totals, micro_batch
-from aggverify.conventions.native import PLAIN_CALL
 from aggverify.generation.catalogue import plain_losses
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import CpKind, Layout
@@ -67,10 +64,3 @@ def test_rows_are_padded_and_lead_back_to_the_tokens() -> None:
     assert mask.tolist() == [[0, 0, 0, 1], [0, 1, 0, 1]]
     with pytest.raises(ValueError, match="got side 'up', width 'step'"):
         one.padded(losses, side="up", width="step")  # type: ignore[arg-type]
-
-
-def test_a_script_without_this_package_has_all_of_it() -> None:
-    fields = {f.name for f in dataclasses.fields(MicroBatch) if not f.name.startswith("_")}
-    others = {name for name in vars(MicroBatch) if not name.startswith("_")}
-    missing = [name for name in sorted(fields | others) if f" {name}=" not in PLAIN_CALL]
-    assert missing == []

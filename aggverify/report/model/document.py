@@ -42,6 +42,8 @@ class Replay:
     """What it shows now."""
     words: Text | None
     """Why it was refused or not run."""
+    observed: tuple[float, ...] | None = None
+    """The weights that it has now, where they are wrong."""
 
 
 @dataclass(frozen=True, slots=True)
