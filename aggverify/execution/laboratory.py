@@ -100,6 +100,7 @@ class Submitted:
 
 _NOTES = count(1)
 """What ranks note of lines is one subject's, however long they live: every time it begins anew."""
+_NO_ROOM = "the machine has no room for what the reducer asks of it"
 SIZES = (8, 6, 4, 3, 2, 1)
 """Of worlds that cases are made for, the largest first."""
 
@@ -219,7 +220,9 @@ class Laboratory:
         outcomes = pending.wait()
         for fault in outcomes:
             if isinstance(fault, Fault) and fault.ours:
-                why = room.without("ranks do not get as far as the reducer here", fault.message)
+                asked = fault.error is not None and fault.error.candidate_line
+                what = _NO_ROOM if asked else "ranks do not get as far as the reducer here"
+                why = room.without(what, fault.message)
                 self._unfit[fault.size] = why
                 raise NotJudged(why)
         return [_execution(subject, *pair) for pair in zip(trials, outcomes, strict=True)]

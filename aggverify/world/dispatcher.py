@@ -53,6 +53,7 @@ class Dispatcher:
         # Those that nothing else may be in flight with, in whichever world.
         self._alone: deque[Task] = deque()
         self._odd = 0
+        self._one_world = False
         self._born = 0
         self._memory = memory.Watched()
         self._known: set[frozenset[tuple[str, int]]] = set()
@@ -69,21 +70,29 @@ class Dispatcher:
         now = self._clock.now()
         if not self._alone:
             for key, waiting in list(self._waiting.items()):
-                if waiting:
+                if waiting and not self._held_up(key):
                     self._hand(key, waiting, now, one_by_one=self._odd >= _MOST_ODD)
         elif not any(world.flying for world in self._worlds.values()):
             self._hand(self._alone[0].key, self._alone, now, one_by_one=True)
+
+    def _held_up(self, key: Key) -> bool:
+        """Whether others must have done their work first, since there is room for one world only:
+        worlds that start beside it fail, or it does, and all of it is done again."""
+        others = (world for other, world in self._worlds.items() if other != key)
+        return self._one_world and any(world.flying or not world.ready for world in others)
 
     def _hand(self, key: Key, waiting: deque[Task], now: float, *, one_by_one: bool) -> None:
         world = self._worlds.get(key)
         if world is not None and waiting[0].job.fresh and world.done and not world.flying:
             self._discard(world)
             world = None
-        if waiting[0].cleared and (world is None or world.used or len(self._worlds) > 1):
+        afresh = waiting[0].cleared and (world is None or world.used or len(self._worlds) > 1)
+        if afresh or (world is None and self._one_world):
             for each in list(self._worlds.values()):
                 self._discard(each)
             world = None
-        world = world or self._start(key, now, alone=waiting[0].cleared)
+        alone = waiting[0].cleared or self._one_world
+        world = world or self._start(key, now, alone=alone)
         if world is None:
             return
         world.feed(waiting, now, one_by_one=one_by_one)
@@ -174,6 +183,10 @@ class Dispatcher:
                 if isinstance(outcome, Fault) and outcome.ours and not task.cleared:
                     self._clear_for(task)
                     continue
+                # It fails beside others, and not by itself.
+                self._one_world |= task.cleared and not (
+                    isinstance(outcome, Fault) and outcome.ours
+                )
                 if isinstance(outcome, Fault) and outcome.kind == "runaway":
                     self._hurry()
                 task.deliver(outcome)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from aggverify.world import slate
+from aggverify.world import room, slate
 from aggverify.world.agreement import Disagreement, Trace, different, disagreement
 from aggverify.world.candidate_errors import Raised
 from aggverify.world.collectives import Collective, read
@@ -228,11 +228,24 @@ class Scene:
         )
 
     def _ours(self, kind: FaultKind, rank: int) -> bool:
-        """Whether the handler was at work of its own: that rank where it is known, else all."""
+        """Whether the handler was at work of its own, on the rank at fault or on one that the
+        others wait for; or the machine has no room for what the code under test asks of it."""
         if kind in ("exception", "died"):
-            return rank in self._own
+            return rank in self._own or self._no_room(kind, rank)
+        if self._own & self._errors.keys():
+            return True
         silent = {link.rank for link in self._links if not link.replies}
-        return bool(self._own & self._errors.keys()) or (bool(silent) and silent <= self._own)
+        if kind == "runaway" or disagreement(self._traces) is not None:
+            return bool(silent) and silent <= self._own
+        # All of them sleep: where one does so on its way, those in the code under test wait for it.
+        return bool(silent & self._own)
+
+    def _no_room(self, kind: FaultKind, rank: int) -> bool:
+        if kind == "exception":
+            said = [self._errors[rank].message] if rank in self._errors else []
+        else:
+            said = [self._links[rank].output.drain()]
+        return any(map(room.ran_out, said)) and bool(room.tight())
 
     def _stacks(self, *, wake: bool = True) -> dict[int, tuple[Stack, ...]]:
         silent = {

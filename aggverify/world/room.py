@@ -17,6 +17,16 @@ NO_MORE = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 """Errors of the kernel that refuses one more process, thread or open file."""
 
 
+_SAID = (*(os.strerror(n) for n in (errno.EAGAIN, errno.EMFILE, errno.ENFILE)), "start new thread")
+"""By the kernel, torch and the interpreter, of code that asked for more of these; not of memory, of
+which a rank has a limit of its own."""
+
+
+def ran_out(message: str) -> bool:
+    """Whether an exception, or the last words of a process, say that there was no more."""
+    return any(words in message for words in _SAID)
+
+
 def tight(root: Path = _ROOT) -> tuple[str, ...]:
     """The limits that may keep ranks from running, in words; none where there is room for all."""
     return tuple(_limits(root))

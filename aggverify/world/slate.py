@@ -1,6 +1,6 @@
 """A page of memory per rank that the parent can read even when the rank is stuck or dead.
 
-Layout of the file: a head (job number, length of the text, where the rank is, pulse),
+Layout of the file: a head (job number, length of the text, where the rank is, pulse, its pid),
 the text of this job's trace one entry a line, then from ``DUMP`` on whatever faulthandler wrote.
 """
 
@@ -11,7 +11,7 @@ import os
 import struct
 from dataclasses import dataclass
 
-_HEAD = struct.Struct("<IIII")
+_HEAD = struct.Struct("<IIIII")
 _INSIDE, _OWN = 1, 2
 DUMP = 1 << 16
 _DUMP_LIMIT = 1 << 17
@@ -43,7 +43,7 @@ class Writer:
         self._end = _HEAD.size
         self._job = job
         self._own = 0
-        _HEAD.pack_into(self._memory, 0, job, 0, 0, self._pulse)
+        _HEAD.pack_into(self._memory, 0, job, 0, 0, self._pulse, self._pid)
 
     def enter(self, entry: str) -> None:
         """Note that a collective begins; entries beyond the page are dropped."""
@@ -73,30 +73,32 @@ class Writer:
             # Forked past the interpreter, which could not end it: it must not answer as a rank.
             os._exit(0)
         length = self._end - _HEAD.size
-        _HEAD.pack_into(self._memory, 0, self._job, length, inside | self._own, self._pulse)
+        where = inside | self._own
+        _HEAD.pack_into(self._memory, 0, self._job, length, where, self._pulse, self._pid)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """What a slate said: the job it is about, its entries so far, and the last one if inside.
 
-    ``own``: the handler was at work of its own.
+    ``own``: the handler was at work of its own. ``pid``: what the rank calls itself, 0 for none.
     """
 
     job: int
     entries: tuple[str, ...]
     inside: str | None
     own: bool
+    pid: int = 0
 
 
 def read(fd: int) -> Reading:
     """The parent's side; what the rank has scribbled over or cut off reads as empty."""
     data = os.pread(fd, DUMP, 0).ljust(_HEAD.size, b"\0")
-    job, length, where, _ = _HEAD.unpack_from(data)
+    job, length, where, _, pid = _HEAD.unpack_from(data)
     text = data[_HEAD.size : _HEAD.size + length].decode(errors="replace")
     entries = tuple(text.splitlines())
     inside = entries[-1] if where & _INSIDE and entries else None
-    return Reading(job, entries, inside, bool(where & _OWN))
+    return Reading(job, entries, inside, bool(where & _OWN), pid)
 
 
 def signs(fd: int) -> bytes:

@@ -30,6 +30,8 @@ _DOUBT = 0.25
 _GO = encode({"go": True})
 # How often a rank that sleeps is looked at, until it is believed to do so for good.
 _DOZING = 0.05
+# How many times as long ranks may sleep while they start.
+_START = 5
 # A dead rank's connection ends a little before its exit status is known: where the process is over,
 # it will be; one that lives on has only closed its connection.
 _STATUS_COMES = 10.0
@@ -329,11 +331,31 @@ class World:
         elif now - self.born <= self.options.silence:
             if now - self.born > self.options.second_look:
                 linux.wake(self.template)  # code under test can stop it
+            if now >= self.watchdog.next_look and self._starts_asleep(late, now):
+                self._not_started(late[0], f"rank {late[0]} sleeps or waits while it starts")
         else:
-            text = f"rank {late[0]} did not start in {self.options.silence:g} s"
-            page = self.links[late[0]].slate
-            ours = slate.read(page).own or slate.untouched(page)
-            self._fail(Fault("blocked", late[0], text, len(self.links), ours=ours))
+            self._not_started(
+                late[0], f"rank {late[0]} did not start in {self.options.silence:g} s"
+            )
+
+    def _not_started(self, late: int, text: str) -> None:
+        page = self.links[late].slate
+        ours = slate.read(page).own or slate.untouched(page)
+        self._fail(Fault("blocked", late, text, len(self.links), ours=ours))
+
+    def _starts_asleep(self, late: Sequence[int], now: float) -> bool:
+        """Whether all that are not ready have slept for good: backends that are refused a thread
+        may wait for it for ever."""
+        seen = [slate.read(self.links[rank].slate) for rank in late]
+        pids = [linux.child(self.template, page.pid) for page in seen]
+        self.watchdog.next_look = now + _DOZING
+        if linux.NOBODY in pids or glance(pids).running:
+            self._asleep_since = now
+            return False
+        theirs = not all(page.own for page in seen)
+        patience = self.options.import_patience if theirs else _START * self.options.second_look
+        asleep = now - max(self._asleep_since, self.born)
+        return asleep > patience and self.watchdog.blocked(pids, now)
 
     def _started(self, link: Link) -> None:
         rank, size, ours = link.rank, len(self.links), slate.read(link.slate).own

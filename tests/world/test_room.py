@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 from pathlib import Path
 
 import pytest
 
-from aggverify.world import Fault, Pool, PoolError, Replies, room
+from aggverify.world import Fault, Pool, PoolError, Replies, Template, room
 from aggverify.world.devices import loops_back
-from tests.world.conftest import job, opened
+from tests.world.conftest import HERE, job, opened
 
 
 @pytest.mark.parametrize(("fails", "kind"), [(1, Replies), (9, Fault)])
@@ -43,6 +44,15 @@ def test_what_fails_in_the_handlers_own_work_is_told_apart(pool: Pool, name: str
     template.close()
 
 
+def test_who_waits_for_a_rank_on_its_way_is_not_to_blame(pool: Pool) -> None:
+    """Rank 1 sleeps before the code under test is called, rank 0 in a collective of that code."""
+    template = opened(pool, "OwnWork")
+    [found] = template.run([job("sleep", 2, on=[1], own=[1], seconds=99)])
+    assert isinstance(found, Fault)
+    assert (found.kind, found.rank, found.ours) == ("blocked", 1, True)
+    template.close()
+
+
 def test_what_failed_first_is_the_cause_of_what_follows(pool: Pool) -> None:
     """Rank 1 fails on its way, so that rank 0 waits for it in a collective of the job."""
     template = opened(pool, "OwnWork")
@@ -55,6 +65,51 @@ def test_what_failed_first_is_the_cause_of_what_follows(pool: Pool) -> None:
     [found] = template.run([job("raise_error", 2, on=[1], own=[0], value=1)])
     assert isinstance(found, Fault)
     assert (found.kind, found.rank, found.ours) == ("exception", 1, False)
+    template.close()
+
+
+@pytest.mark.parametrize(
+    ("number", "limits", "ours"),
+    [
+        (errno.EAGAIN, ("pids.max is 60",), True),
+        (errno.EMFILE, ("ulimit -n is 64",), True),
+        (errno.EAGAIN, (), False),
+        (errno.EPERM, ("pids.max is 60",), False),
+        (errno.ENOMEM, ("pids.max is 60",), False),  # of a rank's own limit
+    ],
+)
+def test_what_the_machine_refuses_the_code_under_test_is_no_fault_of_it(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch, number: int, limits: tuple[str, ...], ours: bool
+) -> None:
+    """Where it has little room: elsewhere it is the code that asks for too much."""
+    monkeypatch.setattr(room, "tight", lambda: limits)
+    template = opened(pool, "Play")
+    [found] = template.run([job("ask_for_more", 2, errno=number)])
+    assert isinstance(found, Fault)
+    assert (found.kind, found.ours) == ("exception", ours)
+    template.close()
+
+
+def test_ranks_that_fall_asleep_while_they_start_are_not_waited_for(pool: Pool) -> None:
+    more = {"second_look": 0.02}
+    made = pool.template("handlers:StartsAsleep", {"rank": 1}, paths=[HERE], more=more)
+    assert isinstance(made, Template)
+    asleep, awake = made.run([job("nothing", 2), job("nothing", 1)])
+    assert isinstance(asleep, Fault) and isinstance(awake, Replies)
+    assert (asleep.kind, asleep.rank, asleep.ours) == ("blocked", 1, True)
+    assert asleep.message == "rank 1 sleeps or waits while it starts"
+    made.close()
+
+
+def test_worlds_run_by_themselves_once_that_was_seen_to_help(pool: Pool, tmp_path: Path) -> None:
+    """Others are ended before, and wait: they would be started, fail and be started again."""
+    template = opened(pool, "FailsAtFirst", {"tries": str(tmp_path / "tries"), "fails": 1})
+    jobs = [job("nothing", size) for size in (1, 2, 1)]
+    assert all(isinstance(outcome, Replies) for outcome in template.run(jobs))
+    others = [each for each in template.run(jobs) if isinstance(each, Replies)]
+    assert len(others) == len(jobs)
+    assert template._dispatcher is not None
+    assert len(template._dispatcher._worlds) == 1
     template.close()
 
 

@@ -11,6 +11,7 @@ from .kinds import (
     LeavesNativeThread,
     OwnWork,
     Prepares,
+    StartsAsleep,
     StartsThread,
     Together,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "Play",
     "Prepares",
     "Skipper",
+    "StartsAsleep",
     "StartsThread",
     "Together",
     "endings",

@@ -27,6 +27,11 @@ def raise_error(play: Play, job: dict[str, Any]) -> None:
 
 
 @act
+def ask_for_more(play: Play, job: dict[str, Any]) -> None:
+    raise OSError(job["errno"], os.strerror(job["errno"]))
+
+
+@act
 def raise_own(play: Play, job: dict[str, Any]) -> None:
     raise ValueError("even") if play.rank % 2 == 0 else KeyError("odd")
 

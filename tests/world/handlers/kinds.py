@@ -53,6 +53,15 @@ class OwnWork(Play):
         return super().__call__(job)
 
 
+class StartsAsleep(Play):
+    """One rank of several never wakes while it starts."""
+
+    def start(self, place: Place) -> None:
+        super().start(place)
+        if place.rank == self.setup.get("rank") and place.size > 1:
+            threading.Event().wait()
+
+
 class FailsToStart(Echo):
     """Fails in its constructor."""
 
