@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from aggverify.checks.base import Check, Finding, Shown
-from aggverify.checks.spaces import alone, small
+from aggverify.checks.spaces import alone, of_a_loss
 from aggverify.execution.laboratory import DIVISOR, Execution
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial
@@ -21,9 +21,9 @@ INPUTS = "leaves_its_arguments_alone"
 SWITCHED = "switching_the_mode_changes_the_weights"
 
 
-def _space(subject: Subject) -> Space:
+def _space(subject: Subject) -> Space | None:
     """Small layouts, fully masked samples and holes included."""
-    return small(subject, empty_samples=True, needs_hole=True)
+    return of_a_loss(subject, empty_samples=True, needs_hole=True)
 
 
 def _watched(case: Case) -> tuple[Trial]:

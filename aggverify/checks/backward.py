@@ -12,7 +12,7 @@ from fractions import Fraction
 from aggverify.checks.base import Check, Finding, Shown, failure_finding
 from aggverify.checks.comparison import lowest_precision, worst_weight
 from aggverify.checks.judging import is_finite
-from aggverify.checks.spaces import small
+from aggverify.checks.spaces import of_a_loss
 from aggverify.execution.laboratory import Execution
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial
@@ -25,9 +25,9 @@ SCALE = 1024.0
 """A power of two: it rounds nothing, and is taken out of the gradient again exactly."""
 
 
-def space(subject: Subject) -> Space:
+def space(subject: Subject) -> Space | None:
     """Small layouts: the backward of a reducer is one piece of code on all of them."""
-    return small(subject, dtypes=("float64",))
+    return of_a_loss(subject, dtypes=("float64",))
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:

@@ -16,7 +16,7 @@ from aggverify.checks.comparison import (
     worst_weight,
 )
 from aggverify.checks.judging import is_finite
-from aggverify.checks.spaces import small
+from aggverify.checks.spaces import of_a_loss
 from aggverify.execution.laboratory import Execution, Weights
 from aggverify.execution.subject import Subject
 from aggverify.steps.case import Case
@@ -95,7 +95,7 @@ CHECK = Check(
     name=NAME,
     title="the reported loss is sum w*l, with all losses and with one alone",
     tests="T12",
-    space=small,
+    space=of_a_loss,
     variants=lambda case: (case, probe(case)),
     judge=judge,
     max_examples=60,

@@ -58,6 +58,11 @@ def small(subject: Subject, **narrowed: Any) -> Space:
     return spread(subject, dp=2, cp=2, micro_batches=2, **{"min_units": 1, **narrowed})
 
 
+def of_a_loss(subject: Subject, **narrowed: Any) -> Space | None:
+    """The small ones, for what a loss shows that our trainer has in hand."""
+    return small(subject, **narrowed) if "loss-function" in subject.features else None
+
+
 def alone(subject: Subject, **narrowed: Any) -> Space:
     """One rank, one micro-batch, nothing fully masked."""
     space = Space(

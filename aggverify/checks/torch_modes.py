@@ -10,7 +10,7 @@ from aggverify.checks.base import Check, Finding, Shown, failure_finding
 from aggverify.checks.comparison import lowest_precision, worst_weight
 from aggverify.checks.judging import is_finite
 from aggverify.checks.logs import objective
-from aggverify.checks.spaces import small
+from aggverify.checks.spaces import of_a_loss
 from aggverify.execution.laboratory import Execution, Weights
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial
@@ -24,9 +24,9 @@ _AUTOCAST = "bfloat16"
 """What autocast computes products in: no reducer is blamed for what that rounds."""
 
 
-def space(subject: Subject) -> Space:
+def space(subject: Subject) -> Space | None:
     """Small layouts: the modes of torch are the same on all of them."""
-    return small(subject, dtypes=("float64",))
+    return of_a_loss(subject, dtypes=("float64",))
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:

@@ -14,6 +14,7 @@ from aggverify.conventions.base import (
     PlainlyCalled,
     PlainSite,
     Site,
+    WholeStep,
 )
 from aggverify.conventions.declared import Declared
 from aggverify.conventions.declaring import declared
@@ -22,11 +23,18 @@ from aggverify.conventions.native import Native
 from aggverify.conventions.shipped import shipped
 from aggverify.conventions.skyrl import SkyrlAdvantages, SkyrlReduceLoss
 from aggverify.conventions.slime import SlimeHook
+from aggverify.conventions.trainer import TrainContext, Trainer
 from aggverify.errors import unknown
 from aggverify.files import is_path
 from aggverify.plugins import Table
 
-_OWN: tuple[Convention, ...] = (Native(), SlimeHook(), SkyrlAdvantages(), SkyrlReduceLoss())
+_OWN: tuple[Convention, ...] = (
+    Native(),
+    SlimeHook(),
+    SkyrlAdvantages(),
+    SkyrlReduceLoss(),
+    Trainer(),
+)
 CONVENTIONS: Table[Convention] = Table(
     "conventions",
     lambda: Convention,
@@ -74,6 +82,8 @@ __all__ = [
     "PlainSite",
     "PlainlyCalled",
     "Site",
+    "TrainContext",
+    "WholeStep",
     "alike",
     "by_shape",
     "convention",

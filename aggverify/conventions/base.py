@@ -13,7 +13,7 @@ from aggverify.steps.case import Case
 if TYPE_CHECKING:
     import torch
     from numpy.typing import DTypeLike
-    from torch import Tensor
+    from torch import Tensor, nn
     from torch.distributed import ProcessGroup
 
 ADAPTED = "adapter"
@@ -32,6 +32,8 @@ FEATURES: Mapping[str, str] = {
     "whole-groups": "only prompt groups of one size, each whole in one micro-batch",
     "poison": "NaN and infinite losses behind the mask",
     "validates-arguments": "calls that contradict themselves, which must raise",
+    "loss-function": "a loss that our trainer has in hand: to scale before backward, to compute "
+    "without gradients, to compare with its gradient",
 }
 """What a step or layout may contain that not every convention can see."""
 
@@ -181,6 +183,17 @@ class Misuse:
 
 Bound = Callable[[int, "Tensor"], Output]
 """Calls the candidate for micro-batch ``k`` with the losses its rank sees, 1-D."""
+
+
+@dataclass(frozen=True, slots=True)
+class WholeStep:
+    """Bound to a candidate that runs all micro-batches of a step itself, with a model it is given;
+    what a convention's ``bind`` returns instead of calls of a loss."""
+
+    train: Callable[[nn.Module], None]
+
+    def __call__(self, k: int, losses: Tensor) -> Output:
+        raise TypeError("a whole training step takes no losses: its engine is train-step")
 
 
 @runtime_checkable

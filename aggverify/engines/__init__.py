@@ -19,6 +19,7 @@ from aggverify.engines.spec import (
     LocalStep,
     Sizes,
 )
+from aggverify.engines.train_step import TRAIN_STEP, TrainStepEngine
 from aggverify.engines.verl_megatron import VERL_MEGATRON
 from aggverify.errors import InputError, unknown
 from aggverify.plugins import Table
@@ -31,7 +32,7 @@ _REAL = (DDP, FSDP2)
 ENGINES: Table[EngineSpec] = Table(
     "engines",
     lambda: EngineSpec,
-    {spec.name: spec for spec in (*_OWN, *_REAL)},
+    {spec.name: spec for spec in (*_OWN, *_REAL, TRAIN_STEP)},
 )
 """The tool's own, and those that frameworks ship in their own packages."""
 
@@ -51,7 +52,7 @@ def engine(name: str) -> EngineSpec:
 def formulas() -> list[EngineSpec]:
     """The engines that can run here, each update once: what is a formula's stands for others."""
     usable_ones = (e for e in ENGINES.values() if e.available() is None)
-    return [e for e in usable_ones if not isinstance(e, RealEngine)]
+    return [e for e in usable_ones if not isinstance(e, RealEngine | TrainStepEngine)]
 
 
 def real_ones(formula: EngineSpec) -> list[RealEngine]:
@@ -87,6 +88,7 @@ def _imported(name: str) -> EngineSpec:
 
 __all__ = [
     "ENGINES",
+    "TRAIN_STEP",
     "Arrived",
     "EngineSession",
     "EngineSpec",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
+    from torch import Tensor, nn
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +124,20 @@ class LocalStep(Protocol):
 
     def gradient(self, parameter: Tensor) -> Tensor:
         """What backward left in the parameter; raises where no loss depended on it."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What the model's losses are computed in."""
+
+    def train(self, model: nn.Module) -> None:
+        """Instead of ``loss``, where the candidate is a whole training step: run that.
+
+        ``model(micro_batch)`` is the rank's per-token losses of a micro-batch, which it knows by
+        its ``index``.
+        """
+
+    def trained(self, update: Tensor) -> None:
+        """What came of that: float64, 1-D, an element per response token."""
 
 
 class Gradients(Protocol):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggverify.conventions import Bound, Site
+from aggverify.conventions import Bound, Site, WholeStep
 from aggverify.engines import Sizes
 from aggverify.steps.layouts import owned_pieces, positions
 from aggverify.trainer.answer import Log
@@ -16,7 +17,8 @@ from aggverify.trainer.torch_modes import NO_GRAD, entered
 from aggverify.world.trace import TRACER
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    import torch
+    from torch import Tensor, nn
 
 
 _NEXT_TO_NOTHING = 0.002
@@ -88,8 +90,38 @@ class CandidateStep:
     def gradient(self, parameter: Tensor) -> Tensor:
         """What backward left in the parameter; ContractBreach when no loss depended on it."""
         if parameter.grad is None:
+            if isinstance(self._call, WholeStep):
+                raise NoGradient(
+                    "it left no gradient in the model's parameter, and did not change that either"
+                )
             raise NoGradient("the returned loss does not depend on the losses it was given")
         return parameter.grad
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The case's, in which a model's losses are computed."""
+        import torch
+
+        found: torch.dtype = getattr(torch, self._site.case.dtype)
+        return found
+
+    def train(self, model: nn.Module) -> None:
+        """Have the candidate run its whole step on the model."""
+        assert isinstance(self._call, WholeStep), "an engine for losses was given a whole step"
+        began = time.perf_counter()
+        self._call.train(model)
+        self._seconds += time.perf_counter() - began
+        TRACER.pulse()
+
+    def trained(self, update: Tensor) -> None:
+        """Note what the update makes of this rank's losses: a token of weight 0 has no part in it,
+        whatever its loss."""
+        for k in range(self.num_microbatches):
+            mine = self.tokens(k)
+            weights, losses = update[mine].tolist(), self.values[mine].tolist()
+            pairs = zip(weights, losses, strict=True)
+            self.losses.append(math.fsum(w * x for w, x in pairs if w))
+            self.counts.append(0)
 
 
 def _index(site: Site, starts: list[int], pieces: Any) -> Tensor:

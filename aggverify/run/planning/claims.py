@@ -8,7 +8,7 @@ from typing import Any
 
 from aggverify import oracles
 from aggverify.conventions import FEATURES
-from aggverify.engines import usable
+from aggverify.engines import TRAIN_STEP, usable
 from aggverify.errors import InputError, NotClaimable, unknown
 from aggverify.execution.claim import NONLINEAR, Claim, called_as
 from aggverify.execution.options import OPTIONS, Kind, Option, texts
@@ -192,6 +192,10 @@ def _check_mode(request: Request, choice: Choice, name: str | None) -> None:
             f"{choice.function} is told its mode ({choice.convention.name} convention), and all of "
             f"those are linear: --mode {NONLINEAR} cannot be claimed for it"
         )
+    if name == NONLINEAR and "loss-function" in choice.convention.not_claimed:
+        raise InputError(
+            f"--mode {NONLINEAR} is judged by the loss, and a whole training step's is not seen"
+        )
     if name is None or name == NONLINEAR:
         return
     if request.modes:
@@ -202,6 +206,8 @@ def _check_cell(choice: Choice, name: str | None, engine_name: str, features: Se
     """Whether the convention can be right there at all."""
     how = choice.convention
     reason = how.why_not(name, engine_name, features)
+    if engine_name == TRAIN_STEP.name != how.default_engine(name):
+        reason = "only a whole training step brings that engine along"
     if reason is None and name is not None and not _offered(name, choice):
         reason = f"{choice.function} offers {', '.join(how.modes(choice.offer))}"
     if reason is not None:

@@ -1,0 +1,46 @@
+"""The engine that a whole training step brings along: what it leaves in the model is the update."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from aggverify.engines.spec import EngineSession, Sizes
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, slots=True)
+class TrainStepEngine:
+    """Nothing of it is ours: wrapping the model, backward, accumulation, reduction, and the
+    optimizer where there is one."""
+
+    name: str = "train-step"
+    title: str = "the training step's own: update = what it leaves in the model"
+    trainers: str = "the convention trainer, whatever it wraps the model in"
+    does: str = "runs the whole step itself"
+    required: str = "nothing: the gradient it leaves must be that of sum(w*l)"
+    roundings: int = 4
+    """A factor of the loss, one of the gradient, the average over ranks, the learning rate."""
+    takes_counts: bool = False
+    merges: bool = False
+
+    def available(self) -> str | None:
+        return None
+
+    def value(
+        self, losses: Sequence[Fraction], num_tokens: Sequence[int], sizes: Sizes
+    ) -> Fraction:
+        """A step's loss is not seen; these are the shares that its gradient gives."""
+        return sum(losses, Fraction(0))
+
+    def session(self, device: torch.device) -> EngineSession:
+        from aggverify.engines.train_step_session import TrainStepSession
+
+        return TrainStepSession(device)
+
+
+TRAIN_STEP = TrainStepEngine()
