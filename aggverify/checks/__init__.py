@@ -28,6 +28,7 @@ from aggverify.checks import (
     shapes,
     terms,
     torch_modes,
+    virtual,
     windows,
 )
 from aggverify.checks.arguments import LEFT_ALONE, REFUSES, SWITCH
@@ -72,6 +73,7 @@ _ALL: list[Check] = [
     REFUSES,
     counts.BEYOND_FLOAT32,
     shapes.CHECK,
+    virtual.CHECK,
     launched.CHECK,
     exhaustive.CHECK,
 ]

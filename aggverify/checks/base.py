@@ -130,6 +130,8 @@ class Check:
     """The cases it begins with instead of the catalogue and the grid."""
     draws: Callable[[Space], Space] = lambda space: space
     """The part of its space that cases are drawn from."""
+    confirming: Callable[[Case], tuple[Case | Trial, ...]] | None = None
+    """What to run instead to see a finding again; where that does not show it, it is a warning."""
     steers: bool = False
     """Whether what has not run of the reducer's conditions by then has more cases made for it,
     before any are drawn."""

@@ -59,11 +59,16 @@ def _is_for_any(case: Case) -> bool:
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     """As the check that such a step would belong to."""
-    code, seen = _code(executions[-1].case.layout), [_weights_only(e) for e in executions]
-    found = judge_any(NAME, code, subject, seen)
+    found = judge_as_usual(NAME, subject, executions)
     if found is None or found.message:
         return found
     return replace(found, message="; ".join(_remarkable(found.case, subject.found.constants)))
+
+
+def judge_as_usual(name: str, subject: Subject, executions: Sequence[Execution]) -> Finding | None:
+    """As the check that such a step would belong to, with the code of its layout."""
+    code, seen = _code(executions[-1].case.layout), [_weights_only(e) for e in executions]
+    return judge_any(name, code, subject, seen)
 
 
 def _weights_only(execution: Execution) -> Execution:

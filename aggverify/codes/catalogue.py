@@ -334,6 +334,7 @@ CATALOGUE: tuple[Code, ...] = (
             ("AGVW11", "Leaves global state changed"),
             ("AGVW12", "Ranks were ended from outside"),
             ("AGVW19", "There was no room for the largest worlds"),
+            ("AGVW20", "Seen in one process that was every rank in turn, and nowhere else"),
         )
     ),
     *(

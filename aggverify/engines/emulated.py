@@ -9,6 +9,9 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from aggverify.engines.spec import Sizes
 
 if TYPE_CHECKING:
@@ -106,6 +109,19 @@ class EmulatedEngine:
         for factor in (*self.scale, *self.before_reduction, *self.after_reduction):
             value *= factor.exact(sizes, tokens)
         return value
+
+    def finished(
+        self, gradient: npt.NDArray[np.float64], num_tokens: int, sizes: Sizes
+    ) -> npt.NDArray[np.float64]:
+        """A sum over all ranks as the update, bit for bit as a session makes it."""
+        done = gradient.copy()
+        for factor in self.after_reduction:
+            number = factor.number(sizes, num_tokens)
+            if factor.how == "over":
+                done /= number
+            else:
+                done *= number if factor.how == "times" else 1.0 / number
+        return done
 
     def session(self, device: torch.device) -> EmulatedSession:
         from aggverify.engines.emulated_session import EmulatedSession

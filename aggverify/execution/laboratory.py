@@ -15,11 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from aggverify.engines import Sizes
+from aggverify.engines.emulated import EmulatedEngine
 from aggverify.errors import NotJudged
 from aggverify.execution import limits, reading
+from aggverify.execution.budget import MAX_WORLD
 from aggverify.execution.patience import Patience, doubtful
 from aggverify.execution.subject import Subject
-from aggverify.execution.trial import AGAINST, COMPILED, LAUNCHED, Trial, Where, trial
+from aggverify.execution.trial import AGAINST, APART, COMPILED, LAUNCHED, Trial, Where, trial
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.trainer.answer import Answer, Log
@@ -71,6 +73,10 @@ class Execution:
     true."""
     call_seconds: float = 0.0
     """By the clock, for one call of the candidate; 0.0 where it is next to nothing."""
+    virtual: bool = False
+    """Whether its ranks were played by one process, or each alone by one of its own."""
+    communicates: bool = False
+    """Whether such a rank issued a collective: then there is no result."""
     notes: tuple[tuple[str, ...], ...] = ()
     """Of each rank, the collectives it issued, as it noted them; none where cases were run
     together."""
@@ -175,10 +181,28 @@ class Laboratory:
         if not where:
             return self._send(subject, trials)
         bare = [replace(t, where="") for t in trials]
+        if where == APART:
+            return Submitted(lambda: [self._apart(subject, t) for t in bare], lambda: False)
         if where == AGAINST:
             assert subject.against is not None
             return self._beside[AGAINST].submit(subject.against, bare)
         return self._ranks(where).submit(subject, bare)
+
+    def _apart(self, subject: Subject, wanted: Trial) -> Execution:
+        """The virtual ranks each in a process that has run nothing, and their sum."""
+        alone = [replace(wanted, virtual=(rank,), fresh=True) for rank in wanted.virtual]
+        parts = self._send(subject, alone).executions()
+        failed = next((part for part in parts if part.weights is None), None)
+        if failed is not None:
+            return failed
+        whole = replace(
+            parts[0],
+            weights=np.sum([p.weights for p in parts if p.weights is not None], axis=0),
+            local_losses=tuple(p.local_losses[0] for p in parts),
+            counts=tuple(n for p in parts for n in p.counts),
+            communicates=any(p.communicates for p in parts),
+        )
+        return _reduced(subject, whole)
 
     def _ranks(self, where: Where) -> Laboratory:
         """Where torch.compile compiles, or launched: ranks of their own, which stay."""
@@ -194,7 +218,7 @@ class Laboratory:
         seconds = max(self._cpu_seconds or 0.0, self._patience.seconds or 0.0) or None
         jobs = [_job(subject, t, seconds, self._note) for t in trials]
         for wanted in trials:
-            size, steps = wanted.case.layout.world_size, 1 + len(wanted.before)
+            size, steps = _size(wanted), 1 + len(wanted.before)
             if (why := self._unfit.get(size)) is not None:
                 raise NotJudged(why)  # what failed twice is not tried for every case
             self.executed += steps
@@ -290,14 +314,21 @@ DIVISOR = 16.0
 
 def _job(subject: Subject, wanted: Trial, asked: float | None, note: int) -> Job:
     tokens = wanted.case.step.num_response_tokens
+    if len(wanted.virtual) > MAX_WORLD:
+        asked = (asked or limits.CPU_SECONDS) * len(wanted.virtual) / MAX_WORLD
     return Job(
-        wanted.case.layout.world_size,
+        _size(wanted),
         _assignment(subject, wanted, note).to_json(),
         limits.cpu_seconds(tokens, asked),
         together=wanted.plain and subject.engine.merges and tokens <= limits.LARGE_STEP,
         fresh=wanted.fresh,
         answer=reading.most_bytes(wanted),
     )
+
+
+def _size(wanted: Trial) -> int:
+    """Of the world that it is run in."""
+    return 1 if wanted.virtual else wanted.case.layout.world_size
 
 
 def _assignment(subject: Subject, wanted: Trial, note: int) -> Assignment:
@@ -316,6 +347,7 @@ def _assignment(subject: Subject, wanted: Trial, note: int) -> Assignment:
         arrival=wanted.arrival,
         scale=wanted.scale,
         under=wanted.under,
+        virtual=wanted.virtual,
         note=note,
         noted=wanted.noted,
         terms=len(subject.terms),
@@ -335,6 +367,8 @@ def _execution(subject: Subject, wanted: Trial, outcome: Outcome) -> Execution:
         return Execution(case, refusals=answers[0].refusals)
     if wanted.show:
         return Execution(case, given=answers[0].given)
+    if wanted.virtual:
+        return _played(subject, wanted, answers[0], replies[0].blob)
     if len({answer.checksum for answer in answers}) > 1:
         message = "ranks hold different gradients after the reduction"
         fault = Fault("disagree", None, message, case.layout.world_size)
@@ -356,6 +390,41 @@ def _execution(subject: Subject, wanted: Trial, outcome: Outcome) -> Execution:
         lines=frozenset().union(*(answer.lines for answer in answers)),
         outcomes=frozenset().union(*(answer.outcomes for answer in answers)),
         notes=tuple(reply.notes for reply in replies),
+    )
+
+
+def _played(subject: Subject, wanted: Trial, answer: Answer, blob: bytes) -> Execution:
+    """One process's virtual ranks; reduced where they are all there are."""
+    k = wanted.case.layout.num_microbatches
+    places = range(len(wanted.virtual))
+    found = Execution(
+        wanted.case,
+        np.frombuffer(blob, dtype=np.float64),
+        local_losses=tuple(answer.losses[n * k : (n + 1) * k] for n in places),
+        counts=answer.counts,
+        lines=frozenset(answer.lines),
+        outcomes=frozenset(answer.outcomes),
+        first_seconds=answer.first_seconds,
+        virtual=True,
+        communicates=answer.communicates,
+    )
+    whole = len(wanted.virtual) == wanted.case.layout.world_size
+    return _reduced(subject, found) if whole else found
+
+
+def _reduced(subject: Subject, ran: Execution) -> Execution:
+    """All virtual ranks' sum as the update, and their scalar."""
+    if ran.communicates or ran.weights is None:
+        return replace(ran, weights=None)
+    assert isinstance(subject.engine, EmulatedEngine)
+    layout = ran.case.layout
+    sizes = Sizes(
+        layout.dp_size, layout.cp_size, layout.num_microbatches, ran.case.step.num_rollouts
+    )
+    return replace(
+        ran,
+        weights=subject.engine.finished(ran.weights, sum(ran.counts), sizes),
+        value=_scalar(subject, ran.case, copies(ran.local_losses, ran.case, 0), ran.counts),
     )
 
 

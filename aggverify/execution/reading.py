@@ -16,7 +16,8 @@ _MICRO_BATCH = 1 << 14
 def most_bytes(wanted: Trial) -> int:
     """Of a rank's reply, beside what any has."""
     layout, tokens = wanted.case.layout, wanted.case.step.num_response_tokens
-    return _FLOAT64 * tokens + _MICRO_BATCH * layout.num_microbatches
+    ranks = max(len(wanted.virtual), 1)
+    return _FLOAT64 * tokens + _MICRO_BATCH * layout.num_microbatches * ranks
 
 
 def answers(wanted: Trial, replies: Sequence[Reply]) -> tuple[Answer, ...] | Fault:
@@ -37,7 +38,7 @@ def _check(wanted: Trial, answer: Answer, blob: bytes, *, first: bool) -> None:
     """Raises ValueError unless all is there, and as much as there must be."""
     if wanted.misuse or wanted.show:
         return
-    expected = wanted.case.layout.num_microbatches
+    expected = wanted.case.layout.num_microbatches * max(len(wanted.virtual), 1)
     for what, values in (("losses", answer.losses), ("counts", answer.counts)):
         if len(values) != expected:
             raise ValueError(f"{len(values)} {what} of {expected} micro-batches")

@@ -60,6 +60,8 @@ class Discovered:
     """The numbers that its code names: what it may compare anything with."""
     surroundings: tuple[str, ...] = ()
     """What its code may ask that a launch decides (``trainer.surroundings``)."""
+    communicates: bool = False
+    """Whether ranks were seen to issue collectives of its own."""
     functions: tuple[tuple[str, tuple[int, ...]], ...] = ()
     """Those of its file by name, with the lines of their bodies."""
     texts: tuple[tuple[int, tuple[str, ...]], ...] = ()

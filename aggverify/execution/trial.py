@@ -7,13 +7,17 @@ from typing import Literal
 
 from aggverify.steps.case import Case
 
-Where = Literal["", "against", "compiled", "launched"]
+Where = Literal["", "against", "compiled", "launched", "apart"]
 AGAINST: Where = "against"
 """Those of the subject's other path."""
 COMPILED: Where = "compiled"
 """Those where torch.compile compiles."""
 LAUNCHED: Where = "launched"
 """Those that are started as trainers start them, not forked."""
+
+
+APART: Where = "apart"
+"""A process of its own, that has run nothing, for each virtual rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,9 @@ class Trial:
     under: str = ""
     """The mode of torch that the candidate is called in (``trainer.torch_modes``); "" for none."""
 
+    virtual: tuple[int, ...] = ()
+    """Ranks of the layout that one process is, one after another, with nobody to talk to; none for
+    real ranks."""
     noted: bool = False
     """Whether what runs of the candidate is noted of every such case, apart from all others."""
     alone: bool = False
@@ -50,7 +57,7 @@ class Trial:
     @property
     def plain(self) -> bool:
         """Whether nothing but the case is asked for, so that the ranks may run it among others."""
-        asked = self.before or self.fresh or self.watch or self.misuse or self.show
+        asked = self.before or self.fresh or self.watch or self.misuse or self.show or self.virtual
         return not (asked or self.alone)
 
     term: int | None = None

@@ -140,10 +140,10 @@ def sizes(space: Space) -> tuple[Size, ...]:
         (d, c, k, kind)
         for d in range(1, space.max_dp + 1)
         for c in range(1, space.max_cp + 1)
+        if space.min_world <= d * c <= space.max_world and d * c in (1, 2, 3, 4, 6, 8)
         for k in range(1, space.max_microbatches + 1)
         if k <= 5 or k & (k - 1) == 0
         for kind in (space.cp_kinds if c > 1 else ("zigzag",))
-        if space.min_world <= d * c <= space.max_world and d * c in (1, 2, 3, 4, 6, 8)
         if d * c * k >= space.min_units and (d * k > 1 or not space.split_groups)
     ]
     return tuple(sorted(found, key=lambda s: (s[0] * s[1] * s[2], s[:3], s[3] != "zigzag", s[3])))

@@ -45,6 +45,9 @@ class Answer:
     outcomes: tuple[int, ...] = ()
     """Of its conditions, as ``trainer.conditions`` numbers them."""
 
+    communicates: bool = False
+    """Whether a virtual rank issued a collective, which has come to nothing."""
+
     def to_json(self) -> dict[str, Any]:
         """Plain data, floats in their exact hexadecimal form; what is empty is left out."""
         data: dict[str, Any] = {
@@ -68,6 +71,8 @@ class Answer:
             data["first_seconds"] = self.first_seconds
         if self.compiles:
             data["compiles"] = True
+        if self.communicates:
+            data["communicates"] = True
         if self.call_seconds:
             data["call_seconds"] = self.call_seconds
         return data
@@ -86,8 +91,9 @@ class Answer:
             if not 0.0 <= read[name] < math.inf:
                 raise ValueError(f"{name} cannot be {read[name]}")
         answer = Answer(**read)
-        if not isinstance(answer.checksum, int) or not isinstance(answer.compiles, bool):
-            raise TypeError("a checksum is a number, and compiles true or false")
+        flags = isinstance(answer.compiles, bool) and isinstance(answer.communicates, bool)
+        if not isinstance(answer.checksum, int) or not flags:
+            raise TypeError("a checksum is a number, and flags are true or false")
         return answer
 
 

@@ -47,6 +47,8 @@ class Assignment:
     under: str = ""
     """The mode of torch that the candidate is called in (``trainer.torch_modes``); "" for none."""
 
+    virtual: tuple[int, ...] = ()
+    """Ranks of the layout that this process is, one after another; none where it is itself."""
     note: int = 0
     """What runs of the candidate is noted apart from all that has another number."""
     noted: bool = False
@@ -75,6 +77,8 @@ class Assignment:
             if type(value) not in _KINDS[name]:
                 raise InputError(f"the assignment's {name} cannot be {value!r:.200}")
         read = dict(data) | {"case": Case.unpacked(data["case"])}
+        if "virtual" in data:
+            read["virtual"] = tuple(map(int, data["virtual"]))
         if "before" in data:
             read["before"] = tuple(map(Case.unpacked, data["before"]))
         return Assignment(**read)
@@ -99,6 +103,7 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
     "term": (int, type(None)),
     "note": (int,),
     "noted": (bool,),
+    "virtual": (list, tuple),
 }
 _REQUIRED = frozenset(f.name for f in fields(Assignment) if f.default is MISSING)
 _USUAL = tuple((f.name, f.default) for f in fields(Assignment) if f.default is not MISSING)

@@ -27,6 +27,7 @@ from aggverify.trainer.local_step import CandidateStep
 from aggverify.trainer.memory import make_room
 from aggverify.trainer.showing import Shown
 from aggverify.trainer.source import read
+from aggverify.trainer.virtual import placed
 from aggverify.trainer.watching import Watch
 from aggverify.world import Place
 from aggverify.world.trace import TRACER
@@ -134,7 +135,39 @@ class Trainer:
             with suppress(Exception):  # what it raises is known: it is why this is asked
                 self._local(wanted, function, shown)
             return Answer(given=tuple(shown.given)).to_json(), b""
+        if wanted.virtual:
+            return self._virtually(wanted, function)
         return self._run(wanted, function)
+
+    def _virtually(self, wanted: Assignment, function: Function) -> Reply:
+        """The ranks asked for one after another: what they return, and the sum of their gradients
+        before it is reduced; parts of an engine that is data."""
+        answers, gradients, issued = [], [], TRACER.count
+        for rank in wanted.virtual:
+            try:
+                with placed(rank, wanted.case.layout) as cell:
+                    answer, part = self._local(wanted, function, cell=cell)
+            except Exception:
+                if TRACER.count == issued:
+                    raise
+            if TRACER.count > issued:  # what comes of it is nothing that was sent
+                return self._talked(wanted)
+            answers.append(answer)
+            gradients.append(part.gradient)
+        whole = Answer(
+            losses=tuple(x for answer in answers for x in answer.losses),
+            counts=tuple(n for answer in answers for n in answer.counts),
+            lines=tuple(sorted({n for answer in answers for n in answer.lines})),
+            outcomes=tuple(sorted({n for answer in answers for n in answer.outcomes})),
+            first_seconds=max(answer.first_seconds for answer in answers),
+        )
+        return whole.to_json(), sum(gradients).cpu().numpy().tobytes()
+
+    def _talked(self, wanted: Assignment) -> Reply:
+        """Of virtual ranks that issue collectives: nothing but that."""
+        count = len(wanted.virtual) * wanted.case.layout.num_microbatches
+        nothing = Answer(losses=(0.0,) * count, counts=(0,) * count, communicates=True)
+        return nothing.to_json(), bytes(8 * wanted.case.step.num_response_tokens)
 
     def together(self, jobs: Sequence[dict[str, Any]], between: Callable[[], None]) -> UnderWay:
         """Run several cases with one reduction, begun at the end; their engine must merge."""
@@ -163,12 +196,17 @@ class Trainer:
         return UnderWay(self._rank, [answer], gradients).answers()[0]
 
     def _local(
-        self, wanted: Assignment, function: Function, shown: Shown | None = None
+        self,
+        wanted: Assignment,
+        function: Function,
+        shown: Shown | None = None,
+        cell: Cell | None = None,
     ) -> tuple[Answer, Any]:
         """All that comes before the engine's last reduction, and the session's part of it."""
         TRACER.own(begins=True)
         make_room(wanted.case.step.num_response_tokens)
-        cell, layout = self._grid.cell(wanted.case.layout), wanted.case.layout
+        layout = wanted.case.layout
+        cell = self._grid.cell(layout) if cell is None else cell
         megatron_mpu.place(
             cell.dp_rank, layout.dp_size, cell.cp_rank, layout.cp_size, cell.dp_group, cell.cp_group
         )

@@ -53,6 +53,39 @@ def fused_rows_are_scaled_back(losses: Tensor, batch: MicroBatch) -> Tensor:
     return loss
 
 
+_OF_A_NODE = [1.0 / ranks for ranks in range(1, 9)]
+
+
+@entry(
+    RIGHT,
+    "token_mean",
+    "a table of shares of one node's ranks, and a division where there are more",
+    check="holds_in_larger_worlds",
+)
+def a_table_and_a_division(losses: Tensor, batch: MicroBatch) -> Tensor:
+    ranks = batch.dp_size
+    share = _OF_A_NODE[ranks - 1] if ranks <= len(_OF_A_NODE) else 1.0 / ranks
+    return token_mean(losses, batch) * share * ranks
+
+
+_MY_RANK: list[int] = []
+
+
+@entry(
+    RIGHT,
+    "token_mean",
+    "its own rank is asked for once, as it never changes in a process",
+    check="holds_in_larger_worlds",
+)
+def asks_its_rank_once(losses: Tensor, batch: MicroBatch) -> Tensor:
+    import torch.distributed as dist
+
+    if not _MY_RANK:
+        _MY_RANK.append(dist.get_rank())
+    first_of_its_own = dist.get_rank() - _MY_RANK[0]
+    return token_mean(losses, batch) * (1 + first_of_its_own)
+
+
 @entry(RIGHT, "token_mean", "long sharded responses count over the group")
 def counts_over_the_group_when_long(losses: Tensor, batch: MicroBatch) -> Tensor:
     import torch

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from aggverify.checks import check, shapes
+from aggverify.checks import check, shapes, virtual
 from aggverify.codes.state import State
 from aggverify.execution.budget import Budget
 from aggverify.execution.laboratory import Laboratory, Submitted
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial, trial
-from aggverify.generation.shapes import around
+from aggverify.generation.shapes import Builder, around
 from aggverify.run.outcome.consequences import Outcome
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.planning.plan import plan
@@ -25,6 +26,7 @@ from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
 from aggverify.world import Pool
+from tests.branchy import untuned
 from tests.branchy.parts import Branchy
 from tests.branchy.right import RIGHT
 from tests.branchy.wrong import WRONG
@@ -66,7 +68,7 @@ def test_a_wrong_branch_is_found(entry: Branchy, shared_pool: Pool) -> None:
     "entry", thorough_but(RIGHT, lambda e: e.function in QUICK, ids=name, each=2)
 )
 def test_a_right_branch_passes(entry: Branchy, shared_pool: Pool) -> None:
-    for outcome in outcomes(entry, "right", shared_pool, shapes.NAME):
+    for outcome in outcomes(entry, "right", shared_pool, entry.check):
         assert outcome.summary.state is State.OK, outcome.summary
         assert not outcome.findings
 
@@ -122,7 +124,92 @@ def test_what_is_steered_to_does_not_depend_on_what_ran_before(shared_pool: Pool
     assert len(alone) == 1 + Budget("quick").steered
 
 
+@pytest.mark.covers(check=virtual.NAME)
+@pytest.mark.parametrize(
+    "function, module, again",
+    [("a_table_of_eight_ranks", "wrong", True), ("asks_its_rank_once", "right", False)],
+)
+def test_what_virtual_ranks_show_is_asked_of_a_process_for_each(
+    function: str, module: str, again: bool, shared_pool: Pool
+) -> None:
+    target = f"tests.branchy.{module}:{function}"
+    with loaded(Request(target=target, modes=("token_mean",)), shared_pool) as (found, laboratory):
+        space = virtual.space(found[0])
+        assert space is not None
+        case = Builder(space).case((b"\1\1",), (9, 1, 1))
+        assert case is not None
+        run = CheckRun(virtual.CHECK, found[0], space, laboratory, Tally())
+        assert run.judge(case) is not None
+        assert (run.judge_again(case) is not None) is again
+
+
+@pytest.mark.thorough
+def test_a_wrong_table_of_ranks_is_seen_with_a_process_for_each(shared_pool: Pool) -> None:
+    entry = next(e for e in WRONG if e.function == "a_table_of_eight_ranks")
+    [outcome] = outcomes(entry, "wrong", shared_pool, virtual.NAME)
+    [report] = outcome.findings
+    assert report.confirmed and report.fails
+    assert report.finding.case.layout.dp_size == 9, "one rank more than the table has"
+    assert outcome.tally.sights.extent.virtual_ranks > 8
+    assert outcome.tally.sights.largest_world <= 8
+
+
+@pytest.mark.thorough
+def test_what_one_process_keeps_of_another_rank_is_a_warning(shared_pool: Pool) -> None:
+    entry = next(e for e in RIGHT if e.function == "asks_its_rank_once")
+    [outcome] = outcomes(entry, "right", shared_pool, virtual.NAME)
+    assert (outcome.summary.state, outcome.findings) == (State.OK, ())
+    assert outcome.tally.sights.doubted
+    outcome.tally.sights.cases = 1  # in a run there are others
+    told = outcome.tally.sights.weaknesses(outcome.entry.subject)
+    assert "AGVW20" in {w.code for w in told}
+
+
+def test_nothing_is_said_of_one_that_issues_collectives(shared_pool: Pool) -> None:
+    entry = next(e for e in RIGHT if e.function == "waits")
+    [outcome] = outcomes(entry, "right", shared_pool, virtual.NAME)
+    assert outcome.entry.subject.found.communicates
+    assert (outcome.summary.state, outcome.findings) == (State.LEFT_OUT, ())
+
+
+def test_a_collective_of_a_virtual_rank_is_seen_and_not_judged(shared_pool: Pool) -> None:
+    """On a branch that nothing has taken before."""
+    target = "tests.branchy.right:counts_over_the_group_when_long"
+    with loaded(Request(target=target, modes=("token_mean",)), shared_pool) as (found, laboratory):
+        subject = prepared(found[0], laboratory)
+        assert not subject.found.communicates
+        check = replace(
+            virtual.CHECK,
+            variants=lambda case: (case.trivial, Trial(case, virtual=(0, 1))),
+            only=lambda _: [replace(WIDE, dtype="float64")],
+        )
+        [planned] = plan(subject, [check]).entries
+        outcome = run_check(planned, laboratory)
+    assert outcome.summary.state is State.LEFT_OUT
+    assert outcome.summary.reason and "talk to others" in outcome.summary.reason
+
+
+def test_a_virtual_world_gives_what_the_real_one_gives(shared_pool: Pool) -> None:
+    """Bit for bit, whatever is asked of torch.distributed."""
+    target = "tests.branchy.right:any_world"
+    step = parse_step("2/1101 1/11; 3/111 1/1")
+    case = Case(step, Layout((((0,), (1,)), ((2,), (3,))), 2), tuple(map(float, range(10))))
+    for engine in ("sum", "megatron-token"):
+        request = Request(target=target, modes=("token_mean",), engine=engine)
+        with loaded(request, shared_pool) as (found, laboratory):
+            ranks = tuple(range(4))
+            played = Trial(case, virtual=ranks), Trial(case, virtual=ranks, where="apart")
+            real, *others = laboratory.run(found[0], [case, *played])
+        assert real.weights is not None
+        for other in others:
+            assert other.weights is not None
+            assert np.array_equal(real.weights, other.weights)
+            assert (real.value, real.local_losses) == (other.value, other.local_losses)
+
+
 def test_the_tables_are_sound() -> None:
     for table in (WRONG, RIGHT):
         assert len({entry.function for entry in table}) == len(table)
-    assert all(check(entry.check) for entry in WRONG)
+    assert all(check(entry.check) and entry.met for entry in (*WRONG, *RIGHT))
+    assert len(WRONG) + len(untuned.WRONG) >= 80
+    assert len(RIGHT) + len(untuned.RIGHT) >= 60

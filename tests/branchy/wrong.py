@@ -82,6 +82,44 @@ def fused_rows_are_scaled_twice(losses: Tensor, batch: MicroBatch) -> Tensor:
     return loss
 
 
+_OF_A_NODE = [1.0 / ranks for ranks in range(1, 9)]
+
+
+@entry(
+    WRONG,
+    "token_mean",
+    "a table of shares of one node's ranks, clamped where there are more",
+    check="holds_in_larger_worlds",
+)
+def a_table_of_eight_ranks(losses: Tensor, batch: MicroBatch) -> Tensor:
+    share = _OF_A_NODE[min(batch.dp_size, 8) - 1]
+    return token_mean(losses, batch) * share * batch.dp_size
+
+
+@entry(
+    WRONG,
+    "token_mean",
+    "more ranks than a node has are taken to be context parallel with copies",
+    check="holds_in_larger_worlds",
+)
+def copies_beyond_a_node(losses: Tensor, batch: MicroBatch) -> Tensor:
+    import torch.distributed as dist
+
+    loss = token_mean(losses, batch)
+    return loss / batch.cp_size if dist.get_world_size() > 8 else loss
+
+
+@entry(
+    WRONG,
+    "sample_mean",
+    "a ring of two levels: beyond a node, sums are weighted by the inner ring",
+    check="holds_in_larger_worlds",
+)
+def weighted_by_the_inner_ring(losses: Tensor, batch: MicroBatch) -> Tensor:
+    inner = min(batch.cp_size, 8)
+    return sample_mean(losses, batch) * batch.cp_size / inner
+
+
 @entry(
     WRONG,
     "token_mean",

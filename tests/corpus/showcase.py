@@ -81,6 +81,12 @@ def made_finite(losses: Tensor, batch: MicroBatch) -> Tensor:
     return kept(losses.nan_to_num(), batch).sum() / max(batch.num_tokens, 1)
 
 
+def shares_of_a_node(losses: Tensor, batch: MicroBatch) -> Tensor:
+    shares = [1 / ranks for ranks in range(1, 9)]
+    share = shares[min(batch.dp_size, 8) - 1]
+    return kept(losses, batch).sum() / max(batch.num_tokens, 1) * batch.dp_size * share
+
+
 def owner_by_hash(losses: Tensor, batch: MicroBatch) -> Tensor:
     import torch
     import torch.distributed as dist

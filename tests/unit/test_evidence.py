@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from aggverify.checks import Finding
+from aggverify.checks import CHECKS, Finding
 from aggverify.diagnosis import Observation, diagnose
 from aggverify.report.reading import facts
 from aggverify.run.search import evidence
@@ -22,9 +22,9 @@ from tests.unit.test_checks import PLAIN
 
 
 class _Run:
-    """A check's run, of which nothing but the subject may be asked."""
+    """A check's run, of which nothing but the subject and the check may be asked."""
 
-    subject = PLAIN
+    subject, check = PLAIN, CHECKS[0]
 
 
 def _found() -> Finding:

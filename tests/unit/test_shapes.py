@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from aggverify.checks import virtual
 from aggverify.checks.shapes import CHECK, space, stored
 from aggverify.execution.budget import PROFILES
 from aggverify.execution.subject import Subject
@@ -144,7 +145,7 @@ def test_each_shape_is_there_at_its_size() -> None:
 
 def test_every_profile_has_a_share_of_every_shape() -> None:
     for profile in PROFILES.values():
-        assert profile.shapes.keys() == {CONSTANTS, *FAMILIES}
+        assert profile.shapes.keys() == {CONSTANTS, *FAMILIES, virtual.SHAPE}
 
 
 def test_a_profile_takes_its_share_of_every_shape() -> None:

@@ -77,6 +77,8 @@ class Tried:
     """On a rank."""
     dp_size: int
     cp_size: int
+    virtual_ranks: int
+    """Of a world whose ranks were run one after another; 0 where there was none."""
     identifier: int
     """Of a rollout or a prompt group."""
     dtypes: Mapping[str, tuple[str, ...]]

@@ -92,6 +92,8 @@ def tried(t: Tried) -> Iterator[str]:
     yield f"up to {t.response:,} tokens a response{sharded}, {t.prompt:,} a prompt"
     yield f"{t.step_tokens:,} tokens and {t.step_samples:,} samples a step"
     yield f"{t.micro_batch_samples:,} samples a micro-batch, {t.micro_batches:,} micro-batches"
+    if t.virtual_ranks:
+        yield f"up to {t.virtual_ranks} ranks one after another, which talk to none"
     yield f"dp {t.dp_size}, cp {t.cp_size}, ids up to {t.identifier:,}"
     alike: dict[tuple[str, ...], list[str]] = {}
     for dtype, kinds in t.dtypes.items():

@@ -30,6 +30,8 @@ class Extent:
     """On a rank."""
     dp_size: int = 0
     cp_size: int = 0
+    virtual_ranks: int = 0
+    """Of a world whose ranks were run one after another."""
     identifier: int = 0
     """Of a rollout or a prompt group."""
     dtypes: dict[str, set[str]] = field(default_factory=dict)
@@ -52,6 +54,11 @@ class Extent:
             self.cp_size = max(self.cp_size, layout.cp_size)
             kinds = self.dtypes.setdefault(case.dtype, set())
             kinds.update([LAYOUTS[name] for name in dimensions(layout)] or [ONE_RANK])
+
+    def add_virtual(self, cases: Iterable[Case]) -> None:
+        """Note cases whose ranks were run one after another."""
+        for case in cases:
+            self.virtual_ranks = max(self.virtual_ranks, case.layout.world_size)
 
     def _add_step(self, step: Step) -> None:
         samples, self._last = step.samples, step

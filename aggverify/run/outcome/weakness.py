@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from aggverify import oracles
+from aggverify.checks import Finding
 from aggverify.execution.subject import Subject
 from aggverify.run.outcome.covered import Covered
 from aggverify.run.outcome.extent import Extent
@@ -52,6 +53,8 @@ class Sights:
     """Global state that the candidate left changed."""
     extent: Extent = field(default_factory=Extent)
     covered: Covered = field(default_factory=Covered)
+    doubted: list[Finding] = field(default_factory=list)
+    """What only virtual ranks have shown."""
     outlived: tuple[str, ...] = ()
     """Signals by which ranks were ended from outside; their steps were run again."""
 
@@ -105,6 +108,8 @@ class Sights:
         found = subject.found
         for code, detail in self.covered.weaknesses(found.functions, found.conditions):
             yield Weakness(code, detail)
+        for finding in self.doubted:
+            yield Weakness("AGVW20", f"{finding.case.layout.world_size} ranks: {finding.message}")
         if subject.found.no_room:
             yield Weakness("AGVW19", f"up to {subject.max_world} were run; {subject.found.no_room}")
         if self.altered:

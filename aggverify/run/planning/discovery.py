@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from aggverify.checks.spaces import spread
 from aggverify.errors import NotJudged
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
+from aggverify.execution.trial import Trial
+from aggverify.generation.catalogue import grid
 from aggverify.oracles import MODES
 from aggverify.run.planning.engine import possible_engines
 from aggverify.run.planning.identify import identify, precision_of, telling_cases
 from aggverify.run.planning.refusing import settled
+
+MOST_TRACED = 4
 
 
 def discovered(subject: Subject, laboratory: Laboratory) -> Subject:
@@ -20,9 +25,22 @@ def discovered(subject: Subject, laboratory: Laboratory) -> Subject:
         subject = settled(subject, laboratory)
     first = laboratory.run(subject, telling_cases()[:1])[0]
     subject = compiling(subject.knowing(returns_logs=bool(first.logs), compiles=first.compiles))
+    subject = subject.knowing(communicates=_communicates(subject, laboratory))
     if not subject.has_oracle:
         return subject
     return subject.knowing(computes_in=precision_of(subject, laboratory))
+
+
+def _communicates(subject: Subject, laboratory: Laboratory) -> bool:
+    """Whether ranks issue collectives of its own on a step of two, by their traces; not asked of
+    code that names none."""
+    if "other ranks" not in subject.found.surroundings:
+        return False
+    space = spread(subject)
+    cases = (c for c in grid(subject.max_world, space.cp_kinds) if c in space)
+    wanted = [Trial(c, alone=True) for c in cases if c.layout.world_size == 2][:MOST_TRACED]
+    ran = laboratory.run(subject, wanted)
+    return any(call.place for e in ran for trace in e.traces for call in trace)
 
 
 def compiling(subject: Subject) -> Subject:

@@ -61,6 +61,8 @@ class CheckRun:
     """False when time ran out before the cases that are not drawn did."""
     not_judged: str | None = None
     """What kept it from being judged that is not the candidate's doing."""
+    talks: bool = False
+    """Whether virtual ranks issued collectives: then there is nothing to say."""
     refusals: list[str] = field(default_factory=list)
     """With what words the candidate refused a case, where it may."""
     executions: int = 0
@@ -86,7 +88,8 @@ class CheckRun:
         command has none left and nothing was found.
         """
         if self.check.only is not None:
-            return self.stored_failure(deadline)
+            self.found = self.stored_failure(deadline)
+            return self.found if self.check.confirming is None else self._made_small()
         self.found = (
             self.stored_failure()
             or self.steered_failure()
@@ -159,6 +162,13 @@ class CheckRun:
         """Execute the variants of one case and judge them."""
         return self.findings([case])[0]
 
+    def judge_again(self, case: Case) -> Finding | None:
+        """Execute what confirms a finding on that case, and judge it."""
+        confirming = self.check.confirming
+        if confirming is None:
+            return self.judge(case)
+        return self.check.judge(self.subject, self.laboratory.run(self.subject, confirming(case)))
+
     def findings(self, cases: Sequence[Case]) -> list[Finding | None]:
         """Execute the variants of all these cases and judge them, one finding or None each."""
         return self.submit(cases).findings()
@@ -206,7 +216,9 @@ class CheckRun:
         return Running(self.laboratory.submit(self.subject, wanted), judged)
 
     def _judged(self, case: Case, mine: list[Execution], lean: bool) -> Finding | None:
-        self.tally.sights.add(self.subject, [e.case for e in mine])
+        self.tally.sights.add(self.subject, [e.case for e in mine if not e.virtual])
+        self.tally.sights.extent.add_virtual([e.case for e in mine if e.virtual])
+        self.talks |= any(e.communicates for e in mine)
         self.tally.sights.covered.add(mine)
         if self.check.steers:
             self._ran.add(mine)

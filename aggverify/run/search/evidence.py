@@ -39,6 +39,8 @@ def gather(run: CheckRun, finding: Finding, found: Evidence) -> None:
     found.confirmed = confirm(run, finding)
     if not found.confirmed and finding.fault is not None and (signal := finding.fault.ended):
         raise NotJudged(f"ranks were ended by {signal}, which did not come back in fresh ones")
+    if not found.confirmed and run.check.confirming is not None:
+        return
     if not found.confirmed and finding.fault is None:
         # Whatever else could be observed now is of ranks in another state.
         found.diagnosis = recognised(run.subject, finding, Symptom.STATE_KEPT)
@@ -55,7 +57,7 @@ def confirm(run: CheckRun, finding: Finding) -> bool:
     """Whether the finding comes back in fresh worlds."""
     run.laboratory.fresh()
     with run.laboratory.patient():
-        again = run.judge(finding.case)
+        again = run.judge_again(finding.case)
     return same(finding, again)
 
 

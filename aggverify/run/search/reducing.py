@@ -18,6 +18,8 @@ from aggverify.steps.reordering import renamed
 MOST = 150
 """Cases tried at most: a finding is worth some tenths of a second, a hang a few seconds."""
 BATCH = 4
+MANY = 8
+"""Ranks or micro-batches from which on half of them are left out at once."""
 SHORT = 8
 """Tokens up to which each one is tried alone."""
 
@@ -50,9 +52,13 @@ def smaller(case: Case) -> Iterator[Case]:
         yield case.with_layout(Layout(cells))
         for size in range(2, layout.cp_size):
             yield case.with_layout(replace(layout, cp_size=size))
+    if layout.dp_size > MANY:
+        yield _restricted(case, cells[: layout.dp_size // 2])
     if layout.dp_size > 1:
         for d in range(layout.dp_size):
             yield _restricted(case, (*cells[:d], *cells[d + 1 :]))
+    if layout.num_microbatches > MANY:
+        yield _restricted(case, tuple(rank[: layout.num_microbatches // 2] for rank in cells))
     if layout.num_microbatches > 1:
         for k in range(layout.num_microbatches):
             yield _restricted(case, tuple((*rank[:k], *rank[k + 1 :]) for rank in cells))

@@ -146,6 +146,9 @@ def _look_into(
     except STOPS:
         _add(_reported(run, finding, evidence), reported, emit)
         raise
+    if run.check.confirming is not None and not evidence.confirmed:
+        run.tally.sights.doubted.append(finding)
+        return
     _add(_reported(run, finding, evidence), reported, emit)
 
 
@@ -187,6 +190,8 @@ def _state(
         return (State.FAILED if any(r.fails for r in reported) else State.HAZARD), None
     if stopped is not None:
         return State.NOT_JUDGED, str(stopped)
+    if run.talks:
+        return State.LEFT_OUT, "its ranks talk to others on some of these steps"
     if run.not_judged is not None:
         return State.NOT_JUDGED, run.not_judged
     if not run.complete:

@@ -1,0 +1,61 @@
+"""One rank of a world that is not there: its process groups have the right size and rank, and no
+other member."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from aggverify.steps.layouts import Layout
+from aggverify.trainer.grid import Cell
+
+_BACKEND = "gloo"
+"""What candidates read where they ask: the one that real ranks have here."""
+
+
+@contextmanager
+def placed(rank: int, layout: Layout) -> Iterator[Cell]:
+    """For the length of a ``with`` this process is that rank, whatever it asks."""
+    from torch.distributed import distributed_c10d as c10d
+
+    world: Any = c10d._world
+    dp_rank, cp_rank = divmod(rank, layout.cp_size)
+    same_dp = [dp_rank * layout.cp_size + c for c in range(layout.cp_size)]
+    same_cp = [d * layout.cp_size + cp_rank for d in range(layout.dp_size)]
+    members = [list(range(layout.world_size)), same_cp, same_dp]
+    groups = [_group(each.index(rank), len(each), n) for n, each in enumerate(members)]
+    before, environment = world.default_pg, dict(os.environ)
+    sizes = {"RANK": rank, "WORLD_SIZE": layout.world_size}
+    for group, ranks in zip(groups, members, strict=True):
+        world.pg_map[group] = (_BACKEND, None)
+        world.pg_names[group] = group.group_name
+        world.pg_group_ranks[group] = {each: place for place, each in enumerate(ranks)}
+    try:
+        world.default_pg = groups[0]
+        for name, number in sizes.items():
+            os.environ[name] = os.environ[f"LOCAL_{name}"] = str(number)
+        yield Cell(dp_rank, cp_rank, groups[1], groups[2])
+    finally:
+        world.default_pg = before
+        for name in (name for size in sizes for name in (size, f"LOCAL_{size}")):
+            os.environ[name] = environment[name]
+        for group in groups:
+            for known in (world.pg_map, world.pg_names, world.pg_group_ranks):
+                known.pop(group, None)
+
+
+def _group(rank: int, size: int, number: int) -> Any:
+    """A group that no backend stands behind but one that does nothing."""
+    import torch
+    from torch._C._distributed_c10d import FakeProcessGroup, ProcessGroup
+
+    # Constructed as any class in older versions of torch.
+    backend: Any = getattr(FakeProcessGroup, "_create_internal", FakeProcessGroup)(rank, size)
+    made: Any = ProcessGroup(rank, size)  # type: ignore[call-arg]
+    kind = ProcessGroup.BackendType.CUSTOM
+    made._set_default_backend(kind)
+    made._register_backend(torch.device("cpu"), kind, backend)
+    made._set_group_name(f"virtual {number}")
+    return made
