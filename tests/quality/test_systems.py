@@ -22,8 +22,9 @@ ORDER = ("sample_mean", "prompt_mean", "token_mean", "constant", "sequence_sum",
 
 def engines(how: Convention, mode: str, claimed: frozenset[str]) -> list[str]:
     """Those under which the cell can be right, the default first."""
-    right = [e.name for e in formulas() if how.why_not(mode, e.name, claimed) is None]
     usual = how.default_engine(mode)
+    every = dict.fromkeys([*(e.name for e in formulas()), usual])
+    right = [name for name in every if how.why_not(mode, name, claimed) is None]
     return sorted(right, key=lambda name: name != usual)
 
 
