@@ -72,13 +72,14 @@ CHANGES = {
 }  # fmt: skip
 
 
-def comment(name: str, folder: Path) -> str:
-    """What the branch's pull request is told."""
+def told(name: str, folder: Path, written: str = "md") -> str:
+    """What the branch's pull request is told, in that format."""
     change, file = CHANGES[name], "loss/reduce.py"
     assert change.right in change.source
     made = repository(folder / name, {file: change.source})
     made.branch(name, {file: change.source.replace(change.right, change.wrong)})
-    command = ["compare", "--revisions", "main", name, file, "--profile", "quick", "--format", "md"]
+    command = ["compare", "--revisions", "main", name, file, "--profile", "quick"]
+    command += ["--format", written]
     done = subprocess.run(
         [sys.executable, "-m", "aggverify", *command],
         cwd=made.path,
@@ -95,7 +96,7 @@ def main(names: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name in names or list(CHANGES):
             print(f"## {name}: {CHANGES[name].told}\n", flush=True)
-            print(comment(name, Path(folder)), flush=True)
+            print(told(name, Path(folder)), flush=True)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from aggverify.regression.model import Change, Kind
 from aggverify.report import reading
 from aggverify.report.drawing import counted
 from aggverify.report.marked import share
-from aggverify.report.model import Check, Tried, Verdict
+from aggverify.report.model import Check, Margin, Tried, Verdict
 
 THIN = 2
 """So many times less is thinner. Which cases are drawn follows constants of the reducer's code, so
@@ -194,6 +194,7 @@ def _figures(base: Verdict, head: Verdict) -> Iterator[Lost]:
         if steps and not head.worlds.get(world):
             what = f"world of {world}"
             yield Lost(what, counted(steps, "step"), "no step", f"runs nothing on {world} ranks")
+    yield from _lines(base, head)
     (was, of), (now, of_now) = share(base.covered), share(head.covered)
     if now * of < was * of_now:
         thin = now * of * THIN < was * of_now
@@ -216,6 +217,26 @@ def _figures(base: Verdict, head: Verdict) -> Iterator[Lost]:
             yield Lost(f"largest {what}", str(was), str(now), f"tries no {what} beyond {now}")
 
 
+def _lines(base: Verdict, head: Verdict) -> Iterator[Lost]:
+    """Functions of which nothing ran, and kinds of steps on which no line did."""
+    if base.covered.functions and not head.covered.functions:
+        functions = counted(len(base.covered.functions), "function")
+        yield Lost("lines of its code", functions, "none", "runs no line of its code that is noted")
+    for kind, lines in base.covered.lines.items():
+        if lines and not head.covered.lines.get(kind):
+            what = f"lines of its code on {kind}"
+            yield Lost(what, counted(len(lines), "line"), "none", f"runs no {what}")
+
+
+def _sizes(base: Margin, head: Margin) -> Iterator[Lost]:
+    """Steps of a size that nothing near it was judged of: classes are a factor of 4 apart."""
+    was, now = (max((s.tokens for s in m.by_size), default=0) for m in (base, head))
+    if now * 4 < was:
+        what = f"largest step judged in {base.dtype}"
+        sides = f"up to {was} tokens", f"up to {now} tokens"
+        yield Lost(what, *sides, f"judges no step of {was} tokens in {base.dtype}")
+
+
 def _bounds(base: Verdict, head: Verdict) -> Iterator[Lost]:
     if head.computes_in not in ("float64", base.computes_in):
         what, now = "precision it computes in", head.computes_in
@@ -228,7 +249,9 @@ def _bounds(base: Verdict, head: Verdict) -> Iterator[Lost]:
         if after is None:
             what, caught = f"margin in {margin.dtype}", _caught(margin.smallest_caught)
             yield Lost(what, caught, "no result", f"judges nothing in {margin.dtype}")
-        elif after.smallest_caught > WIDER * margin.smallest_caught:
+        else:
+            yield from _sizes(margin, after)
+        if after is not None and after.smallest_caught > WIDER * margin.smallest_caught:
             sides = _caught(margin.smallest_caught), _caught(after.smallest_caught)
             sentence = f"is judged with wider bounds in {margin.dtype}"
             yield Lost(f"bound in {margin.dtype}", *sides, sentence)

@@ -89,6 +89,10 @@ def places(data: Any, place: tuple[Any, ...] = ()) -> Any:
     yield from ((name,) for name in ("executed", "layouts_left"))
     yield from (("asked", name) for name in ("examples", "max_world"))
     yield from (("checks", n, "cases") for n, check in enumerate(data["checks"]))
+    yield from (("covered", "lines", kind) for kind in data["covered"]["lines"])
+    yield from (("covered", "functions", n) for n in range(len(data["covered"]["functions"])))
+    for n, margin in enumerate(data["margins"]):
+        yield from (("margins", n, "by_size", i) for i in range(len(margin["by_size"])))
 
 
 def _keys(data: Any) -> list[Any]:
@@ -101,6 +105,7 @@ FULL = replace(
     worlds={"1": 5, "4": 2},
     tried=replace(GREEN.tried, dtypes={"float64": ("cp", "dp")}, response=9, cp_size=2, dp_size=2),
     policy=(model.Reading("empty_units", "exclude", True, "which?"),),
+    margins=tuple(replace(m, by_size=(model.SizeMargin(64, 0.1),)) for m in GREEN.margins),
 )
 PLAIN = codec.plain(FULL)
 PLACES = list(places(PLAIN))

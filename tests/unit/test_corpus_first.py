@@ -1,0 +1,52 @@
+"""Every check begins with the hard cases, before any is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from aggverify.checks import CHECKS, Check
+from aggverify.execution.claim import Claim
+from aggverify.execution.laboratory import Submitted
+from aggverify.execution.subject import Subject
+from aggverify.generation.corpus import corpus
+from aggverify.run.outcome.tally import Tally
+from aggverify.run.search.check_run import CheckRun
+from aggverify.run.search.pipeline import Running
+from aggverify.steps.case import Case
+
+ABOUT = Subject.of(Claim("r.py", "reduce", "native", "sum", "token_mean"))
+BEGIN = [c for c in CHECKS if c.only is None and c.stored is None and c.space(ABOUT) is not None]
+
+
+@dataclass(slots=True)
+class Noted(CheckRun):
+    """Every case passes; which they were is noted."""
+
+    seen: list[Case] = field(default_factory=list)
+
+    def submit(self, cases: Sequence[Case]) -> Running:
+        self.seen += cases
+        return Running(Submitted(list, lambda: False), lambda _: [None] * len(cases))
+
+
+def noted(check: Check) -> Noted:
+    space, ranks = check.space(ABOUT), cast("Any", SimpleNamespace(clock=lambda: 0.0))
+    assert space is not None
+    return Noted(check, ABOUT, space, ranks, Tally())
+
+
+@pytest.mark.parametrize("check", BEGIN, ids=lambda check: check.name)
+def test_a_check_begins_with_the_corpus(check: Check) -> None:
+    run = noted(check)
+    assert run.run(examples=2, seed=0, deadline=float("inf")) is None
+    first = run.stored_cases()
+    assert run.seen[: len(first)] == first and len(run.seen) > len(first)
+    own = [hard.case for hard in corpus() if check.name in hard.checks]
+    common = [check.project(hard.case) for hard in corpus() if not hard.checks]
+    listed = [case for case in dict.fromkeys((*own, *common)) if case in run.space]
+    assert first[: len(listed)] == listed[: check.max_stored], "the grid comes after it"
