@@ -94,6 +94,7 @@ class EmulatedEngine:
     after_reduction: tuple[Factor, ...] = ()
     """On the sum."""
     merges: bool = True
+    guessed: bool = True
 
     @property
     def takes_counts(self) -> bool:

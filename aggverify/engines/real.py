@@ -50,6 +50,10 @@ class RealEngine:
         return self.formula.roundings
 
     @property
+    def guessed(self) -> bool:
+        return False  # its formula is
+
+    @property
     def takes_counts(self) -> bool:
         return self.formula.takes_counts
 

@@ -66,6 +66,11 @@ class EngineSpec(Protocol):
     def merges(self) -> bool:
         """Whether one reduction can carry several steps, each with the bits it gets alone."""
 
+    @property
+    def guessed(self) -> bool:
+        """Whether it is tried for a reducer whose engine nobody has named: not where one framework
+        alone trains so, whose convention names it."""
+
     def available(self) -> str | None:
         """Why it cannot run here, or None."""
 

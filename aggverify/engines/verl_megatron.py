@@ -14,4 +14,5 @@ VERL_MEGATRON = EmulatedEngine(
     roundings=5,
     scale=(times("num_microbatches"), times("cp_size"), over("num_microbatches")),
     before_reduction=(times_reciprocal("world_size"),),
+    guessed=False,
 )

@@ -6,6 +6,7 @@ import inspect
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from aggverify.conventions import Convention, Misuse, Site
@@ -94,6 +95,7 @@ def _own_names(function: Callable[..., Any]) -> tuple[str, ...]:
 def _spoiled(
     function: Callable[..., Any], misuse: Misuse, names: tuple[str, ...]
 ) -> Callable[..., Any]:
+    @wraps(function, updated=())
     def call(*args: Any, **kwargs: Any) -> Any:
         given = {**dict(zip(names, args, strict=False)), **kwargs}
         misuse.spoil(given)
@@ -106,6 +108,7 @@ def _spoiled(
 def _noting(function: Callable[..., Any], raised: list[Exception]) -> Callable[..., Any]:
     """The function, noting what comes out of code of its own; so with one that it returns."""
 
+    @wraps(function, updated=())
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             out = function(*args, **kwargs)

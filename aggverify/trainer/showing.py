@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import Any, NamedTuple
 
 from aggverify.trainer.watching import Watched
@@ -31,6 +32,7 @@ class Shown:
     def function(self, function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
         """The function with its arguments written down; so is a function that it returns."""
 
+        @wraps(function, updated=())
         def shown(*args: Any, **kwargs: Any) -> Any:
             for argument, value in (*_named(function, args), *kwargs.items()):
                 for told in _told(f"{name}{argument}", value):

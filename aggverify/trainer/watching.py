@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import Any
 
 
@@ -17,6 +18,7 @@ class Watch:
     def function(self, function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
         """The function with its arguments watched; so is a function that it returns."""
 
+        @wraps(function, updated=())
         def watched(*args: Any, **kwargs: Any) -> Any:
             for n, value in enumerate(args):
                 self._keep(f"{name}argument {n + 1}", value)

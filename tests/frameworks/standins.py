@@ -22,6 +22,8 @@ ABSENT = frozenset(
 class _Anything:
     """Accepts every call, attribute and subscript; false, so that "is it running?" says no."""
 
+    _VALID_DICT_FIELDS: tuple[str, ...] | list[str] = []  # noqa: RUF012 - of TrainingArguments
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
 
@@ -44,6 +46,7 @@ class _Anything:
 
 class _Module(ModuleType):
     __path__ = ()
+    __version__ = "99.0"
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -52,8 +55,11 @@ class _Module(ModuleType):
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def __init__(self, absent: frozenset[str]) -> None:
+        self._absent = absent
+
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-        if fullname.partition(".")[0] in ABSENT:
+        if fullname.partition(".")[0] in self._absent:
             return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
         return None
 
@@ -64,6 +70,6 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         pass
 
 
-def install() -> None:
+def install(*more: str) -> None:
     """Answer imports of the absent packages from now on, installed ones included."""
-    sys.meta_path.insert(0, _Finder())
+    sys.meta_path.insert(0, _Finder(ABSENT.union(more)))

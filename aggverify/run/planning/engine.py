@@ -45,7 +45,7 @@ def possible_engines(subject: Subject) -> list[str]:
     mine, how = subject.claim.engine, subject.convention
     if subject.found.engine_said:
         return [mine]
-    others = (e.name for e in formulas() if e.name != mine)
+    others = (e.name for e in formulas() if e.guessed and e.name != mine)
     allowed = (n for n in others if how.why_not(subject.mode, n, subject.claimed) is None)
     return [mine, *allowed]
 

@@ -1,0 +1,85 @@
+"""verl's, TRL's and OpenRLHF's own reductions out of their released wheels, through the adapters
+that ship, and what is known of each."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from tests.conftest import Cli
+
+pytestmark = pytest.mark.network
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    package: str
+    version: str
+    module: str
+    name: str
+    folder: str = "."
+    """Where the wheel keeps its Python."""
+
+
+VERL = Released("verl", "0.9.1", "verl.trainer.ppo.core_algos", "agg_loss")
+TRL = Released("trl", "1.16.0", "trl.trainer.grpo_trainer", "GRPOTrainer")
+OPENRLHF = Released(
+    *("openrlhf", "0.11.2", "openrlhf.models.loss", "aggregate_loss"),
+    "openrlhf-0.11.2.data/purelib",
+)
+
+
+def unpacked(config: pytest.Config, released: Released) -> Path:
+    """The wheel's folder; downloaded once, shared by all workers."""
+    folder = config.cache.mkdir(released.package)
+    target = Path(folder) / released.version
+    with FileLock(folder / "lock"):
+        if not target.is_dir():
+            command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+            command += ["--only-binary=:all:", "--python-version", "3.12", "--dest", str(folder)]
+            subprocess.run([*command, f"{released.package}=={released.version}"], check=True)
+            [wheel] = Path(folder).glob(f"{released.package}-{released.version}-*.whl")
+            with zipfile.ZipFile(wheel) as archive:
+                archive.extractall(target)
+    return target / released.folder
+
+
+ROWS = [
+    # what, convention, mode, options, exit code, what is said
+    (VERL, "verl", "token-sum", (), 0, "conforms: token_sum"),
+    (VERL, "verl", "seq-mean-token-sum", (), 0, "conforms: sequence_sum"),
+    (VERL, "verl", "seq-mean-token-mean", ("--engine", "verl-megatron"), 0, "conforms: sample"),
+    (VERL, "verl", "seq-mean-token-sum-norm", ("--divisor", "16"), 0, "conforms: constant"),
+    # 0 / 0 for a step without a token
+    (VERL, "verl", "token-mean", (), 1, "AGV111 Not finite when something is fully masked"),
+    (TRL, "trl", "dapo", (), 0, "conforms: token_mean"),
+    (TRL, "trl", "dr_grpo", ("--divisor", "16"), 0, "conforms: constant"),
+    (TRL, "trl", "grpo", (), 0, "conforms: sample_mean"),
+    (OPENRLHF, "openrlhf", "sample_mean", ("--policy", "empty_units=exclude"), 1, "AGV111"),
+]
+
+
+@pytest.mark.parametrize(
+    "row", ROWS, ids=lambda row: f"{row[0].package}-{row[2]}" if isinstance(row, tuple) else None
+)
+def test_what_is_released(
+    row: tuple[Released, str, str, tuple[str, ...], int, str],
+    pytestconfig: pytest.Config,
+    shell: Cli,
+) -> None:
+    released, name, mode, more, code, said = row
+    where = unpacked(pytestconfig, released)
+    function = released.name + ("._compute_loss" if released is TRL else "")
+    ran = shell(
+        *("check", f"{Path(__file__).with_name('released.py')}:{function}", "--convention", name),
+        *("--mode", mode, "--profile", "quick", "--world", "2", *more),
+        env={"AGGVERIFY_RELEASED": f"{where}:{released.module}:{released.name}"},
+    )
+    assert ran.code == code, ran
+    assert said in ran.out
