@@ -27,6 +27,7 @@ class TrainStepEngine:
     """A factor of the loss, one of the gradient, the average over ranks, the learning rate."""
     takes_counts: bool = False
     merges: bool = False
+    guessed: bool = False
 
     def available(self) -> str | None:
         return None
