@@ -92,7 +92,7 @@ def _torch_aspects() -> list[Aspect]:
 
     return [
         ("torch default dtype", torch.get_default_dtype, torch.set_default_dtype),
-        ("torch default device", _default_device, torch.set_default_device),
+        ("torch default device", _default_device, _set_default_device),
         ("torch grad mode", torch.is_grad_enabled, _set_grad),
         ("torch inference mode", torch.is_inference_mode_enabled, None),
         ("torch anomaly mode", torch.is_anomaly_enabled, _set_anomaly),
@@ -119,6 +119,14 @@ def _default_device() -> Any:
     # torch.get_default_device makes a tensor there, which fails where there is no such device.
     context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
     return context and context.device
+
+
+def _set_default_device(device: Any) -> None:
+    import torch
+
+    torch.set_default_device(device)
+    if device is None:  # torch 2.6's get_default_device fails on one that was taken back
+        vars(torch._GLOBAL_DEVICE_CONTEXT).pop("device_context", None)
 
 
 def _set_grad(on: bool) -> None:

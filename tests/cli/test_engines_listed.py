@@ -14,7 +14,8 @@ def test_every_engine_is_listed(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> No
     assert listed.code == 0, listed
     blocks = {block.partition("\n")[0]: block for block in listed.out.split("\n\n")}
     for engine in ENGINES.values():
-        for said in (engine.title, engine.does, engine.trainers, engine.required, "available"):
+        here = engine.available() or "available"
+        for said in (engine.title, engine.does, engine.trainers, engine.required, here):
             assert said in blocks[engine.name], engine.name
     assert "without --engine: native" in blocks["sum"]
     assert "without --engine: slime" in blocks["megatron-token"]
