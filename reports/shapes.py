@@ -1,13 +1,19 @@
-"""What each shape costs and what it alone finds, in ``reports/shapes.md``.
+"""What each shape of the search costs and what it alone finds, in ``reports/shapes.md``.
 
-``python reports/shapes.py`` runs the listed cases of each shape by themselves on every wrong
-reducer of ``tests/branchy`` that has branches, and the default run, check by check, on a right one.
+``python reports/shapes.py`` runs each shape by itself on every wrong reducer of ``tests/branchy``,
+as many cases as the default run has, and the default run, check by check, on a right one. With
+``ROWS.json``, what has been found is kept there, and a run that was broken off goes on.
 """
 
 from __future__ import annotations
 
+import json
+import math
+import os
+import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,16 +21,16 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from aggverify.checks import shapes  # noqa: E402
-from aggverify.execution.budget import Budget  # noqa: E402
+from aggverify.checks import Check, check, shapes  # noqa: E402
 from aggverify.execution.laboratory import Laboratory  # noqa: E402
 from aggverify.execution.limits import LIMITS  # noqa: E402
 from aggverify.execution.subject import Subject  # noqa: E402
-from aggverify.generation.shapes import shaped  # noqa: E402
+from aggverify.generation.shapes import CONSTANTS, FAMILIES, shaped  # noqa: E402
 from aggverify.run.outcome.tally import Tally  # noqa: E402
 from aggverify.run.planning.plan import plan  # noqa: E402
 from aggverify.run.planning.request import Request  # noqa: E402
 from aggverify.run.search.check_run import CheckRun  # noqa: E402
+from aggverify.run.search.drawing import search  # noqa: E402
 from aggverify.run.search.run_check import run_check  # noqa: E402
 from aggverify.run.session import loaded, prepared  # noqa: E402
 from aggverify.steps.case import Case  # noqa: E402
@@ -32,81 +38,141 @@ from aggverify.world import Pool  # noqa: E402
 from tests.branchy import untuned, wrong  # noqa: E402
 
 TABLE = ROOT / "reports" / "shapes.md"
-SHAPES = tuple(Budget().shapes)
+RIGHT = Request(target="examples/native/sum/token_mean.py", modes=("token_mean",))
+STEERED = "steered"
+CHECKS: Mapping[str, tuple[str, ...]] = {
+    "virtual worlds": ("holds_in_larger_worlds",),
+    "backward, no_grad, autocast": (
+        "gradient_follows_the_loss",
+        "the_same_in_validation_and_autocast",
+    ),
+    "steps and calls before": ("keeps_nothing_between_steps",),
+    "every log key": ("logs_say_the_objective",),
+    "late collectives, infinities": ("waits_for_collectives", "infinities_are_seen"),
+    "launched ranks": ("launched_as_forked",),
+}
+"""Shapes that are checks of their own."""
+SHAPES = (CONSTANTS, *FAMILIES, STEERED, *CHECKS)
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of the listed cases of a shape, for a reducer without numbers of its own."""
+    """Of a shape, on a right reducer, with ranks that are up."""
 
     cases: int
-    ranks: int
-    tokens: int
+    steps: int
+    seconds: float
+    """Of all processes together."""
 
 
-def targets() -> Iterator[tuple[str, str]]:
+def targets() -> list[tuple[str, str]]:
     """Target and mode of the wrong reducers."""
-    for entry in wrong.WRONG:
-        if entry.check == shapes.NAME:
-            yield f"tests.branchy.wrong:{entry.function}", entry.mode
-    for other in untuned.WRONG:
-        yield other.target, other.mode
+    own = [(f"tests.branchy.wrong:{entry.function}", entry.mode) for entry in wrong.WRONG]
+    return [*own, *((other.target, other.mode) for other in untuned.WRONG)]
 
 
 def listed(subject: Subject, shape: str) -> tuple[Case, ...]:
     """The cases of one shape, as many as the profile has."""
-    most = dict.fromkeys(SHAPES, 0) | {shape: subject.claim.budget.shapes[shape]}
+    budget = subject.claim.budget
+    most = dict.fromkeys(budget.shapes, 0) | {shape: budget.shapes[shape]}
     return shaped(shapes.space(subject), subject.found.constants, most)
 
 
-def cost(cases: tuple[Case, ...]) -> Cost:
-    return Cost(
-        len(cases),
-        sum(case.layout.world_size for case in cases),
-        sum(case.step.num_response_tokens for case in cases),
-    )
+def of_shape(shape: str) -> list[Check]:
+    """The checks that run a shape, and nothing else."""
+    if shape == STEERED:
+        # The lists are what it starts from; what they find by themselves is theirs.
+        return [shapes.CHECK]
+    if shape in CHECKS:
+        return [check(name) for name in CHECKS[shape]]
+    return [replace(shapes.CHECK, steers=False, stored=partial(listed, shape=shape))]
 
 
-def found_by(subject: Subject, laboratory: Laboratory) -> list[str]:
+def runs(subject: Subject, shape: str, laboratory: Laboratory) -> tuple[int, bool]:
+    """The cases of a shape, until one is found to be wrong; whether one is."""
+    cases = 0
+    for entry in plan(subject, of_shape(shape)).entries:
+        if entry.instead is not None or entry.space is None:
+            continue
+        run = CheckRun(entry.check, subject, entry.space, laboratory, Tally())
+        found = run.stored_failure()
+        before = run.cases if shape == STEERED else 0
+        if shape == STEERED:
+            found = None if found is not None else run.steered_failure()
+        elif found is None and shape in CHECKS and entry.examples:
+            found = search(
+                entry.check.draws(entry.space),
+                run.submit,
+                max_examples=entry.examples,
+                seed=0,
+                deadline=math.inf,
+            )
+        cases += run.cases - before
+        if found is not None:
+            return cases, True
+    return cases, False
+
+
+def found_by(target: str, mode: str, pool: Pool) -> list[str]:
     """The shapes that find it, each by itself."""
-    found = []
-    for shape in SHAPES:
-        check = replace(shapes.CHECK, stored=partial(listed, shape=shape))
-        run = CheckRun(check, subject, shapes.space(subject), laboratory, Tally())
-        if run.stored_failure() is not None:
-            found.append(shape)
-    return found
-
-
-def by_shape(pool: Pool) -> dict[str, list[str]]:
-    """By which shapes each reducer is found that an earlier check does not find."""
-    rows = {}
-    for target, mode in targets():
-        with loaded(Request(target=target, modes=(mode,)), pool) as (subjects, laboratory):
+    with loaded(Request(target=target, modes=(mode,)), pool) as (subjects, laboratory):
+        found = []
+        for shape in SHAPES:
             laboratory.begin()
             subject = prepared(subjects[0], laboratory)
-            rows[target.rpartition(":")[2]] = found_by(subject, laboratory)
-            print(target, rows[target.rpartition(":")[2]], file=sys.stderr, flush=True)
-    return rows
+            if runs(subject, shape, laboratory)[1]:
+                found.append(shape)
+        return found
 
 
-def by_check(pool: Pool) -> tuple[dict[str, tuple[int, int]], dict[str, Cost]]:
+def spent() -> float:
+    """Processor seconds of this process and all below it, ended ones too."""
+    times: dict[int, tuple[int, int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                times[int(entry.name)] = int(fields[1]), sum(map(int, fields[11:15]))
+    mine, grown = {os.getpid()}, True
+    while grown:
+        more = {pid for pid, (parent, _) in times.items() if parent in mine} - mine
+        mine |= more
+        grown = bool(more)
+    return sum(times[pid][1] for pid in mine if pid in times) / os.sysconf("SC_CLK_TCK")
+
+
+def import_torch() -> float:
+    """Processor seconds of one ``import torch``."""
+    before = os.times()
+    subprocess.run([sys.executable, "-c", "import torch"], check=True)
+    after = os.times()
+    both = after.children_user + after.children_system
+    return both - before.children_user - before.children_system
+
+
+def costs(pool: Pool) -> tuple[dict[str, tuple[int, int]], dict[str, Cost]]:
     """Cases and steps of every check of a default run; the cost of each shape."""
-    request = Request(target="examples/native/sum/token_mean.py", modes=("token_mean",))
-    with loaded(request, pool) as (subjects, laboratory):
+    with loaded(RIGHT, pool) as (subjects, laboratory):
         laboratory.begin()
         subject = prepared(subjects[0], laboratory)
-        rows = {}
+        rows, found = {}, {}
         for entry in plan(subject).entries:
             before = laboratory.executed
             outcome = run_check(entry, laboratory)
             if laboratory.executed > before:
                 rows[entry.check.name] = (outcome.summary.cases, laboratory.executed - before)
-        return rows, {shape: cost(listed(subject, shape)) for shape in SHAPES}
+        for shape in SHAPES:
+            steps, began = laboratory.executed, spent()
+            cases, _ = runs(subject, shape, laboratory)
+            found[shape] = Cost(cases, laboratory.executed - steps, spent() - began)
+        return rows, found
 
 
 def report(
-    found: Mapping[str, list[str]], checks: Mapping[str, tuple[int, int]], costs: Mapping[str, Cost]
+    found: Mapping[str, list[str]],
+    checks: Mapping[str, tuple[int, int]],
+    cost: Mapping[str, Cost],
+    torch: float,
 ) -> str:
     """The report."""
     total = sum(steps for _, steps in checks.values())
@@ -114,24 +180,28 @@ def report(
         "# Shapes",
         "",
         "Written by `python reports/shapes.py`; do not edit. The reducers are the wrong ones of",
-        "`tests/branchy`; a shape by itself, on one that has no other number in its code.",
+        "`tests/branchy`, each shape by itself; cost is that of a right one without a number in its",
+        f"code, processor time of all ranks as a ratio to `import torch` ({torch:.1f} s here). What",
+        "is steered to begins with all listed cases, which are not counted, and is not asked of a",
+        "reducer that they find. Ranks are launched for reducers that communicate or hash: this one",
+        "does neither.",
         "",
-        "| shape | cases | ranks | response tokens | finds | finds alone |",
+        "| shape | cases | steps | processor time | finds | finds alone |",
         "|---|---|---|---|---|---|",
     ]
-    for shape, spent in costs.items():
-        mine = [name for name, shapes in found.items() if shape in shapes]
+    for shape, one in cost.items():
+        mine = [name for name, by in found.items() if shape in by]
         alone = [name for name in mine if found[name] == [shape]]
         names = f": {', '.join(f'`{name}`' for name in alone)}" if alone else ""
+        ratio = f"{one.seconds / torch:.2f}" if shape != STEERED else "with the lists"
         lines.append(
-            f"| {shape} | {spent.cases} | {spent.ranks} | {spent.tokens:,} | {len(mine)} | "
-            f"{len(alone)}{names} |"
+            f"| {shape} | {one.cases} | {one.steps} | {ratio} | {len(mine)} | {len(alone)}{names} |"
         )
-    none = sum(not shapes for shapes in found.values())
+    none = [f"`{name}`" for name, by in found.items() if not by]
     lines += [
         "",
-        f"{len(found)} wrong reducers; {none} are found by no listed case: by other checks, by",
-        "drawn ones, or not at all (`untuned.md`).",
+        f"{len(found)} wrong reducers; {len(none)} are found by none of these: by other checks, by",
+        "cases that are drawn around the lists, or not at all (`untuned.md`).",
         "",
         f"A default run of a right reducer: {total:,} steps.",
         "",
@@ -142,11 +212,23 @@ def report(
     return "\n".join([*lines, ""])
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> None:
+    rows = Path(arguments[0]) if arguments else None
+    found: dict[str, list[str]] = {}
+    if rows is not None and rows.exists():
+        found = json.loads(rows.read_text(encoding="utf-8"))
+    torch = min(import_torch() for _ in range(3))
     with Pool(LIMITS) as pool:
-        checks, costs = by_check(pool)
-        TABLE.write_text(report(by_shape(pool), checks, costs), encoding="utf-8")
+        checks, cost = costs(pool)
+        for target, mode in targets():
+            name = target.rpartition(":")[2]
+            if name not in found:
+                found[name] = found_by(target, mode, pool)
+                print(name, found[name], file=sys.stderr, flush=True)
+                if rows is not None:
+                    rows.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    TABLE.write_text(report(found, checks, cost, torch), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

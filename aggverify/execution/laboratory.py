@@ -19,9 +19,11 @@ from aggverify.engines.emulated import EmulatedEngine
 from aggverify.errors import NotJudged
 from aggverify.execution import limits, reading
 from aggverify.execution.budget import MAX_WORLD
+from aggverify.execution.claim import Claim
 from aggverify.execution.patience import Patience, doubtful
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import AGAINST, APART, COMPILED, LAUNCHED, Trial, Where, trial
+from aggverify.oracles import Step
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.trainer.answer import Answer, Log
@@ -104,6 +106,26 @@ class Submitted:
     """Waits for half of them; whether any case that is done came to no result."""
 
 
+SHARED_TOKENS = 1000
+"""Of a step whose result is kept."""
+MOST_SHARED = 4096
+"""Results that are kept."""
+_Key = tuple[Claim, Step, Layout, str, bytes]
+
+
+def _key(claim: Claim, case: Case) -> _Key:
+    """By the bytes of its losses: of two zeros with different signs one must not pass for the
+    other, and one NaN is like another."""
+    losses = np.array(case.losses, dtype=np.float64).tobytes()
+    return claim, case.step, case.layout, case.dtype, losses
+
+
+def _is_bare(wanted: Trial) -> bool:
+    """Whether nothing is asked for but a case, and no large one."""
+    tokens = wanted.case.step.num_response_tokens
+    return tokens <= SHARED_TOKENS and wanted == Trial(wanted.case)
+
+
 _NOTES = count(1)
 """What ranks note of lines is one subject's, however long they live: every time it begins anew."""
 _NO_ROOM = "the machine has no room for what the reducer asks of it"
@@ -124,6 +146,7 @@ class Laboratory:
         self._patience = Patience()
         self._unfit: dict[int, str] = {}
         self._note = next(_NOTES)
+        self._known: dict[_Key, Execution] = {}
         self.executed = 0
         self.worlds: dict[int, int] = {}
 
@@ -136,6 +159,7 @@ class Laboratory:
         """Hold nothing that ran away before against what comes now, another subject, and know of no
         line that it has run."""
         self._note = next(_NOTES)
+        self._known.clear()
         self._patience = Patience(self._patience.seconds)
         self._unfit.clear()
         self._template.calm()
@@ -160,6 +184,25 @@ class Laboratory:
     def run(self, subject: Subject, cases: Sequence[Case | Trial]) -> list[Execution]:
         """Execute every case; order is kept, faults are values."""
         return self.submit(subject, cases).executions()
+
+    def shared(self, subject: Subject, cases: Sequence[Case | Trial]) -> Submitted:
+        """Start the cases, but those that have been run for another judge of the subject in these
+        ranks: a bare case has one result, and what has not is found where it is run twice."""
+        trials = list(map(trial, cases))
+        keys = [_key(subject.claim, t.case) if _is_bare(t) else None for t in trials]
+        known = [None if key is None else self._known.get(key) for key in keys]
+        left = [t for t, found in zip(trials, known, strict=True) if found is None]
+        rest = self.submit(subject, left)
+
+        def executions() -> list[Execution]:
+            new = iter(rest.executions())
+            done = [next(new) if found is None else found for found in known]
+            for key, execution in zip(keys, done, strict=True):
+                if key is not None and execution.failure is None and len(self._known) < MOST_SHARED:
+                    self._known[key] = execution
+            return done
+
+        return Submitted(executions, rest.stumbles)
 
     def submit(self, subject: Subject, cases: Sequence[Case | Trial]) -> Submitted:
         """Start the cases."""
@@ -298,6 +341,7 @@ class Laboratory:
     def fresh(self) -> None:
         """Replace every world, so that nothing of earlier cases can remain."""
         self._template.restart_worlds()
+        self._known.clear()
         self._patience.doubt()
         for other in self._beside.values():
             other.fresh()

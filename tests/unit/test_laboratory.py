@@ -14,6 +14,7 @@ from aggverify.errors import NotJudged
 from aggverify.execution.claim import Claim
 from aggverify.execution.laboratory import Execution, Laboratory
 from aggverify.execution.subject import Subject
+from aggverify.execution.trial import Trial
 from aggverify.generation.catalogue import plain_losses
 from aggverify.run.outcome.weakness import Sights
 from aggverify.run.session import with_room
@@ -35,6 +36,8 @@ class Ranks:
     outcome: Outcome
 
     def calm(self) -> None: ...
+
+    def restart_worlds(self) -> None: ...
 
     def submit(self, jobs: Sequence[Job]) -> Any:
         @dataclass(frozen=True)
@@ -123,3 +126,31 @@ def test_gradients_that_differ_between_ranks_are_a_fault_and_no_weights() -> Non
     assert found.weights is None
     told = failure_finding("some_check", SUBJECT, found)
     assert told is not None and told.code == "AGV405"
+
+
+def test_a_bare_case_is_run_once_for_all_its_judges_until_ranks_are_fresh() -> None:
+    data = Answer((0.25,), (1,), checksum=7).to_json()
+    ranks = Ranks(Replies((Reply(data, bytes(24)), Reply(data, b""))))
+    laboratory = Laboratory(ranks)  # type: ignore[arg-type]
+    other = CASE.with_losses((-0.0, *CASE.losses[1:]))
+    zero = CASE.with_losses((0.0, *CASE.losses[1:]))
+    first, again = (laboratory.shared(SUBJECT, [CASE]).executions() for _ in range(2))
+    assert first[0] is again[0] and laboratory.executed == 1
+    laboratory.shared(SUBJECT, [zero, other, CASE]).executions()
+    assert laboratory.executed == 3, "a zero is not the other zero"
+    laboratory.shared(SUBJECT, [Trial(CASE, alone=True)] * 2).executions()
+    assert laboratory.executed == 5, "what is asked of more than a case is asked each time"
+    laboratory.shared(SUBJECT.claiming(mode="sample_mean"), [CASE]).executions()
+    assert laboratory.executed == 6
+    for forget in (laboratory.fresh, laboratory.begin):
+        before = laboratory.executed
+        forget()
+        laboratory.shared(SUBJECT, [CASE]).executions()
+        assert laboratory.executed == before + 1
+
+
+def test_a_failure_is_not_kept() -> None:
+    laboratory = Laboratory(Ranks(Fault("exception", 0, "no", 2)))  # type: ignore[arg-type]
+    for _ in range(2):
+        laboratory.shared(SUBJECT, [CASE]).executions()
+    assert laboratory.executed == 2

@@ -213,7 +213,10 @@ class CheckRun:
             self.progress()
             return found
 
-        return Running(self.laboratory.submit(self.subject, wanted), judged)
+        # What is compared with itself is run as often as that is asked.
+        twice = any(len(set(group)) < len(group) for group in variants)
+        start = self.laboratory.submit if twice else self.laboratory.shared
+        return Running(start(self.subject, wanted), judged)
 
     def _judged(self, case: Case, mine: list[Execution], lean: bool) -> Finding | None:
         self.tally.sights.add(self.subject, [e.case for e in mine if not e.virtual])
