@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 from aggverify.errors import InputError, shown, unknown
 
@@ -32,6 +33,8 @@ class Profile:
     at most."""
     steered: int
     """Cases at most for what had not run by then (generation/steering.py)."""
+    part: Fraction = Fraction(1)
+    """Of the drawn cases of checks that have fewer than others."""
 
 
 _SHAPES = ("constants", "long", "low-precision", "many", "ids", "degenerate", "virtual")
@@ -42,7 +45,7 @@ def _shapes(*most: int) -> Mapping[str, int]:
 
 
 PROFILES: Mapping[str, Profile] = {
-    "quick": Profile(25, 40, _shapes(40, 20, 9, 8, 8, 8, 4), 16),
+    "quick": Profile(25, 40, _shapes(40, 20, 9, 8, 8, 8, 4), 16, Fraction(1, 3)),
     "ci": Profile(150, 75, _shapes(100, 60, 31, 30, 24, 35, 10), 48),
     "thorough": Profile(3000, 600, _shapes(400, 60, 31, 30, 24, 35, 16), 300),
 }
@@ -79,6 +82,11 @@ class Budget:
     def shapes(self) -> Mapping[str, int]:
         """Of each shape, listed cases at most."""
         return PROFILES[self.profile].shapes
+
+    @property
+    def part(self) -> Fraction:
+        """Of the drawn cases of checks that have few."""
+        return PROFILES[self.profile].part
 
     @property
     def steered(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import zip_longest
 
 from aggverify.generation.shapes import MOST_TOKENS, around, holed, levels
@@ -121,8 +122,8 @@ def _fan_out(space: Space, case: Case) -> Case | None:
     return None
 
 
-def _low_precision(space: Space, case: Case) -> Case | None:
-    return replace(case, dtype="bfloat16") if "bfloat16" in space.dtypes else None
+def _in_dtype(dtype: str, space: Space, case: Case) -> Case | None:
+    return replace(case, dtype=dtype) if dtype in space.dtypes else None
 
 
 _MADE: Mapping[str, Callable[[Space, Case], Case | None]] = {
@@ -133,6 +134,7 @@ _MADE: Mapping[str, Callable[[Space, Case], Case | None]] = {
     "hole": _hole,
     "fully masked": _fully_masked,
     "fan-out": _fan_out,
-    "16 bits": _low_precision,
+    "bfloat16": partial(_in_dtype, "bfloat16"),
+    "float16": partial(_in_dtype, "float16"),
 }
 """Several ranks are one of two kinds."""

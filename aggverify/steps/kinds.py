@@ -18,7 +18,8 @@ KINDS = (
     "hole",
     "fully masked",
     "fan-out",
-    "16 bits",
+    "bfloat16",
+    "float16",
 )
 """By place; a set of them is written as one number, a bit for each."""
 ALL = (1 << len(KINDS)) - 1
@@ -32,7 +33,7 @@ def kinds(case: Case) -> int:
     found |= _BIT["data parallel"] * (layout.dp_size > 1)
     found |= _BIT["context parallel"] * (layout.cp_size > 1)
     found |= _BIT["micro-batches"] * (layout.num_microbatches > 1)
-    return found | _BIT["16 bits"] * (case.dtype in ("bfloat16", "float16"))
+    return found | _BIT.get(case.dtype, 0)
 
 
 def written(names: Iterable[str]) -> int:

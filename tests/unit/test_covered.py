@@ -254,7 +254,7 @@ def test_kinds_are_those_of_step_layout_and_dtype() -> None:
     case = Case(step, Layout((((0, 1), (2,)),), 2), (0.0,) * 7, "bfloat16")
     every = (
         *("several ranks", "context parallel", "micro-batches"),
-        *("hole", "fully masked", "fan-out", "16 bits"),
+        *("hole", "fully masked", "fan-out", "bfloat16"),
     )
     assert kinds.read(kinds.kinds(case)) == every
     assert kinds.written(every) == kinds.kinds(case)

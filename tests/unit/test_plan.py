@@ -9,12 +9,17 @@ import pytest
 
 from aggverify.checks import CHECKS, check, exhaustive
 from aggverify.codes.state import State
-from aggverify.execution.budget import Budget
+from aggverify.execution.budget import PROFILES, Budget
 from aggverify.execution.claim import NONLINEAR, Claim
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
 from aggverify.report.plan import plan_lines
+from aggverify.run.planning.bill import bill
 from aggverify.run.planning.plan import Entry, Plan, plan, share
+from aggverify.run.planning.request import Request
+from aggverify.run.search.run_check import run_check
+from aggverify.run.session import loaded, prepared
+from aggverify.world import Pool
 
 CLAIM = Claim("r.py", "reduce", "native", "sum", "token_mean")
 
@@ -100,3 +105,27 @@ def test_time_is_shared_by_the_cases_that_are_drawn() -> None:
 
 def test_other_checks_can_be_planned() -> None:
     assert plan(Subject.of(CLAIM), []) == Plan(Subject.of(CLAIM), ())
+
+
+def test_the_quick_profile_has_a_third_of_the_cases() -> None:
+    """Each with some of every kind."""
+    quick, ci, thorough = (
+        bill(plan(Subject.of(replace(CLAIM, budget=Budget(profile))))) for profile in PROFILES
+    )
+    assert [item.check for item in quick] == [item.check for item in ci]
+    assert sum(item.cases for item in quick) * 3 <= sum(item.cases for item in ci)
+    assert sum(item.cases for item in ci) * 10 < sum(item.cases for item in thorough)
+    for few, many in zip(quick, ci, strict=True):
+        assert few.listed and few.listed <= many.listed
+        assert bool(few.drawn) == bool(many.drawn) and bool(few.steered) == bool(many.steered)
+
+
+def test_what_is_run_is_what_the_bill_says(shared_pool: Pool) -> None:
+    request = Request(
+        target="examples/native/sum/token_mean.py", modes=("token_mean",), profile="quick"
+    )
+    names = ("ranks_issue_the_same_collectives", "split_groups_equal_or_refused")
+    with loaded(request, shared_pool) as (found, laboratory):
+        planned = plan(prepared(found[0], laboratory), [check(name) for name in names])
+        outcomes = [run_check(entry, laboratory) for entry in planned.entries]
+    assert [o.summary.cases for o in outcomes] == [item.cases for item in bill(planned)]

@@ -14,7 +14,7 @@ from aggverify.trainer.conditions import Condition
 
 WIDE = Space(
     max_dp=8, max_cp=4, max_microbatches=130, lengths=(1,), holes=True, fan_out=True,
-    dtypes=("float64", "bfloat16"),
+    dtypes=("float64", "bfloat16", "float16"),
 )  # fmt: skip
 STEP = parse_step("2/111111 3/11; 1/1")
 CASE = Case(STEP, Layout.trivial(3), (0.5,) * 9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
@@ -36,7 +37,8 @@ class Entry:
         if self.check.only is not None:
             return 0
         budget = self.subject.claim.budget
-        return min(budget.examples, self.check.max_examples or budget.examples)
+        most = budget.examples if self.check.max_examples is None else self.check.max_examples
+        return min(budget.examples, math.ceil(most * budget.part))
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; of the space the fields other than the default."""

@@ -16,12 +16,11 @@ from aggverify.execution.deadline import OutOfTime
 from aggverify.execution.laboratory import Execution, Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import trial
-from aggverify.generation.catalogue import grid, hard_cases
-from aggverify.generation.corpus import corpus
 from aggverify.generation.space import Space, folded, sizes
 from aggverify.generation.steering import steered
 from aggverify.run.outcome.covered import Covered
 from aggverify.run.outcome.tally import Tally
+from aggverify.run.planning.bill import first_cases
 from aggverify.run.search.alike import of_one_cause
 from aggverify.run.search.drawing import search
 from aggverify.run.search.pipeline import Judged, Pipeline, Running
@@ -268,19 +267,8 @@ class CheckRun:
         return self._rounds
 
     def stored_cases(self) -> list[Case]:
-        """The corpus, what it has for this check first, then the grid: brought into its space, each
-        once."""
-        if self.check.only is not None:
-            return []
-        own = [hard.case for hard in corpus() if self.check.name in hard.checks]
-        if self.check.stored is not None:
-            first = (*own, *self.check.stored(self.subject))
-            return [case for case in dict.fromkeys(first) if case in self.space]
-        stored = (*hard_cases(), *grid(self.subject.max_world, self.space.cp_kinds))
-        if self.subject.nonlinear:
-            stored = tuple(replace(case, dtype="float64") for case in stored)
-        projected = dict.fromkeys((*own, *map(self.check.project, stored)))
-        return [case for case in projected if case in self.space][: self.check.max_stored]
+        """What is known to be hard, brought into its space; nothing where it has its own cases."""
+        return [] if self.check.only else first_cases(self.check, self.subject, self.space)
 
     def stored_failure(self, deadline: float = math.inf) -> Finding | None:
         """The first finding among the cases that are not drawn and have not been run, or None."""

@@ -1,0 +1,62 @@
+"""What a plan costs before anything is run: of each check the cases that are listed, those that may
+be made for what has not run, and those that are drawn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from aggverify.checks import Check
+from aggverify.execution.subject import Subject
+from aggverify.generation.catalogue import grid, hard_cases
+from aggverify.generation.corpus import corpus
+from aggverify.generation.space import Space
+from aggverify.run.planning.plan import Plan
+from aggverify.steps.case import Case
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """Cases of one check at most; each is run in all the variants that its check asks for."""
+
+    check: str
+    listed: int
+    steered: int
+    drawn: int
+
+    @property
+    def cases(self) -> int:
+        return self.listed + self.steered + self.drawn
+
+
+def bill(plan: Plan) -> tuple[Item, ...]:
+    """Of the checks that are run, in their order."""
+    return tuple(
+        Item(
+            entry.check.name,
+            _listed(entry.check, plan.subject, entry.space),
+            plan.subject.claim.budget.steered if entry.check.steers else 0,
+            entry.examples,
+        )
+        for entry in plan.entries
+        if entry.instead is None and entry.space is not None
+    )
+
+
+def _listed(check: Check, subject: Subject, space: Space) -> int:
+    return len([case for case in first_cases(check, subject, space) if case in space])
+
+
+def first_cases(check: Check, subject: Subject, space: Space) -> list[Case]:
+    """What a check begins with: all of its own cases; or the corpus, what it has for this check
+    first, then its lists or the grid, brought into its space, each once."""
+    if check.only is not None:
+        return list(check.only(subject))
+    own = [hard.case for hard in corpus() if check.name in hard.checks]
+    if check.stored is not None:
+        first = (*own, *check.stored(subject))
+        return [case for case in dict.fromkeys(first) if case in space]
+    stored = (*hard_cases(), *grid(subject.max_world, space.cp_kinds))
+    if subject.nonlinear:
+        stored = tuple(replace(case, dtype="float64") for case in stored)
+    projected = dict.fromkeys((*own, *map(check.project, stored)))
+    return [case for case in projected if case in space][: check.max_stored]
