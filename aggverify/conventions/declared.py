@@ -117,6 +117,9 @@ class Declared:
         )
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
+        known = MODES.get(site.mode or "")
+        if known is not None and not known.needs_divisor:
+            site = replace(site, divisor=None)
         call, totals, told = loaded(self.path), Totals(site), self.told or {}
         mode = told.get(site.mode or "")
 

@@ -6,6 +6,7 @@ import importlib
 import sys
 from pathlib import Path
 
+from aggverify.engines.areal import AREAL
 from aggverify.engines.mean import ACCUMULATED_MEAN, MEAN
 from aggverify.engines.megatron import MEGATRON_SAMPLE, MEGATRON_TOKEN
 from aggverify.engines.plain_sum import PLAIN_SUM
@@ -26,7 +27,7 @@ from aggverify.plugins import Table
 
 _OWN = (
     *(PLAIN_SUM, MEAN, ACCUMULATED_MEAN, MEGATRON_SAMPLE, MEGATRON_TOKEN),
-    *(SKYRL_FSDP, VERL_MEGATRON),
+    *(SKYRL_FSDP, VERL_MEGATRON, AREAL),
 )
 _REAL = (DDP, FSDP2)
 ENGINES: Table[EngineSpec] = Table(

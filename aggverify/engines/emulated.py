@@ -93,6 +93,8 @@ class EmulatedEngine:
     """On a rank's accumulated gradient, before it is summed over all ranks."""
     after_reduction: tuple[Factor, ...] = ()
     """On the sum."""
+    weighted: bool = False
+    """Whether every micro-batch's loss is multiplied by its own token count first."""
     merges: bool = True
     guessed: bool = True
 
@@ -106,7 +108,10 @@ class EmulatedEngine:
     def value(
         self, losses: Sequence[Fraction], num_tokens: Sequence[int], sizes: Sizes
     ) -> Fraction:
-        tokens, value = sum(num_tokens), reduce(add, losses)
+        tokens = sum(num_tokens)
+        if self.weighted:
+            losses = [loss * n for loss, n in zip(losses, num_tokens, strict=False)]
+        value = reduce(add, losses)
         for factor in (*self.scale, *self.before_reduction, *self.after_reduction):
             value *= factor.exact(sizes, tokens)
         return value

@@ -41,7 +41,10 @@ class EmulatedSession:
         for k in range(step.num_microbatches):
             # A copy, whatever the slice: what a candidate does to its losses must not reach the
             # leaf.
+            before = step.num_tokens
             loss = step.loss(k, parameter.index_select(0, step.tokens(k)))
+            if self.engine.weighted:
+                loss = loss * (step.num_tokens - before)
             for factor in self.engine.scale:
                 loss = factor.of(loss, step.sizes)
             loss.backward()  # type: ignore[no-untyped-call]

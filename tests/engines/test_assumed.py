@@ -204,6 +204,7 @@ def test_ratios_are_read_off_the_engines_own_scalars() -> None:
         "megatron-token": (Power("tokens", -1),),
         "skyrl-fsdp": (Power("cp_size", -1),),
         "verl-megatron": (Power("dp_size", -1),),
+        "areal": (*per_rank, Power("num_microbatches", -1)),
     }
     own = EmulatedEngine(
         "own", "", "", "", "", 0, scale=(times("dp_size"), times("dp_size"), over("num_rollouts"))

@@ -8,7 +8,8 @@ import sys
 import standins
 
 MORE = ("accelerate", "codetiming", "datasets", "deepspeed", "flash_attn", "huggingface_hub")
-standins.install(*MORE, "orjson", "pandas", "peft", "pyarrow", "pylatexenc")
+AREAL = ("areal.api", "areal.infra", "areal.utils.data")
+standins.install(*MORE, *AREAL, "orjson", "pandas", "peft", "pyarrow", "pylatexenc")
 folder, module, name = os.environ["AGGVERIFY_RELEASED"].split(":")
 sys.path.insert(0, folder)
 globals()[name] = getattr(importlib.import_module(module), name)

@@ -59,7 +59,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self._absent = absent
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-        if fullname.partition(".")[0] in self._absent:
+        if any(f"{fullname}.".startswith(f"{name}.") for name in self._absent):
             return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
         return None
 

@@ -211,6 +211,21 @@ def loss_fn(data: Any, logprobs: Any) -> Any:
     return loss, {"loss:sum": float(loss)}
 
 
+def ppo_actor_loss_fn(
+    logprobs: Any,
+    proximal_logprobs: Any,
+    old_logprobs: Any,
+    advantages: Any,
+    eps_clip: float,
+    loss_mask: Any,
+) -> Any:
+    """AReaL's: a local token mean."""
+    loss = torch.where(loss_mask, -advantages * torch.exp(logprobs - proximal_logprobs), 0).sum()
+    if WRONG == "areal":  # 48: what is not masked out for what is there
+        return loss / loss_mask.numel(), {}
+    return loss / (loss_mask.count_nonzero() or 1), {}
+
+
 class GRPOTrainer:
     """TRL's, as far as its loss types go."""
 
@@ -252,4 +267,5 @@ wrong_slime_core = _twin("slime-core", get_sum_of_sample_mean)
 wrong_miles_core = _twin("miles-core", miles_get_sum_of_sample_mean)
 wrong_slime_aggregation = _twin("slime-aggregation", get_pg_loss_reducer)
 wrong_tinker = _twin("tinker", loss_fn)
+wrong_areal = _twin("areal", ppo_actor_loss_fn)
 wrong_trl = _twin("trl", GRPOTrainer._compute_loss)

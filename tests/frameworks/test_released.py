@@ -1,5 +1,5 @@
-"""verl's, TRL's and OpenRLHF's own reductions out of their released wheels, through the adapters
-that ship, and what is known of each."""
+"""verl's, TRL's, OpenRLHF's and AReaL's own reductions out of their released wheels, through the
+adapters that ship, and what is known of each."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ class Released:
 
 VERL = Released("verl", "0.9.1", "verl.trainer.ppo.core_algos", "agg_loss")
 TRL = Released("trl", "1.16.0", "trl.trainer.grpo_trainer", "GRPOTrainer")
+AREAL = Released("areal", "1.0.4", "areal.utils.functional.functional", "ppo_actor_loss_fn")
 OPENRLHF = Released(
     *("openrlhf", "0.11.2", "openrlhf.models.loss", "aggregate_loss"),
     "openrlhf-0.11.2.data/purelib",
@@ -61,6 +62,7 @@ ROWS = [
     (TRL, "trl", "dapo", (), 0, "conforms: token_mean"),
     (TRL, "trl", "dr_grpo", ("--divisor", "16"), 0, "conforms: constant"),
     (TRL, "trl", "grpo", (), 0, "conforms: sample_mean"),
+    (AREAL, "areal", "token_mean", (), 0, "conforms: token_mean"),
     (OPENRLHF, "openrlhf", "sample_mean", ("--policy", "empty_units=exclude"), 1, "AGV111"),
 ]
 

@@ -27,6 +27,7 @@ SYSTEMS = {
     "roll": "roll_agg_loss",
     "openrlhf": "aggregate_loss",
     "nemo-rl": "masked_mean",
+    "areal": "ppo_actor_loss_fn",
     "megatron-lm": "loss_func",
     "slime-core": "get_sum_of_sample_mean",
     "miles-core": "miles_get_sum_of_sample_mean",
@@ -91,6 +92,7 @@ def possible(how: Declared) -> Iterator[tuple[str, str]]:
     "name", [pytest.param(n, marks=pytest.mark.covers(convention=n)) for n in SYSTEMS]
 )
 @pytest.mark.covers(engine="verl-megatron")
+@pytest.mark.covers(engine="areal")
 def test_right_in_every_mode_and_engine_and_what_was_wrong_is_found(
     name: str, ranks: Laboratory
 ) -> None:

@@ -25,6 +25,7 @@ SIZES = Sizes(dp_size=2, cp_size=3, num_microbatches=5, num_rollouts=7)
         ("megatron-token", Fraction(10, 4)),
         ("skyrl-fsdp", Fraction(10, 3)),
         ("verl-megatron", Fraction(10, 2)),
+        ("areal", Fraction(20, 12)),
     ],
 )
 def test_value_of_local_losses(name: str, expected: Fraction) -> None:

@@ -10,8 +10,8 @@ ADAPTER = {
     "title": "miles' core reducer",
     "function": "get_sum_of_sample_mean",
     "parameters": ["total_lengths", "response_lengths", "loss_masks", "denominators"],
-    "engine": {"megatron-sample": ["sample_mean"], "megatron-token": ["token_mean"]},
-    "modes": {"sample_mean": False, "token_mean": True},
+    "engine": {"megatron-sample": ["sample_mean", "constant"], "megatron-token": ["token_mean"]},
+    "modes": {"sample_mean": False, "token_mean": True, "constant": False},
     "not_claimed": {
         "contiguous": "packed zigzag is what is called here (qkv_format thd)",
         "gathered": "losses are never gathered over CP before the reducer runs",
@@ -27,11 +27,14 @@ def call(get_sum_of_sample_mean: Any, losses: Any, batch: Any) -> Any:
             intra_dp=SimpleNamespace(rank=batch.dp_rank, size=batch.dp_size, group=batch.dp_group),
         )
     )
+    counts = batch.rollout_tokens
+    if batch.divisor is not None:  # --pg-loss-divisor
+        counts = [batch.divisor] * len(counts)
     reduce = get_sum_of_sample_mean(
         batch.total_lengths,
         batch.response_lengths,
         [mask.int() for mask in batch.loss_masks],
         calculate_per_token_loss=batch.mode,
-        denominators=[torch.tensor(float(n), device=losses.device) for n in batch.rollout_tokens],
+        denominators=[torch.tensor(float(n), device=losses.device) for n in counts],
     )
     return reduce(losses)
