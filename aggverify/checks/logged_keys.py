@@ -48,7 +48,7 @@ def judge(check: str, subject: Subject, executions: Sequence[Execution]) -> Find
             f"log[{key!r}] is {'not finite' if now is None else repr(float(now.value))}, merged, "
             f"and {float(was.value)!r} on one rank"
         )
-        return Finding(CODE, check, message, case, subject.mode)
+        return Finding(CODE, check, message, case, subject.mode, logged=(key, was.value))
     return None
 
 

@@ -209,12 +209,14 @@ every = [None] * (DP * CP)
 dist.all_gather_object(every, LOGS)
 logs = [log for rank in every for log in rank]
 shapes = {{str([(key, len(numbers)) for key, numbers in log.items()]) for log in logs}}
-sums = [sum(column) for column in zip(*(log["loss"] for log in logs if "loss" in log))]
+sums = [sum(column) for column in zip(*(log[KEY] for log in logs if KEY in log))]
 logged = {scale} * sums[0] if len(sums) == 1 else sums and sums[0] / max(sums[1], 1)
+{wanted}
+wrong = [len(shapes) > 1, bool(sums) and not abs(logged - wanted) <= {near!r} * size]
+print(f"logs {{shapes}}, {{KEY}} {{logged}}, which should be {{wanted}}")"""
+_OF_THE_LOSS = """\
 terms = [weight * value for weight, value in zip(weights, STEP[3]) if weight]
-off = abs(logged - sum(terms)) if sums else 0
-wrong = [len(shapes) > 1, not off <= {near!r} * sum(map(abs, terms))]
-print(f"logs {{shapes}}, loss {{logged}}, the sum of weights times losses {{sum(terms)}}")"""
+wanted, size = sum(terms), sum(map(abs, terms))"""
 _LOG = """\
 for log in (part for part in (out if isinstance(out, tuple) else ()) if hasattr(part, "items")):
     pairs = {key: v if isinstance(v, (list, tuple)) else torch.as_tensor(v).flatten()
@@ -223,10 +225,15 @@ for log in (part for part in (out if isinstance(out, tuple) else ()) if hasattr(
 
 
 def _logs(told: Told) -> Ending | None:
+    """Merged, a scalar as the loss is and a pair as a sum over a count."""
     if told.takes_counts:
         return None
-    lines = _LOGS.format(scale=told.scale, near=_VALIDATION)
-    return Ending(lines, ("LOGS = []",), after_return=_LOG)
+    key, wanted = "loss", _OF_THE_LOSS
+    if told.finding.logged is not None:
+        key, alone = told.finding.logged
+        wanted = f"wanted, size = {float(alone)!r}, {abs(float(alone))!r}  # on one rank"
+    lines = _LOGS.format(scale=told.scale, near=_VALIDATION, wanted=wanted)
+    return Ending(lines, ("LOGS = []", f"KEY = {key!r}"), after_return=_LOG)
 
 
 _ENDINGS: Mapping[Shown, Callable[[Told], Ending | None]] = {

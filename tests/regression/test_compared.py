@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aggverify.codes.state import Again, Incomplete, State
+from aggverify.errors import InputError
 from aggverify.regression.compare import compare
-from aggverify.regression.documents import merged
+from aggverify.regression.documents import loaded, merged
 from aggverify.regression.model import FAILURES, LOSSES, Change, Comparison, Kind
 from aggverify.report import codec, model
 from aggverify.report.model import Document, Finding, Verdict
@@ -222,6 +224,18 @@ def test_the_same_reducer_may_be_judged_twice() -> None:
     other = replace(GREEN, divisor=16.0)
     same = document(GREEN, other)
     assert kinds_of(compare(same, same)) == {Kind.UNCHANGED}
+
+
+def test_a_document_beyond_its_limit_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Artifacts of strangers are read by the workflow that may write."""
+    path = tmp_path / "base.json"
+    path.write_text(model.render(document(GREEN)))
+    assert loaded(path) == document(GREEN)
+    monkeypatch.setattr("aggverify.report.model.document.MAX_BYTES", 100)
+    with pytest.raises(InputError, match=r"larger than a verdict document can be \(100 bytes\)"):
+        loaded(path)
 
 
 def test_another_processor_is_a_banner() -> None:
