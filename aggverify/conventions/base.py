@@ -149,7 +149,7 @@ class Calling(NamedTuple):
     """What is handed over beside the losses, to see whether it has changed."""
     before: str = ""
     """Lines of its own, before any step."""
-    mode: str | None = None
+    mode: str | bool | None = None
     """``MODE``, where the reducer is told one."""
 
 

@@ -11,9 +11,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aggverify.conventions.base import Bound, Misuse, Offer, Output, Site
+from aggverify.conventions.base import Bound, Calling, Misuse, Offer, Output, PlainSite, Site
 from aggverify.conventions.micro_batch import Side, Totals, Width, micro_batch
 from aggverify.conventions.native import RETURNS, output
+from aggverify.conventions.plain_adapter import code_of
+from aggverify.conventions.plain_batch import batch_of
 from aggverify.engines import engine
 from aggverify.oracles import MODES
 
@@ -115,6 +117,22 @@ class Declared:
             if others
             else (f"none of its engines ({', '.join(self.engines)}) can make it {mode}")
         )
+
+    def plain(self, site: PlainSite) -> Calling:
+        code = code_of(self.path)
+        told = None if self.told is None else self.told.get(site.mode or "")
+        lines = [
+            batch_of(
+                replace(site, texts=code.texts),
+                told=self.told is not None,
+                rows=self.rows is not None,
+            )
+        ]
+        if self.rows is not None:
+            form = f"side={self.rows.side!r}, width={self.rows.width!r}"
+            lines.append(f"losses, batch.mask = batch.rows(losses, {form})")
+        lines.append("out = call(reduce, losses, batch)")
+        return Calling("\n".join(lines), "batch", code.source, told)
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
         known = MODES.get(site.mode or "")

@@ -27,11 +27,13 @@ _SELDOM = frozenset(
 _LOCAL = "[mask[seen] for mask, seen in zip(masks, shown)]"
 
 
-def batch_of(site: PlainSite) -> str:
-    """The lines that make ``batch``."""
+def batch_of(site: PlainSite, *, told: bool = False, rows: bool = False) -> str:
+    """The lines that make ``batch``. ``told``: it has the mode; ``rows``: it is asked for them."""
+    more = frozenset({"rows"} if rows else ()) | frozenset({"mode"} if told else ())
     asked = asked_of_batch(site.texts) if site.texts is not None else None
-    left_out = frozenset() if asked is None else _SELDOM - asked
-    values = [f"{n}={value}" for n, value in _fields(site) if n not in left_out]
+    left_out = frozenset() if asked is None else _SELDOM - asked - more
+    given = (*_fields(site), ("mode", "MODE" if told else "None"))
+    values = [f"{n}={value}" for n, value in given if n not in left_out]
     lines, room = [""], _WIDTH
     for value in ["**counts", *values]:
         if len(lines[-1]) + len(value) > room:
@@ -82,7 +84,6 @@ def _fields(site: PlainSite) -> Iterator[tuple[str, str]]:
     yield "divisor", repr(site.divisor)
     yield "gathered", str(gathered)
     yield "cp_kind", repr(layout.cp_kind)
-    yield "mode", "None"
     yield "per_token", str(site.per_token)
     yield from (("dp_rank", "d"), ("dp_size", "DP"), ("cp_rank", "c"), ("cp_size", "CP"))
     yield from (("dp_group", "dp_group"), ("cp_group", "cp_group"))

@@ -35,7 +35,7 @@ class Told:
     takes_counts: bool
     guarded: bool
     """Whether a rank may not come back."""
-    modes: tuple[str, ...]
+    modes: tuple[str | bool, ...]
     """Other names of modes, with which the same call has to give other weights."""
     expected: tuple[Fraction, ...] | None
     finding: Finding
@@ -111,7 +111,7 @@ class Told:
     def call(self, before: str = "") -> list[str]:
         """The lines that call the reducer; ``before`` comes right before that."""
         lines = self.calling.call.split("\n")
-        at = next(n for n, line in enumerate(lines) if "reduce(" in line)
+        at = next(n for n, line in enumerate(lines) if "reduce" in line)
         made, itself = lines[:at], lines[at:]
         if self.varied:
             itself = ["with under or nullcontext():", *(f"    {line}" for line in itself)]

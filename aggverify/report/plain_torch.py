@@ -153,7 +153,7 @@ def _calling(subject: Subject, site: PlainSite) -> Calling:
 
 def _modes(
     subject: Subject, site: PlainSite, calling: Calling, trials: list[Trial]
-) -> Iterator[str]:
+) -> Iterator[str | bool]:
     """Names of other modes that weigh this step in another way, and whose call is the same."""
     for mode in (t.mode for t in trials if t.mode in subject.offered):
         if mode is None or subject.mode is None or mode == subject.mode:

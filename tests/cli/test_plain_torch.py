@@ -69,8 +69,9 @@ def executed(folder: Path) -> dict[str, tuple[int, str]]:
     return found
 
 
-def test_every_convention_is_called_with_torch_alone() -> None:
-    assert all(isinstance(how, PlainlyCalled) for how in CONVENTIONS.values())
+def test_every_convention_but_a_whole_step_is_called_with_torch_alone() -> None:
+    not_so = [name for name, how in CONVENTIONS.items() if not isinstance(how, PlainlyCalled)]
+    assert not_so == ["trainer"]
 
 
 @pytest.mark.thorough
@@ -157,6 +158,29 @@ def test_a_file_is_shown_where_this_package_cannot_be_imported(
     )
     assert "<- wrong" in done.stdout
     fixed = launched(tmp_path, finding.script, FILES / right)
+    assert fixed.returncode == 0, (fixed.stdout, fixed.stderr)
+
+
+VERL = """
+def agg_loss(loss_mat, loss_mask, loss_agg_mode, dp_size=1, batch_num_tokens=None,
+             global_batch_size=None, loss_scale_factor=None):
+    count = {count}
+    return (loss_mat * loss_mask).sum() / max(count, 1) * dp_size
+"""
+
+
+@pytest.mark.thorough
+def test_an_adapters_call_is_a_part_of_the_script(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "r.py").write_text(VERL.format(count="int(loss_mask.sum())"))
+    (tmp_path / "right.py").write_text(VERL.format(count="batch_num_tokens"))
+    brief = ("--convention", "verl", "--mode", "token_mean", "--profile", "quick")
+    assert cli("check", "r.py", *brief, "--world", "2", "--report", "json").code == 1
+    [verdict] = model.load(tmp_path / ".aggverify" / "verdict.json").verdicts
+    text = next(f.script for f in verdict.findings if f.script is not None)
+    assert "def call(agg_loss" in text and "ADAPTER" not in text
+    (tmp_path / "script.py").write_text(text)
+    assert "<- wrong" in launched(tmp_path, text).stdout
+    fixed = launched(tmp_path, text, tmp_path / "right.py")
     assert fixed.returncode == 0, (fixed.stdout, fixed.stderr)
 
 

@@ -20,7 +20,7 @@ def test_it_can_have_all_that_a_batch_has() -> None:
     properties = {name for name, value in vars(MicroBatch).items() if isinstance(value, property)}
     methods = {"padded", "rows"}
     own = {f.name for f in fields(MicroBatch) if not f.name.startswith("_")}
-    assert {name for name, _ in _fields(SITE)} | COUNTS == own | properties | methods
+    assert {name for name, _ in _fields(SITE)} | COUNTS | {"mode"} == own | properties | methods
 
 
 def test_what_is_asked_is_read_from_the_source() -> None:
