@@ -2,13 +2,16 @@
 
 The same cases, verdict documents, baselines, snapshots, settings and frames as
 ``tests/unit/test_hostile.py``, with another seed every round. Ends at once, with the smallest
-example, should a reader raise anything but its own errors. ``reports/containment.md`` has a figure.
+example, should a reader raise anything but its own errors, else writes the figure of
+``reports/containment.md``.
 """
 
 from __future__ import annotations
 
+import datetime
 import sys
 import tempfile
+import textwrap
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -24,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests import hostile, hostile_documents
 
 ROUND = 500
+FIGURE = Path(__file__).parents[1] / "reports" / "fuzzed.txt"
 Reader = Callable[[Any], None]
 
 
@@ -85,7 +89,10 @@ def main() -> None:
             done = ", ".join(f"{count} {what}" for what, count in counts.items())
             spent = f"{time.monotonic() - began:.0f} s ({time.process_time():.0f} s of a processor)"
             print(f"{spent}: {done}", flush=True)
-    print("all read, or refused with a sentence")
+    today = datetime.date.today().isoformat()
+    text = f"Fuzzed on {today} for {spent}, with {done}: all read, or refused with a sentence.\n"
+    FIGURE.write_text("\n".join(textwrap.wrap(text, 100)) + "\n", encoding="utf-8")
+    print(text)
 
 
 if __name__ == "__main__":
