@@ -78,6 +78,7 @@ BURNERS = (
 SHM = 'mount -t tmpfs -o size=64k none /dev/shm && exec "$@"'
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 LARGE = (*OPTIONS, "--world", "8")
+MINUTE = (*OPTIONS, "--max-time", "60")
 SANDBOX = (*OPTIONS, "--sandbox", "--mode", "token_mean", "--engine", "sum")
 SURROUNDINGS: tuple[tuple[str, tuple[str, ...], dict[str, int]], ...] = (
     ("a load of 20", shell(BURNERS), {}),
@@ -180,6 +181,15 @@ def cut():
     os._exit(3)
 """
 )
+HOLD = """import os, time
+
+def hold():
+    for _ in range(30):
+        if os.fork() == 0:
+            held = b"x" * (400 << 20)
+            time.sleep(600)
+    time.sleep(600)
+"""
 CROWD = "starts processes without end"
 DIED = r"(exited with status|was ended by|sent what is no answer)"
 HOSTILE = (
@@ -194,14 +204,20 @@ HOSTILE = (
         NOBODY, pids=400,
     ),
     Attack(
-        "prints 50 MB at every call", (0, 1, 2), acting("[print('y' * 10**6) for _ in range(50)]")
+        "prints 50 MB at every call, in a minute", (0, 1, 2),
+        acting("[print('y' * 10**6) for _ in range(50)]"), options=MINUTE,
     ),
     Attack(
-        "leaves a spinning thread at every call", (0, 1, 2),
+        "leaves a spinning thread at every call, in a minute", (0, 1, 2),
         acting("threading.Thread(target=spin, daemon=True).start()",
                "import threading\ndef spin():\n    while True: pass"),
+        options=MINUTE,
     ),
     Attack("allocates without end", (1,), acting("x = [bytearray(1 << 26) for _ in range(10**6)]")),
+    Attack(
+        "starts processes that hold 400 MiB each", (1,), acting("hold()", HOLD),
+        "takes memory without end", pids=400,
+    ),
     Attack("kills its parent", (1, 2), acting("os.kill(os.getppid(), signal.SIGKILL)")),
     Attack("stops itself", (1,), acting("os.kill(os.getpid(), signal.SIGSTOP)")),
     Attack("stops its parent", (0, 1, 2), acting("os.kill(os.getppid(), signal.SIGSTOP)")),

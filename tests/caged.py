@@ -66,7 +66,11 @@ class Cage:
 
     def members(self) -> list[int]:
         """Processes in it."""
-        return [int(line) for line in (self.folders[0] / "cgroup.procs").read_text().split()]
+        found: list[int] = []
+        for file in self.folders[0].rglob("cgroup.procs"):  # others may lie inside
+            with contextlib.suppress(OSError):
+                found += map(int, file.read_text().split())
+        return found
 
     def empty(self) -> None:
         """End all of them, however they fork."""
@@ -108,4 +112,5 @@ def cage(pids: int = _PIDS, memory: int = _MEMORY) -> Iterator[Cage]:
             with contextlib.suppress(OSError):
                 Cage((folder,)).empty()
             wait_until(lambda folder=folder: not Cage((folder,)).members(), seconds=20)  # type: ignore[misc]
-            folder.rmdir()
+            for inner in (*folder.glob("*/"), folder):
+                inner.rmdir()

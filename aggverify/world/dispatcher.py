@@ -19,7 +19,7 @@ from typing import Any
 
 from aggverify.world import answers, linux, memory, wire
 from aggverify.world.clock import Clock
-from aggverify.world.faults import Fault, crowded
+from aggverify.world.faults import NO_EXCESS, Excess, Fault
 from aggverify.world.launcher import Opened
 from aggverify.world.link import MUCH, Link, open_link
 from aggverify.world.options import Options
@@ -28,6 +28,9 @@ from aggverify.world.world import Key, Task, World
 # Oddities after which jobs are run one by one from the first: code that often fails, or alters
 # state in every call, would have most of them run twice.
 _MOST_ODD = 8
+# How often it is looked into whether there is room for a job in fresh ranks beside no others: where
+# it is often needed there is too little to go on with.
+_MOST_CLEARED = 20
 _TEMPLATE_KILLED = "the process that ranks are forked from was killed while this job ran"
 _PLENTY = 4
 _GATHER = 0.001
@@ -54,6 +57,7 @@ class Dispatcher:
         self._alone: deque[Task] = deque()
         self._odd = 0
         self._one_world = False
+        self._cleared = 0
         self._born = 0
         self._memory = memory.Watched()
         self._known: set[frozenset[tuple[str, int]]] = set()
@@ -139,16 +143,17 @@ class Dispatcher:
         flying = [task for world in self._worlds.values() for task in world.in_flight]
         return [*self._alone, *waiting, *flying]
 
-    def salvage(self, crowd: int = 0) -> list[Task]:
-        """After the loss of the template: the tasks that have no outcome. ``crowd``: how many
-        processes were below it, if it was ended for that."""
+    def salvage(self, excess: Excess = NO_EXCESS) -> list[Task]:
+        """After the loss of the template: the tasks that have no outcome. ``excess``: what
+        it was ended for, if anything."""
         found = [*self._alone, *(task for tasks in self._waiting.values() for task in tasks)]
         flying = [task for world in self._worlds.values() for task in world.in_flight]
         for task in flying:
-            if task.alone or (crowd and len(flying) == 1):
+            if task.alone or (excess and len(flying) == 1):
                 size, said = task.key.size, self._memory.said()
-                why = crowded(crowd) if crowd else _TEMPLATE_KILLED
-                task.deliver(Fault("died", None, why, size, out_of_memory=said, processes=crowd))
+                why = excess.text if excess else _TEMPLATE_KILLED
+                fault = Fault("died", None, why, size, out_of_memory=said)
+                task.deliver(replace(fault, processes=excess.processes, held=excess.held))
             else:
                 task.alone = True
                 found.append(task)
@@ -180,7 +185,7 @@ class Dispatcher:
     def _advance(self, now: float) -> None:
         for world in list(self._worlds.values()):
             for task, outcome in world.advance(now):
-                if isinstance(outcome, Fault) and outcome.ours and not task.cleared:
+                if isinstance(outcome, Fault) and outcome.ours and self._may_be_cleared(task):
                     self._clear_for(task)
                     continue
                 # It fails beside others, and not by itself.
@@ -216,16 +221,20 @@ class Dispatcher:
         mine = [task for task in self._alone if task.key == key]
         mine += self._waiting.pop(key, ())
         self._alone = deque(task for task in self._alone if task.key != key)
-        if not failure.ours or any(task.cleared for task in mine):
+        if not (failure.ours and all(map(self._may_be_cleared, mine))):
             for task in mine:
                 task.deliver(failure)
         elif mine:
             self._waiting[key] = deque(mine[1:])
             self._clear_for(mine[0])
 
+    def _may_be_cleared(self, task: Task) -> bool:
+        return not task.cleared and self._cleared < _MOST_CLEARED
+
     def _clear_for(self, task: Task) -> None:
         """Run it again next, in fresh ranks, while there are no others: for want of processes,
         memory or files ranks fail before the code under test has done anything."""
+        self._cleared += 1
         task.alone = task.cleared = True
         self._alone.appendleft(task)
 

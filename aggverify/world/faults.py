@@ -62,9 +62,27 @@ class Replies:
     replies: tuple[Reply, ...]
 
 
-def crowded(processes: int) -> str:
-    """What is said where so many processes had to be ended."""
-    return f"it starts processes without end: all were ended when there were {processes} of them"
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """What there was below a template when all of it was ended for that; nothing of either where it
+    was not: processes, and the mebibytes that they held."""
+
+    processes: int = 0
+    held: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.processes or self.held)
+
+    @property
+    def text(self) -> str:
+        """What is said of it."""
+        if self.held:
+            return f"it takes memory without end: all was ended when it held {self.held} MiB"
+        ended = f"all were ended when there were {self.processes} of them"
+        return f"it starts processes without end: {ended}"
+
+
+NO_EXCESS = Excess()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +96,8 @@ class Fault:
     issued no more; ``output``, the tail of what it printed; ``changes``, the global state it had
     left changed. ``crash``: the interpreter's last words. ``first``: the ranks had finished no job.
     ``out_of_memory``: what the kernel says, if it ended processes of ours for lack of memory.
-    ``processes``: how many there were when all were ended for that. ``ours``: it happened before
+    ``processes``: how many there were when all were ended for that; ``held``: the mebibytes that
+    they held then, if it was for those. ``ours``: it happened before
     the code under test was called, in fresh ranks beside no others, so that it is no fault of that
     code; only where nobody else can have caused it, so it is not part of what is stored.
     """
@@ -99,6 +118,7 @@ class Fault:
     first: bool = False
     out_of_memory: str = ""
     processes: int = 0
+    held: int = 0
     ours: bool = field(default=False, compare=False)
 
     @property
@@ -107,7 +127,7 @@ class Fault:
 
         Of the process that ranks are forked from it is not known how it ended.
         """
-        if self.kind != "died" or self.processes:
+        if self.kind != "died" or self.processes or self.held:
             return ""
         if self.rank is None:
             return "an unknown signal"
@@ -156,6 +176,7 @@ _PLAIN = (
     "first",
     "out_of_memory",
     "processes",
+    "held",
 )
 _FROM_OUTSIDE = frozenset(
     -number for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -182,6 +203,7 @@ def _fault(data: Mapping[str, Any]) -> Fault:
         bool(data["first"]),
         str(data["out_of_memory"]),
         int(data["processes"]),
+        int(data["held"]),
     )
 
 

@@ -20,7 +20,7 @@ from aggverify.world.candidate_errors import Raised
 from aggverify.world.clock import Clock
 from aggverify.world.evidence import threads_text
 from aggverify.world.exits import exit_text
-from aggverify.world.faults import PoolError, TemplateFailure, crowded
+from aggverify.world.faults import NO_EXCESS, Excess, PoolError, TemplateFailure
 from aggverify.world.link import Output, open_link
 from aggverify.world.options import Options
 from aggverify.world.sandbox import Sandbox
@@ -73,7 +73,7 @@ class Zygote:
         self._ready = False
         self._closed = False
         self._exits: dict[int, int] = {}
-        self._crowds: dict[int, int] = {}
+        self._excesses: dict[int, Excess] = {}
         self._usable: set[str] = set()
         self._turn: Callable[[], None] = lambda: None
         self._silence = Options().silence
@@ -142,6 +142,8 @@ class Zygote:
         os.close(self._started.output)
         if self._process.returncode != 0 and self._ready:
             linux.end_marked(self._mark)
+        if self._started.group is not None:
+            self._started.group.close()
 
     def _attempt(
         self, request: dict[str, Any], options: Options
@@ -154,7 +156,12 @@ class Zygote:
         link.sock.setblocking(True)
         opened = Opened(link.sock, link.output, page, linux.NOBODY, 0, {})
         try:
-            message = {**request, "op": "fork", "memory": options.import_memory}
+            message = {
+                **request,
+                "op": "fork",
+                "memory": options.import_memory,
+                "held": self._started.most,
+            }
             try:
                 self._send(message, [theirs, write, page])
             finally:
@@ -233,9 +240,9 @@ class Zygote:
         if header is None:
             status = self._exit_status(opened.number)
             crash, threads = stacks.parse(slate.dump(opened.slate))
-            crowd = self._crowds.pop(opened.number, 0)
+            excess = self._excesses.pop(opened.number, NO_EXCESS)
             text = f"the process {exit_text(status)} while importing"
-            text = crowded(crowd) if crowd else text
+            text = excess.text if excess else text
             shown = threads_text(threads, crash)
             return TemplateFailure("died", text, shown, opened.output.drain(), status)
         if "error" in header:
@@ -246,10 +253,10 @@ class Zygote:
             return TemplateFailure("cuda", _CUDA, output=opened.output.drain())
         return header
 
-    def crowd(self, pid: int) -> int:
-        """How many processes there were below a template that was ended for it, else 0."""
+    def excess(self, pid: int) -> Excess:
+        """What a template was ended for."""
         self._exit_status(pid)
-        return self._crowds.pop(pid)
+        return self._excesses.pop(pid)
 
     def _exit_status(self, pid: int) -> int:
         if pid not in self._exits:
@@ -280,7 +287,7 @@ class Zygote:
                 raise PoolError(f"ranks need torch, which fails to import:\n{header['error']}")
             if "exit" in header:
                 self._exits[header["pid"]] = header["exit"]
-                self._crowds[header["pid"]] = header["crowd"]
+                self._excesses[header["pid"]] = Excess(*header["excess"])
             if "refused" in header:
                 raise _no_room(OSError(*header["refused"]))
             if (found := wanted(header)) is not None:
@@ -339,11 +346,11 @@ class Launcher:
             self._zygote = Zygote(self.inside)
         return self._zygote
 
-    def crowd(self, opened: Opened) -> int:
-        """How many processes there were below a template that was ended for it, else 0."""
+    def excess(self, opened: Opened) -> Excess:
+        """What a template was ended for."""
         with contextlib.suppress(PoolError):  # the launcher is gone as well: nobody knows
-            return self._zygote.crowd(opened.number)
-        return 0
+            return self._zygote.excess(opened.number)
+        return NO_EXCESS
 
     def kill(self, opened: Opened) -> None:
         """End a template process and its ranks."""

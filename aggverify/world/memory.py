@@ -1,4 +1,5 @@
-"""The kernel's own account of memory: how often it has ended a process of ours for lack of it."""
+"""The kernel's own account of memory: how much there is, how much a process has of its own, and how
+often one of ours was ended for lack of it."""
 
 from __future__ import annotations
 
@@ -37,6 +38,49 @@ def _either(mount: Path, path: str, name: str) -> Iterator[Path]:
     """In a container the group's own path is often not to be seen, and the mount is the group."""
     own = mount / path.strip("/") / name
     yield from filter(Path.is_file, (own, mount / name))
+
+
+def groups(root: Path = _ROOT) -> dict[str, Path]:
+    """The folder of this process's control group for each controller (version 1), or for "" the
+    one for all (version 2); those that can be seen."""
+    found: dict[str, Path] = {}
+    mount = root / "sys/fs/cgroup"
+    with contextlib.suppress(OSError):
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            for name in controllers.split(","):
+                base = mount / name
+                own = base / path.strip("/")
+                # Beside controllers of version 1 the mount is no group, and version 2 has none.
+                if base.is_dir() and (name or (mount / "cgroup.controllers").is_file()):
+                    found |= {name: own if own.is_dir() else base}
+    return found
+
+
+def free(root: Path = _ROOT) -> int:
+    """Bytes that processes may still take, of the machine and of this process's control group."""
+    lines = (line.split() for line in (root / "proc/meminfo").read_text().splitlines())
+    found = [next(1024 * int(words[1]) for words in lines if words[0] == "MemAvailable:")]
+    own = groups(root)
+    for folder, most, now in (
+        (own.get(""), "memory.max", "memory.current"),
+        (own.get("memory"), "memory.limit_in_bytes", "memory.usage_in_bytes"),
+    ):
+        if folder is not None:
+            with contextlib.suppress(OSError, ValueError):  # "max"
+                found.append(int((folder / most).read_text()) - int((folder / now).read_text()))
+    return max(0, min(found))
+
+
+def own(pid: int) -> int:
+    """Bytes that a process holds which are no file's; 0 once it is gone."""
+    with contextlib.suppress(OSError):
+        lines = (line.split() for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+        return sum(1024 * int(words[1]) for words in lines if words[0] in _OWN)
+    return 0
+
+
+_OWN = ("RssAnon:", "RssShmem:")
 
 
 class Watched:

@@ -17,6 +17,11 @@ MOST_PROCESSES = 4 * MOST_HELPERS
 """Below the process that ranks are forked from: a run has up to two dozen ranks at a time, and
 code under test may start a few helpers in each."""
 
+LEAST_MEMORY = 1 << 30
+SHARE_OF_MEMORY = 0.75
+"""Of what is free when the launcher starts, for all processes below it together, at least those
+bytes: a rank by itself has a limit of its own."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:

@@ -11,10 +11,14 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from aggverify.world import linux, sandbox
+from aggverify.world import groups, linux, memory, sandbox
 from aggverify.world.backends import BACKENDS
+from aggverify.world.groups import Group
+from aggverify.world.options import LEAST_MEMORY, MOST_PROCESSES, SHARE_OF_MEMORY
 from aggverify.world.sandbox import Sandbox
 
+GROUPED = True
+"""Set to False by tests of what counts where no group can be made."""
 MARK = "AGGVERIFY_POOL"
 _ROOT = str(Path(__file__).resolve().parent.parent.parent)
 _ENVIRONMENT = {
@@ -38,6 +42,10 @@ class Started:
     process: subprocess.Popen[bytes]
     connection: socket.socket
     output: int
+    most: int
+    """Bytes that all processes below a template may hold together."""
+    group: Group | None
+    """What holds them all, where one can be made."""
     inside: bool
     """Whether the process makes a sandbox, and the launcher is the first one in it."""
 
@@ -68,6 +76,11 @@ def start(mark: str, inside: Sandbox | None) -> Started:
             undo.callback(os.close, files[-1])
             command = inside.command(command, files[-1], follow=in_main)
             environment = inside.environment(environment)
+        most = max(LEAST_MEMORY, int(SHARE_OF_MEMORY * memory.free()))
+        group = groups.made(8 * MOST_PROCESSES, most + LEAST_MEMORY) if GROUPED else None
+        if group is not None:
+            undo.callback(group.close)
+            command = group.entering(command)
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -82,4 +95,4 @@ def start(mark: str, inside: Sandbox | None) -> Started:
     theirs.close()
     if inside is not None:
         os.close(files[-1])
-    return Started(process, ours, output, inside is not None)
+    return Started(process, ours, output, most, group, inside is not None)

@@ -11,7 +11,7 @@ from aggverify.errors import InputError
 from aggverify.world import wire
 from aggverify.world.backends import Backend
 from aggverify.world.dispatcher import Dispatcher
-from aggverify.world.faults import Fault, Job, Outcome, PoolError, TemplateFailure
+from aggverify.world.faults import NO_EXCESS, Fault, Job, Outcome, PoolError, TemplateFailure
 from aggverify.world.launcher import Launcher, Opened
 from aggverify.world.options import Options
 from aggverify.world.world import Key, Task
@@ -240,8 +240,9 @@ class Template:
 
     def _lost(self, old: Dispatcher) -> None:
         """The template process is gone, its ranks with it: go on in a new one."""
-        crowd = 0 if self._opened is None else self._launcher.crowd(self._opened)
-        waiting = old.salvage(crowd)
+        opened = self._opened
+        excess = NO_EXCESS if opened is None else self._launcher.excess(opened)
+        waiting = old.salvage(excess)
         self._release()
         self._ready().add(waiting)
 

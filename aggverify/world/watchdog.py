@@ -105,13 +105,15 @@ class _Stat(NamedTuple):
 
 
 def _stat(folder: str) -> _Stat | None:
-    """None once it has ended."""
+    """None once it has ended, also where nobody has taken note of that: it does not sleep."""
     try:
         stat = _read(f"{folder}/stat")
     except OSError:
         return None
     opened, closed = stat.index(b"("), stat.rindex(b")")
     fields = stat[closed + 2 :].split(maxsplit=13)
+    if fields[0] in b"ZX":
+        return None
     return _Stat(stat[opened + 1 : closed], fields[0], (int(fields[11]) + int(fields[12])) / _TICKS)
 
 

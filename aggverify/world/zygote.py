@@ -14,11 +14,15 @@ import socket
 import sys
 import time
 import traceback
+from collections.abc import Iterable
+from dataclasses import astuple
+from itertools import chain
 from typing import Any
 
-from aggverify.world import forking, linux, trace, wire
+from aggverify.world import forking, linux, memory, trace, wire
 from aggverify.world.backends import backend
 from aggverify.world.devices import unusable
+from aggverify.world.faults import NO_EXCESS, Excess
 from aggverify.world.options import MOST_HELPERS, MOST_PROCESSES
 from aggverify.world.template_process import serve
 
@@ -75,8 +79,9 @@ class _Zygote:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._templates: set[int] = set()
-        self._crowds: dict[int, int] = {}
+        self._templates: dict[int, int] = {}
+        """With the bytes that all below it may hold."""
+        self._excesses: dict[int, Excess] = {}
         self._counted = 0.0
         # A signal is read as a byte like the rest: an exception out of nowhere, in the midst of
         # cleaning up, would leave the rest of it undone.
@@ -108,17 +113,27 @@ class _Zygote:
             self._count()
 
     def _count(self) -> None:
-        """End a template below which there are more processes than any run needs."""
+        """End a template below which there are more processes than any run needs, or which hold
+        more memory than there is for them."""
         now = time.monotonic()
         if now - self._counted < _COUNT_EVERY:
             return
         self._counted = now
-        for pid in self._templates - self._crowds.keys():
-            trees = [linux.descendants(rank, MOST_HELPERS) for rank in linux.children(pid)]
-            size = len(trees) + sum(map(len, trees))
-            if size >= MOST_PROCESSES or any(len(tree) >= MOST_HELPERS for tree in trees):
-                self._crowds[pid] = size
+        for pid in self._templates.keys() - self._excesses.keys():
+            trees = [[r, *linux.descendants(r, MOST_HELPERS)] for r in linux.children(pid)]
+            size = sum(map(len, trees))
+            if size >= MOST_PROCESSES or any(len(tree) > MOST_HELPERS for tree in trees):
+                self._excesses[pid] = Excess(processes=size)
+            # What they had when they were forked is the template's, and there once.
+            elif (held := self._held(pid, chain.from_iterable(trees))) > self._templates[pid]:
+                self._excesses[pid] = Excess(held=held >> 20)
+            if pid in self._excesses:
                 linux.end_tree(pid)
+
+    @staticmethod
+    def _held(template: int, below: Iterable[int]) -> int:
+        shared = memory.own(template)
+        return shared + sum(max(0, memory.own(pid) - shared) for pid in below)
 
     def _fork(self, request: dict[str, Any], fds: list[int]) -> None:
         me = os.getpid()
@@ -137,7 +152,7 @@ class _Zygote:
             os.close(fd)
         if pid < 0:
             return
-        self._templates.add(pid)
+        self._templates[pid] = request["held"]
         wire.send(self._connection, {"forked": pid})
 
     def _reap(self) -> None:
@@ -147,7 +162,7 @@ class _Zygote:
                 linux.kill(pid)
             done, status = os.waitpid(pid, os.WNOHANG)
             if done and pid in self._templates:
-                self._templates.discard(pid)
+                del self._templates[pid]
                 exit_status = os.waitstatus_to_exitcode(status)
-                crowd = self._crowds.pop(pid, 0)
-                wire.send(self._connection, {"exit": exit_status, "pid": pid, "crowd": crowd})
+                excess = astuple(self._excesses.pop(pid, NO_EXCESS))
+                wire.send(self._connection, {"exit": exit_status, "pid": pid, "excess": excess})

@@ -28,6 +28,7 @@ with Pool() as pool:
             told.append(outcome.message)
     print(json.dumps(told))
 """
+HELD = "it takes memory without end: all was ended when it held "
 CROWD = "it starts processes without end: all were ended when there were "
 
 
@@ -46,12 +47,72 @@ def test_a_child_that_comes_back_ends(act: str, tmp_path: Path) -> None:
     assert json.loads(found.text) == [[2.0, 2.0]] * 41
 
 
+ALONE = "from aggverify.world import starting\nstarting.GROUPED = False\n"
+"""The launcher counts, and nothing else holds what is below it."""
+OTHER = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+
+
 @pytest.mark.thorough
-def test_what_forks_without_end_is_ended_and_the_rest_goes_on(tmp_path: Path) -> None:
-    found = ran(tmp_path, "-c", SCRIPT.replace("ACT", "'fork_without_end'").replace("JOBS", "1"))
+@pytest.mark.parametrize(
+    ("act", "says"), [("fork_without_end", CROWD), ("hold_without_end", HELD)], ids=["many", "much"]
+)
+@pytest.mark.parametrize("how", ["in a group", "counted", "counted, another user"])
+def test_what_has_no_end_is_ended_and_the_rest_goes_on(
+    act: str, says: str, how: str, tmp_path: Path
+) -> None:
+    """Inside an outer group in any case; in one of its own, which only root may make, or not."""
+    script = SCRIPT.replace("ACT", repr(act)).replace("JOBS", "1")
+    python, wrapped = sys.executable, ()
+    if "another" in how:
+        python, wrapped = others(), OTHER
+        reads = [*wrapped, python, "-c", f"open({HERE!r} + '/conftest.py'); import torch"]
+        if subprocess.run(reads, env=_found(), capture_output=True).returncode:
+            pytest.skip("another user cannot read this checkout, or has no interpreter")
+    with cage() as made:
+        command = [*wrapped, python, "-c", script if how == "in a group" else ALONE + script]
+        found = made.run(command, Path("/"), _found())
+    assert found.left == (), found.text
     bomb, after = json.loads(found.text)
-    assert bomb.startswith(CROWD), bomb
+    assert bomb.startswith(says), bomb
     assert after == [2.0, 2.0]
+
+
+def others() -> str:
+    """An interpreter that other users may run."""
+    real = Path(sys.executable).resolve()
+    if all(each.stat().st_mode & 1 for each in (real, *real.parents)):
+        return sys.executable
+    return f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def _found() -> dict[str, str]:
+    packages = [entry for entry in sys.path if entry.endswith("-packages")]
+    return {**os.environ, "PYTHONPATH": ":".join([ROOT, *packages])}
+
+
+@pytest.mark.thorough
+def test_a_group_of_its_own_holds_what_is_not_counted(tmp_path: Path) -> None:
+    """No more processes than it has room for, whoever looks; and it is gone afterwards."""
+    script = """
+import os
+from aggverify.world import Pool, groups, memory, starting
+starting.MOST_PROCESSES = 8
+with Pool() as pool:
+    group = pool._launcher._zygote._started.group
+    if group is None:
+        print("none")
+    else:
+        print((group.folders[0] / "pids.max").read_text().strip())
+        template = pool.template("handlers:FailsToStart", {"act": "fork_without_end"}, paths=[HERE])
+        print(template.kind)
+print([folder for folder in (group.folders if group else ()) if folder.exists()])
+"""
+    found = ran(tmp_path, "-c", script.replace("HERE", repr(HERE)))
+    most, *rest = found.text.split("\n")
+    if most == "none":
+        pytest.skip("no control group can be made inside another one here")
+    assert most == "64"
+    assert rest[:2] == ["exception", "[]"], found.text
 
 
 @pytest.mark.thorough

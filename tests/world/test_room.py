@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from aggverify.world import Fault, Pool, PoolError, Replies, Template, room
+from aggverify.world import (
+    Fault,
+    Pool,
+    PoolError,
+    Replies,
+    Template,
+    groups,
+    memory,
+    room,
+)
 from aggverify.world.devices import loops_back
 from tests.world.conftest import HERE, job, opened
 
@@ -200,3 +209,60 @@ def test_without_a_loopback_interface(monkeypatch: pytest.MonkeyPatch) -> None:
     assert loops_back()
     monkeypatch.setattr("fcntl.ioctl", refuse)
     assert not loops_back()
+
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("own", "limits", "expected"),
+    [
+        ("0::/\n", {}, 2048),
+        ("0::/job\n", {"job/memory.max": 900 * MIB, "job/memory.current": 100 * MIB}, 800),
+        ("0::/job\n", {"job/memory.max": "max", "job/memory.current": 100 * MIB}, 2048),
+        (
+            "4:memory:/job\n",
+            {
+                "memory/job/memory.limit_in_bytes": 50 * MIB,
+                "memory/job/memory.usage_in_bytes": 60 * MIB,
+            },
+            0,
+        ),
+    ],
+    ids=["the machine's", "version 2", "no limit", "version 1, none left"],
+)
+def test_how_much_memory_is_free(
+    own: str, limits: dict[str, object], expected: int, tmp_path: Path
+) -> None:
+    contents = {f"{GROUP}/{name}": f"{value}\n" for name, value in limits.items()}
+    told = {"proc/meminfo": "MemTotal: 1 kB\nMemAvailable: 2097152 kB\n", "proc/self/cgroup": own}
+    told |= {f"{GROUP}/cgroup.controllers": "memory pids\n"} if own.startswith("0") else {}
+    assert memory.free(files(tmp_path, contents | told)) == expected * MIB
+
+
+def test_version_2_without_controllers_is_no_group(tmp_path: Path) -> None:
+    """Where those are of version 1 what is mounted above them is a plain folder."""
+    own = "4:pids:/job\n1:name=systemd:/\n0::/\n"
+    root = files(tmp_path, {"proc/self/cgroup": own, f"{GROUP}/pids/job/pids.max": "max\n"})
+    assert memory.groups(root) == {"pids": root / GROUP / "pids" / "job"}
+
+
+def test_a_control_group_is_made_where_that_is_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By root in version 1; where the folder cannot be written there is none."""
+    (tmp_path / "aggverify-ranks-of somebody killed").mkdir()
+    monkeypatch.setattr(memory, "groups", lambda: {"": tmp_path})
+    group = groups.made(99, 77)
+    assert group is not None
+    [folder] = group.folders
+    assert (folder / "pids.max").read_text() == "99\n"
+    assert (folder / "memory.max").read_text() == "77\n"
+    assert list(tmp_path.iterdir()) == [folder]
+    assert group.entering(["true"])[-1] == "true"
+    for file in folder.iterdir():
+        file.unlink()
+    group.close()
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(memory, "groups", lambda: {"": tmp_path / "no such folder"})
+    assert groups.made(99, 77) is None

@@ -100,6 +100,16 @@ def fork_without_end(play: Play, job: dict[str, Any]) -> None:
         os.fork()
 
 
+@act
+def hold_without_end(play: Play, job: dict[str, Any]) -> None:
+    """A few processes, none of which holds more than a rank may."""
+    for _ in range(20):
+        if os.fork() == 0:
+            held = b"x" * (300 << 20)
+            time.sleep(600 + len(held[:1]))
+    time.sleep(600)
+
+
 _WAYS = multiprocessing.get_context("fork")
 _POOLS: list[Any] = []
 

@@ -1,0 +1,76 @@
+"""A control group for the launcher and all below it, where the user may make one: the kernel holds
+what the launcher, which counts now and then, would see too late."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from aggverify.world import linux, memory
+
+_MOUNT = Path("/sys/fs/cgroup")
+_PATIENCE, _PAUSE = 2.0, 0.01
+_NAME = "aggverify-ranks-"
+_ENTER = 'for each in $1; do echo $$ > "$each/cgroup.procs"; done 2>/dev/null; shift; exec "$@"'
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One folder (version 2), or two (version 1)."""
+
+    folders: tuple[Path, ...]
+
+    def entering(self, command: list[str]) -> list[str]:
+        """The command, which first enters it."""
+        return ["sh", "-c", _ENTER, "sh", " ".join(map(str, self.folders)), *command]
+
+    def close(self) -> None:
+        """End whatever is in it, and remove it once that is gone."""
+        ends = time.monotonic() + _PATIENCE
+        while any(map(_is_left, self.folders)) and time.monotonic() < ends:
+            time.sleep(_PAUSE)
+
+
+def _is_left(folder: Path) -> bool:
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+    with contextlib.suppress(OSError, ValueError):
+        for pid in map(int, (folder / "cgroup.procs").read_text().split()):
+            linux.kill(pid)
+    return folder.is_dir()
+
+
+def made(processes: int, most: int) -> Group | None:
+    """One with room for so many processes and threads, and so many bytes; None where none can be
+    made, as for most users."""
+    folders: dict[Path, None] = {}
+    name = f"{_NAME}{uuid.uuid4().hex}"
+    try:
+        for around, file, number in _limits(processes, most):
+            for old in around.glob(f"{_NAME}*"):  # of those who were killed
+                with contextlib.suppress(OSError):  # in use
+                    old.rmdir()
+            folder = around / name
+            if folder not in folders:
+                folder.mkdir()
+                folders[folder] = None
+            (folder / file).write_text(f"{number}\n")
+    except OSError:
+        Group(tuple(folders)).close()
+        return None
+    return Group(tuple(folders))
+
+
+def _limits(processes: int, most: int) -> Iterator[tuple[Path, str, int]]:
+    """Around which folder, file and number of each."""
+    own = memory.groups()
+    if "" in own:
+        yield own[""], "pids.max", processes
+        yield own[""], "memory.max", most
+    else:
+        yield own.get("pids", _MOUNT / "pids"), "pids.max", processes
+        yield own.get("memory", _MOUNT / "memory"), "memory.limit_in_bytes", most
