@@ -177,16 +177,28 @@ class _Reading:
         return Rows(chosen["side"], chosen["width"])
 
     def misuses(self) -> tuple[Misuse, ...]:
-        value = self._data.get("misuses", {})
-        right = isinstance(value, dict) and all(
-            isinstance(k, str) and isinstance(v, dict) and _are_texts(list(v))
-            for k, v in value.items()
-        )
-        self._check("misuses", "a table of sentence: {parameter: value}", right)
-        return tuple(Misuse(said, said, _setting(values)) for said, values in value.items())
+        value = self._data.get("misuses", [])
+        right = isinstance(value, list) and all(map(_is_misuse, value))
+        self._check("misuses", "a list of {call: sentence, with: {parameter: value}}", right)
+        found = []
+        for one in value:
+            self._known("misuses", "mode", modes := tuple(one.get("modes", ())), MODES)
+            found.append(Misuse(one["call"], one["call"], _setting(one["with"]), modes))
+        return tuple(found)
 
 
 _FORMS = {"rows": ("flat", "padded"), "side": ("right", "left"), "width": ("micro-batch", "step")}
+
+
+def _is_misuse(value: Any) -> bool:
+    if not isinstance(value, dict) or not {"call", "with"} <= value.keys() <= {
+        "call",
+        "with",
+        "modes",
+    }:
+        return False
+    known = isinstance(value["call"], str) and isinstance(value["with"], dict)
+    return known and _are_texts([*value["with"]]) and _are_texts(value.get("modes", []))
 
 
 def _setting(values: Mapping[str, Any]) -> Callable[[dict[str, Any]], None]:

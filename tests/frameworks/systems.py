@@ -28,7 +28,8 @@ def agg_loss(
     loss_scale_factor: float | None = None,
 ) -> Any:
     """verl's, without its epsilon."""
-    if dp_size > 1 and (batch_num_tokens is None or global_batch_size is None):
+    needed = batch_num_tokens if loss_agg_mode == "token-mean" else global_batch_size
+    if dp_size > 1 and needed is None and loss_agg_mode != "token-sum":
         raise ValueError("counts are required when dp_size > 1")
     if WRONG == "verl":  # 19: the padded width for the divisor
         loss_scale_factor = loss_mask.shape[-1]

@@ -112,6 +112,7 @@ def test_right_in_every_mode_and_engine_and_what_was_wrong_is_found(
     ("name", "mode", "more"),
     [
         ("verl", "sequence_sum", ()),
+        ("verl", "token_sum", ()),
         ("trl", "sample_mean", ()),
         ("openrlhf", "sample_mean", ("--policy", "empty_units=exclude")),
         ("slime-aggregation", "prompt_mean", ("--group-size", "2")),

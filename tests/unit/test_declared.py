@@ -26,7 +26,7 @@ ADAPTER = {
     "modes": {"sample_mean": "seq", "token_mean": True, "prompt_mean": "group"},
     "never": {"prompt_mean": "it is told no groups"},
     "not_claimed": {"context-parallel": "gathered before the loss"},
-    "misuses": {"no mode": {"mode": None}},
+    "misuses": [{"call": "no mode", "with": {"mode": None}, "modes": ["sample_mean"]}],
     "notes": ["clipping is not exercised"],
 }
 """
@@ -56,6 +56,7 @@ def test_it_is_what_the_file_says(file: str) -> None:
     arguments = {"mode": "seq", "mat": 1}
     misuse.spoil(arguments)
     assert (misuse.sentence, arguments) == ("no mode", {"mode": None, "mat": 1})
+    assert misuse.modes == ("sample_mean",)
 
 
 def test_each_cell_has_its_reason(file: str) -> None:
@@ -111,7 +112,8 @@ def test_little_need_be_said(tmp_path: Path) -> None:
         ("ADAPTER = {'modes': {'tokenmean': 'x'}}" + CALL, "did you mean 'token_mean'"),
         ("ADAPTER = {'never': {'token_mean': 3}}" + CALL, "never must be a table of name: reason"),
         ("ADAPTER = {'not_claimed': {'fanout': 'x'}}" + CALL, "did you mean 'fan-out'"),
-        ("ADAPTER = {'misuses': {'x': 1}}" + CALL, "misuses must be a table of sentence"),
+        ("ADAPTER = {'misuses': {'x': 1}}" + CALL, "misuses must be a list of {call: sentence"),
+        ("ADAPTER = {'misuses': [{'call': 'x'}]}" + CALL, "misuses must be a list of {call:"),
         ("ADAPTER = {'title': 1}" + CALL, "title must be a text, got 1"),
         ("ADAPTER = {'notes': 'x'}" + CALL, "notes must be a list of texts, got 'x'"),
         ("#" * (1 << 19), "is larger than an adapter can be"),

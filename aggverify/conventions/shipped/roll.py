@@ -25,7 +25,7 @@ ADAPTER = {
         "fan-out": "a row is a rollout",
         "rejection": "the mask is taken as final",
     },
-    "misuses": {"an unknown loss_agg_mode": {"loss_agg_mode": "token-avg"}},
+    "misuses": [{"call": "an unknown loss_agg_mode", "with": {"loss_agg_mode": "token-avg"}}],
 }
 
 

@@ -24,14 +24,19 @@ ADAPTER = {
         "fan-out": "a row is a rollout",
         "rejection": "the mask is taken as final",
     },
-    "misuses": {
-        "an unknown loss_agg_mode": {"loss_agg_mode": "token-avg"},
-        "no counts where dp_size is 2": {
-            "dp_size": 2,
-            "batch_num_tokens": None,
-            "global_batch_size": None,
+    "misuses": [
+        {"call": "an unknown loss_agg_mode", "with": {"loss_agg_mode": "token-avg"}},
+        {
+            "call": "no batch_num_tokens where dp_size is 2",
+            "with": {"dp_size": 2, "batch_num_tokens": None},
+            "modes": ["token_mean"],
         },
-    },
+        {
+            "call": "no global_batch_size where dp_size is 2",
+            "with": {"dp_size": 2, "global_batch_size": None},
+            "modes": ["sample_mean", "constant", "sequence_sum"],
+        },
+    ],
     "notes": ["clipping, importance ratios and KL estimators around agg_loss are not exercised"],
 }
 
