@@ -117,9 +117,10 @@ def found_by(target: str, mode: str, pool: Pool) -> list[str]:
     """The shapes that find it, each by itself."""
     with loaded(Request(target=target, modes=(mode,)), pool) as (subjects, laboratory):
         found = []
+        laboratory.begin()
+        subject = prepared(subjects[0], laboratory)
         for shape in SHAPES:
             laboratory.begin()
-            subject = prepared(subjects[0], laboratory)
             if runs(subject, shape, laboratory)[1]:
                 found.append(shape)
         return found
