@@ -97,6 +97,8 @@ class Site:
     """Auxiliary per-token inputs that the candidate takes beside the losses."""
     term: int | None = None
     """The one that has values, modulo their number; None for the losses."""
+    elsewhere: int = 0
+    """Tokens of one more rollout and prompt that are counted, and that nobody has."""
 
     def counted(self, sample: int) -> int:
         """Tokens of a sample in the step's denominators."""

@@ -162,6 +162,8 @@ class Beyond:
         return [*map(self._masks, self._site.case.layout.micro_batches[self._site.dp_rank])]
 
     def step_masks(self) -> list[Tensor]:
+        if self._site.elsewhere:
+            raise RuntimeError("a step of which only the counts are known has no masks")
         return self._masks(range(len(self._site.case.step.samples)))
 
     def local_positions(self) -> list[Tensor]:
@@ -181,7 +183,10 @@ class Totals:
         self._counted = [site.counted(i) for i in range(len(step.samples))]
         self.rollouts = self._over(step.rollouts)
         self.groups = self._over(step.groups)
-        self.tokens = sum(self._counted)
+        if site.elsewhere:
+            self.rollouts[1 + max(self.rollouts)] = site.elsewhere
+            self.groups[1 + max(self.groups)] = site.elsewhere
+        self.tokens = sum(self._counted) + site.elsewhere
 
     def _over(self, units: Mapping[int, Sequence[int]]) -> dict[int, int]:
         return {name: sum([self._counted[i] for i in own]) for name, own in units.items()}
@@ -192,8 +197,8 @@ class Totals:
         step, layout = self._site.case.step, self._site.case.layout
         mine = [i for cell in layout.micro_batches[self._site.dp_rank] for i in cell]
         return {
-            "num_samples": len(step.samples),
-            "num_valid_samples": sum(n > 0 for n in self._counted),
+            "num_samples": len(step.samples) + bool(self._site.elsewhere),
+            "num_valid_samples": sum(n > 0 for n in self._counted) + bool(self._site.elsewhere),
             "rank_samples": len(mine),
             "rank_tokens": sum([self._counted[i] for i in mine]),
             "step_width": max((s.response_length for s in step.samples), default=0),
@@ -234,8 +239,8 @@ def micro_batch(site: Site, k: int, totals: Totals, mode: str | bool | None = No
         rollout_tokens=[totals.rollouts[s.rollout] for s in samples],
         group_tokens=[totals.groups[s.group] for s in samples],
         step_rollout_tokens=list(totals.rollouts.values()),
-        num_rollouts=step.num_rollouts,
-        num_groups=step.num_groups,
+        num_rollouts=len(totals.rollouts),
+        num_groups=len(totals.groups),
         num_tokens=totals.tokens,
         num_microbatches=layout.num_microbatches,
         divisor=site.divisor,

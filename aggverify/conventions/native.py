@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from aggverify.conventions.base import Bound, Calling, Misuse, Offer, Output, PlainSite, Site
 from aggverify.conventions.micro_batch import Totals, micro_batch
@@ -57,6 +57,8 @@ class Native:
     notes: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ("losses", "batch")
     misuses: tuple[Misuse, ...] = NATIVE
+    takes_elsewhere: ClassVar[bool] = True
+    """Whether all of a step's counts are given, so that they can be larger than what is run."""
 
     def modes(self, offer: Offer) -> tuple[str, ...]:
         return tuple(MODES)

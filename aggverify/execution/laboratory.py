@@ -391,6 +391,7 @@ def _assignment(subject: Subject, wanted: Trial, note: int) -> Assignment:
         arrival=wanted.arrival,
         scale=wanted.scale,
         under=wanted.under,
+        elsewhere=wanted.elsewhere,
         virtual=wanted.virtual,
         note=note,
         noted=wanted.noted,

@@ -46,6 +46,8 @@ class Trial:
     under: str = ""
     """The mode of torch that the candidate is called in (``trainer.torch_modes``); "" for none."""
 
+    elsewhere: int = 0
+    """Tokens of one more rollout and prompt that other ranks have, and nothing is run of."""
     virtual: tuple[int, ...] = ()
     """Ranks of the layout that one process is, one after another, with nobody to talk to; none for
     real ranks."""

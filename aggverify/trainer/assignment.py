@@ -9,6 +9,8 @@ from typing import Any
 from aggverify.errors import InputError, unknown
 from aggverify.steps.case import Case
 
+MOST_ELSEWHERE = 1 << 40
+"""Tokens that a step may pretend to have elsewhere."""
 GROUPS = "groups"
 """In an assignment's place: layouts whose process groups are to be made, nothing else."""
 
@@ -47,6 +49,8 @@ class Assignment:
     under: str = ""
     """The mode of torch that the candidate is called in (``trainer.torch_modes``); "" for none."""
 
+    elsewhere: int = 0
+    """Tokens of one more rollout and prompt that are counted, and that nobody has."""
     virtual: tuple[int, ...] = ()
     """Ranks of the layout that this process is, one after another; none where it is itself."""
     note: int = 0
@@ -76,6 +80,8 @@ class Assignment:
             # A bool is no number here, though Python says it is.
             if type(value) not in _KINDS[name]:
                 raise InputError(f"the assignment's {name} cannot be {value!r:.200}")
+        if not 0 <= data.get("elsewhere", 0) <= MOST_ELSEWHERE:
+            raise InputError(f"{data['elsewhere']!r:.40} tokens cannot be pretended")
         read = dict(data) | {"case": Case.unpacked(data["case"])}
         if "virtual" in data:
             read["virtual"] = tuple(map(int, data["virtual"]))
@@ -102,6 +108,7 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
     "terms": (int,),
     "term": (int, type(None)),
     "note": (int,),
+    "elsewhere": (int,),
     "noted": (bool,),
     "virtual": (list, tuple),
 }

@@ -249,4 +249,5 @@ class Trainer:
             wanted.counts_rejected,
             wanted.terms,
             wanted.term,
+            wanted.elsewhere,
         )

@@ -53,6 +53,19 @@ def fused_rows_are_scaled_back(losses: Tensor, batch: MicroBatch) -> Tensor:
     return loss
 
 
+@entry(
+    RIGHT,
+    "token_mean",
+    "the count of the step in float32, divided in the losses' dtype",
+    check="counts_of_a_larger_step",
+)
+def the_step_in_float32(losses: Tensor, batch: MicroBatch) -> Tensor:
+    import torch
+
+    count = torch.tensor(float(max(batch.num_tokens, 1)), dtype=torch.float32)
+    return kept(losses, batch).sum() / count.to(losses.dtype)
+
+
 _OF_A_NODE = [1.0 / ranks for ranks in range(1, 9)]
 
 

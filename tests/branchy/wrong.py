@@ -82,6 +82,18 @@ def fused_rows_are_scaled_twice(losses: Tensor, batch: MicroBatch) -> Tensor:
     return loss
 
 
+@entry(
+    WRONG,
+    "token_mean",
+    "kernels take int32, and so does the count of the step",
+    check="counts_of_a_larger_step",
+    says="32 bits do not hold",
+)
+def the_step_in_int32(losses: Tensor, batch: MicroBatch) -> Tensor:
+    count = (batch.num_tokens + 2**31) % 2**32 - 2**31
+    return kept(losses, batch).sum() / max(count, 1)
+
+
 _OF_A_NODE = [1.0 / ranks for ranks in range(1, 9)]
 
 

@@ -1,0 +1,116 @@
+"""Counts of a step far larger than what is run of it: the rest lies with other ranks.
+
+One more prompt, of one rollout, is counted and nothing is run of it; so a count may be as large as
+in training, where 32 bits overflow. What is no count of the step is judged elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from aggverify.checks.base import RIGHT_FORMULA, Check, Finding
+from aggverify.checks.comparison import lowest_precision, worst_weight
+from aggverify.checks.spaces import alone
+from aggverify.engines.emulated import EmulatedEngine
+from aggverify.execution.laboratory import Execution
+from aggverify.execution.subject import Subject
+from aggverify.execution.trial import Trial
+from aggverify.generation.catalogue import plain_losses
+from aggverify.generation.space import Space
+from aggverify.oracles import Sample, Step
+from aggverify.oracles.bounds import PRECISIONS
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+from aggverify.steps.notation import parse_step
+
+NAME = "counts_of_a_larger_step"
+CODE = "AGV301"
+ELSEWHERE = (2**24 + 1, 2**31, 2**33)
+"""Tokens: more than float32 counts one by one, than 32 bits hold with a sign and without."""
+_STEPS = ("2/1", "2/1101 1/11; 3/111 1/1")
+
+
+def space(subject: Subject) -> Space | None:
+    """One rank; None where the rest of a step cannot be pretended, or its weights not foretold."""
+    engine = subject.engine
+    sized = isinstance(engine, EmulatedEngine) and {"num_rollouts", "num_tokens"}.isdisjoint(
+        factor.size for factor in (*engine.scale, *engine.before_reduction, *engine.after_reduction)
+    )
+    pretends = getattr(subject.convention, "takes_elsewhere", False) and sized
+    known = subject.mode is not None and subject.oracle is None and subject.group_size is None
+    return alone(subject, dtypes=("float64",)) if pretends and known else None
+
+
+def _listed(subject: Subject) -> Iterator[Case]:
+    for step in map(parse_step, _STEPS):
+        yield Case(step, Layout.trivial(len(step.samples)), plain_losses(step))
+
+
+def _variants(case: Case) -> tuple[Case | Trial, ...]:
+    return case, *(Trial(case, elsewhere=tokens) for tokens in ELSEWHERE)
+
+
+def _judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
+    """Within what float32 makes of a count: that it cannot hold one token more is told elsewhere,
+    and so is what the candidate does not get through."""
+    case = executions[0].case
+    for tokens, execution in zip(ELSEWHERE, executions[1:], strict=True):
+        expected = beside(subject, case.step, tokens)
+        if execution.weights is None or expected is None:
+            continue
+        exact = (lowest_precision(subject, case), "float32")
+        precision = min(exact, key=lambda name: PRECISIONS[name].p)
+        found = worst_weight(execution.weights, expected, subject.roundings, precision)
+        if found is None or found.token is None:
+            continue
+        observed = tuple(execution.weights.tolist())
+        message = (
+            f"with {tokens:,} more tokens on other ranks the weight of token {found.token} is "
+            f"{observed[found.token]!r}, not {float(expected[found.token])!r}: a count that "
+            f"{'32 bits do not hold' if tokens > 2**30 else 'is too large for its type'}"
+        )
+        made = Finding(CODE, NAME, message, case, subject.mode, expected, observed)
+        return replace(made, token=found.token, error=found.error, bound=found.bound)
+    return None
+
+
+def beside(subject: Subject, step: Step, tokens: int) -> tuple[Fraction, ...] | None:
+    """The weights of a step's tokens beside one more prompt of so many: what they are divided by
+    grows by the same with each, as with the first ones; None where it does not."""
+    one, two, three = (_with(subject, step, count) for count in (1, 2, 3))
+    if one is None or two is None or three is None:
+        return None
+    found = []
+    for first, second, third in zip(one, two, three, strict=True):
+        if not (first and second and third):
+            found.append(Fraction(0))
+            if first or second or third:
+                return None
+            continue
+        grows = 1 / second - 1 / first
+        if 1 / third - 1 / second != grows:
+            return None
+        found.append(1 / (1 / first + (tokens - 1) * grows))
+    return tuple(found)
+
+
+def _with(subject: Subject, step: Step, tokens: int) -> tuple[Fraction, ...] | None:
+    rollout, group = 1 + max(step.rollouts), 1 + max(step.groups)
+    more = Step((*step.samples, Sample(1, b"\1" * tokens, rollout, group)))
+    expected = subject.expected(more)
+    return None if expected is None else expected[: step.num_response_tokens]
+
+
+CHECK = Check(
+    name=NAME,
+    title="counts of up to 2^33 tokens, of which nearly all are other ranks'",
+    space=space,
+    variants=_variants,
+    judge=_judge,
+    only=_listed,
+    as_found=True,
+    linear_only=True,
+    needs=(RIGHT_FORMULA,),
+)
