@@ -101,6 +101,8 @@ def _subjects(base: Document, head: Document) -> Iterator[Change]:
     before, after = list(base.verdicts), list(head.verdicts)
     for b in before:
         h = next((h for h in after if h.about == b.about), None)
+        if h is None and head.error and not head.verdicts:
+            continue  # nothing of it was judged, which is said once
         if h is None:
             yield coverage.gone(b)
             continue

@@ -145,6 +145,11 @@ def test_a_subject_a_document_or_its_replays_that_go_missing_are_seen() -> None:
     assert compare(document(GREEN), nothing).exit == 1 and compare(nothing, nothing).exit == 2
     assert Kind.ERROR in kinds_of(compare(document(GREEN), broken))
     assert compare(broken, broken).exit == 2
+    nothing_judged = replace(nothing, error="it raises where it is imported")
+    only_error = compare(document(GREEN), nothing_judged)
+    assert only_error.exit == 2 and kinds_of(only_error) == {Kind.ERROR}
+    some = replace(document(GREEN), error="the other raises where it is imported")
+    assert Kind.COVERAGE_LOST in kinds_of(compare(document(GREEN, other), some))
     cut = replace(document(GREEN), incomplete=Incomplete.INTERRUPTED)
     assert compare(document(GREEN), cut).exit == compare(cut, document(GREEN)).exit == 2
     for base, head in (pairs()[Kind.NEW_FAILURE](), pairs()[Kind.FIXED]()):
