@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -39,6 +43,39 @@ def test_no_text_breaks_markdown(text: str) -> None:
 def test_no_line_of_text_is_a_command(kind: Kind) -> None:
     for line in rendered(compare(*pairs(HOSTILE)[kind]()), "text").split("\n"):
         assert line.isprintable() and not line.lstrip().startswith(("::", "##["))
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_data_for_programs_keeps_its_shape_and_has_no_odd_character(kind: Kind) -> None:
+    plain, hostile = (
+        [json.loads(rendered(compare(*pairs(text)[kind]()), name)) for name in FORMS]
+        for text in ("word", HOSTILE)
+    )
+    assert shape(hostile) == shape(plain)
+    assert all(text.isprintable() for text in texts(hostile[0])), "shown by GitLab as it is"
+
+
+FORMS = ("codequality", "json")
+
+
+def shape(data: Any) -> Any:
+    """Everything but the values; a list by its entries' shapes."""
+    if isinstance(data, dict):
+        return {key: shape(value) for key, value in data.items() if key not in FOREIGN}
+    return list(map(shape, data)) if isinstance(data, list) else type(data).__name__
+
+
+FOREIGN = ("case", "fault", "replay", "script", "no_script")
+"""Of a finding, what is kept as it is."""
+
+
+def texts(data: Any) -> Iterator[str]:
+    if isinstance(data, str):
+        yield data
+    for inner in (
+        data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
+    ):
+        yield from texts(inner)
 
 
 def test_a_comment_fits_whatever_there_is_to_say() -> None:
