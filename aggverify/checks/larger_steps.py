@@ -1,7 +1,8 @@
 """Counts of a step far larger than what is run of it: the rest lies with other ranks.
 
-One more prompt, of one rollout, is counted and nothing is run of it; so a count may be as large as
-in training, where 32 bits overflow. What is no count of the step is judged elsewhere.
+The first of two data-parallel ranks is run by itself, and one more prompt of one rollout is counted
+that the other has; so a count may be as large as in training, where 32 bits overflow. A reducer
+that asks the other rank, as its trace tells, counts for itself: nothing is said of it.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
+
 from aggverify.checks.base import RIGHT_FORMULA, Check, Finding
-from aggverify.checks.comparison import lowest_precision, worst_weight
-from aggverify.checks.spaces import alone
+from aggverify.checks.comparison import as_floats, lowest_precision, worst_weight
+from aggverify.checks.spaces import spread
 from aggverify.engines.emulated import EmulatedEngine
 from aggverify.execution.laboratory import Execution
 from aggverify.execution.subject import Subject
@@ -22,34 +25,37 @@ from aggverify.generation.space import Space
 from aggverify.oracles import Sample, Step
 from aggverify.oracles.bounds import PRECISIONS
 from aggverify.steps.case import Case
-from aggverify.steps.layouts import Layout
-from aggverify.steps.notation import parse_step
+from aggverify.steps.layouts import Layout, token_owner
+from aggverify.steps.notation import parse_micro_batches, parse_step
 
 NAME = "counts_of_a_larger_step"
 CODE = "AGV301"
 ELSEWHERE = (2**24 + 1, 2**31, 2**33)
 """Tokens: more than float32 counts one by one, than 32 bits hold with a sign and without."""
-_STEPS = ("2/1", "2/1101 1/11; 3/111 1/1")
+_STEPS = (("1/1; 1/1", "0 | 1"), ("2/1101 1/11; 3/111 1/1", "0,1 | 2,3"))
 
 
 def space(subject: Subject) -> Space | None:
-    """One rank; None where the rest of a step cannot be pretended, or its weights not foretold."""
+    """Two ranks; None where the rest of a step cannot be pretended, or its weights not foretold."""
     engine = subject.engine
     sized = isinstance(engine, EmulatedEngine) and {"num_rollouts", "num_tokens"}.isdisjoint(
         factor.size for factor in (*engine.scale, *engine.before_reduction, *engine.after_reduction)
     )
     pretends = getattr(subject.convention, "takes_elsewhere", False) and sized
+    found = spread(subject, dp=2, cp=1, micro_batches=1, dtypes=("float64",))
+    pretends = pretends and found.max_dp == 2 and not subject.found.communicates
     known = subject.mode is not None and subject.oracle is None and subject.group_size is None
-    return alone(subject, dtypes=("float64",)) if pretends and known else None
+    return found if pretends and known else None
 
 
 def _listed(subject: Subject) -> Iterator[Case]:
-    for step in map(parse_step, _STEPS):
-        yield Case(step, Layout.trivial(len(step.samples)), plain_losses(step))
+    for text, cells in _STEPS:
+        step = parse_step(text)
+        yield Case(step, Layout(parse_micro_batches(cells)), plain_losses(step))
 
 
 def _variants(case: Case) -> tuple[Case | Trial, ...]:
-    return case, *(Trial(case, elsewhere=tokens) for tokens in ELSEWHERE)
+    return case, *(Trial(case, elsewhere=tokens, virtual=(0,)) for tokens in ELSEWHERE)
 
 
 def _judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
@@ -58,16 +64,18 @@ def _judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     case = executions[0].case
     for tokens, execution in zip(ELSEWHERE, executions[1:], strict=True):
         expected = beside(subject, case.step, tokens)
-        if execution.weights is None or expected is None:
+        if execution.weights is None or execution.communicates or expected is None:
             continue
+        mine = [rank == 0 for rank, _, _ in token_owner(case.step, case.layout)]
+        weights = np.where(mine, execution.weights, as_floats(expected))
         exact = (lowest_precision(subject, case), "float32")
         precision = min(exact, key=lambda name: PRECISIONS[name].p)
-        found = worst_weight(execution.weights, expected, subject.roundings, precision)
+        found = worst_weight(weights, expected, subject.roundings, precision)
         if found is None or found.token is None:
             continue
-        observed = tuple(execution.weights.tolist())
+        observed = tuple(weights.tolist())
         message = (
-            f"with {tokens:,} more tokens on other ranks the weight of token {found.token} is "
+            f"with {tokens:,} more tokens on the other rank the weight of token {found.token} is "
             f"{observed[found.token]!r}, not {float(expected[found.token])!r}: a count that "
             f"{'32 bits do not hold' if tokens > 2**30 else 'is too large for its type'}"
         )

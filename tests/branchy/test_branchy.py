@@ -34,7 +34,13 @@ from tests.choosing import thorough_but
 
 ALONE = Case(parse_step("2/" + "1" * 900), Layout.trivial(1), (0.5,) * 900, "bfloat16")
 WIDE = ALONE.with_layout(Layout(ALONE.layout.micro_batches, 2))
-QUICK = {"long_ones_have_no_holes", "long_ones_are_multiplied"}
+QUICK = {
+    "counts_itself",
+    "the_step_in_float32",
+    "the_step_in_int32",
+    "long_ones_have_no_holes",
+    "long_ones_are_multiplied",
+}
 
 
 def name(entry: Branchy) -> str:
@@ -69,7 +75,8 @@ def test_a_wrong_branch_is_found(entry: Branchy, shared_pool: Pool) -> None:
 )
 def test_a_right_branch_passes(entry: Branchy, shared_pool: Pool) -> None:
     for outcome in outcomes(entry, "right", shared_pool, entry.check):
-        assert outcome.summary.state is State.OK, outcome.summary
+        passes = (State.OK, State.LEFT_OUT, State.NOT_CLAIMED)
+        assert outcome.summary.state in passes[: 1 if entry.check == shapes.NAME else 3]
         assert not outcome.findings
 
 
