@@ -21,7 +21,7 @@ from aggverify.world.wire import Frame as Message
 
 
 def finished(
-    frames: Sequence[Message], links: Sequence[Link], number: int
+    frames: Sequence[Message], links: Sequence[Link], number: int, watched: room.Watched
 ) -> tuple[Replies | Fault, bool]:
     """Outcome of a job that every rank has answered; True when the world can go on."""
     headers = [header for header, _ in frames]
@@ -30,9 +30,9 @@ def finished(
     if any("error" in header for header in headers):
         types = {header["error"]["type"] if "error" in header else None for header in headers}
         alike = len(types) == 1 and odd is None
-        return Scene(links, number).raised(), usable and alike
+        return Scene(links, number, watched).raised(), usable and alike
     if odd is not None:
-        return Scene(links, number).diverged(odd), False
+        return Scene(links, number, watched).diverged(odd), False
     return Replies(tuple(_reply(header, blob) for header, blob in frames)), usable
 
 
@@ -80,8 +80,9 @@ def _trace(header: Mapping[str, Any]) -> Trace:
 class Scene:
     """A job gone wrong: the evidence, gathered while ranks and their remains still exist."""
 
-    def __init__(self, links: Sequence[Link], number: int) -> None:
+    def __init__(self, links: Sequence[Link], number: int, watched: room.Watched) -> None:
         self._links = links
+        self._watched = watched
         self._number = number
         self._signs = tuple(slate.signs(link.slate) for link in links)
         self._traces: dict[int, Trace] = {}
@@ -230,6 +231,8 @@ class Scene:
     def _ours(self, kind: FaultKind, rank: int) -> bool:
         """Whether the handler was at work of its own, on the rank at fault or on one that the
         others wait for; or the machine has no room for what the code under test asks of it."""
+        if kind != "runaway" and self._watched.refused():
+            return True  # on whichever rank: others fail for want of it, or wait for it
         if kind in ("exception", "died"):
             return rank in self._own or self._no_room(kind, rank)
         if self._own & self._errors.keys():

@@ -48,6 +48,26 @@ def _limits(root: Path) -> Iterator[str]:
         yield f"the limit on open files (ulimit -n) is {soft}"
 
 
+class Watched:
+    """Whether a control group has refused a process or thread since this was made."""
+
+    def __init__(self, root: Path = _ROOT) -> None:
+        self._root = root
+        self._before = self._refusals()
+
+    def refused(self) -> bool:
+        """Whether it has: whoever was refused may wait for it, or others for whoever it was."""
+        return self._refusals() > self._before
+
+    def _refusals(self) -> int:
+        found = 0
+        for folder in _groups(self._root):
+            with contextlib.suppress(OSError, ValueError):
+                lines = (line.split() for line in (folder / "pids.events").read_text().splitlines())
+                found += sum(int(number) for name, number in lines if name == "max")
+        return found
+
+
 def _groups(root: Path) -> Iterator[Path]:
     """Folders of this process's control group and of those around it, version 1 or 2."""
     mount = root / "sys/fs/cgroup"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
-from aggverify.world import answers, linux, memory, outcomes, slate
+from aggverify.world import answers, linux, memory, outcomes, room, slate
 from aggverify.world.backends import Backend
 from aggverify.world.candidate_errors import Raised
 from aggverify.world.exits import exit_text
@@ -116,6 +116,7 @@ class World:
     _end_seen: float | None = None
     _death_scene: outcomes.Scene | None = None
     _memory: memory.Watched = field(default_factory=memory.Watched)
+    _room: room.Watched = field(default_factory=room.Watched)
     _signs: tuple[bytes, ...] = ()
     _asleep_since: float = 0.0
 
@@ -196,7 +197,7 @@ class World:
     def _finished(self) -> list[tuple[Task, Outcome]]:
         """The outcomes of the first dispatch, which every rank has answered."""
         frames = [link.replies[0] for link in self.links]
-        outcome, usable = outcomes.finished(frames, self.links, self.done)
+        outcome, usable = outcomes.finished(frames, self.links, self.done, self._room)
         count = len(self.flying[0].tasks)
         each = [outcome] if count == 1 else outcomes.apart(outcome, count)
         if (usable and None not in each) or self._by_itself:
@@ -318,7 +319,7 @@ class World:
         return limit if self._by_itself else limit * _DOUBT
 
     def _scene(self) -> outcomes.Scene:
-        return outcomes.Scene(self.links, self.done)
+        return outcomes.Scene(self.links, self.done, self._room)
 
     def _start(self, now: float) -> None:
         for link in self.links:

@@ -179,6 +179,40 @@ def test_a_right_reducer_is_right_where_there_is_little_room(
         assert f"pids.max is {pids}" in found.text
 
 
+ASKS = {
+    "forks": ("if (child := os.fork()) == 0: os._exit(0)\n    os.waitpid(child, 0)", ":", 40),
+    "makes groups": ("MADE.get(0) or MADE.setdefault(0, dist.new_group())", ":", 40),
+    "opens files": ("files = [open('/dev/null') for _ in range(60)]", "ulimit -n 64", 400),
+}
+"""What a right reducer does when called, what its shell has done, and how many processes fit."""
+
+
+@pytest.mark.parametrize(
+    "what", [pytest.param("opens files", marks=pytest.mark.thorough)]
+    + [pytest.param(what, marks=pytest.mark.exhaustive) for what in ("forks", "makes groups")],
+)  # fmt: skip
+def test_what_the_machine_refuses_a_right_reducer_is_no_finding(what: str, tmp_path: Path) -> None:
+    act, before, pids = ASKS[what]
+    text = RIGHT.replace("def reduce(", "def _reduce(")
+    (tmp_path / "r.py").write_text(
+        f"import os\nimport torch.distributed as dist\n{text}\nMADE = {{}}\n\n"
+        "def reduce(losses, batch):\n"
+        f"    {act}\n    return _reduce(losses, batch)\n"
+    )
+    command = [sys.executable, "-m", "aggverify", "check", "r.py", "--profile", "quick"]
+    with cage(pids) as made:
+        found = made.run(
+            [*command, "--max-examples", "2"], tmp_path, {"PYTHONPATH": ROOT}, before=before
+        )
+    assert found.left == (), found.text
+    assert found.code in (0, 2), found.text
+    assert "AGV4" not in found.text, found.text
+    if found.code == 2:
+        limit = "ulimit -n) is 64" if what == "opens files" else f"pids.max is {pids}"
+        assert limit in found.text, found.text
+        assert "Traceback" not in found.text, found.text
+
+
 @pytest.mark.thorough
 def test_without_a_loopback_interface_there_is_one_sentence(tmp_path: Path) -> None:
     alone = ["unshare", "-n"]

@@ -118,7 +118,7 @@ def test_worlds_run_by_themselves_once_that_was_seen_to_help(pool: Pool, tmp_pat
     others = [each for each in template.run(jobs) if isinstance(each, Replies)]
     assert len(others) == len(jobs)
     assert template._dispatcher is not None
-    assert len(template._dispatcher._worlds) == 1
+    assert len(template._dispatcher._worlds) <= 1
     template.close()
 
 
@@ -238,6 +238,27 @@ def test_how_much_memory_is_free(
     told = {"proc/meminfo": "MemTotal: 1 kB\nMemAvailable: 2097152 kB\n", "proc/self/cgroup": own}
     told |= {f"{GROUP}/cgroup.controllers": "memory pids\n"} if own.startswith("0") else {}
     assert memory.free(files(tmp_path, contents | told)) == expected * MIB
+
+
+def test_a_control_group_that_refuses_is_seen(tmp_path: Path) -> None:
+    own = {"proc/self/cgroup": "0::/job/step\n", f"{GROUP}/job/step/pids.events": "max 0\n"}
+    root = files(tmp_path, own | {f"{GROUP}/job/pids.events": "max 3\n"})
+    watched = room.Watched(root)
+    assert not watched.refused()
+    (root / GROUP / "job" / "pids.events").write_text("max 4\n")
+    assert watched.refused()
+
+
+def test_who_waits_for_what_was_refused_is_not_to_blame(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template = opened(pool, "Play")
+    for refused in (False, True):
+        monkeypatch.setattr(room.Watched, "refused", lambda watched, was=refused: was)
+        [found] = template.run([job("sleep", 2, on=[1], seconds=99)])
+        assert isinstance(found, Fault)
+        assert (found.kind, found.ours) == ("blocked", refused)
+    template.close()
 
 
 def test_version_2_without_controllers_is_no_group(tmp_path: Path) -> None:
