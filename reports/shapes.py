@@ -41,7 +41,7 @@ TABLE = ROOT / "reports" / "shapes.md"
 RIGHT = Request(target="examples/native/sum/token_mean.py", modes=("token_mean",))
 STEERED = "steered"
 CHECKS: Mapping[str, tuple[str, ...]] = {
-    "virtual worlds": ("holds_in_larger_worlds",),
+    "virtual worlds, pretended counts": ("holds_in_larger_worlds", "counts_of_a_larger_step"),
     "backward, no_grad, autocast": (
         "gradient_follows_the_loss",
         "the_same_in_validation_and_autocast",
