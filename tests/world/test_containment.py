@@ -163,7 +163,7 @@ def test_where_no_ranks_fit_there_is_one_sentence(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("pids", "told"),
     [
-        # Minutes of ranks that find no room.
+        # Half a minute of ranks that find no room.
         pytest.param(60, "up to 4 were run", marks=pytest.mark.exhaustive),
         pytest.param(200, None, marks=pytest.mark.thorough),
     ],
