@@ -27,8 +27,8 @@ def right(losses: torch.Tensor, batch: MicroBatch) -> torch.Tensor:
 
 
 def mostly_raises(losses: torch.Tensor, batch: MicroBatch) -> torch.Tensor:
-    """Comes to a result on one sample only."""
-    if batch.num_rollouts > 1:
+    """Comes to a result on a single token only."""
+    if batch.num_tokens > 1:
         raise KeyError("loss_mask")
     return right(losses, batch)
 

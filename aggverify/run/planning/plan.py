@@ -10,7 +10,7 @@ from typing import Any
 from aggverify.checks import CHECKS, Check
 from aggverify.codes.state import State
 from aggverify.errors import InputError
-from aggverify.execution.budget import MAX_WORLD
+from aggverify.execution.budget import MAX_WORLD, MIN_EXAMPLES
 from aggverify.execution.subject import DISCLAIMED, Refused, Subject
 from aggverify.generation.space import Space, sizes
 
@@ -37,8 +37,20 @@ class Entry:
         if self.check.only is not None:
             return 0
         budget = self.subject.claim.budget
-        most = budget.examples if self.check.max_examples is None else self.check.max_examples
-        return min(budget.examples, math.ceil(most * budget.part))
+        return min(budget.examples, math.ceil(self._most * budget.part))
+
+    @property
+    def least(self) -> int:
+        """Cases that must have come to a result before it passes, if there are as many: no fewer
+        where a profile draws only a part of them."""
+        if self.check.only is not None:
+            return 0
+        return min(MIN_EXAMPLES, self.subject.claim.budget.examples, self._most)
+
+    @property
+    def _most(self) -> int:
+        most = self.check.max_examples
+        return self.subject.claim.budget.examples if most is None else most
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; of the space the fields other than the default."""

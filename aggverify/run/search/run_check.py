@@ -10,7 +10,6 @@ from dataclasses import replace
 from aggverify.checks import Finding
 from aggverify.codes.state import Incomplete, State
 from aggverify.errors import NotJudged
-from aggverify.execution.budget import MIN_EXAMPLES
 from aggverify.execution.deadline import NEVER, STOPS, Deadline
 from aggverify.execution.laboratory import Laboratory
 from aggverify.run.outcome.consequences import Outcome
@@ -97,7 +96,7 @@ def run_check(
         stopped = why(stop)
         if run.found is not None and all(run.found is not r.finding for r in reported):
             reported.append(_reported(run, run.found, Evidence()))
-    least = 0 if before.only else min(MIN_EXAMPLES, entry.examples)
+    least = 0 if before.only else entry.least
     summary = replace(
         _summary(run, reported, stopped, least=least), planned=0 if before.only else entry.examples
     )
