@@ -235,7 +235,8 @@ def get_sum_of_sample_mean(total_lengths, response_lengths, loss_masks,
     masks = local_masks(total_lengths, response_lengths, loss_masks)
     if denominators is None:
         denominators = [max(int(m.sum()), 1) for m in loss_masks]
-    return lambda x: sum(s / n for s, n in zip(masked_sums(x, masks), denominators))
+    counts = [max(int(n), 1) for n in denominators]
+    return lambda x: sum(s / n for s, n in zip(masked_sums(x, masks), counts))
 """,
     "sample_mean",
     ("for m in loss_masks]", "for m in masks]"),

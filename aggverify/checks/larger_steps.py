@@ -119,6 +119,7 @@ CHECK = Check(
     judge=_judge,
     only=_listed,
     as_found=True,
+    not_shown={CODE: "a step of which nearly all is pretended"},
     linear_only=True,
     needs=(RIGHT_FORMULA,),
 )

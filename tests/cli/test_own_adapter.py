@@ -75,7 +75,10 @@ def test_a_wrong_one_is_found_and_replayed_through_it(cli: Cli, theirs: Path) ->
 
 
 @pytest.mark.thorough
-def test_two_paths_and_a_snapshot_go_through_it(cli: Cli, theirs: Path) -> None:
+def test_two_paths_and_a_snapshot_go_through_it(
+    cli: Cli, theirs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CI", raising=False)  # there, nothing is recorded
     (theirs.parent / "old.py").write_text(WRONG)
     said = ("theirs.py:agg_loss", "--adapter", "verl.py")
     ran = cli("check", *said, "--against", "old.py:agg_loss", *BRIEF)

@@ -49,7 +49,7 @@ def test_the_formula_is_what_it_does(name: str, mode: str, ranks: int, shared_po
         assert (mine.value, mine.counts, other.altered) == (other.value, other.counts, ())
 
 
-@THOROUGH
+@pytest.mark.exhaustive
 def test_it_can_be_asked_for(cli: Cli) -> None:
     options = ("--mode", "token_mean", "--engine", "ddp", "--world", "2", "--max-examples", "2")
     path = EXAMPLES / "native" / "mean" / "token_mean.py"

@@ -14,6 +14,7 @@ from aggverify.generation.catalogue import grid, hard_cases
 from aggverify.run.planning.request import Request
 from aggverify.run.session import loaded
 from aggverify.world import Pool
+from tests.choosing import thorough_at_times
 from tests.conftest import EXAMPLES, Cli
 
 TRAINER = EXAMPLES / "trainer"
@@ -55,21 +56,19 @@ def test_a_broken_one_does_not(name: str, shared_pool: Pool) -> None:
     assert any(one is not None and one.code == "AGV204" for one in found)
 
 
-@THOROUGH
-@pytest.mark.parametrize("name", MODES)
+@pytest.mark.parametrize("name", thorough_at_times(MODES, 3, ids=str))
 def test_a_right_one_on_eight_ranks(name: str, shared_pool: Pool) -> None:
     subject, done = ran(TRAINER / f"{name}.py", shared_pool, 8)
     assert [execution.failure for execution in done] == [None] * len(done)
     assert [COMBINED.judge(subject, [one]) for one in done] == [None] * len(done)
 
 
-@THOROUGH
 @pytest.mark.parametrize(
     ("name", "code", "told"),
     [
-        ("ddp", "AGV202", "verl #5625 and Megatron-LM #7513 in one"),
-        ("fsdp2", "AGV101", "you compute: "),
-        ("sgd", "AGV202", "you compute: "),
+        pytest.param("ddp", "AGV202", "verl #5625 and Megatron-LM #7513 in one", marks=THOROUGH),
+        pytest.param("fsdp2", "AGV101", "you compute: ", marks=pytest.mark.exhaustive),
+        pytest.param("sgd", "AGV202", "you compute: ", marks=pytest.mark.exhaustive),
     ],
 )
 def test_a_broken_one_is_explained(cli: Cli, name: str, code: str, told: str) -> None:

@@ -19,7 +19,7 @@ from aggverify.world import Job, Pool, Replies
 
 with Pool() as pool:
     play = pool.template("handlers:Play", {{}}, paths=[{HERE!r}])
-    jobs = [Job(2, {{"act": ACT, "on": [1]}}) for _ in range(JOBS)]
+    jobs = [Job(2, {{"act": ACT, "on": [1]}}, 60.0) for _ in range(JOBS)]
     told = []
     for outcome in play.run([*jobs, Job(2, {{"act": "nothing"}})]):
         if isinstance(outcome, Replies):
