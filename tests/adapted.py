@@ -239,7 +239,7 @@ def get_sum_of_sample_mean(total_lengths, response_lengths, loss_masks,
     return lambda x: sum(s / n for s, n in zip(masked_sums(x, masks), counts))
 """,
     "sample_mean",
-    ("for m in loss_masks]", "for m in masks]"),
+    ("for n in denominators]", "for n in [m.sum() for m in masks]]"),
     "megatron-sample",
 )
 MILES_STATE = Signature(
