@@ -307,6 +307,7 @@ def test_explain_of_an_unknown_code_names_the_nearest(cli: Cli) -> None:
     assert "unknown code 'AVG202'; did you mean 'AGV202'?" in ran.err
 
 
+@pytest.mark.thorough
 def test_a_healthy_run_warns_of_nothing_but_what_it_lacks(cli: Cli) -> None:
     ran = cli("check", FIXED, "--world", "2", "--max-examples", "4", "--max-time", "600")
     assert ran.code == 0, ran
@@ -317,6 +318,7 @@ def test_a_healthy_run_warns_of_nothing_but_what_it_lacks(cli: Cli) -> None:
     assert "NCCL was not used (AGVW04: " in usual
 
 
+@pytest.mark.thorough
 def test_a_finding_says_what_matters_in_every_report(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "summary").write_text("before\n")
     (tmp_path / "r.py").write_text(BROKEN.read_text())

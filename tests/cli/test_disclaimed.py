@@ -35,6 +35,7 @@ def reducer(folder: Path, declared: str = "") -> Path:
     return path
 
 
+@pytest.mark.thorough
 def test_without_it_the_reducer_conforms(cli: Cli, tmp_path: Path) -> None:
     without = ("--without", "gathered", "--without", "contiguous")
     ran = cli("check", reducer(tmp_path), *BRIEF, *without)

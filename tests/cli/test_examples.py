@@ -116,6 +116,7 @@ def test_a_hazard_fails_where_it_is_claimed(cli: Cli, claim: tuple[str, ...]) ->
     assert "0 * NaN is NaN" in ran.out
 
 
+@pytest.mark.thorough
 def test_what_is_accepted_is_shown_and_fails_nothing(cli: Cli) -> None:
     path, reason = EXAMPLES / "broken" / "hardcoded_divisor.py", "the trainer's default is 1000"
     ran = cli("check", path, *BRIEF, "--accept", f"AGV101={reason}")

@@ -87,6 +87,7 @@ def test_a_reducer_that_kills_its_rank_every_time_is_found(cli: Cli, tmp_path: P
     assert "not again in fresh ranks" not in ran.out
 
 
+@pytest.mark.thorough
 def test_ranks_that_the_kernel_ends_for_memory_cannot_be_judged(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,7 +115,8 @@ def test_slow_is_a_figure_and_no_failure(cli: Cli, tmp_path: Path) -> None:
     assert "slow        about 50 ms a call, by the clock\n" in ran.out
 
 
-@pytest.mark.parametrize("device", [pytest.param("meta", marks=pytest.mark.thorough), "xla"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("device", ["meta", "xla"])
 def test_defaults_set_at_import_break_nothing_of_ours(
     cli: Cli, tmp_path: Path, device: str
 ) -> None:
