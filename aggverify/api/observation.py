@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from aggverify.checks.comparison import lowest_precision, worst_weight
-from aggverify.execution.laboratory import Execution
+from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.report.document import drawn
 from aggverify.report.drawing import drawing, fraction, number, ratio, token_name

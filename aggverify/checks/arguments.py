@@ -8,7 +8,8 @@ import numpy as np
 
 from aggverify.checks.base import Check, Finding, Shown
 from aggverify.checks.spaces import alone, of_a_loss
-from aggverify.execution.laboratory import DIVISOR, Execution
+from aggverify.execution.executed import Execution
+from aggverify.execution.laboratory import DIVISOR
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial
 from aggverify.generation.space import Space

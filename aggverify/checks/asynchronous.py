@@ -9,7 +9,7 @@ import numpy as np
 from aggverify.checks.base import Check, Finding
 from aggverify.checks.judging import is_finite
 from aggverify.checks.spaces import spread
-from aggverify.execution.laboratory import Execution
+from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial
 from aggverify.generation.space import Space

@@ -9,7 +9,7 @@ from enum import Enum
 from fractions import Fraction
 
 from aggverify.codes import Code, Diagnosed, code, code_of_failure
-from aggverify.execution.laboratory import Execution
+from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial
 from aggverify.generation.space import Space

@@ -8,7 +8,7 @@ from itertools import islice
 from aggverify.checks.base import Check, Finding
 from aggverify.checks.refusal import refusal
 from aggverify.checks.spaces import spread
-from aggverify.execution.laboratory import Execution
+from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import grid, hard_cases
 from aggverify.generation.space import Space

@@ -8,7 +8,7 @@ from dataclasses import replace
 from aggverify.checks.base import COLLECTIVES, Check, Finding, Need, Shown, failure_finding
 from aggverify.checks.logs import objective
 from aggverify.checks.spaces import cp_kinds, spread
-from aggverify.execution.laboratory import Execution, copies
+from aggverify.execution.executed import Execution, copies
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
 from aggverify.steps.case import Case

@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from aggverify.execution.laboratory import Weights
+from aggverify.execution.executed import Weights
 from aggverify.execution.subject import Subject
 from aggverify.oracles.bounds import PRECISIONS, scalar_bound, weight_bound
 from aggverify.steps.case import Case

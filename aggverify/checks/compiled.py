@@ -10,7 +10,7 @@ from aggverify.checks.base import Check, Finding
 from aggverify.checks.judging import is_finite, judge_elsewhere
 from aggverify.checks.spaces import small
 from aggverify.errors import NotJudged
-from aggverify.execution.laboratory import Execution
+from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import COMPILED, Trial
 from aggverify.generation.space import Space

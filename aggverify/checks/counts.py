@@ -10,7 +10,7 @@ from functools import partial
 from aggverify.checks.base import RIGHT_FORMULA, Check, Finding, failure_finding
 from aggverify.checks.comparison import lowest_precision, worst_weight
 from aggverify.checks.spaces import alone
-from aggverify.execution.laboratory import Execution
+from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import plain_losses
 from aggverify.generation.space import Space

@@ -8,7 +8,7 @@ from dataclasses import replace
 from aggverify.checks.base import LAYOUT, Check, Finding
 from aggverify.checks.judging import is_finite, judge_formula, judge_spread
 from aggverify.checks.spaces import spread
-from aggverify.execution.laboratory import Execution
+from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
 from aggverify.oracles import Step

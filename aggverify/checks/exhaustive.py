@@ -9,7 +9,7 @@ from aggverify.checks import empty, formula
 from aggverify.checks.base import Check, Finding
 from aggverify.checks.judging import judge_formula, judge_spread
 from aggverify.checks.spaces import cp_kinds, spread
-from aggverify.execution.laboratory import Execution
+from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.generation.enumeration import Box, every_case
 from aggverify.generation.space import Space

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from aggverify.checks.base import FORMULA, Check, Finding
 from aggverify.checks.judging import judge_formula
 from aggverify.checks.spaces import alone
-from aggverify.execution.laboratory import Execution
+from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 
 NAME = "weights_are_the_modes"

@@ -8,7 +8,7 @@ from aggverify.checks.base import Check, Finding
 from aggverify.checks.judging import judge_spread
 from aggverify.checks.refusal import refusal
 from aggverify.checks.spaces import spread
-from aggverify.execution.laboratory import Execution
+from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
 from aggverify.steps.case import ranks_with_parts

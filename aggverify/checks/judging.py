@@ -11,7 +11,7 @@ import numpy as np
 from aggverify.checks.base import Finding, failure_finding
 from aggverify.checks.comparison import lowest_precision, worst_weight
 from aggverify.checks.nonlinear import judge_two
-from aggverify.execution.laboratory import Execution
+from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 
 

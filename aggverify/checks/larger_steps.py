@@ -17,7 +17,7 @@ from aggverify.checks.base import RIGHT_FORMULA, Check, Finding
 from aggverify.checks.comparison import as_floats, lowest_precision, worst_weight
 from aggverify.checks.spaces import spread
 from aggverify.engines.emulated import EmulatedEngine
-from aggverify.execution.laboratory import Execution
+from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial
 from aggverify.generation.catalogue import plain_losses

@@ -9,7 +9,7 @@ from aggverify.checks.base import Check, Finding
 from aggverify.checks.judging import is_finite, judge_elsewhere
 from aggverify.checks.logs import objective
 from aggverify.checks.spaces import small
-from aggverify.execution.laboratory import Execution
+from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import LAUNCHED, Trial
 from aggverify.generation.space import Space

@@ -13,7 +13,7 @@ from aggverify.checks.base import Check, Finding, Shown, failure_finding
 from aggverify.checks.comparison import lowest_precision, worst_weight
 from aggverify.checks.judging import is_finite
 from aggverify.checks.spaces import alone
-from aggverify.execution.laboratory import Execution
+from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
 from aggverify.oracles.bounds import PRECISIONS, scalar_bound

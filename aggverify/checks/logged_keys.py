@@ -10,7 +10,7 @@ import numpy as np
 
 from aggverify.checks.base import Finding
 from aggverify.checks.comparison import lowest_precision
-from aggverify.execution.laboratory import Execution, copies
+from aggverify.execution.executed import Execution, copies
 from aggverify.execution.subject import Subject
 from aggverify.oracles.bounds import PRECISIONS, scalar_bound
 from aggverify.steps.case import Case

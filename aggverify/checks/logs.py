@@ -11,7 +11,7 @@ from aggverify.checks.base import Check, Finding, Shown
 from aggverify.checks.comparison import lowest_precision
 from aggverify.checks.judging import is_finite
 from aggverify.checks.spaces import spread
-from aggverify.execution.laboratory import Execution
+from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
 from aggverify.oracles.bounds import PRECISIONS, scalar_bound

@@ -13,7 +13,7 @@ import numpy as np
 
 from aggverify.checks.base import Finding
 from aggverify.codes import CODES
-from aggverify.execution.laboratory import Execution, Weights
+from aggverify.execution.executed import Execution, Weights
 from aggverify.execution.subject import Subject
 from aggverify.steps.case import Case
 

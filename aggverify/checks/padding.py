@@ -10,7 +10,7 @@ import numpy as np
 from aggverify.checks.base import LAYOUT, Check, Finding
 from aggverify.checks.judging import is_finite, judge_spread
 from aggverify.checks.spaces import small
-from aggverify.execution.laboratory import Execution
+from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
 from aggverify.steps.case import Case

@@ -12,7 +12,7 @@ from aggverify.checks.base import Check, Finding, failure_finding
 from aggverify.checks.comparison import lowest_precision, worst_weight
 from aggverify.checks.nonlinear import judge_two
 from aggverify.checks.spaces import spread
-from aggverify.execution.laboratory import Execution
+from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import AGAINST, Trial
 from aggverify.generation.space import Space

@@ -15,7 +15,7 @@ from aggverify.checks.base import MASK, Check, Finding, Need, Shown, failure_fin
 from aggverify.checks.judging import is_finite
 from aggverify.checks.refusal import refusal
 from aggverify.checks.spaces import small
-from aggverify.execution.laboratory import Execution
+from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
 from aggverify.steps.case import Case

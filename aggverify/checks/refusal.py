@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Set
 
-from aggverify.execution.laboratory import Execution
+from aggverify.execution.executed import Execution
 from aggverify.world import Raised
 
 DELIBERATE = ("ValueError", "AssertionError", "NotImplementedError", "RuntimeError")

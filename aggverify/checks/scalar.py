@@ -17,7 +17,7 @@ from aggverify.checks.comparison import (
 )
 from aggverify.checks.judging import is_finite
 from aggverify.checks.spaces import of_a_loss
-from aggverify.execution.laboratory import Execution, Weights
+from aggverify.execution.executed import Execution, Weights
 from aggverify.execution.subject import Subject
 from aggverify.steps.case import Case
 

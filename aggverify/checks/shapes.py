@@ -10,7 +10,7 @@ from aggverify.checks import empty
 from aggverify.checks.base import RIGHT_FORMULA, Check, Finding
 from aggverify.checks.exhaustive import judge_any
 from aggverify.checks.spaces import spread
-from aggverify.execution.laboratory import Execution
+from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.generation.shapes import LONG, MOST_MICRO_BATCHES, shaped
 from aggverify.generation.space import Space

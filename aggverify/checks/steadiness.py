@@ -11,7 +11,7 @@ import numpy as np
 
 from aggverify.checks.base import Check, Finding, Shown
 from aggverify.checks.spaces import small
-from aggverify.execution.laboratory import Execution
+from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial
 from aggverify.generation.catalogue import hard_cases

@@ -11,7 +11,7 @@ from aggverify.checks.comparison import lowest_precision, worst_weight
 from aggverify.checks.judging import is_finite
 from aggverify.checks.logs import objective
 from aggverify.checks.spaces import of_a_loss
-from aggverify.execution.laboratory import Execution, Weights
+from aggverify.execution.executed import Execution, Weights
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial
 from aggverify.generation.space import Space

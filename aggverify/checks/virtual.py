@@ -16,7 +16,7 @@ from aggverify.checks.shapes import judge_as_usual
 from aggverify.checks.spaces import cp_kinds, spread
 from aggverify.engines.emulated import EmulatedEngine
 from aggverify.execution.budget import MAX_WORLD
-from aggverify.execution.laboratory import Execution
+from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import APART, Trial
 from aggverify.generation.shapes import Builder, holed

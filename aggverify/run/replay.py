@@ -12,7 +12,8 @@ from aggverify.codes import Effect
 from aggverify.codes.state import Again
 from aggverify.errors import InputError
 from aggverify.execution.claim import Claim, called_as
-from aggverify.execution.laboratory import Execution, Laboratory
+from aggverify.execution.executed import Execution
+from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Refused, Subject
 from aggverify.generation.space import Space
 from aggverify.run.outcome import store

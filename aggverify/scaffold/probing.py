@@ -14,7 +14,8 @@ from aggverify.conventions.adapter_text import adapted
 from aggverify.conventions.adapting import Adapter, Known
 from aggverify.conventions.base import Offer
 from aggverify.errors import AggverifyError
-from aggverify.execution.laboratory import Execution, Laboratory
+from aggverify.execution.executed import Execution
+from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.run.planning.claims import subjects
 from aggverify.run.planning.discovery import identified

@@ -9,7 +9,7 @@ from enum import IntEnum
 from fractions import Fraction
 
 from aggverify.checks.nonlinear import BOUND
-from aggverify.execution.laboratory import Execution
+from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.oracles.bounds import PRECISIONS, scalar_bound, weight_bound
 from aggverify.snapshot.pinned import Entry, Key, Pinned

@@ -10,7 +10,8 @@ import numpy as np
 
 from aggverify.checks.spaces import spread
 from aggverify.errors import NotJudged
-from aggverify.execution.laboratory import Execution, Laboratory
+from aggverify.execution.executed import Execution
+from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.generation.corpus import corpus
 from aggverify.oracles import Step

@@ -8,7 +8,7 @@ import pytest
 
 from aggverify.checks.layout import COMBINED
 from aggverify.engines import engine, formulas
-from aggverify.execution.laboratory import Execution
+from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import grid, hard_cases
 from aggverify.run.planning.request import Request

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from aggverify.execution.laboratory import Execution
+from aggverify.execution.executed import Execution
 from aggverify.run.outcome.covered import Covered
 from aggverify.run.outcome.weakness import Sights
 from aggverify.steps import kinds

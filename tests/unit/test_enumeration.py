@@ -12,7 +12,7 @@ import pytest
 
 from aggverify.checks.exhaustive import CHECK, boxes, established, every
 from aggverify.execution.claim import Claim
-from aggverify.execution.laboratory import Execution
+from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.generation.enumeration import Box, every_case
 from aggverify.oracles import Sample, Step

@@ -12,7 +12,8 @@ import pytest
 from aggverify.checks.base import failure_finding
 from aggverify.errors import NotJudged
 from aggverify.execution.claim import Claim
-from aggverify.execution.laboratory import Execution, Laboratory
+from aggverify.execution.executed import Execution
+from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial
 from aggverify.generation.catalogue import plain_losses

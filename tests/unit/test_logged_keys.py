@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from aggverify.checks.logged_keys import CODE, judge, variants
-from aggverify.execution.laboratory import Execution
+from aggverify.execution.executed import Execution
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_micro_batches, parse_step

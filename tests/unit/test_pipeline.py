@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aggverify.checks import Finding
-from aggverify.execution.laboratory import Execution, Submitted
+from aggverify.execution.executed import Execution
+from aggverify.execution.laboratory import Submitted
 from aggverify.run.search.pipeline import Pipeline, Running
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 import pytest
 
 from aggverify.checks.refusal import refusal
-from aggverify.execution.laboratory import Execution
+from aggverify.execution.executed import Execution
 from aggverify.run.planning import refusing
 from aggverify.run.planning.refusing import asked_first
 from aggverify.steps.case import Case, ranks_with_parts

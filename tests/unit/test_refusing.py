@@ -12,7 +12,7 @@ from aggverify.codes.state import State
 from aggverify.conventions import FEATURES
 from aggverify.errors import InputError
 from aggverify.execution.claim import Claim
-from aggverify.execution.laboratory import Execution
+from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Refused, Subject
 from aggverify.generation.catalogue import grid, hard_cases
 from aggverify.generation.space import Space, sizes

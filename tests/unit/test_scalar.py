@@ -13,7 +13,7 @@ from aggverify.checks import logs
 from aggverify.checks.comparison import scalar_mismatch
 from aggverify.checks.scalar import CHECK, probe
 from aggverify.execution.claim import Claim
-from aggverify.execution.laboratory import Execution
+from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
 from aggverify.generation.strategies import cases

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
-from aggverify.execution.laboratory import Execution
+from aggverify.execution.executed import Execution
 from aggverify.steps import kinds
 from aggverify.steps.kinds import ONE_RANK, SHARDED
 from aggverify.trainer.conditions import Condition

@@ -12,7 +12,7 @@ import numpy as np
 
 from aggverify.checks import Finding
 from aggverify.checks.comparison import as_floats, lowest_precision, margin
-from aggverify.execution.laboratory import Execution, Weights
+from aggverify.execution.executed import Execution, Weights
 from aggverify.execution.subject import Subject
 from aggverify.oracles.bounds import PRECISIONS, caught, scalar_bound, weight_bound
 from aggverify.run.outcome.verdict import Margin

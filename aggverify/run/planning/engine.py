@@ -14,7 +14,8 @@ from aggverify.checks.judging import is_finite
 from aggverify.checks.layout import COMBINED, CONTEXT_PARALLEL, DATA_PARALLEL, MICRO_BATCHES
 from aggverify.engines import formulas
 from aggverify.errors import NotJudged
-from aggverify.execution.laboratory import Execution, Laboratory
+from aggverify.execution.executed import Execution
+from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import grid, hard_cases
 from aggverify.steps.case import Case

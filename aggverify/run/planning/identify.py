@@ -8,7 +8,8 @@ from fractions import Fraction
 import numpy as np
 
 from aggverify.checks.comparison import worst_weight
-from aggverify.execution.laboratory import Execution, Laboratory
+from aggverify.execution.executed import Execution
+from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import plain_losses
 from aggverify.oracles import MODES

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 
 from aggverify.checks.refusal import refusal
 from aggverify.checks.spaces import spread
-from aggverify.execution.laboratory import Execution, Laboratory
+from aggverify.execution.executed import Execution
+from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Refused, Subject
 from aggverify.generation.catalogue import grid, hard_cases, more_cases, plain_losses
 from aggverify.steps.case import Case

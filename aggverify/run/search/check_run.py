@@ -13,7 +13,8 @@ from aggverify.checks import Check, Finding
 from aggverify.checks.judging import is_finite
 from aggverify.checks.refusal import refusal
 from aggverify.execution.deadline import OutOfTime
-from aggverify.execution.laboratory import Execution, Laboratory
+from aggverify.execution.executed import Execution
+from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import trial
 from aggverify.generation.space import Space, folded, sizes

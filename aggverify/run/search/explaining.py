@@ -23,7 +23,8 @@ from aggverify.diagnosis import (
     recognised,
     telling_case,
 )
-from aggverify.execution.laboratory import Execution, Laboratory
+from aggverify.execution.executed import Execution
+from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import blanked, grid, hard_cases, more_cases, plain_losses
 from aggverify.steps.case import Case

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from aggverify.checks.base import failure_finding
 from aggverify.checks.formula import NAME
 from aggverify.checks.refusal import refusal
-from aggverify.execution.laboratory import Execution, Laboratory
+from aggverify.execution.executed import Execution
+from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial
 from aggverify.generation.catalogue import plain_losses

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from aggverify.checks import Finding
-from aggverify.execution.laboratory import Execution, Submitted
+from aggverify.execution.executed import Execution
+from aggverify.execution.laboratory import Submitted
 from aggverify.steps.case import Case
 
 JudgeCases = Callable[[Sequence[Case]], Sequence[Finding | None]]

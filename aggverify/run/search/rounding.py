@@ -14,7 +14,8 @@ from itertools import chain, product
 from aggverify.checks import Check, Finding
 from aggverify.checks.layout import COMBINED
 from aggverify.checks.spaces import spread
-from aggverify.execution.laboratory import Execution, Laboratory
+from aggverify.execution.executed import Execution
+from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import plain_losses
 from aggverify.generation.space import Space

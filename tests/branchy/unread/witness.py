@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from aggverify.api.observation import observation
-from aggverify.execution.laboratory import Execution, Laboratory, copies
+from aggverify.execution.executed import Execution, copies
+from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial, Where
 from aggverify.oracles import Step

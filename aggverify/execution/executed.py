@@ -1,0 +1,188 @@
+"""One case as the ranks ran it, made of their replies: weights and a scalar for the checks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from aggverify.engines import Sizes
+from aggverify.engines.emulated import EmulatedEngine
+from aggverify.execution import reading
+from aggverify.execution.subject import Subject
+from aggverify.execution.trial import Trial
+from aggverify.steps.case import Case
+from aggverify.trainer.answer import Answer, Log
+from aggverify.trainer.showing import Given
+from aggverify.world import Fault, Outcome
+from aggverify.world.collectives import Collective, read
+
+Weights = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """One case as the ranks ran it.
+
+    ``weights``: float64, one entry per response token, the gradient after the engine.
+    ``value``: the reported step scalar, exact in the local losses; None when one is not finite.
+    """
+
+    case: Case
+    weights: Weights | None = None
+    value: Fraction | None = None
+    local_losses: tuple[tuple[float, ...], ...] = ()
+    failure: Fault | None = None
+    """Why there is no result: what the ranks did instead."""
+    counts: tuple[int, ...] = ()
+    """Token counts per rank and micro-batch, flat: the reducer's own, or the trainer's."""
+    logs: tuple[tuple[Log, ...], ...] = ()
+    """Per rank and micro-batch, where the candidate returned any."""
+    changed: tuple[str, ...] = ()
+    """Arguments that a watched candidate altered."""
+    refusals: tuple[tuple[str, str | None], ...] = ()
+    """Misuses by name, with what the candidate refused each; None for one it accepted."""
+    given: tuple[Given, ...] = ()
+    """What the candidate was called with on the first rank, where that was asked."""
+    first_seconds: float = 0.0
+    """Processor time of the slowest rank for which this was the first case; 0.0 for none."""
+    altered: tuple[str, ...] = ()
+    """Global state that the candidate left changed, and that was put right again."""
+    compiles: bool = False
+    """Whether the candidate has called something that it gave to torch.compile."""
+    lines: frozenset[int] = frozenset()
+    """Lines of the candidate's file that ran on any rank."""
+    outcomes: frozenset[int] = frozenset()
+    """Of its conditions: twice the place of one in the subject's list, and 1 more where it was
+    true."""
+    call_seconds: float = 0.0
+    """By the clock, for one call of the candidate; 0.0 where it is next to nothing."""
+    virtual: bool = False
+    """Whether its ranks were played by one process, or each alone by one of its own."""
+    communicates: bool = False
+    """Whether such a rank issued a collective: then there is no result."""
+    notes: tuple[tuple[str, ...], ...] = ()
+    """Of each rank, the collectives it issued, as it noted them; none where cases were run
+    together."""
+
+    @property
+    def traces(self) -> tuple[tuple[Collective, ...], ...]:
+        """Of each rank, the collectives it issued, in order; the first ones of very many."""
+        if self.failure is not None:
+            known = self.failure.traces
+            return tuple(known.get(rank, ()) for rank in range(self.failure.size))
+        return tuple(tuple(map(read, notes)) for notes in self.notes)
+
+    def scalar(self, subject: Subject, losses: Sequence[float]) -> Fraction | None:
+        """What the engine makes of one number per rank and micro-batch; None if not finite."""
+        return _scalar(subject, self.case, losses, self.counts)
+
+
+def executed(subject: Subject, wanted: Trial, outcome: Outcome) -> Execution:
+    """What came of a trial."""
+    case = wanted.case
+    if isinstance(outcome, Fault):
+        return Execution(case, failure=outcome)
+    replies = outcome.replies
+    answers = reading.answers(wanted, replies)
+    if isinstance(answers, Fault):
+        return Execution(case, failure=answers)
+    if wanted.misuse:
+        return Execution(case, refusals=answers[0].refusals)
+    if wanted.show:
+        return Execution(case, given=answers[0].given)
+    if wanted.virtual:
+        return _played(subject, wanted, answers[0], replies[0].blob)
+    if len({answer.checksum for answer in answers}) > 1:
+        message = "ranks hold different gradients after the reduction"
+        fault = Fault("disagree", None, message, case.layout.world_size)
+        return Execution(case, failure=fault)
+    losses = tuple(answer.losses for answer in answers)
+    counts = tuple(n for answer in answers for n in answer.counts)
+    return Execution(
+        case,
+        _unscaled(replies[0].blob, wanted.scale),
+        _scalar(subject, case, copies(losses, case, 0), counts),
+        losses,
+        counts=counts,
+        logs=_logs(answers),
+        changed=tuple(f"rank {n}: {text}" for n, a in enumerate(answers) for text in a.changed),
+        first_seconds=max(answer.first_seconds for answer in answers),
+        altered=tuple(dict.fromkeys(name for reply in replies for name in reply.changes)),
+        call_seconds=max(answer.call_seconds for answer in answers),
+        compiles=any(answer.compiles for answer in answers),
+        lines=frozenset().union(*(answer.lines for answer in answers)),
+        outcomes=frozenset().union(*(answer.outcomes for answer in answers)),
+        notes=tuple(reply.notes for reply in replies),
+    )
+
+
+def _played(subject: Subject, wanted: Trial, answer: Answer, blob: bytes) -> Execution:
+    """One process's virtual ranks; reduced where they are all there are."""
+    k = wanted.case.layout.num_microbatches
+    places = range(len(wanted.virtual))
+    found = Execution(
+        wanted.case,
+        np.frombuffer(blob, dtype=np.float64),
+        local_losses=tuple(answer.losses[n * k : (n + 1) * k] for n in places),
+        counts=answer.counts,
+        lines=frozenset(answer.lines),
+        outcomes=frozenset(answer.outcomes),
+        first_seconds=answer.first_seconds,
+        virtual=True,
+        communicates=answer.communicates,
+    )
+    whole = len(wanted.virtual) == wanted.case.layout.world_size
+    return reduced(subject, found) if whole else found
+
+
+def reduced(subject: Subject, ran: Execution) -> Execution:
+    """All virtual ranks' sum as the update, and their scalar."""
+    if ran.communicates or ran.weights is None:
+        return replace(ran, weights=None)
+    assert isinstance(subject.engine, EmulatedEngine)
+    layout = ran.case.layout
+    sizes = Sizes(
+        layout.dp_size, layout.cp_size, layout.num_microbatches, ran.case.step.num_rollouts
+    )
+    return replace(
+        ran,
+        weights=subject.engine.finished(ran.weights, sum(ran.counts), sizes),
+        value=_scalar(subject, ran.case, copies(ran.local_losses, ran.case, 0), ran.counts),
+    )
+
+
+def _unscaled(blob: bytes, scale: float) -> Weights:
+    weights: Weights = np.frombuffer(blob, dtype=np.float64)
+    return weights if scale == 1.0 else weights / scale
+
+
+def _scalar(
+    subject: Subject, case: Case, losses: Sequence[float], counts: Sequence[int]
+) -> Fraction | None:
+    if not all(map(math.isfinite, losses)):
+        return None
+    layout = case.layout
+    sizes = Sizes(layout.dp_size, layout.cp_size, layout.num_microbatches, case.step.num_rollouts)
+    return subject.engine.value([Fraction(x) for x in losses], counts, sizes)
+
+
+def copies(local: Sequence[Sequence[float]], case: Case, copy: int) -> list[float]:
+    """One number per rank and micro-batch, flat.
+
+    In gathered layouts all context-parallel ranks hold copies of one value, which counts once:
+    those of rank ``copy`` are taken.
+    """
+    layout = case.layout
+    stride = layout.cp_size if layout.cp_kind == "gathered" else 1
+    return [x for rank in local[copy % stride :: stride] for x in rank]
+
+
+def _logs(answers: Sequence[Answer]) -> tuple[tuple[Log, ...], ...]:
+    if not any(answer.logs for answer in answers):
+        return ()
+    return tuple(answer.logs or (None,) * len(answer.losses) for answer in answers)
