@@ -22,6 +22,7 @@ from aggverify.checks import check
 from aggverify.execution.laboratory import Laboratory
 from aggverify.generation.space import Space
 from aggverify.generation.strategies import related
+from aggverify.run.opening import opened
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.planning.claims import subjects
 from aggverify.run.planning.request import Request
@@ -29,7 +30,6 @@ from aggverify.run.planning.target import parse_target
 from aggverify.run.search.check_run import CheckRun
 from aggverify.run.search.drawing import LAYOUTS
 from aggverify.run.search.pipeline import Pipeline
-from aggverify.run.session import opened
 from aggverify.steps.case import Case
 from aggverify.world import Pool
 

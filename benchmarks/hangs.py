@@ -15,12 +15,12 @@ from typing import Any
 from aggverify.checks import Finding, check
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.limits import LIMITS
+from aggverify.run.opening import opened
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.planning.claims import subjects
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import parse_target
 from aggverify.run.search.check_run import CheckRun
-from aggverify.run.session import opened
 from aggverify.world import Pool
 
 PREFIX = """

@@ -19,10 +19,10 @@ from aggverify.execution.limits import LIMITS
 from aggverify.execution.subject import Subject
 from aggverify.generation.building import GRID
 from aggverify.oracles import Sample, Step
+from aggverify.run.opening import opened
 from aggverify.run.planning.claims import subjects
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import parse_target
-from aggverify.run.session import opened
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.world import Pool

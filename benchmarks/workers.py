@@ -22,10 +22,10 @@ def work(count: int, world: int) -> None:
     """Run so many cases and leave; told to start and telling when ready, by a line each."""
     from aggverify.execution.laboratory import Laboratory
     from aggverify.execution.limits import LIMITS
+    from aggverify.run.opening import opened
     from aggverify.run.planning.claims import subjects
     from aggverify.run.planning.request import Request
     from aggverify.run.planning.target import parse_target
-    from aggverify.run.session import opened
     from aggverify.steps.case import Case
     from aggverify.steps.layouts import Layout
     from aggverify.steps.notation import parse_step

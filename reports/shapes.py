@@ -26,13 +26,14 @@ from aggverify.execution.laboratory import Laboratory  # noqa: E402
 from aggverify.execution.limits import LIMITS  # noqa: E402
 from aggverify.execution.subject import Subject  # noqa: E402
 from aggverify.generation.shapes import CONSTANTS, FAMILIES, shaped  # noqa: E402
+from aggverify.run.opening import loaded  # noqa: E402
 from aggverify.run.outcome.tally import Tally  # noqa: E402
 from aggverify.run.planning.plan import plan  # noqa: E402
 from aggverify.run.planning.request import Request  # noqa: E402
 from aggverify.run.search.check_run import CheckRun  # noqa: E402
 from aggverify.run.search.drawing import search  # noqa: E402
 from aggverify.run.search.run_check import run_check  # noqa: E402
-from aggverify.run.session import loaded, prepared  # noqa: E402
+from aggverify.run.session import prepared  # noqa: E402
 from aggverify.steps.case import Case  # noqa: E402
 from aggverify.world import Pool  # noqa: E402
 from tests.branchy import untuned, wrong  # noqa: E402

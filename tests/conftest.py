@@ -19,7 +19,7 @@ from hypothesis import settings
 from aggverify.cli import main
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.limits import LIMITS
-from aggverify.run.session import opened
+from aggverify.run.opening import opened
 from aggverify.world import Launcher, Pool, Template
 from tests import schemas
 

@@ -13,8 +13,8 @@ from aggverify.checks.comparison import Mismatch, worst_weight
 from aggverify.errors import InputError
 from aggverify.execution.subject import CANDIDATE_ROUNDINGS
 from aggverify.generation.strategies import cases
-from aggverify.report.document import drawn
 from aggverify.report.drawing import drawing, fraction, number, token_name
+from aggverify.report.findings import drawn
 from aggverify.steps.case import Case
 
 

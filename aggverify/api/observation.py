@@ -10,9 +10,9 @@ from fractions import Fraction
 from aggverify.checks.comparison import lowest_precision, worst_weight
 from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
-from aggverify.report.document import drawn
 from aggverify.report.drawing import drawing, fraction, number, ratio, token_name
 from aggverify.report.escape import clean
+from aggverify.report.findings import drawn
 from aggverify.steps.case import Case
 from aggverify.world import Fault
 from aggverify.world.collectives import Collective

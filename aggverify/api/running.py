@@ -20,12 +20,12 @@ from aggverify.oracles import Step
 from aggverify.report import replayed, text
 from aggverify.report.document import written
 from aggverify.report.model import Verdict, harmless
+from aggverify.run.opening import loaded
 from aggverify.run.outcome import store
 from aggverify.run.outcome.store import StoredCase
 from aggverify.run.planning.enclosed import sandbox
 from aggverify.run.planning.request import Request, requested
 from aggverify.run.replay import replay
-from aggverify.run.session import loaded
 from aggverify.run.session import verify as run
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout

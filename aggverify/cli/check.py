@@ -68,7 +68,7 @@ def _replay_into(path: Path, request: Request, others: Others, deadline: Deadlin
     from aggverify.report.document import with_replays
     from aggverify.report.model import load, render
     from aggverify.run.again import again
-    from aggverify.run.session import in_time
+    from aggverify.run.opening import in_time
     from aggverify.world import Pool
 
     made = load(path)
@@ -174,8 +174,9 @@ def _verified(
     from aggverify.report.drawing import counted
     from aggverify.report.terminal import Terminal
     from aggverify.run.again import again
+    from aggverify.run.opening import in_time
     from aggverify.run.outcome.events import Event, Finished, Waiting
-    from aggverify.run.session import in_time, verify
+    from aggverify.run.session import verify
     from aggverify.world import Pool
 
     # Hypothesis would leave a folder where the user stands: nothing of what it keeps is needed.

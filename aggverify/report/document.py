@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from importlib import metadata
-from itertools import groupby, islice
 from pathlib import Path
 
 from aggverify import __version__
-from aggverify.checks import Finding, check
-from aggverify.checks.comparison import lowest_precision
 from aggverify.checks.spaces import spread
-from aggverify.codes import CODES, Effect
+from aggverify.codes import CODES
 from aggverify.codes.state import Incomplete
 from aggverify.engines import engine
 from aggverify.engines.ratio import ratio
@@ -21,22 +18,19 @@ from aggverify.errors import AggverifyError
 from aggverify.execution.claim import NONLINEAR
 from aggverify.execution.deadline import TooLate
 from aggverify.execution.limits import LIMITS
-from aggverify.execution.options import default
 from aggverify.execution.subject import Subject
 from aggverify.files import told
 from aggverify.generation.space import sizes
-from aggverify.oracles import DEFAULT_POLICY, Sample, mode
+from aggverify.oracles import DEFAULT_POLICY, mode
 from aggverify.oracles.policy import QUESTIONS
 from aggverify.report import model
-from aggverify.report.plain_torch import script
+from aggverify.report.findings import MAX_WEIGHTS, USUAL, reported
 from aggverify.run.again import Known, Rerun
 from aggverify.run.outcome.extent import Extent
-from aggverify.run.outcome.store import StoredCase, about, stored_case
+from aggverify.run.outcome.store import StoredCase, about
 from aggverify.run.outcome.verdict import (
-    Call,
     CheckSummary,
     Exit,
-    ReportedFinding,
     Verdict,
     exit_code,
     why,
@@ -44,23 +38,7 @@ from aggverify.run.outcome.verdict import (
 from aggverify.run.outcome.verdict import Margin as Sharpness
 from aggverify.run.planning.engine import possible_engines
 from aggverify.steps import kinds
-from aggverify.steps.case import Case
 from aggverify.steps.kinds import KINDS
-from aggverify.steps.layouts import token_owner
-from aggverify.world import evidence
-
-USUAL = Path(default("report_dir"))
-"""Where ``replay`` looks for cases by itself."""
-MAX_WEIGHTS = 100_000
-"""Of a step with more tokens no weights are written: its case says it all."""
-MAX_RUNS = 1000
-"""Of one sample's mask."""
-_MASKS: Mapping[tuple[int, int], model.Mask] = {
-    (1, 1): "unmasked",
-    (0, 0): "masked",
-    (0, 1): "rejected",
-}
-"""By a token's bit in the mask, and in the one before rejection."""
 
 
 def document(
@@ -283,128 +261,3 @@ def _margin(m: Sharpness) -> model.Margin:
     loss = model.ReportedLoss(m.sparse_caught, m.dense_caught, m.dense_steps, m.vacuous_steps)
     sizes = tuple(model.SizeMargin(tokens, worst) for tokens, worst in m.by_size)
     return model.Margin(m.dtype, m.worst, m.smallest_caught, loss, sizes)
-
-
-def reported(
-    report: ReportedFinding, first: ReportedFinding, subject: Subject, where: Path = USUAL
-) -> model.Finding:
-    """A confirmed and explained finding; ``first``: the one of the same cause that is shown."""
-    f, d, code = report.finding, report.diagnosis, CODES[report.finding.code]
-    bugs = (d.bug,) if d and d.bug else ()
-    plain = script(subject, f)
-    weights = f.expected is None or len(f.expected) <= MAX_WEIGHTS
-    return model.Finding(
-        id=report.stored.id,
-        code=code.code,
-        title=code.title,
-        severity=code.severity,
-        effect="fails" if report.effect is Effect.FAILS else "hazard",
-        waived=report.waived.reason if report.waived else None,
-        signature=report.signature,
-        identity=report.identity,
-        promise=code.promise or None,
-        consequence=code.consequence or None,
-        check=f.check,
-        confirmed=report.confirmed,
-        same_cause_as=None if report is first else first.stored.id,
-        message=f.message,
-        fault=f.fault.to_json() if f.fault else None,
-        detail=_detail(report),
-        case=report.stored.to_json(),
-        replay=tuple(_command(report.stored, subject, where)),
-        step=drawn(f.case),
-        reference=f.reference,
-        expected=f.expected if weights else None,
-        observed=f.observed if weights else None,
-        token=f.token,
-        error=None if f.error is None else float(f.error),
-        bound=None if f.bound is None else float(f.bound),
-        precision=lowest_precision(subject, f.case),
-        roundings=None if subject.nonlinear else subject.roundings,
-        matters=report.relevance.matters,
-        # What a finding is about is never said not to matter: it only showed with less.
-        does_not_matter=tuple(n for n in report.relevance.irrelevant if n != code.field),
-        factor=d.factor if d else None,
-        off=d.off if d else None,
-        diagnosis=d.sentence if d else None,
-        bugs=tuple(model.Bug(bug.name, bug.sentence, bug.seen, bug.fix) for bug in bugs),
-        call=_call(report.call),
-        script=plain.text,
-        no_script=plain.why_not,
-    )
-
-
-def _detail(report: ReportedFinding) -> str | None:
-    """The fault in words; a call that does not fit the function has no frame of the candidate's,
-    and those of ours say nothing."""
-    fault = report.finding.fault
-    error = fault.error if fault else None
-    if fault is None or (error and error.type == "TypeError" and not error.candidate_line):
-        return None
-    return evidence(fault) or None
-
-
-def _call(call: Call | None) -> model.Call | None:
-    if call is None:
-        return None
-    return model.Call(tuple(model.Given(*told) for told in call.given), call.returns)
-
-
-def judged(finding: Finding, subject: Subject) -> model.Finding:
-    """A finding that was seen again and not looked into."""
-    report = ReportedFinding(stored_case(subject, finding), finding, None, True)
-    return reported(report, report, subject)
-
-
-def _command(stored: StoredCase, subject: Subject, where: Path) -> Iterator[str]:
-    yield from ("aggverify", "replay", stored.id, stored.claim.target)
-    if stored.claim.oracle is not None:
-        yield from ("--oracle", stored.claim.oracle)
-    if stored.claim.adapter is not None:
-        yield from ("--adapter", stored.claim.adapter)
-    if check(stored.check).compares_paths and subject.against is not None:
-        yield from ("--against", subject.against.target)
-    if ":" in stored.claim.engine:
-        yield from ("--engine", stored.claim.engine)
-    if where != USUAL:
-        yield from ("--report-dir", str(where))
-
-
-def drawn(case: Case) -> model.Step:
-    """The case's step and layout."""
-    step, layout = case.step, case.layout
-    cell = {i: (d, k) for d, k, members in layout.cells() for i in members}
-    owner = token_owner(step, layout) if layout.cp_size > 1 else None
-    samples = []
-    for i, (sample, start) in enumerate(zip(step.samples, step.offsets, strict=True)):
-        owners = owner[start : start + sample.response_length] if owner else None
-        d, k = cell[i]
-        samples.append(
-            model.Sample(
-                prompt_length=sample.prompt_length,
-                response_length=sample.response_length,
-                rollout=sample.rollout,
-                prompt_group=sample.group,
-                dp_rank=d,
-                micro_batch=k,
-                runs=tuple(islice(_runs(sample, owners), MAX_RUNS)),
-            )
-        )
-    return model.Step(
-        prompts=step.num_groups,
-        rollouts=step.num_rollouts,
-        dp_size=layout.dp_size,
-        cp_size=layout.cp_size,
-        cp_kind=layout.cp_kind,
-        micro_batches=layout.num_microbatches,
-        dtype=case.dtype,
-        samples=tuple(samples),
-    )
-
-
-def _runs(sample: Sample, owners: Sequence[tuple[int, int, int]] | None) -> Iterator[model.Run]:
-    """Neighbours with the same bits on the same context-parallel rank."""
-    before = sample.original_mask or sample.loss_mask
-    ranks = [c for _, c, _ in owners] if owners else bytes(len(before))
-    for (bit, counted, rank), run in groupby(zip(sample.loss_mask, before, ranks, strict=True)):
-        yield model.Run(_MASKS[bit, counted], rank, sum(1 for _ in run))

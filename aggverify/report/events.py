@@ -8,8 +8,8 @@ from pathlib import Path
 
 from aggverify.execution.subject import Subject
 from aggverify.files import append, write_inside
-from aggverify.report import document, ndjson
-from aggverify.report.document import USUAL
+from aggverify.report import document, findings, ndjson
+from aggverify.report.findings import USUAL
 from aggverify.report.model import Document
 from aggverify.run.outcome.events import (
     CheckFinished,
@@ -74,6 +74,6 @@ class Events:
                 return ndjson.check(document.summarised(summary))
             case Found(report=report):
                 subject = self._subject or Subject.of(report.stored.claim)
-                return ndjson.finding(document.reported(report, report, subject, self.directory))
+                return ndjson.finding(findings.reported(report, report, subject, self.directory))
             case Finished(verdict=verdict):
                 return ndjson.verdict(document.written(verdict, self.directory))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aggverify.codes import CODES
 from aggverify.report import escape, text
-from aggverify.report.document import judged
+from aggverify.report.findings import judged
 from aggverify.report.model import Finding, harmless
 from aggverify.run.replay import Replayed
 from aggverify.world import evidence

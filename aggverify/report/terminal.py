@@ -14,7 +14,8 @@ from rich.text import Text
 
 from aggverify.codes.state import State
 from aggverify.report import escape, reading, text
-from aggverify.report.document import USUAL, written
+from aggverify.report.document import written
+from aggverify.report.findings import USUAL
 from aggverify.report.model import harmless
 from aggverify.run.outcome.events import (
     CheckFinished,

@@ -16,6 +16,7 @@ from aggverify.execution.executed import Execution
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Refused, Subject
 from aggverify.generation.space import Space
+from aggverify.run.opening import OtherPath, opened, other_path
 from aggverify.run.outcome import store
 from aggverify.run.outcome.store import StoredCase
 from aggverify.run.outcome.tally import Tally
@@ -24,7 +25,6 @@ from aggverify.run.planning.claims import terms
 from aggverify.run.planning.discovery import discovered
 from aggverify.run.planning.target import Target, parse_target
 from aggverify.run.search.check_run import CheckRun
-from aggverify.run.session import OtherPath, opened, other_path
 from aggverify.steps.dimensions import BY_FEATURE
 from aggverify.world import Fault, Pool, Template
 

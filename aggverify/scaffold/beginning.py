@@ -12,11 +12,12 @@ from aggverify.conventions.base import Offer
 from aggverify.conventions.parameters import CHOICES
 from aggverify.errors import CandidateError, InputError, NoReducer
 from aggverify.execution.laboratory import Laboratory
+from aggverify.run.opening import opened, resolved
 from aggverify.run.planning.choosing import Choice, choose
 from aggverify.run.planning.naming import canonical
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import Target, origin, parse_target
-from aggverify.run.session import opened, prepared, resolved
+from aggverify.run.session import prepared
 from aggverify.scaffold.files import Files, files
 from aggverify.scaffold.probing import Probe, Probed
 from aggverify.scaffold.questions import Ask, nobody, of_claims, of_parameters, of_subject

@@ -17,13 +17,13 @@ from aggverify.errors import AggverifyError
 from aggverify.execution.executed import Execution
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
+from aggverify.run.opening import opened
 from aggverify.run.planning.claims import subjects
 from aggverify.run.planning.discovery import identified
 from aggverify.run.planning.engine import right_engines
 from aggverify.run.planning.identify import telling_cases
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import Target, origin
-from aggverify.run.session import opened
 from aggverify.scaffold.variants import fillings, forms, meant
 from aggverify.world import Pool, Template
 

@@ -10,13 +10,13 @@ from aggverify.errors import InputError
 from aggverify.execution.claim import Claim, called_as
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
+from aggverify.run.opening import opened, resolved
 from aggverify.run.outcome import store
 from aggverify.run.planning import project
 from aggverify.run.planning.choosing import choose
 from aggverify.run.planning.claims import terms
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import Target, is_path, parse_target, split
-from aggverify.run.session import opened, resolved
 from aggverify.snapshot import taking
 from aggverify.snapshot.comparing import ULPS, Level, Moved, compared
 from aggverify.snapshot.file import Environment, Snapshot

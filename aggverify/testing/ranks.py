@@ -11,9 +11,9 @@ from aggverify.errors import AggverifyError, InputError
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.limits import LIMITS
 from aggverify.execution.subject import Subject
+from aggverify.run.opening import OtherPath, opened, other_path, resolved
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import parse_target
-from aggverify.run.session import OtherPath, opened, other_path, resolved
 from aggverify.world import Pool, Template
 
 MOST_REDUCERS = 2

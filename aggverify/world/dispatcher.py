@@ -20,10 +20,11 @@ from typing import Any
 from aggverify.world import answers, linux, memory, wire
 from aggverify.world.clock import Clock
 from aggverify.world.faults import NO_EXCESS, Excess, Fault
+from aggverify.world.flight import Key, Task
 from aggverify.world.launcher import Opened
 from aggverify.world.link import MUCH, Link, open_link
 from aggverify.world.options import Options
-from aggverify.world.world import Key, Task, World
+from aggverify.world.world import World
 
 # Oddities after which jobs are run one by one from the first: code that often fails, or alters
 # state in every call, would have most of them run twice.

@@ -12,9 +12,9 @@ from aggverify.world import wire
 from aggverify.world.backends import Backend
 from aggverify.world.dispatcher import Dispatcher
 from aggverify.world.faults import NO_EXCESS, Fault, Job, Outcome, PoolError, TemplateFailure
+from aggverify.world.flight import Key, Task
 from aggverify.world.launcher import Launcher, Opened
 from aggverify.world.options import Options
-from aggverify.world.world import Key, Task
 
 MAX_RANKS = 64
 # Losing a template is a matter of the machine, or of code bent on it: not for ever.

@@ -6,24 +6,22 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple
 
-from aggverify.world import answers, linux, memory, outcomes, room, slate
-from aggverify.world.backends import Backend
+from aggverify.world import linux, memory, outcomes, room, slate
 from aggverify.world.candidate_errors import Raised
 from aggverify.world.exits import exit_text
-from aggverify.world.faults import Fault, Job, Outcome
+from aggverify.world.faults import Fault, Outcome
+from aggverify.world.flight import Flight, Key, Task, next_flight
 from aggverify.world.link import Link
 from aggverify.world.options import Options
 from aggverify.world.watchdog import Watchdog, glance
-from aggverify.world.wire import MAX_FRAME, encode, frame
+from aggverify.world.wire import encode
 
 # Enough jobs in flight that ranks never wait for the parent.
 _WINDOW = 64
 _WINDOW_BYTES = 1 << 22
 # Jobs that share a dispatch: what it costs to hand over, to reduce and to answer is paid once.
 _TOGETHER = 16
-_TOGETHER_BYTES = 1 << 18
 # The share of a job's processor time after which it is run again by itself: normal jobs take a
 # hundredth of it.
 _DOUBT = 0.25
@@ -39,54 +37,6 @@ _STATUS_PATIENCE = 0.5
 # After a death the other ranks mostly die as well, or raise, having lost their connection. Those
 # that do neither are not waited for.
 _FOLLOWERS = 0.1
-
-
-class Key(NamedTuple):
-    """What a world is made for."""
-
-    size: int
-    backend: Backend
-
-
-@dataclass(slots=True)
-class Task:
-    """A job on its way: where its outcome goes, and its payload as JSON text.
-
-    ``alone``: nothing else may be in flight with it, since something was odd when it was.
-    ``cleared``: it is run by fresh ranks beside no others, since others had no room.
-    """
-
-    deliver: Callable[[Outcome], None]
-    job: Job
-    key: Key
-    text: bytes
-    alone: bool = False
-    cleared: bool = False
-
-    @property
-    def shares(self) -> bool:
-        """Whether others may be in its dispatch."""
-        return self.job.together and not self.job.fresh
-
-
-@dataclass(frozen=True, slots=True)
-class Flight:
-    """One dispatch: a task, or several together."""
-
-    tasks: tuple[Task, ...]
-    size: int
-
-    @property
-    def answer(self) -> int:
-        """Bytes that a rank's reply may have."""
-        each = (MAX_FRAME if t.job.answer is None else t.job.answer for t in self.tasks)
-        return min(MAX_FRAME, answers.SMALL + sum(each))
-
-    def frame(self) -> bytes:
-        """What is sent to every rank."""
-        if len(self.tasks) == 1:
-            return frame(b'{"job":' + self.tasks[0].text + b"}")
-        return frame(b'{"jobs":[' + b",".join(task.text for task in self.tasks) + b"]}")
 
 
 @dataclass(slots=True)
@@ -157,7 +107,7 @@ class World:
                 break
             if self.flying and size + len(waiting[0].text) > _WINDOW_BYTES:
                 break
-            flight = _flight(waiting, min(_TOGETHER, window))
+            flight = next_flight(waiting, min(_TOGETHER, window))
             self.flying.append(flight)
             frames.append(flight.frame())
             count += len(flight.tasks)
@@ -403,16 +353,3 @@ class World:
         """Let go of connections and files."""
         for link in self.links:
             link.close()
-
-
-def _flight(waiting: deque[Task], most: int) -> Flight:
-    """The next task, with those behind it that may share its dispatch."""
-    tasks = [waiting.popleft()]
-    size = len(tasks[0].text)
-    while waiting and len(tasks) < most and tasks[0].shares and waiting[0].shares:
-        size += len(waiting[0].text)
-        if size > _TOGETHER_BYTES:
-            size -= len(waiting[0].text)
-            break
-        tasks.append(waiting.popleft())
-    return Flight(tuple(tasks), size)

@@ -15,13 +15,14 @@ from aggverify.execution.laboratory import Laboratory, Submitted
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial, trial
 from aggverify.generation.shapes import Builder, around
+from aggverify.run.opening import loaded
 from aggverify.run.outcome.consequences import Outcome
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.planning.plan import plan
 from aggverify.run.planning.request import Request
 from aggverify.run.search.check_run import CheckRun
 from aggverify.run.search.run_check import run_check
-from aggverify.run.session import loaded, prepared
+from aggverify.run.session import prepared
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step

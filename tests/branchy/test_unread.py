@@ -12,7 +12,7 @@ from aggverify.api.running import request
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.oracles import MODES
-from aggverify.run.session import loaded
+from aggverify.run.opening import loaded
 from aggverify.world import Pool
 from tests.branchy.unread.base import Unread
 from tests.branchy.unread.registry import RIGHT, WRONG

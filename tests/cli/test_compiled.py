@@ -9,10 +9,11 @@ import pytest
 from aggverify.checks import compiled
 from aggverify.codes.state import State
 from aggverify.report.model import load
+from aggverify.run.opening import loaded
 from aggverify.run.outcome.events import Event, Waiting
 from aggverify.run.outcome.verdict import Verdict
 from aggverify.run.planning.request import Request
-from aggverify.run.session import examine, loaded
+from aggverify.run.session import examine
 from aggverify.world import Pool
 from tests.conftest import Cli
 

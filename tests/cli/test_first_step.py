@@ -13,8 +13,8 @@ import pytest
 from aggverify.execution.claim import Claim
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
+from aggverify.run.opening import opened
 from aggverify.run.search.first_step import first_step, simplest
-from aggverify.run.session import opened
 from aggverify.world import Pool
 from tests.conftest import Cli
 

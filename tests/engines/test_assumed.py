@@ -18,10 +18,11 @@ from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.report import reading
 from aggverify.report.document import document
+from aggverify.run.opening import opened
 from aggverify.run.outcome.verdict import Exit, Verdict
 from aggverify.run.planning.discovery import identified
 from aggverify.run.planning.engine import engine_settled, trial_cases
-from aggverify.run.session import examine, opened
+from aggverify.run.session import examine
 from aggverify.world import Pool
 from tests.conftest import EXAMPLES, Cli
 

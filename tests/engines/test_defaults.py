@@ -8,10 +8,10 @@ import pytest
 
 from aggverify.execution.laboratory import Laboratory
 from aggverify.generation.catalogue import hard_cases
+from aggverify.run.opening import opened
 from aggverify.run.planning.claims import subjects
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import parse_target
-from aggverify.run.session import opened
 from aggverify.world import Pool
 
 DEFAULTS = """

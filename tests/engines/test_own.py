@@ -12,10 +12,10 @@ from aggverify.engines.plain_sum import PLAIN_SUM
 from aggverify.errors import InputError
 from aggverify.execution.laboratory import Laboratory
 from aggverify.generation.catalogue import hard_cases
+from aggverify.run.opening import HANDLER
 from aggverify.run.planning.claims import subjects
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import parse_target
-from aggverify.run.session import HANDLER
 from aggverify.world import Job, Options, Pool, Template
 from tests.conftest import EXAMPLES, ROOT
 from tests.engines.slow_start import SECONDS, SLOW

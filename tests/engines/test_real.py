@@ -9,8 +9,8 @@ import pytest
 from aggverify.engines import engine, formulas, real, usable
 from aggverify.errors import InputError
 from aggverify.generation.catalogue import grid, hard_cases
+from aggverify.run.opening import loaded
 from aggverify.run.planning.request import Request
-from aggverify.run.session import loaded
 from aggverify.world import Pool
 from tests.conftest import EXAMPLES, Cli
 

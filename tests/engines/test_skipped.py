@@ -10,11 +10,11 @@ from aggverify.checks import check
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
+from aggverify.run.opening import loaded
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.planning.request import Request
 from aggverify.run.search.check_run import CheckRun
 from aggverify.run.search.evidence import explained
-from aggverify.run.session import loaded
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step

@@ -11,10 +11,11 @@ import pytest
 from aggverify.execution import limits
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
+from aggverify.run.opening import opened
 from aggverify.run.planning.claims import subjects
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import parse_target
-from aggverify.run.session import examine, opened
+from aggverify.run.session import examine
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step

@@ -7,10 +7,10 @@ import pytest
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.trial import Trial
 from aggverify.generation.catalogue import grid, hard_cases
+from aggverify.run.opening import opened
 from aggverify.run.planning.claims import subjects
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import parse_target
-from aggverify.run.session import opened
 from aggverify.world import Pool
 from tests.conftest import EXAMPLES
 

@@ -11,8 +11,8 @@ from aggverify.engines import engine, formulas
 from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import grid, hard_cases
+from aggverify.run.opening import loaded
 from aggverify.run.planning.request import Request
-from aggverify.run.session import loaded
 from aggverify.world import Pool
 from tests.choosing import thorough_at_times
 from tests.conftest import EXAMPLES, Cli

@@ -15,7 +15,7 @@ from aggverify.execution.claim import Claim
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import plain_losses
-from aggverify.run.session import opened
+from aggverify.run.opening import opened
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_micro_batches, parse_step

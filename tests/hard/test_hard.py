@@ -12,10 +12,10 @@ from aggverify.execution.claim import Claim
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.generation.corpus import Hard, corpus
+from aggverify.run.opening import opened
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.search.check_run import CheckRun
 from aggverify.run.search.drawing import search
-from aggverify.run.session import opened
 from aggverify.world import Pool
 from tests.choosing import thorough_at_times, thorough_but
 from tests.hard.wrong import SPECIAL, WRONG

@@ -15,12 +15,12 @@ from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
 from aggverify.oracles import Sample, Step
-from aggverify.report.document import judged as shown
 from aggverify.report.drawing import drawing
+from aggverify.report.findings import judged as shown
+from aggverify.run.opening import opened
 from aggverify.run.outcome.store import stored_case
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.search.check_run import CheckRun
-from aggverify.run.session import opened
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.world import Pool

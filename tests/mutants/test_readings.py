@@ -12,8 +12,9 @@ from aggverify.execution.claim import Claim
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.oracles import MODES, Policy
+from aggverify.run.opening import opened
 from aggverify.run.outcome.verdict import Exit, Verdict
-from aggverify.run.session import examine, opened
+from aggverify.run.session import examine
 from aggverify.world import Pool
 from tests.choosing import thorough_but
 

@@ -14,9 +14,10 @@ from aggverify.execution.budget import Budget
 from aggverify.execution.claim import Claim
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
+from aggverify.run.opening import opened
 from aggverify.run.outcome.verdict import Exit, Verdict
 from aggverify.run.replay import replay
-from aggverify.run.session import examine, opened
+from aggverify.run.session import examine
 from aggverify.world import Pool
 
 FILE = Path(__file__).with_name("rounded.py")

@@ -16,10 +16,11 @@ from aggverify.execution.budget import MIN_EXAMPLES, Budget
 from aggverify.execution.claim import Claim
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
+from aggverify.run.opening import opened
 from aggverify.run.outcome.consequences import Outcome
 from aggverify.run.planning.plan import plan
 from aggverify.run.search.run_check import run_check
-from aggverify.run.session import examine, opened
+from aggverify.run.session import examine
 from aggverify.world import Pool
 
 FILE = Path(__file__).with_name("searched.py")

@@ -24,9 +24,9 @@ from aggverify.generation.catalogue import plain_losses
 from aggverify.oracles import MODES, NAMES
 from aggverify.plugins import PluginWarning
 from aggverify.report.formats import FORMATS
+from aggverify.run.opening import opened, resolved
 from aggverify.run.planning.request import requested
 from aggverify.run.planning.target import parse_target
-from aggverify.run.session import opened, resolved
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from aggverify.report.document import reported
+from aggverify.report.findings import reported
 from aggverify.run.outcome.verdict import Relevance
 from tests import verdicts
 

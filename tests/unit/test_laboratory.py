@@ -17,8 +17,8 @@ from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial
 from aggverify.generation.catalogue import plain_losses
+from aggverify.run.opening import with_room
 from aggverify.run.outcome.weakness import Sights
-from aggverify.run.session import with_room
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step

@@ -14,11 +14,12 @@ from aggverify.execution.claim import NONLINEAR, Claim
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
 from aggverify.report.plan import plan_lines
+from aggverify.run.opening import loaded
 from aggverify.run.planning.bill import bill
 from aggverify.run.planning.plan import Entry, Plan, plan, share
 from aggverify.run.planning.request import Request
 from aggverify.run.search.run_check import run_check
-from aggverify.run.session import loaded, prepared
+from aggverify.run.session import prepared
 from aggverify.world import Pool
 
 CLAIM = Claim("r.py", "reduce", "native", "sum", "token_mean")

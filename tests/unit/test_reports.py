@@ -14,10 +14,11 @@ from rich.console import Console
 from aggverify.checks.paths import NAME as PATHS
 from aggverify.errors import InputError
 from aggverify.oracles import Sample, Step
-from aggverify.report import document, formats, github, markdown, page, reading, text
+from aggverify.report import findings, formats, github, markdown, page, reading, text
 from aggverify.report.delivery import Delivery
-from aggverify.report.document import reported, stopped
+from aggverify.report.document import stopped
 from aggverify.report.drawing import drawing
+from aggverify.report.findings import reported
 from aggverify.report.formats import FORMATS
 from aggverify.report.model import Document, Refusal
 from aggverify.report.places import Place, place
@@ -264,7 +265,7 @@ def drawn(step: str, cells: str, cp: int) -> list[str]:
     found = parse_step(step)
     layout = Layout(parse_micro_batches(cells), cp)
     case = Case(found, layout, (1.0,) * found.num_response_tokens)
-    return list(drawing(document.drawn(case)))
+    return list(drawing(findings.drawn(case)))
 
 
 def test_a_step_is_drawn_where_its_tokens_are() -> None:
@@ -281,7 +282,7 @@ def test_a_step_is_drawn_where_its_tokens_are() -> None:
 def test_what_was_rejected_is_drawn_apart() -> None:
     step = Step((Sample(1, b"\1\0\0", 0, 0, b"\1\1\0"),))
     case = Case(step, Layout.trivial(1), (1.0,) * 3)
-    _, sample, legend = drawing(document.drawn(case))
+    _, sample, legend = drawing(findings.drawn(case))
     assert "  mask #x.  " in sample
     assert legend == "  (# unmasked, . masked, x rejected after the fact)"
 
@@ -296,9 +297,9 @@ def test_what_is_plain_needs_no_legend_and_what_is_long_is_cut() -> None:
 
 def test_a_mask_of_too_many_runs_is_told_in_part() -> None:
     step = Step((Sample(1, b"\1\0" * 600, 0, 0),))
-    drawn = document.drawn(Case(step, Layout.trivial(1), (1.0,) * 1200))
+    drawn = findings.drawn(Case(step, Layout.trivial(1), (1.0,) * 1200))
     (sample,) = drawn.samples
-    assert (len(sample.runs), sample.response_length) == (document.MAX_RUNS, 1200)
+    assert (len(sample.runs), sample.response_length) == (findings.MAX_RUNS, 1200)
     (_, line, *_) = drawing(drawn)
     assert f"mask {'#.' * 16}… (1200 tokens)" in line
 

@@ -28,9 +28,10 @@ from aggverify.world import (
     TemplateFailure,
 )
 from aggverify.world.backends import backend
+from aggverify.world.flight import Key, Task
 from aggverify.world.link import open_link
 from aggverify.world.watchdog import look
-from aggverify.world.world import Key, Task, World
+from aggverify.world.world import World
 from tests.world.conftest import HERE, ROOT
 
 STAND_IN = """

@@ -14,7 +14,7 @@ from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.limits import LIMITS
 from aggverify.report import model
 from aggverify.report.document import document
-from aggverify.run import session
+from aggverify.run import opening, session
 from aggverify.run.planning.claims import subjects
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import parse_target
@@ -46,7 +46,7 @@ CHECKS = tuple(
 
 @pytest.fixture(scope="module")
 def laboratory() -> Iterator[tuple[Laboratory, Any]]:
-    with Pool(LIMITS) as pool, session.opened(pool, parse_target(str(SUITE)).setup()) as template:
+    with Pool(LIMITS) as pool, opening.opened(pool, parse_target(str(SUITE)).setup()) as template:
         yield Laboratory(template), template.description
 
 

@@ -1,0 +1,184 @@
+"""A request's subjects, and ranks that have imported them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aggverify.checks import installed
+from aggverify.conventions import convention
+from aggverify.errors import CandidateError, InputError
+from aggverify.execution.claim import called_as
+from aggverify.execution.deadline import OutOfTime, TooLate
+from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.limits import COMPILED
+from aggverify.execution.subject import Subject
+from aggverify.oracles import OracleError
+from aggverify.run.planning.choosing import choose
+from aggverify.run.planning.claims import completed, declaration, settings_note, subjects, terms
+from aggverify.run.planning.enclosed import SEEN
+from aggverify.run.planning.request import Request
+from aggverify.run.planning.target import Target, dotted_instead, parse_target
+from aggverify.trainer.conditions import Condition
+from aggverify.trainer.loading import check_described
+from aggverify.world import Pool, Template, TemplateFailure, room
+
+HANDLER = "aggverify.trainer.training:Trainer"
+
+
+@contextmanager
+def loaded(request: Request, pool: Pool) -> Iterator[tuple[tuple[Subject, ...], Laboratory]]:
+    """The subjects of a request, and ranks that have imported them; raises AggverifyError."""
+    target = parse_target(request.target)
+    installed()
+    with (
+        in_time(),
+        opened(
+            pool, target.setup(), compiled=request.compiled, adapter=request.adapter
+        ) as template,
+        other_path(pool, request.against, adapter=request.adapter) as other,
+    ):
+        found = resolved(request, target, template, other)
+        try:
+            laboratory = Laboratory(template, None if other is None else other.laboratory)
+            yield with_room(found, laboratory), laboratory
+        except OracleError as error:
+            # A person's own oracle can be wrong on any step.
+            raise InputError(str(error)) from None
+
+
+def resolved(
+    request: Request, target: Target, template: Template, other: OtherPath | None = None
+) -> tuple[Subject, ...]:
+    """The subjects of a request, one a mode."""
+    request = completed(request, template.description)
+    found = subjects(request, target, template.description)
+    numbers, asks = template.description["constants"], template.description["surroundings"]
+    ranks = template.description["environment"]
+    lines = tuple((name, tuple(own)) for name, own in template.description["functions"])
+    texts = tuple((first, tuple(text)) for first, text in template.description["texts"])
+    conditions = tuple(
+        Condition(name, line, text, tuple(numbers), *ways)
+        for name, line, text, numbers, *ways in template.description["conditions"]
+    )
+    found = tuple(
+        s.knowing(
+            constants=tuple(numbers.get(s.function, ())),
+            surroundings=tuple(asks.get(s.function, ())),
+            functions=lines,
+            texts=texts,
+            conditions=conditions,
+            processor=ranks["processor"],
+            threads=ranks["threads"],
+        )
+        for s in found
+    )
+    if other is not None:
+        found = tuple(other.beside(s, request.called) for s in found)
+    if request.sandbox:
+        found = tuple(s.knowing(sandbox=SEEN) for s in found)
+    return tuple(s.noting(*settings_note(request)) for s in found)
+
+
+def with_room(subjects: Sequence[Subject], laboratory: Laboratory) -> tuple[Subject, ...]:
+    """The subjects with no larger worlds than there is room for; looked into where it is scarce."""
+    if not room.tight():
+        return tuple(subjects)
+    size, why = laboratory.largest(max(s.max_world for s in subjects))
+    fits = [s.max_world <= size for s in subjects]
+    return tuple(
+        s if enough else s.knowing(room=size, no_room=why)
+        for s, enough in zip(subjects, fits, strict=True)
+    )
+
+
+@contextmanager
+def in_time() -> Iterator[None]:
+    try:
+        yield
+    except OutOfTime:
+        raise TooLate("--max-time was over before anything could be judged") from None
+
+
+@dataclass(frozen=True, slots=True)
+class OtherPath:
+    """The target of ``--against``, loaded in a template process of its own."""
+
+    target: Target
+    description: Mapping[str, Any]
+    laboratory: Laboratory
+
+    def beside(self, subject: Subject, how: str, what: str | None = None) -> Subject:
+        """The subject with this path to agree with, called as ``how``: same mode; the engine
+        ``what``, or its own if it declares one or is called otherwise."""
+        choice = choose(self.target, self.description, how)
+        what = what or declaration(self.description).get("engine")
+        if what is None and choice.convention.name != subject.convention.name:
+            what = choice.convention.default_engine(subject.mode)
+        said = what is not None or subject.found.engine_said
+        return subject.beside(
+            subject.knowing(engine_said=said).claiming(
+                target=self.target.text,
+                function=choice.function,
+                terms=terms(choice),
+                **called_as(choice.convention),
+                engine=what or subject.claim.engine,
+            )
+        )
+
+
+@contextmanager
+def other_path(
+    pool: Pool, text: str | None, paths: Sequence[str] = (), *, adapter: str | None = None
+) -> Iterator[OtherPath | None]:
+    """The other path's template process, if one was asked for."""
+    if text is None:
+        yield None
+        return
+    target = parse_target(text)
+    with opened(pool, target.setup(), paths, adapter=adapter) as template:
+        yield OtherPath(target, template.description, Laboratory(template))
+
+
+@contextmanager
+def opened(
+    pool: Pool,
+    setup: dict[str, str],
+    paths: Sequence[str] = (),
+    *,
+    compiled: bool = False,
+    adapter: str | None = None,
+) -> Iterator[Template]:
+    """A template process that has imported the candidate, and the adapter if there is one; raises
+    CandidateError if it cannot, InputError for an adapter that cannot be read.
+
+    ``paths`` come before everything on sys.path there.
+    """
+    if adapter is not None:
+        convention(adapter)  # can be read: said before anything is imported
+    own = None if adapter is None else str(Path(adapter).absolute())
+    template = pool.template(
+        HANDLER,
+        {"target": setup, "compile": compiled, "adapter": own},
+        paths=paths,
+        more=COMPILED if compiled else None,
+    )
+    where = setup.get("path") or setup["module"]
+    if isinstance(template, TemplateFailure):
+        detail = f"\n{template.traceback.rstrip()}" if template.traceback else ""
+        hint = ""
+        if "relative import" in template.message and "path" in setup:
+            command = dotted_instead(Path(setup["path"]), setup.get("name"))
+            hint = f"\nthe file is part of a package: {command}" if command else ""
+        raise CandidateError(f"cannot import {where}: {template.message}{detail}{hint}")
+    try:
+        try:
+            check_described(template.description)
+        except InputError as error:
+            raise CandidateError(f"cannot use {where}: {error}") from None
+        yield template
+    finally:
+        template.close()
