@@ -30,6 +30,8 @@ from aggverify.steps.notation import parse_micro_batches, parse_step
 
 NAME = "counts_of_a_larger_step"
 CODE = "AGV301"
+FEW = 3
+"""Tokens: where so few on the other rank are weighed wrongly, how large a count is matters not."""
 ELSEWHERE = (2**24 + 1, 2**31, 2**33)
 """Tokens: more than float32 counts one by one, than 32 bits hold with a sign and without."""
 _STEPS = (("1/1; 1/1", "0 | 1"), ("2/1101 1/11; 3/111 1/1", "0,1 | 2,3"))
@@ -55,33 +57,42 @@ def _listed(subject: Subject) -> Iterator[Case]:
 
 
 def _variants(case: Case) -> tuple[Case | Trial, ...]:
-    return case, *(Trial(case, elsewhere=tokens, virtual=(0,)) for tokens in ELSEWHERE)
+    return case, *(Trial(case, elsewhere=tokens, virtual=(0,)) for tokens in (FEW, *ELSEWHERE))
 
 
 def _judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     """Within what float32 makes of a count: that it cannot hold one token more is told elsewhere,
-    and so is what the candidate does not get through."""
-    case = executions[0].case
-    for tokens, execution in zip(ELSEWHERE, executions[1:], strict=True):
-        expected = beside(subject, case.step, tokens)
-        if execution.weights is None or execution.communicates or expected is None:
-            continue
-        mine = [rank == 0 for rank, _, _ in token_owner(case.step, case.layout)]
-        weights = np.where(mine, execution.weights, as_floats(expected))
-        exact = (lowest_precision(subject, case), "float32")
-        precision = min(exact, key=lambda name: PRECISIONS[name].p)
-        found = worst_weight(weights, expected, subject.roundings, precision)
-        if found is None or found.token is None:
-            continue
-        observed = tuple(weights.tolist())
-        message = (
-            f"with {tokens:,} more tokens on the other rank the weight of token {found.token} is "
-            f"{observed[found.token]!r}, not {float(expected[found.token])!r}: a count that "
-            f"{'32 bits do not hold' if tokens > 2**30 else 'is too large for its type'}"
-        )
-        made = Finding(CODE, NAME, message, case, subject.mode, expected, observed)
-        return replace(made, token=found.token, error=found.error, bound=found.bound)
+    and so is what the candidate does not get through or weighs wrongly whatever the count."""
+    case, few, *larger = executions
+    if _judged(subject, few, FEW) is not None:
+        return None
+    for tokens, execution in zip(ELSEWHERE, larger, strict=True):
+        found = _judged(subject, execution, tokens)
+        if found is not None:
+            return replace(found, case=case.case)
     return None
+
+
+def _judged(subject: Subject, execution: Execution, tokens: int) -> Finding | None:
+    case = execution.case
+    expected = beside(subject, case.step, tokens)
+    if execution.weights is None or execution.communicates or expected is None:
+        return None
+    mine = [rank == 0 for rank, _, _ in token_owner(case.step, case.layout)]
+    weights = np.where(mine, execution.weights, as_floats(expected))
+    exact = (lowest_precision(subject, case), "float32")
+    precision = min(exact, key=lambda name: PRECISIONS[name].p)
+    found = worst_weight(weights, expected, subject.roundings, precision)
+    if found is None or found.token is None:
+        return None
+    observed = tuple(weights.tolist())
+    message = (
+        f"with {tokens:,} more tokens on the other rank the weight of token {found.token} is "
+        f"{observed[found.token]!r}, not {float(expected[found.token])!r}: a count that "
+        f"{'32 bits do not hold' if tokens > 2**30 else 'is too large for its type'}"
+    )
+    made = Finding(CODE, NAME, message, case, subject.mode, expected, observed)
+    return replace(made, token=found.token, error=found.error, bound=found.bound)
 
 
 def beside(subject: Subject, step: Step, tokens: int) -> tuple[Fraction, ...] | None:

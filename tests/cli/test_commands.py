@@ -129,8 +129,10 @@ def test_no_known_mode_still_checks_invariance(cli: Cli, tmp_path: Path) -> None
 
 
 def test_replay_tells_failed_and_fixed(cli: Cli, tmp_path: Path) -> None:
-    assert cli("check", BROKEN, *LITTLE).code == 1
-    case = next((tmp_path / ".aggverify" / "cases").glob("*.json"))
+    checked = cli("check", BROKEN, *LITTLE)
+    assert checked.code == 1
+    assert "AGV301" not in checked.out, "what is wrong for a few tokens is not the count's size"
+    case = min((tmp_path / ".aggverify" / "cases").glob("*.json"))
     again = cli("replay", case.stem, BROKEN)
     assert again.code == 1, again
     assert again.out.startswith(f"FAILED  case {case.stem}: AGV20")
@@ -240,7 +242,7 @@ def test_oracle_prints_fractions_and_digits(cli: Cli, tmp_path: Path) -> None:
     assert "0       0             0        ##.   1/6" in typed.out
     assert "sample_mean   35/9    3.88888888888888888888888888889" in typed.out
     assert cli("check", BROKEN, *LITTLE).code == 1
-    case = next((tmp_path / ".aggverify" / "cases").glob("*.json"))
+    case = min((tmp_path / ".aggverify" / "cases").glob("*.json"))
     stored = cli("oracle", case)
     assert stored.code == 0, stored
     assert "token_mean" in stored.out
