@@ -92,10 +92,14 @@ def _run(word: str) -> list[float]:
 
 
 def moment(numbers: Sequence[float]) -> float:
-    """Each times its place, from 1 on, rounded once; NaN where one is not finite."""
-    if not all(map(math.isfinite, numbers)):
+    """The sum of each times its place, from 1 on; NaN where something on the way is not finite."""
+    products = [x * (i + 1) for i, x in enumerate(numbers)]
+    if not all(map(math.isfinite, products)):
         return math.nan
-    return math.fsum(x * (i + 1) for i, x in enumerate(numbers))
+    try:
+        return math.fsum(products)
+    except OverflowError:
+        return math.nan
 
 
 def _size(number: float) -> float:

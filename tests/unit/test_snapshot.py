@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aggverify.errors import InputError
@@ -38,6 +38,8 @@ SNAPSHOT = Snapshot(
 )
 
 
+@example([0.0] * 7 + [2.3e307, -2.0e307])
+@example([0.0] * 7 + [1.7e308 / 8, 1.7e308 / 9])
 @given(st.lists(st.floats()))
 def test_numbers_are_read_as_they_were_written(numbers: list[float]) -> None:
     pinned = Pinned.of(numbers)
