@@ -309,7 +309,7 @@ def seen(found: Ran) -> str:
     text = re.sub(r"/tmp/tmp\w+/", "", found.text)
     text = re.sub(r"aggverify-[0-9a-f]{32}", "…", text)
     lines = (re.search(pattern, text, re.MULTILINE) for pattern in TELLING)
-    line = next((each[1] for each in lines if each is not None), "")
+    line = next((each[1] for each in lines if each is not None), "").replace(str(Path.home()), "~")
     return line.strip()[:160].replace("|", "\\|")
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
+    from torch.optim import Optimizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,9 @@ class LocalStep(Protocol):
         ``model(micro_batch)`` is the rank's per-token losses of a micro-batch, which it knows by
         its ``index``.
         """
+
+    def steps_with(self, optimizer: Optimizer) -> None:
+        """Raise for one whose step is not the gradient, taken away."""
 
     def trained(self, update: Tensor) -> None:
         """What came of that: float64, 1-D, an element per response token."""

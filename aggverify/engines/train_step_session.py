@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from aggverify.engines.ddp_session import DdpSession
 from aggverify.engines.spec import Arrived, LocalStep
@@ -50,7 +50,12 @@ class TrainStepSession:
 
     def accumulate(self, step: LocalStep) -> Tensor:
         model, stepped = StepModel(step, self.device), []
-        hook = register_optimizer_step_post_hook(lambda *_: stepped.append(True))
+
+        def note(optimizer: Optimizer, *_: object) -> None:
+            step.steps_with(optimizer)
+            stepped.append(True)
+
+        hook = register_optimizer_step_post_hook(note)
         try:
             step.train(model)
         finally:

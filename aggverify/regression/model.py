@@ -15,7 +15,7 @@ from aggverify.report import codec
 from aggverify.report.codec import Text
 from aggverify.report.model import Environment, Finding
 
-SCHEMA: Literal[1] = 1
+SCHEMA: Literal[2] = 2
 CONFORMS, FINDINGS, NO_JUDGEMENT = 0, 1, 2
 
 
@@ -96,7 +96,7 @@ class Side:
 class Comparison:
     """Everything that ``compare`` found, the worst first."""
 
-    schema: Literal[1]
+    schema: Literal[2]
     exit: int
     strict: bool
     base: Side

@@ -16,7 +16,10 @@ from aggverify.world.frames import owner
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch.optim import Optimizer
 
+_PLAIN = "train with torch.optim.SGD(lr=1) here, or leave the gradient and take no step"
+_NEUTRAL = {"momentum": 0, "weight_decay": 0, "maximize": False}
 MOST_KEYS = 64
 """Keys of a log that are looked at; frameworks have a dozen."""
 
@@ -47,6 +50,22 @@ def checked_loss(out: Any, *, trains: bool = True) -> Tensor:
             "this rank's backward would fail"
         )
     return out.reshape(())
+
+
+def check_optimizer(optimizer: Optimizer) -> None:
+    """The change that a training step leaves is its gradient only after plain SGD."""
+    import torch
+
+    name = type(optimizer).__name__
+    if not isinstance(optimizer, torch.optim.SGD):
+        raise ContractBreach(f"{name}.step() is not the gradient, taken away; {_PLAIN}")
+    for group in optimizer.param_groups:
+        settings = {"lr": float(group["lr"])} | {key: group[key] for key in _NEUTRAL}
+        for key, value in settings.items():
+            if value != _NEUTRAL.get(key, 1.0):
+                raise ContractBreach(
+                    f"{name}({key}={value}) does not step by the gradient; {_PLAIN}"
+                )
 
 
 def checked_count(count: Any, site: Site, members: tuple[int, ...]) -> int:

@@ -12,13 +12,20 @@ from aggverify.conventions import Bound, Site, WholeStep
 from aggverify.engines import Sizes
 from aggverify.steps.layouts import owned_pieces, positions
 from aggverify.trainer.answer import Log
-from aggverify.trainer.contract import NoGradient, checked_count, checked_loss, logged
+from aggverify.trainer.contract import (
+    NoGradient,
+    check_optimizer,
+    checked_count,
+    checked_loss,
+    logged,
+)
 from aggverify.trainer.torch_modes import NO_GRAD, entered
 from aggverify.world.trace import TRACER
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
+    from torch.optim import Optimizer
 
 
 _NEXT_TO_NOTHING = 0.002
@@ -112,6 +119,10 @@ class CandidateStep:
         self._call.train(model)
         self._seconds += time.perf_counter() - began
         TRACER.pulse()
+
+    def steps_with(self, optimizer: Optimizer) -> None:
+        """ContractBreach unless its step takes the gradient away and does nothing else."""
+        check_optimizer(optimizer)
 
     def trained(self, update: Tensor) -> None:
         """Note what the update makes of this rank's losses: a token of weight 0 has no part in it,

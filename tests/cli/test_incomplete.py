@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from aggverify.execution.deadline import Deadline, OutOfTime
-from aggverify.run import session
+from aggverify.run import opening, session
 from aggverify.run.search import check_run, run_check
 from aggverify.run.search.check_run import CheckRun
 from tests.conftest import EXAMPLES, Cli, Ran
@@ -112,7 +112,7 @@ def test_stopped_before_anything_was_judged(
         assert (ran.code, made["exit"], made["incomplete"]) == (code, code, word), ran
         [verdict] = made["verdicts"]
         assert not any(check["cases"] for check in verdict["checks"])
-    monkeypatch.setattr(session, "completed", raising(stop))
+    monkeypatch.setattr(opening, "completed", raising(stop))
     ran = cli("check", RIGHT, *LITTLE, *EVERY)
     made, _ = documents(ran, tmp_path)
     assert (ran.code, made["exit"], made["incomplete"]) == (code, code, word), ran

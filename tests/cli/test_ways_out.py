@@ -14,7 +14,7 @@ import pytest
 from aggverify import __version__
 from aggverify.cli import main
 from aggverify.report import junit, markdown
-from aggverify.run import session
+from aggverify.run import opening, session
 from tests.conftest import EXAMPLES, ROOT, Cli
 
 RIGHT = EXAMPLES / "native" / "accumulated_mean" / "token_mean.py"
@@ -94,7 +94,7 @@ def test_what_stops_a_check_is_told_after_what_is_known(
         return first[0]
 
     monkeypatch.setattr(session, "examine", once)
-    monkeypatch.setattr(session, "subjects", lambda *a: 2 * _subjects(*a))
+    monkeypatch.setattr(opening, "subjects", lambda *a: 2 * _subjects(*a))
     ran = cli("check", RIGHT, *LITTLE, "--report", "json,text", "--report-dir", "o")
     assert ran.code == code, ran
     assert f"aggverify: {sentence}" in ran.err
@@ -104,7 +104,7 @@ def test_what_stops_a_check_is_told_after_what_is_known(
     assert f'"exit": {code}' in (tmp_path / "o" / "verdict.json").read_text()
 
 
-_subjects = session.subjects
+_subjects = opening.subjects
 
 
 @pytest.mark.parametrize("how", [">/dev/full", ">&-", ""])

@@ -97,6 +97,29 @@ def test_a_step_that_leaves_nothing(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        ("SGD(model.parameters(), lr=0.5)", "SGD(lr=0.5) does not step by the gradient"),
+        pytest.param(
+            "SGD(model.parameters(), lr=1, momentum=0.9)",
+            "SGD(momentum=0.9) does not step by the gradient",
+            marks=THOROUGH,
+        ),
+        pytest.param("Adam(model.parameters())", "Adam.step() is not the gradient", marks=THOROUGH),
+    ],
+)
+def test_an_optimizer_that_steps_by_something_else(
+    made: str, told: str, shared_pool: Pool, tmp_path: Path
+) -> None:
+    text = (TRAINER / "sgd.py").read_text()
+    plain = "SGD(model.parameters(), lr=1.0)"
+    assert plain in text
+    (tmp_path / "sgd.py").write_text(text.replace(plain, made))
+    _, done = ran(tmp_path / "sgd.py", shared_pool)
+    assert all(one.failure is not None and told in str(one.failure) for one in done)
+
+
+@pytest.mark.parametrize(
     ("path", "options", "told"),
     [
         (NATIVE, ("--mode", "token_mean", "--engine", "train-step"), "only a whole training step"),

@@ -18,7 +18,7 @@ Pair = tuple[Document, Document]
 def document(*found: Verdict, replays: Iterable[Replay] = ()) -> Document:
     """The document of these, wherever it is made."""
     failed = any(verdict.fails for verdict in found)
-    return Document(3, "0.1.0", HERE, int(failed), None, None, found, tuple(replays), ())
+    return Document(model.SCHEMA, "0.1.0", HERE, int(failed), None, None, found, tuple(replays), ())
 
 
 def verdict(text: str = "", reports: int = 0) -> Verdict:
