@@ -12,6 +12,7 @@ from rich.rule import Rule
 from rich.status import Status
 from rich.text import Text
 
+from aggverify.codes import CODES
 from aggverify.codes.state import State
 from aggverify.report import escape, reading, text
 from aggverify.report.document import written
@@ -27,7 +28,7 @@ from aggverify.run.outcome.events import (
     SubjectChosen,
     Waiting,
 )
-from aggverify.run.outcome.verdict import Exit
+from aggverify.run.outcome.verdict import Exit, ReportedFinding
 
 
 @dataclass(slots=True)
@@ -48,6 +49,7 @@ class Terminal:
                 self._findings = 0
             case Found():
                 self._findings += 1
+                self._tell(event.report)
             case CheckStarted():
                 self._show(event.name)
             case Progress():
@@ -79,7 +81,7 @@ class Terminal:
     def _wait(self, what: str) -> None:
         self._show(what)
         if not self.console.is_terminal:
-            self._line(f"[{time.monotonic() - self._started:5.1f} s] waits: {what}")
+            self._line(f"{self._now} waits: {what}")
 
     def _plain(self, event: CheckFinished) -> None:
         if self.console.is_terminal:
@@ -87,7 +89,18 @@ class Terminal:
         done = event.summary
         state = "FAILED" if done.state is State.FAILED else str(done.state)
         state += f": {done.reason}" if done.reason else ""
-        self._line(f"[{time.monotonic() - self._started:5.1f} s] {done.name}: {state}")
+        self._line(f"{self._now} {done.name}: {state}")
+
+    def _tell(self, report: ReportedFinding) -> None:
+        """What is confirmed is told at once: the other checks may take long."""
+        code, cause = CODES[report.finding.code], report.diagnosis
+        said = cause.sentence if cause else report.finding.message.partition("\n")[0]
+        told = f"{self._now} {code.code} {code.title}{': ' if said else ''}{said}"
+        self._line(reading.shortened(told), "red")
+
+    @property
+    def _now(self) -> str:
+        return f"[{time.monotonic() - self._started:5.1f} s]"
 
     def _finish(self, event: Finished) -> None:
         self.close()

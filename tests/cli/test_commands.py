@@ -132,6 +132,10 @@ def test_replay_tells_failed_and_fixed(cli: Cli, tmp_path: Path) -> None:
     checked = cli("check", BROKEN, *LITTLE)
     assert checked.code == 1
     assert "AGV301" not in checked.out, "what is wrong for a few tokens is not the count's size"
+    told = [line.partition("] ")[2] for line in checked.out.splitlines() if line.startswith("[")]
+    place = next(n for n, line in enumerate(told) if line.startswith("AGV202 Result depends on"))
+    assert told[place + 1] == "independent_of_micro_batches: FAILED", "told when it is confirmed"
+    assert any(line.endswith(": ok") for line in told[place + 2 :]), "others are still run"
     case = min((tmp_path / ".aggverify" / "cases").glob("*.json"))
     again = cli("replay", case.stem, BROKEN)
     assert again.code == 1, again
