@@ -15,6 +15,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -59,8 +60,8 @@ def recorded(folder: Folder, path: Path, seeds: Sequence[int]) -> Rows:
     """The rows of every reducer and seed, of which those in the file are not run again."""
     rows: dict[str, Row] = json.loads(path.read_text()) if path.exists() else {}
     with Pool(LIMITS) as pool:
-        for seed in seeds:
-            for entry in (*folder.wrong, *folder.right):
+        for some in (folder.wrong, folder.right):
+            for seed, entry in product(seeds, some):
                 key = f"{entry.name} {seed}"
                 if key not in rows:
                     rows[key] = row(entry, seed, pool)

@@ -113,13 +113,15 @@ def test_ranks_that_fall_asleep_while_they_start_are_not_waited_for(pool: Pool) 
 def test_worlds_run_by_themselves_once_that_was_seen_to_help(pool: Pool, tmp_path: Path) -> None:
     """Others are ended before, and wait: they would be started, fail and be started again."""
     jobs = [job("nothing", size) for size in (1, 2, 1)]
-    for n in range(5):  # a rank that ends before it has said why is started again, no more
+    for n in range(50):  # a rank that ends before it has said why is started again, no more
         template = opened(pool, "FailsAtFirst", {"tries": str(tmp_path / f"tries{n}"), "fails": 1})
         assert all(isinstance(outcome, Replies) for outcome in template.run(jobs))
         assert template._dispatcher is not None
         if template._dispatcher._one_world:
             break
         template.close()
+    else:
+        pytest.fail("no rank of 50 said why it ended")
     others = [each for each in template.run(jobs) if isinstance(each, Replies)]
     assert len(others) == len(jobs)
     assert len(template._dispatcher._worlds) <= 1
