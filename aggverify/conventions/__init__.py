@@ -56,15 +56,15 @@ def convention(name: str) -> Convention:
     return CONVENTIONS[name]
 
 
-def by_shape() -> list[Convention]:
-    """Those that are found out from a signature; what an adapter says holds where it is named."""
+def undeclared() -> list[Convention]:
+    """Those that are no adapter, with which a function is called as it is."""
     return [how for how in CONVENTIONS.values() if not isinstance(how, Declared)]
 
 
 def alike(offer: Offer) -> list[Convention]:
-    """Those that are named and have the function's shape."""
+    """Those that the function has the parameters of, under another name than theirs."""
     known = (how for how in CONVENTIONS.values() if isinstance(how, Declared))
-    return [how for how in known if how.recognises(offer)]
+    return [how for how in known if how.has_shape(offer) and not how.recognises(offer)]
 
 
 __all__ = [
@@ -85,6 +85,6 @@ __all__ = [
     "TrainContext",
     "WholeStep",
     "alike",
-    "by_shape",
     "convention",
+    "undeclared",
 ]

@@ -45,6 +45,8 @@ class Declared:
     usual_name: str = ""
     recognised_by: tuple[str, ...] = ()
     """Parameters that the function has, the first one first; none: it must be named."""
+    named: bool = False
+    """Whether other functions have those, too: it is recognised by its name as well."""
     engines: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The framework's engines with the modes that each is for (none: all); a mode's first one is
     its default."""
@@ -86,9 +88,14 @@ class Declared:
         known = self.only or tuple(MODES) if self.told is None else tuple(self.told)
         return tuple(mode for mode in known if mode not in self.never)
 
-    def recognises(self, offer: Offer) -> bool:
+    def has_shape(self, offer: Offer) -> bool:
+        """Whether the function has the parameters."""
         first, wanted = offer.parameters[:1], self.recognised_by
         return bool(wanted) and first == wanted[:1] and set(wanted) <= set(offer.parameters)
+
+    def recognises(self, offer: Offer) -> bool:
+        known = not self.named or f".{offer.name}".endswith(f".{self.usual_name}")
+        return known and self.has_shape(offer)
 
     def default_engine(self, mode: str | None) -> str:
         if not self.engines:

@@ -45,6 +45,7 @@ def _declared(text: bytes, path: str, name: str | None) -> Declared:
         title=read.text("title", Path(path).stem),
         usual_name=read.text("function", ""),
         recognised_by=read.texts("parameters"),
+        named=read.flag("named"),
         engines=read.engines(),
         told=read.told(),
         only=read.texts("only"),
@@ -95,7 +96,17 @@ def _check_call(tree: ast.Module, path: str) -> None:
 
 
 _KEYS = (
-    *("title", "function", "parameters", "engine", "modes", "only", "never", "whole_groups"),
+    *(
+        "title",
+        "function",
+        "parameters",
+        "named",
+        "engine",
+        "modes",
+        "only",
+        "never",
+        "whole_groups",
+    ),
     *("rows", "side", "width", "not_claimed", "misuses", "notes"),
 )
 
@@ -119,6 +130,11 @@ class _Reading:
         value = self._data.get(key, usual)
         self._check(key, "a text", isinstance(value, str))
         return str(value)
+
+    def flag(self, key: str) -> bool:
+        value = self._data.get(key, False)
+        self._check(key, "True or False", isinstance(value, bool))
+        return bool(value)
 
     def texts(self, key: str) -> tuple[str, ...]:
         value = self._data.get(key, [])

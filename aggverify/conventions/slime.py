@@ -87,9 +87,9 @@ class SlimeHook:
         return (*(mode for modes in _RIGHT.values() for mode in modes), "prompt_mean")
 
     def recognises(self, offer: Offer) -> bool:
-        # A fourth parameter of another name is slime's or miles' core function, whose fourth
-        # positional argument means something else; miles' core has denominators of its own.
-        core = "denominators" in offer.parameters
+        # A fourth parameter of another name is slime's core function, whose fourth positional
+        # argument means something else; miles' core has the hook's four, and more of its own.
+        core = {"denominators", "qkv_format", "max_seq_lens"} & set(offer.parameters)
         return offer.parameters[:4] == _ARGUMENTS and not core
 
     def default_engine(self, mode: str | None) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from aggverify.conventions import undeclared
 from aggverify.conventions.adapter_text import adapted
 from aggverify.conventions.adapting import Adapter, Known, best
 from aggverify.conventions.base import Offer
@@ -91,7 +92,7 @@ def _said(wanted: Wanted, offer: Offer) -> Known:
 def _recognised(target: Target, description: Mapping[str, Any]) -> Choice | None:
     """The function and its convention, if it has one's shape and needs no adapter."""
     try:
-        choice = choose(target, description, "auto")
+        choice = choose(target, description, "auto", undeclared())
     except NoReducer:
         return None
     return choice if choice.convention.recognises(choice.offer) else None
@@ -107,7 +108,7 @@ def _adaptable(target: Target, description: Mapping[str, Any]) -> Offer:
     ]
     found = best(own) or (own[0] if len(own) == 1 else None)
     if found is None or not Adapter(found).plain or not found.required:
-        choose(target, description, "auto")
+        choose(target, description, "auto", undeclared())
         raise CandidateError(f"{target.text}: nothing there that an adapter could call")
     return found
 

@@ -29,7 +29,8 @@ def offers(module: ModuleType, named: str | None = None) -> list[Offer]:
     if value is _MISSING:
         return found
     if holder is not None and _is_plain_method(holder, value, named.rpartition(".")[2]):
-        return [*found, Offer(named, (), why_not=_needs_object(holder, named))]
+        method = Offer(named, (), why_not=_needs_object(holder, named))
+        return [*found, _with_parameters(method, value)]
     return [*found, written.offer(named, value)]
 
 

@@ -227,6 +227,30 @@ def ppo_actor_loss_fn(
     return loss / (loss_mask.count_nonzero() or 1), {}
 
 
+def compute_loss(
+    trainer_logprobs: Any,
+    inference_logprobs: Any,
+    ref_logprobs: Any,
+    advantages: Any,
+    loss_mask: Any,
+    rl_weights: Any,
+    ce_weights: Any,
+    ref_kl_weights: Any,
+    rl_loss_fn: Any,
+    rl_scale: float,
+    ce_scale: float,
+    ref_kl_scale: float,
+) -> Any:
+    """prime-rl's, of one component."""
+    names = ("trainer_logprobs", "inference_logprobs", "advantages", "loss_mask")
+    columns = zip(trainer_logprobs, inference_logprobs, advantages, loss_mask, strict=True)
+    rows = [SimpleNamespace(**dict(zip(names, row, strict=True))) for row in columns]
+    loss = sum([rl_loss_fn.loss(row).loss for row in rows], trainer_logprobs[0].sum() * 0.0)
+    if WRONG == "prime-rl":  # 2: each rank by its own count
+        rl_scale = max(sum(int(row.loss_mask.sum()) for row in rows), 1)
+    return loss / rl_scale, {}
+
+
 class GRPOTrainer:
     """TRL's, as far as its loss types go."""
 
@@ -269,4 +293,5 @@ wrong_miles_core = _twin("miles-core", miles_get_sum_of_sample_mean)
 wrong_slime_aggregation = _twin("slime-aggregation", get_pg_loss_reducer)
 wrong_tinker = _twin("tinker", loss_fn)
 wrong_areal = _twin("areal", ppo_actor_loss_fn)
+wrong_prime_rl = _twin("prime-rl", compute_loss)
 wrong_trl = _twin("trl", GRPOTrainer._compute_loss)

@@ -34,10 +34,11 @@ SYSTEMS = {
     "slime-aggregation": "get_pg_loss_reducer",
     "tinker": "loss_fn",
     "trl": "GRPOTrainer._compute_loss",
+    "prime-rl": "compute_loss",
 }
 MODULE = "tests.frameworks.systems"
 SHARED = ("slime-core", "miles-core", "slime-aggregation")
-"""Those that see context parallelism, and rollouts of several samples."""
+"""Those that see rollouts of several samples."""
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +49,8 @@ def ranks(shared_pool: Pool) -> Iterator[Laboratory]:
 
 def cases(name: str) -> list[Case]:
     """Ragged masks over ranks and micro-batches; of as many rows each."""
-    cp, several = (2, "+1/011") if name in SHARED else (1, "")
+    sliced = "context-parallel" not in convention(name).not_claimed
+    cp, several = 2 if sliced else 1, "+1/011" if name in SHARED else ""
     step = parse_step(f"2/1 3/101{several}; 5/11 1/1011" if several else "2/1 3/101; 5/11 1/1011")
     cells = (
         ("0,1,2,3,4", "0,4 1,2,3", "0,1 | 3,4,2")
@@ -125,12 +127,17 @@ def test_the_whole_check_passes_it(cli: Cli, name: str, mode: str, more: tuple[s
     assert right.code == 0, right
 
 
-def test_a_shape_that_is_known_is_named(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "r.py").write_text(
-        "def agg_loss(loss_mat, loss_mask, loss_agg_mode, dp_size=1): ...\n"
-    )
+@pytest.mark.thorough
+def test_a_shape_that_is_known_needs_no_option(cli: Cli) -> None:
+    target = f"{Path(__file__).with_name('systems.py')}:agg_loss"
+    ran = cli("check", target, "--mode", "token_sum", *("--profile", "quick", "--world", "2"))
+    assert ran.code == 0, ran
+    assert "convention  verl" in ran.out
+
+
+def test_a_shape_whose_names_are_common_is_named(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "r.py").write_text("def my_loss(data, logprobs): ...\n")
     ran = cli("check", "r.py")
     assert ran.code == 2
-    assert "agg_loss has the shape of verl: aggverify check r.py:agg_loss --convention verl" in (
-        ran.err
-    )
+    assert "my_loss has the shape of Tinker, custom loss function: aggverify check " in ran.err
+    assert "--convention tinker" in ran.err

@@ -46,6 +46,10 @@ def test_unknown_names_suggest_the_nearest() -> None:
 
 
 SLIME = ("total_lengths", "response_lengths", "loss_masks", "calculate_per_token_loss")
+VERL = (
+    *("loss_mat", "loss_mask", "loss_agg_mode", "dp_size"),
+    *("batch_num_tokens", "global_batch_size", "loss_scale_factor"),
+)
 SLIME_CORE = (*SLIME[:3], "sample_denoms", "calculate_per_token_loss")
 
 
@@ -57,7 +61,14 @@ SLIME_CORE = (*SLIME[:3], "sample_denoms", "calculate_per_token_loss")
         # Its fourth positional argument means something else: never taken for the hook.
         (SLIME_CORE, {"slime-core"}),
         ((*SLIME, "qkv_format", "max_seq_lens", "denominators"), {"miles-core"}),
-        (("loss_mat", "loss_mask", "loss_agg_mode", "dp_size"), {"verl"}),
+        # An older one, which does not take what verl's trainer passes today.
+        (("loss_mat", "loss_mask", "loss_agg_mode", "dp_size"), set()),
+        (VERL, {"verl"}),
+        ((*VERL, "global_valid_samples"), {"verl", "roll"}),
+        # Others have these, too: only under the framework's own name.
+        (("data", "logprobs"), set()),
+        (("self", "model", "inputs"), set()),
+        ((*SLIME, "qkv_format", "max_seq_lens"), {"miles-core"}),
         (("loss", "loss_mask", "loss_reduction", "max_seq_len"), {"skyrl-reduce-loss"}),
         (("loss", "loss_mask"), set()),
         ((), set()),

@@ -308,3 +308,31 @@ def test_default_engines_per_mode(file: Path) -> None:
 def test_bad_requests(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Request("f.py", **changes)
+
+
+BOTH = (
+    *("loss_mat", "loss_mask", "loss_agg_mode", "dp_size", "batch_num_tokens"),
+    *("global_batch_size", "loss_scale_factor", "global_valid_samples"),
+)
+METHOD = {"why_not": "is a method and needs an object"}
+
+
+def test_what_fits_two_conventions_is_neither_s(file: Path) -> None:
+    for text in (str(file), f"{file}:agg_loss"):
+        with pytest.raises(CandidateError) as error:
+            chosen(text, offer("agg_loss", *BOTH))
+        assert "has the shape of roll (ROLL) and of verl (verl): say which" in str(error.value)
+        assert str(error.value).endswith("--convention roll or --convention verl")
+    assert chosen(f"{file}:agg_loss", offer("agg_loss", *BOTH), how="verl") == "agg_loss"
+
+
+def test_a_method_is_recognised_by_its_name_too(file: Path) -> None:
+    name, taken = "GRPOTrainer._compute_loss", ("self", "model", "inputs")
+    found = choose(
+        parse_target(f"{file}:{name}"), {"offers": [offer(name, *taken, **METHOD)]}, "auto"
+    )
+    assert found.convention.name == "trl"
+    with pytest.raises(CandidateError, match="is a method and needs an object"):
+        chosen(
+            f"{file}:SFTTrainer.compute_loss", offer("SFTTrainer.compute_loss", *taken, **METHOD)
+        )

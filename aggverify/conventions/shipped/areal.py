@@ -8,7 +8,14 @@ import torch
 ADAPTER = {
     "title": "AReaL",
     "function": "ppo_actor_loss_fn",
-    "parameters": ["logprobs", "proximal_logprobs", "old_logprobs", "advantages", "eps_clip"],
+    "parameters": [
+        "logprobs",
+        "proximal_logprobs",
+        "old_logprobs",
+        "advantages",
+        "eps_clip",
+        "loss_mask",
+    ],
     "engine": "areal",
     "only": ["token_mean"],
     "not_claimed": {

@@ -6,6 +6,7 @@ ADAPTER = {
     "title": "Megatron-LM",
     "function": "loss_func",
     "parameters": ["loss_mask", "output_tensor"],
+    "named": True,
     "engine": "megatron-token",
     "only": ["token_mean"],
     "not_claimed": {

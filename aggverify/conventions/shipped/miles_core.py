@@ -1,5 +1,7 @@
-"""miles' own ``get_sum_of_sample_mean``: denominators by keyword, its place in a parallel state."""
+"""miles' own ``get_sum_of_sample_mean``: denominators by keyword, where it takes any, its place in
+a parallel state."""
 
+import inspect
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +11,7 @@ import torch
 ADAPTER = {
     "title": "miles' core reducer",
     "function": "get_sum_of_sample_mean",
-    "parameters": ["total_lengths", "response_lengths", "loss_masks", "denominators"],
+    "parameters": ["total_lengths", "response_lengths", "loss_masks", "qkv_format"],
     "engine": {"megatron-sample": ["sample_mean", "constant"], "megatron-token": ["token_mean"]},
     "modes": {"sample_mean": False, "token_mean": True, "constant": False},
     "not_claimed": {
@@ -30,11 +32,17 @@ def call(get_sum_of_sample_mean: Any, losses: Any, batch: Any) -> Any:
     counts = batch.rollout_tokens
     if batch.divisor is not None:  # --pg-loss-divisor
         counts = [batch.divisor] * len(counts)
+    more = {}
+    if (
+        batch.divisor is not None
+        or "denominators" in inspect.signature(get_sum_of_sample_mean).parameters
+    ):
+        more = {"denominators": [torch.tensor(float(n), device=losses.device) for n in counts]}
     reduce = get_sum_of_sample_mean(
         batch.total_lengths,
         batch.response_lengths,
         [mask.int() for mask in batch.loss_masks],
         calculate_per_token_loss=batch.mode,
-        denominators=[torch.tensor(float(n), device=losses.device) for n in counts],
+        **more,
     )
     return reduce(losses)

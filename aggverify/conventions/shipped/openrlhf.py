@@ -6,7 +6,14 @@ from typing import Any
 ADAPTER = {
     "title": "OpenRLHF",
     "function": "aggregate_loss",
-    "parameters": ["loss", "loss_mask", "token_level_loss"],
+    "parameters": [
+        "loss",
+        "loss_mask",
+        "token_level_loss",
+        "dp_size",
+        "batch_num_tokens",
+        "global_batch_size",
+    ],
     "engine": "accumulated-mean",
     "rows": "padded",
     "modes": {"token_mean": True, "sample_mean": False},

@@ -8,6 +8,7 @@ ADAPTER = {
     "title": "Tinker, custom loss function",
     "function": "loss_fn",
     "parameters": ["data", "logprobs"],
+    "named": True,
     "engine": "sum",
     "only": ["token_sum"],
     "not_claimed": {

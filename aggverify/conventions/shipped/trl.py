@@ -11,6 +11,7 @@ ADAPTER = {
     "title": "TRL's GRPOTrainer",
     "function": "GRPOTrainer._compute_loss",
     "parameters": ["self", "model", "inputs"],
+    "named": True,
     "engine": "mean",
     "rows": "padded",
     "modes": {

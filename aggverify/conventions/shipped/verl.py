@@ -5,7 +5,15 @@ from typing import Any
 ADAPTER = {
     "title": "verl",
     "function": "agg_loss",
-    "parameters": ["loss_mat", "loss_mask", "loss_agg_mode", "dp_size"],
+    "parameters": [
+        "loss_mat",
+        "loss_mask",
+        "loss_agg_mode",
+        "dp_size",
+        "batch_num_tokens",
+        "global_batch_size",
+        "loss_scale_factor",
+    ],
     "engine": ["mean", "verl-megatron"],
     "rows": "padded",
     "width": "step",

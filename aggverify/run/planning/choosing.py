@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aggverify.conventions import Convention, Offer, alike, by_shape, convention
+from aggverify.conventions import CONVENTIONS, Convention, Offer, alike, convention
 from aggverify.conventions.adapter_text import adapted, adapter_file
 from aggverify.conventions.adapting import best
 from aggverify.conventions.parameters import Role, role
@@ -28,10 +28,18 @@ class Choice:
     convention: Convention
 
 
-def choose(target: Target, description: Mapping[str, Any], wanted: str) -> Choice:
-    """The reducer among what the module offers; raises CandidateError with what stands there."""
+def choose(
+    target: Target,
+    description: Mapping[str, Any],
+    wanted: str,
+    among: Collection[Convention] = CONVENTIONS.values(),
+) -> Choice:
+    """The reducer among what the module offers; raises CandidateError with what stands there.
+
+    ``among``: what is found out from a signature.
+    """
     offers = [Offer.from_json(data) for data in description["offers"]]
-    conventions = by_shape() if wanted == "auto" else [convention(wanted)]
+    conventions = [*among] if wanted == "auto" else [convention(wanted)]
     if target.name is not None:
         choice = _named(target, offers, conventions, wanted)
     else:
@@ -53,10 +61,13 @@ def _named(
     found = next((offer for offer in offers if offer.name == target.name), None)
     if found is None:
         raise CandidateError(_no_such(target, offers))
-    for how in conventions:
-        # One that calls by rules of its own may make what a method needs.
-        if how.recognises(found) and not (found.why_not and how.parameters):
-            return Choice(found.name, found, how)
+    # One that calls by rules of its own may make what a method needs.
+    callers = [how for how in conventions if not (found.why_not and how.parameters)]
+    shaped = _shaped([found], callers)
+    if len(shaped) > 1:
+        raise CandidateError(_several(target, shaped))
+    if shaped:
+        return shaped[0]
     if found.why_not and (wanted == "auto" or conventions[0].parameters):
         raise CandidateError(f"{target.text} {found.why_not}")
     # Convention and function named: called as told; if that cannot be, it is the finding.
@@ -98,6 +109,13 @@ def _shaped(offers: Sequence[Offer], conventions: Sequence[Convention]) -> list[
 
 
 def _several(target: Target, found: Sequence[Choice]) -> str:
+    if len({choice.function for choice in found}) == 1:
+        known = [c.convention for c in found]
+        return (
+            f"{target.text}: {found[0].offer.shown} has the shape of "
+            f"{' and of '.join(f'{how.name} ({how.title})' for how in known)}: say which, "
+            f"{' or '.join(f'--convention {how.name}' for how in known)}"
+        )
     width = max(len(choice.function) for choice in found) + len(target.text) + 1
     lines = [
         f"    {f'{target.text}:{c.function}':{width}}  {c.offer.shown}  ({c.convention.name}"
