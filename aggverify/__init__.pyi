@@ -2,6 +2,7 @@ from aggverify.api.invariance import assert_invariant
 from aggverify.api.observation import Observation
 from aggverify.api.running import check_case, check_reducer, observe, verify
 from aggverify.conventions.micro_batch import MicroBatch
+from aggverify.conventions.policy_loss import PolicyBatch
 from aggverify.conventions.trainer import TrainContext
 from aggverify.oracles import Sample, Step
 from aggverify.report.model import Document, Verdict
@@ -20,6 +21,7 @@ __all__ = [
     "Layout",
     "MicroBatch",
     "Observation",
+    "PolicyBatch",
     "Pool",
     "Sample",
     "Step",

@@ -47,7 +47,7 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     first, other, *scaled, zero = executions
     if not all(map(is_finite, executions)):
         return None
-    if zero.value is not None and zero.value != 0:
+    if zero.value and not any(zero.case.losses):
         message = f"{float(zero.value):.3g} is added to the loss: f(0) is not 0"
         return Finding(CONSTANT, NAME, message, first.case, subject.mode)
     for execution in (other, *scaled, zero):

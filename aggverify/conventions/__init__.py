@@ -20,6 +20,7 @@ from aggverify.conventions.declared import Declared
 from aggverify.conventions.declaring import declared
 from aggverify.conventions.micro_batch import MicroBatch
 from aggverify.conventions.native import Native
+from aggverify.conventions.policy_loss import PolicyBatch, PolicyLoss
 from aggverify.conventions.shipped import shipped
 from aggverify.conventions.skyrl import SkyrlAdvantages, SkyrlReduceLoss
 from aggverify.conventions.slime import SlimeHook
@@ -34,6 +35,7 @@ _OWN: tuple[Convention, ...] = (
     SkyrlAdvantages(),
     SkyrlReduceLoss(),
     Trainer(),
+    PolicyLoss(),
 )
 CONVENTIONS: Table[Convention] = Table(
     "conventions",
@@ -81,6 +83,7 @@ __all__ = [
     "Output",
     "PlainSite",
     "PlainlyCalled",
+    "PolicyBatch",
     "Site",
     "TrainContext",
     "WholeStep",

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.distributed import ProcessGroup
 
+NONLINEAR = "nonlinear"
+"""What a person writes for a mode when the objective is not linear in its inputs."""
 ADAPTED = "adapter"
 """In a convention's place, where a person's own file says how the reducer is called."""
 FEATURES: Mapping[str, str] = {
@@ -83,6 +85,7 @@ class Site:
 
     case: Case
     mode: str | None
+    """NONLINEAR too; None where none is known."""
     divisor: float | None
     per_token: bool
     dp_rank: int

@@ -111,6 +111,11 @@ NATIVE: tuple[Misuse, ...] = (
         for name, value in _NOT_A_DIVISOR
     ),
 )
+POLICY_LOSS: tuple[Misuse, ...] = (
+    Misuse("log-probs", "one log-probability more than advantages", _lengthen("log_probs")),
+    Misuse("advantages", "one advantage more than log-probabilities", _lengthen("advantages")),
+    *NATIVE[1:],
+)
 SLIME: tuple[Misuse, ...] = (
     Misuse(
         "denominators",

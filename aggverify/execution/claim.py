@@ -9,6 +9,7 @@ from typing import Any
 
 from aggverify.codes import Code, Effect
 from aggverify.conventions import ADAPTED, FEATURES, Convention, convention
+from aggverify.conventions.base import NONLINEAR as NONLINEAR
 from aggverify.engines import engine
 from aggverify.errors import InputError, shown, unknown
 from aggverify.execution.budget import LARGEST, MAX_GROUP, MAX_WORLD, Budget
@@ -17,8 +18,6 @@ from aggverify.files import is_path
 from aggverify.oracles import DEFAULT_POLICY, OracleError, Policy, mode
 
 SCHEMA = 1
-NONLINEAR = "nonlinear"
-"""What a person writes for a mode when the objective is not linear in its inputs."""
 
 
 @dataclass(frozen=True, slots=True)

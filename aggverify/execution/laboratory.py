@@ -191,6 +191,7 @@ class Laboratory:
         return self._beside[where]
 
     def _send(self, subject: Subject, trials: Sequence[Trial]) -> Submitted:
+        trials = [replace(t, case=subject.shown(t.case)) for t in trials]
         seconds = max(self._cpu_seconds or 0.0, self._patience.seconds or 0.0) or None
         jobs = [_job(subject, t, seconds, self._note) for t in trials]
         for wanted in trials:
@@ -314,7 +315,7 @@ def _assignment(subject: Subject, wanted: Trial, note: int) -> Assignment:
         function=subject.function,
         convention=subject.claim.convention,
         engine=subject.engine.name,
-        mode=subject.mode if wanted.mode is None else wanted.mode,
+        mode=subject.claim.mode if wanted.mode is None else wanted.mode,
         divisor=subject.divisor if wanted.mode in (None, subject.mode) else DIVISOR,
         counts_rejected=subject.policy.denominators == "original",
         before=wanted.before,

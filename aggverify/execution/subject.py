@@ -13,6 +13,7 @@ from aggverify.engines import EngineSpec, usable
 from aggverify.execution.claim import NONLINEAR, Claim
 from aggverify.oracles import Policy, Step
 from aggverify.oracles.custom import CustomOracle, load
+from aggverify.steps.case import Case
 from aggverify.steps.dimensions import BY_FEATURE
 from aggverify.trainer.conditions import Condition
 
@@ -258,7 +259,13 @@ class Subject:
     def roundings(self) -> int:
         """Roundings on one token's path, the engine's included."""
         more = oracles.mode(self.mode).more_roundings if self.mode else 0
-        return CANDIDATE_ROUNDINGS + self.engine.roundings + more
+        around = getattr(self.convention, "roundings", 0)
+        return CANDIDATE_ROUNDINGS + self.engine.roundings + more + around
+
+    def shown(self, case: Case) -> Case:
+        """The case with losses of which the convention shows every weight."""
+        hides = not self.nonlinear and getattr(self.convention, "hides_zeros", False)
+        return case.without_zeros() if hides else case
 
     def expected(self, step: Step) -> tuple[Fraction, ...] | None:
         """Exact weights of the mode on a step, flat; None where there is no oracle to trust."""

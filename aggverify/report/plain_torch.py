@@ -128,7 +128,7 @@ def _site(subject: Subject, case: Case, trials: list[Trial]) -> PlainSite:
     per_token, terms = subject.engine.takes_counts, len(subject.terms)
     return PlainSite(
         case,
-        subject.mode,
+        subject.claim.mode,
         divisor,
         per_token,
         subject.policy.denominators == "original",

@@ -72,6 +72,13 @@ class Case:
         """The same step and layout with other losses."""
         return Case(self.step, self.layout, losses, self.dtype)
 
+    def without_zeros(self) -> Case:
+        """The case with 1 for every loss of 0; in 16 bits, where what is divided by a small one is
+        rounded too coarsely, for each that is smaller than 1."""
+        least = 1.0 if self.dtype in ("bfloat16", "float16") else 5e-324
+        losses = tuple(1.0 if abs(x) < least else x for x in self.losses)
+        return self if losses == self.losses else self.with_losses(losses)
+
     def masked_tokens(self) -> list[int]:
         """Flat indices of the response tokens behind the mask."""
         flat = b"".join(s.loss_mask for s in self.step.samples)

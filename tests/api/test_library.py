@@ -43,9 +43,9 @@ def reduce(losses, batch):
 TWO_MICRO_BATCHES = aggverify.Layout((((0,), (1,)),))
 
 NAMES = {
-    "Case", "Document", "Layout", "MicroBatch", "Observation", "Pool", "Sample", "Step",
-    "TrainContext", "Verdict", "__version__", "assert_invariant", "check_case", "check_reducer",
-    "conformance", "load_verdict", "observe",
+    "Case", "Document", "Layout", "MicroBatch", "Observation", "PolicyBatch", "Pool", "Sample",
+    "Step", "TrainContext", "Verdict", "__version__", "assert_invariant", "check_case",
+    "check_reducer", "conformance", "load_verdict", "observe",
     "parametrize_with_checks", "parse_step", "verify",
 }  # fmt: skip
 

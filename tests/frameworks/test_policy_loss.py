@@ -1,0 +1,132 @@
+"""A loss of log-probabilities and advantages: judged at ratio 1 by its weights, at others by
+layouts alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aggverify.checks import linearity, poison
+from aggverify.checks.layout import MICRO_BATCHES
+from aggverify.conventions import Offer, convention
+from aggverify.execution.claim import NONLINEAR, Claim
+from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.subject import Subject
+from aggverify.report import model
+from aggverify.run.opening import opened
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+from aggverify.steps.notation import parse_micro_batches, parse_step
+from aggverify.world import Pool
+from tests.conftest import EXAMPLES, Cli
+
+MODULE = "tests.frameworks.policy_losses"
+STEP = parse_step("2/1 3/101; 5/11 1/1011")
+LOSSES = (0.0, 1.5, -2.0, 0.25, 0.0, 3.0, -1.0, 0.5, 2.0, -0.75)
+CASE = Case(STEP, Layout(parse_micro_batches("0,1 3,2")), LOSSES)
+
+
+@pytest.fixture(scope="module")
+def ranks(shared_pool: Pool) -> Iterator[Laboratory]:
+    with opened(shared_pool, {"module": MODULE}) as template:
+        yield Laboratory(template)
+
+
+def subject(function: str, mode: str = "token_mean") -> Subject:
+    return Subject.of(Claim(f"{MODULE}:{function}", function, "policy-loss", "sum", mode))
+
+
+@pytest.mark.covers(convention="policy-loss")
+def test_weights_are_read_at_ratio_1(ranks: Laboratory) -> None:
+    mine = subject("right")
+    wanted = [*linearity.variants(CASE.trivial), *MICRO_BATCHES.variants(CASE)]
+    done = ranks.run(mine, wanted)
+    assert done[0].weights is not None
+    assert done[0].weights.tolist() == [float(w) for w in mine.expected(STEP) or ()]
+    assert linearity.judge(mine, done[:5]) is None
+    assert MICRO_BATCHES.judge(mine, done[5:]) is None
+    found = MICRO_BATCHES.judge(mine, ranks.run(subject("own_mean"), wanted[5:]))
+    assert found is not None and found.code == "AGV202"
+
+
+def test_what_is_behind_the_mask_is_exponentiated(ranks: Laboratory) -> None:
+    wanted = poison.WITH_NANS.variants(CASE.trivial)
+    assert poison.judge_not_finite(subject("right"), ranks.run(subject("right"), wanted)) is None
+    mine = subject("masked_after_exp")
+    found = poison.judge_not_finite(mine, ranks.run(mine, wanted))
+    assert found is not None and found.code == "AGV124"
+    huge = ranks.run(mine, poison.CHECK.variants(CASE.trivial))
+    assert poison.judge_huge(mine, huge) is None
+
+
+def test_other_ratios_are_compared_between_layouts_only(ranks: Laboratory) -> None:
+    for name, right in (("right", True), ("clip_cov", False)):
+        mine = subject(name, NONLINEAR)
+        alone, spread = ranks.run(mine, [CASE.trivial, CASE])
+        assert alone.weights is not None and len(set(np.abs(alone.weights))) > 3
+        assert (MICRO_BATCHES.judge(mine, [alone, spread]) is None) is right
+
+
+def test_its_signature_is_recognised() -> None:
+    how = convention("policy-loss")
+    assert how.recognises(Offer("f", ("log_probs", "advantages", "batch")))
+    assert not how.recognises(Offer("f", ("log_probs", "advantages", "mask")))
+    needs = ("log_probs", "advantages", "batch", "eps")
+    assert not how.recognises(Offer("f", needs, needs))
+    assert any("clipping, TIS and KL not exercised" in note for note in how.notes)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
+def test_every_token_has_an_advantage(dtype: str) -> None:
+    case = Case(CASE.step, CASE.layout, LOSSES, dtype).without_zeros()
+    least = 1.0 if dtype == "bfloat16" else 0.25
+    assert min(map(abs, case.losses)) == least
+    assert case.without_zeros() is case
+    assert case.losses[1] == 1.5
+
+
+BRIEF = ("--profile", "quick", "--world", "4", "--max-examples", "4")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("file", "code", "more"),
+    [
+        ("token_mean.py", "", ()),
+        ("token_mean.py", "", ("--mode", "nonlinear")),
+        ("broken/own_mean.py", "AGV202", ()),
+        ("broken/masked_after_exp.py", "AGV124", ()),
+        ("broken/clip_cov.py", "AGV212", ()),
+    ],
+)
+def test_the_whole_check(cli: Cli, file: str, code: str, more: tuple[str, ...]) -> None:
+    ran = cli("check", EXAMPLES / "policy_loss" / file, *BRIEF, *more)
+    assert ran.code == bool(code), ran
+    assert f"- {code} " in ran.out if code else "conforms" in ran.out
+    assert "convention  policy-loss" in ran.out
+    assert "clipping, TIS and KL not exercised" in ran.out
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("file", ["own_mean.py", "masked_after_exp.py"])
+def test_its_findings_have_scripts(cli: Cli, tmp_path: Path, file: str) -> None:
+    folder = EXAMPLES / "policy_loss"
+    ran = cli("check", folder / "broken" / file, *BRIEF, "--world", "1", "--report", "json")
+    assert ran.code == 1, ran
+    [verdict] = model.load(tmp_path / ".aggverify" / "verdict.json").verdicts
+    (tmp_path / "script.py").write_text(verdict.findings[0].script or "")
+    for target, code in ((folder / "broken" / file, 1), (folder / "token_mean.py", 0)):
+        done = subprocess.run(
+            [sys.executable, "script.py", str(target)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == code, (done.stdout, done.stderr)
+        assert ("<- wrong" in done.stdout) is bool(code)
