@@ -17,7 +17,8 @@ def cp_kinds(subject: Subject) -> tuple[CpKind, ...]:
     if "context-parallel" not in subject.features:
         return ()
     optional: tuple[CpKind, ...] = ("contiguous", "gathered")
-    return ("zigzag", *(kind for kind in optional if kind in subject.features))
+    sliced: tuple[CpKind, ...] = () if "zigzag" in subject.engine.not_claimed else ("zigzag",)
+    return (*sliced, *(kind for kind in optional if kind in subject.features))
 
 
 def spread(

@@ -16,7 +16,7 @@ from aggverify.conventions.micro_batch import Side, Totals, Width, micro_batch
 from aggverify.conventions.native import RETURNS, output
 from aggverify.conventions.plain_adapter import code_of
 from aggverify.conventions.plain_batch import batch_of
-from aggverify.engines import engine
+from aggverify.engines import usual
 from aggverify.oracles import MODES
 
 if TYPE_CHECKING:
@@ -110,9 +110,9 @@ class Declared:
             return f"{self.whole_groups[mode]}; --group-size G promises that"
         if mode is not None and mode in MODES and mode not in self._modes:
             return f"it has no {mode} (it has {', '.join(self._modes)})"
-        what = _formula(engine)
         if not self.engines or ":" in engine:  # a person's own, who knows what it does
             return None
+        what = engine if engine in self.engines else usual(engine)
         if what not in self.engines:
             return f"{self.title} trains with {' or '.join(self.engines)}, not with {engine}"
         right = self.engines[what]
@@ -157,12 +157,6 @@ class Declared:
             return output(call(function, losses, batch))
 
         return bound
-
-
-def _formula(name: str) -> str:
-    """The engine whose update it makes: a library's own stands for a formula."""
-    formula = None if ":" in name else getattr(engine(name), "formula", None)
-    return name if formula is None else str(formula.name)
 
 
 @lru_cache(maxsize=16)

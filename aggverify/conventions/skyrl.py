@@ -19,6 +19,7 @@ from aggverify.conventions.base import (
     mask_tensor,
 )
 from aggverify.conventions.misuses import SKYRL, SKYRL_REDUCE_LOSS
+from aggverify.engines import usual
 from aggverify.oracles import Step
 from aggverify.steps.layouts import Layout
 
@@ -109,7 +110,7 @@ class SkyrlAdvantages:
         return "skyrl-fsdp"
 
     def why_not(self, mode: str | None, engine: str, claimed: Set[str]) -> str | None:
-        return _why_not(mode, engine, ("skyrl-fsdp", "sum"))
+        return _why_not(mode, engine, ("skyrl-fsdp", "skyrl-megatron", "sum"))
 
     def plain(self, site: PlainSite) -> Calling:
         groups = site.case.step.groups.values()
@@ -204,7 +205,7 @@ def _reduction(site: Site) -> str:
 
 
 def _why_not(mode: str | None, engine: str, engines: tuple[str, ...]) -> str | None:
-    if engine not in engines:
+    if usual(engine) not in engines:
         return f"SkyRL's worker averages as {' or '.join(engines)} does, not as {engine}"
     if mode is not None and mode not in _NAMES:
         return f"SkyRL has no name for {mode} (it has {', '.join(_NAMES.values())})"

@@ -19,6 +19,7 @@ from aggverify.conventions.base import (
     mask_tensor,
 )
 from aggverify.conventions.misuses import SLIME
+from aggverify.engines import usual
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -96,6 +97,7 @@ class SlimeHook:
         return "megatron-token" if mode == "token_mean" else "megatron-sample"
 
     def why_not(self, mode: str | None, engine: str, claimed: Set[str]) -> str | None:
+        engine = usual(engine)
         if engine not in _RIGHT:
             return f"slime and miles train on Megatron: engines {', '.join(_RIGHT)}"
         if mode is None or mode in _RIGHT[engine]:

@@ -95,6 +95,22 @@ def recognised(subject: Subject, finding: Finding, *signs: str) -> Diagnosis | N
     return Diagnosis(root, None, bug, root if finding.term is None else f"{root} ({finding.term})")
 
 
+def deviation(subject: Subject, usual: str) -> Diagnosis:
+    """What the engine does to a reducer that is right under the usual one."""
+    known = subject.engine.deviates
+    assert known is not None
+    sentence = f"what engine {usual} asks for; this trainer {known.instead}"
+    bug = Bug(subject.engine.name, sentence, known.seen, known.fix, ())
+    return Diagnosis(sentence, None, bug, sentence)
+
+
+def is_right(seen: Observation) -> bool:
+    """Whether the weights are the mode's; where that is unknown, those that one rank gives."""
+    if seen.expected is not None:
+        return close(seen.observed, seen.exact)
+    return seen.trivial is not None and close(seen.observed, seen.trivial)
+
+
 def diagnose_mask(
     subject: Subject, finding: Finding, observations: Sequence[Observation]
 ) -> Diagnosis | None:
@@ -256,10 +272,12 @@ __all__ = [
     "Observation",
     "Poison",
     "behind",
+    "deviation",
     "diagnose",
     "diagnose_behind",
     "diagnose_mask",
     "diagnose_not_finite",
+    "is_right",
     "joined",
     "not_finite",
     "poisoned",

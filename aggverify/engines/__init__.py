@@ -7,18 +7,32 @@ import sys
 from pathlib import Path
 
 from aggverify.engines.areal import AREAL
+from aggverify.engines.deepspeed import DEEPSPEED, DEEPSPEED_3
 from aggverify.engines.mean import ACCUMULATED_MEAN, MEAN
 from aggverify.engines.megatron import MEGATRON_SAMPLE, MEGATRON_TOKEN
+from aggverify.engines.megatron_deviations import (
+    COUNT_DROPPED,
+    PHANTOM_TOKEN,
+    THREE_OUTPUT,
+    THREE_OUTPUT_CP,
+)
+from aggverify.engines.megatron_raw import (
+    MEGATRON_SAMPLE_RAW,
+    MEGATRON_TOKEN_RAW,
+    MEGATRON_TWO_OUTPUT,
+)
 from aggverify.engines.plain_sum import PLAIN_SUM
 from aggverify.engines.real import DDP, FSDP2, RealEngine
-from aggverify.engines.skyrl import SKYRL_FSDP
+from aggverify.engines.skyrl import SKYRL_FSDP, SKYRL_MEGATRON, SKYRL_MEGATRON_02
 from aggverify.engines.spec import (
     Arrived,
+    Deviation,
     EngineSession,
     EngineSpec,
     Gradients,
     LocalStep,
     Sizes,
+    Usual,
 )
 from aggverify.engines.train_step import TRAIN_STEP, TrainStepEngine
 from aggverify.engines.verl_megatron import VERL_MEGATRON
@@ -27,13 +41,18 @@ from aggverify.plugins import Table
 
 _OWN = (
     *(PLAIN_SUM, MEAN, ACCUMULATED_MEAN, MEGATRON_SAMPLE, MEGATRON_TOKEN),
-    *(SKYRL_FSDP, VERL_MEGATRON, AREAL),
+    *(MEGATRON_TOKEN_RAW, MEGATRON_SAMPLE_RAW, MEGATRON_TWO_OUTPUT),
+    *(SKYRL_FSDP, SKYRL_MEGATRON, VERL_MEGATRON, AREAL, DEEPSPEED),
+)
+_DEVIATIONS = (
+    *(THREE_OUTPUT, THREE_OUTPUT_CP, PHANTOM_TOKEN, COUNT_DROPPED),
+    *(SKYRL_MEGATRON_02, DEEPSPEED_3),
 )
 _REAL = (DDP, FSDP2)
 ENGINES: Table[EngineSpec] = Table(
     "engines",
     lambda: EngineSpec,
-    {spec.name: spec for spec in (*_OWN, *_REAL, TRAIN_STEP)},
+    {spec.name: spec for spec in (*_OWN, *_DEVIATIONS, *_REAL, TRAIN_STEP)},
 )
 """The tool's own, and those that frameworks ship in their own packages."""
 
@@ -51,9 +70,21 @@ def engine(name: str) -> EngineSpec:
 
 
 def formulas() -> list[EngineSpec]:
-    """The engines that can run here, each update once: what is a formula's stands for others."""
-    usable_ones = (e for e in ENGINES.values() if e.available() is None)
+    """The usual engines that can run here: what is a formula's stands for others, and what
+    deviates is asked for by name."""
+    usable_ones = (e for e in ENGINES.values() if e.available() is None and e.deviates is None)
     return [e for e in usable_ones if not isinstance(e, RealEngine | TrainStepEngine)]
+
+
+def usual(name: str) -> str:
+    """The engine whose contract its reducers are written for: itself, but for one that deviates
+    and for a library's own, for which a formula stands."""
+    if ":" in name:
+        return name
+    spec = engine(name)
+    if isinstance(spec, RealEngine):
+        return spec.formula.name
+    return name if spec.deviates is None else spec.deviates.usual[0]
 
 
 def real_ones(formula: EngineSpec) -> list[RealEngine]:
@@ -91,14 +122,17 @@ __all__ = [
     "ENGINES",
     "TRAIN_STEP",
     "Arrived",
+    "Deviation",
     "EngineSession",
     "EngineSpec",
     "Gradients",
     "LocalStep",
     "RealEngine",
     "Sizes",
+    "Usual",
     "engine",
     "formulas",
     "real_ones",
     "usable",
+    "usual",
 ]

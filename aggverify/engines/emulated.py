@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import reduce
+from math import prod
 from operator import add
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from aggverify.engines.spec import Sizes
+from aggverify.engines.spec import Deviation, Sizes
 
 if TYPE_CHECKING:
     import torch
@@ -95,6 +96,14 @@ class EmulatedEngine:
     """On the sum."""
     weighted: bool = False
     """Whether every micro-batch's loss is multiplied by its own token count first."""
+    averaged: bool = False
+    """Whether it is divided by that, at least 1."""
+    gathered: tuple[Factor, ...] = ()
+    """What the backward of a gather of losses over context parallelism multiplies by."""
+    not_claimed: Mapping[str, str] = field(default_factory=dict)
+    phantom_tokens: bool = False
+    """Whether a sample without a token counts as one, and what a reducer returns is not asked."""
+    deviates: Deviation | None = None
     merges: bool = True
     guessed: bool = True
 
@@ -109,12 +118,22 @@ class EmulatedEngine:
         self, losses: Sequence[Fraction], num_tokens: Sequence[int], sizes: Sizes
     ) -> Fraction:
         tokens = sum(num_tokens)
-        if self.weighted:
-            losses = [loss * n for loss, n in zip(losses, num_tokens, strict=False)]
+        if self.weighted or self.averaged:
+            own = zip(losses, _of_losses(num_tokens, sizes), strict=False)
+            losses = [loss * n if self.weighted else loss / max(n, 1) for loss, n in own]
         value = reduce(add, losses)
-        for factor in (*self.scale, *self.before_reduction, *self.after_reduction):
+        factors = (*self.scale, *self.before_reduction, *self.after_reduction)
+        for factor in (*factors, *(self.gathered if sizes.gathered else ())):
             value *= factor.exact(sizes, tokens)
         return value
+
+    def gathers(self, sizes: Sizes) -> int:
+        return prod(factor.number(sizes, 0) for factor in self.gathered)
+
+    def counted(self, tokens: Sequence[int], returned: int | None) -> int:
+        if self.phantom_tokens:
+            return sum(max(n, 1) for n in tokens)
+        return sum(tokens) if returned is None else returned
 
     def finished(
         self, gradient: npt.NDArray[np.float64], num_tokens: int, sizes: Sizes
@@ -133,3 +152,12 @@ class EmulatedEngine:
         from aggverify.engines.emulated_session import EmulatedSession
 
         return EmulatedSession(self, device)
+
+
+def _of_losses(num_tokens: Sequence[int], sizes: Sizes) -> Sequence[int]:
+    """The count that goes with each loss: where ranks hold copies, the first one's."""
+    if not sizes.gathered:
+        return num_tokens
+    k = sizes.num_microbatches
+    ranks = [num_tokens[n : n + k] for n in range(0, len(num_tokens), k)]
+    return [n for rank in ranks[:: sizes.cp_size] for n in rank]

@@ -43,8 +43,11 @@ class EmulatedSession:
             # leaf.
             before = step.num_tokens
             loss = step.loss(k, parameter.index_select(0, step.tokens(k)))
+            counted = step.num_tokens - before
             if self.engine.weighted:
-                loss = loss * (step.num_tokens - before)
+                loss = loss * counted
+            if self.engine.averaged:
+                loss = loss / max(counted, 1)
             for factor in self.engine.scale:
                 loss = factor.of(loss, step.sizes)
             loss.backward()  # type: ignore[no-untyped-call]

@@ -24,13 +24,17 @@ _PROBES = ((2, 3, 5, 7, 11), (13, 17, 19, 23, 29))
 
 def ratio(one: EngineSpec, other: EngineSpec) -> tuple[Power, ...] | None:
     """The update that ``one`` makes of the same local losses over ``other``'s, as a product of
-    sizes; empty where they do the same, None where it is no such product."""
-    found = {_powers(one, other, primes) for primes in _PROBES}
+    sizes; empty where they do the same, None where it is no such product. Of losses that are
+    gathered, where one of them has no others."""
+    never = {**one.not_claimed, **other.not_claimed}
+    found = {_powers(one, other, primes, "zigzag" in never) for primes in _PROBES}
     return found.pop() if len(found) == 1 else None
 
 
-def _powers(one: EngineSpec, other: EngineSpec, primes: Sequence[int]) -> tuple[Power, ...] | None:
-    left = _update(one, primes) / _update(other, primes)
+def _powers(
+    one: EngineSpec, other: EngineSpec, primes: Sequence[int], gathered: bool
+) -> tuple[Power, ...] | None:
+    left = _update(one, primes, gathered) / _update(other, primes, gathered)
     powers = []
     for size, prime in zip(_SIZES, primes, strict=True):
         power = _multiplicity(left.numerator, prime) - _multiplicity(left.denominator, prime)
@@ -40,12 +44,13 @@ def _powers(one: EngineSpec, other: EngineSpec, primes: Sequence[int]) -> tuple[
     return tuple(powers) if left == 1 else None
 
 
-def _update(engine: EngineSpec, primes: Sequence[int]) -> Fraction:
+def _update(engine: EngineSpec, primes: Sequence[int], gathered: bool) -> Fraction:
     """The update of losses that add up to 1, with every context-parallel rank counting all of its
     micro-batch's tokens; times what the count of tokens has of the other sizes."""
     dp, cp, k, rollouts, tokens = primes
-    cells = dp * cp * k
-    found = engine.value([Fraction(1, cells)] * cells, [tokens] * cells, Sizes(dp, cp, k, rollouts))
+    cells, losses = dp * cp * k, dp * k * (1 if gathered else cp)
+    sizes = Sizes(dp, cp, k, rollouts, gathered)
+    found = engine.value([Fraction(1, losses)] * losses, [tokens] * cells, sizes)
     # The step has tokens * dp * k of them here: taken as one size.
     exponent = _multiplicity(found.numerator, tokens) - _multiplicity(found.denominator, tokens)
     return found / Fraction(dp * k) ** exponent

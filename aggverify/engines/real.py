@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from aggverify.engines.emulated import EmulatedEngine
 from aggverify.engines.mean import MEAN
-from aggverify.engines.spec import EngineSession, Sizes
+from aggverify.engines.spec import EngineSession, Sizes, Usual
 
 if TYPE_CHECKING:
     import torch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RealEngine:
+class RealEngine(Usual):
     """A library's own engine. Its update is the formula's as long as the reducer is one that every
     trainer can use: what depends on hooks, on graphs and on who takes part shows here only."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
     from torch.optim import Optimizer
+
+    from aggverify.steps.case import Case
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +23,52 @@ class Sizes:
     cp_size: int
     num_microbatches: int
     num_rollouts: int
+    gathered: bool = False
+    """Whether context-parallel ranks hold copies of one loss, of gathered per-token losses."""
+
+    @staticmethod
+    def of(case: Case) -> Sizes:
+        """Those of a case."""
+        layout = case.layout
+        sizes = (layout.dp_size, layout.cp_size, layout.num_microbatches, case.step.num_rollouts)
+        return Sizes(*sizes, gathered=layout.cp_kind == "gathered" and layout.cp_size > 1)
 
     @property
     def world_size(self) -> int:
         return self.dp_size * self.cp_size
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """What an engine does otherwise than those whose contract a reducer is written for."""
+
+    usual: tuple[str, ...]
+    """Names of those, the first one that which frameworks' conventions mean."""
+    instead: str
+    """After "this trainer"."""
+    seen: str
+    """Where it was."""
+    fix: str
+
+
+class Usual:
+    """What most engines are: to be inherited where nothing else is to be said."""
+
+    __slots__ = ()
+
+    @property
+    def deviates(self) -> Deviation | None:
+        return None
+
+    @property
+    def not_claimed(self) -> Mapping[str, str]:
+        return {}
+
+    def gathers(self, sizes: Sizes) -> int:
+        return 1
+
+    def counted(self, tokens: Sequence[int], returned: int | None) -> int:
+        return sum(tokens) if returned is None else returned
 
 
 @runtime_checkable
@@ -71,6 +115,23 @@ class EngineSpec(Protocol):
     def guessed(self) -> bool:
         """Whether it is tried for a reducer whose engine nobody has named: not where one framework
         alone trains so, whose convention names it."""
+
+    @property
+    def deviates(self) -> Deviation | None:
+        """What it does otherwise than a usual one, where it is known for that."""
+
+    @property
+    def not_claimed(self) -> Mapping[str, str]:
+        """Features of layouts that its trainers never have, each with the reason; "zigzag" for
+        losses that stay sliced over context-parallel ranks."""
+
+    def gathers(self, sizes: Sizes) -> int:
+        """Where losses are gathered over context parallelism: what the gather's backward multiplies
+        the slice by that it hands back to each rank."""
+
+    def counted(self, tokens: Sequence[int], returned: int | None) -> int:
+        """The tokens of a micro-batch as its trainer counts them: from those of its samples, and
+        what the reducer has returned."""
 
     def available(self) -> str | None:
         """Why it cannot run here, or None."""

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from aggverify.engines.spec import EngineSession, Sizes
+from aggverify.engines.spec import EngineSession, Sizes, Usual
 
 if TYPE_CHECKING:
     import torch
 
 
 @dataclass(frozen=True, slots=True)
-class TrainStepEngine:
+class TrainStepEngine(Usual):
     """Nothing of it is ours: wrapping the model, backward, accumulation, reduction, and the
     optimizer where there is one."""
 

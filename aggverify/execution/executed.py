@@ -145,13 +145,9 @@ def reduced(subject: Subject, ran: Execution) -> Execution:
     if ran.communicates or ran.weights is None:
         return replace(ran, weights=None)
     assert isinstance(subject.engine, EmulatedEngine)
-    layout = ran.case.layout
-    sizes = Sizes(
-        layout.dp_size, layout.cp_size, layout.num_microbatches, ran.case.step.num_rollouts
-    )
     return replace(
         ran,
-        weights=subject.engine.finished(ran.weights, sum(ran.counts), sizes),
+        weights=subject.engine.finished(ran.weights, sum(ran.counts), Sizes.of(ran.case)),
         value=_scalar(subject, ran.case, copies(ran.local_losses, ran.case, 0), ran.counts),
     )
 
@@ -166,9 +162,7 @@ def _scalar(
 ) -> Fraction | None:
     if not all(map(math.isfinite, losses)):
         return None
-    layout = case.layout
-    sizes = Sizes(layout.dp_size, layout.cp_size, layout.num_microbatches, case.step.num_rollouts)
-    return subject.engine.value([Fraction(x) for x in losses], counts, sizes)
+    return subject.engine.value([Fraction(x) for x in losses], counts, Sizes.of(case))
 
 
 def copies(local: Sequence[Sequence[float]], case: Case, copy: int) -> list[float]:

@@ -230,8 +230,10 @@ class Subject:
 
     @property
     def not_claimed(self) -> dict[str, str]:
-        """Features that are not tested, each with the reason, in order."""
+        """Features that are not tested, each with the reason, in order; of an engine whose trainers
+        slice nothing, "zigzag" too."""
         unseen = {f: why for f, why in self.convention.not_claimed.items() if f not in self.claimed}
+        unseen |= self.engine.not_claimed
         without = dict.fromkeys(self.without, DISCLAIMED)
         without |= dict.fromkeys(self.found.narrowed, NARROWED)
         return dict(sorted((unseen | without).items()))

@@ -145,6 +145,7 @@ def written(verdict: Verdict, where: Path = USUAL) -> model.Verdict:
         layouts_refused=_layouts(s.knowing(refused=())) - _layouts(s),
         layouts_left=_layouts(s),
         not_claimed=s.not_claimed,
+        never_claimed=tuple(sorted(s.engine.not_claimed)),
         ranks=model.Ranks(s.found.processor, s.found.threads),
         seed=verdict.seed,
         sandbox=s.found.sandbox,

@@ -170,13 +170,14 @@ def _modes(
 def _scale(subject: Subject, case: Case) -> Fraction | None:
     """What the engine makes of one rank's loss of 1 in one micro-batch, the others' 0, where tokens
     are not counted; None where it is none that does just that."""
-    layout = case.layout
-    cells = layout.world_size * layout.num_microbatches
-    sizes = Sizes(layout.dp_size, layout.cp_size, layout.num_microbatches, case.step.num_rollouts)
+    engine, sizes = subject.engine, Sizes.of(case)
+    cells = case.layout.world_size * case.layout.num_microbatches
 
-    def of(*losses: int) -> Fraction:
+    def of(*losses: int, tokens: int = 1) -> Fraction:
         given = [Fraction(loss) for loss in losses] + [Fraction(0)] * (cells - len(losses))
-        return subject.engine.value(given, (1,), sizes)
+        return engine.value(given, [tokens] * cells, sizes)
 
-    one = of(1)
-    return one if of(3) == 3 * one and of(*[1] * cells) == cells * one else None
+    one = of(1) * (cells if engine.takes_counts else 1)
+    same = of(3) == 3 * of(1) and of(*[1] * cells) == cells * of(1)
+    plain = engine.counted([0], None) == 0 and of(1, tokens=2) * (1 + engine.takes_counts) == of(1)
+    return one if same and plain else None

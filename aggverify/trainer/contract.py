@@ -10,6 +10,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from aggverify.conventions import Convention, Misuse, Site
+from aggverify.engines import EngineSpec
 from aggverify.trainer.answer import Log
 from aggverify.world.candidate_errors import Breach
 from aggverify.world.frames import owner
@@ -68,14 +69,15 @@ def check_optimizer(optimizer: Optimizer) -> None:
                 )
 
 
-def checked_count(count: Any, site: Site, members: tuple[int, ...]) -> int:
+def checked_count(count: Any, site: Site, members: tuple[int, ...], engine: EngineSpec) -> int:
     """The micro-batch's token count: the reducer's own, or the trainer's from the full masks."""
+    tokens = [site.counted(i) for i in members]
     if count is None:
-        return sum(site.counted(i) for i in members)
+        return engine.counted(tokens, None)
     number = float(count)
     if not number.is_integer() or number < 0:
         raise ContractBreach(f"the token count must be a non-negative integer, got {count!r}")
-    return int(number)
+    return engine.counted(tokens, int(number))
 
 
 def refusals(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aggverify.conventions import Bound, Site, WholeStep
-from aggverify.engines import Sizes
+from aggverify.engines import EngineSpec, Sizes
 from aggverify.steps.layouts import owned_pieces, positions
 from aggverify.trainer.answer import Log
 from aggverify.trainer.contract import (
@@ -35,15 +35,16 @@ _NEXT_TO_NOTHING = 0.002
 class CandidateStep:
     """One rank's part of one case; what the candidate returned is noted as it is called."""
 
-    def __init__(self, site: Site, call: Bound, scale: float = 1.0, under: str = "") -> None:
+    def __init__(
+        self, site: Site, call: Bound, engine: EngineSpec, scale: float = 1.0, under: str = ""
+    ) -> None:
         import torch
 
-        layout, step = site.case.layout, site.case.step
-        self._site, self._call, self._scale, self._under = site, call, scale, under
+        layout = site.case.layout
+        self._site, self._call, self._engine = site, call, engine
+        self._scale, self._under = scale, under
         self._micro_batches = layout.micro_batches[site.dp_rank]
-        self.sizes = Sizes(
-            layout.dp_size, layout.cp_size, layout.num_microbatches, step.num_rollouts
-        )
+        self.sizes = Sizes.of(site.case)
         values = np.array(site.case.losses, dtype=np.float64)
         self.values = torch.from_numpy(values).to(site.device)
         self.losses: list[float] = []
@@ -78,8 +79,8 @@ class CandidateStep:
         import torch
 
         case, members = self._site.case, self._micro_batches[k]
-        if case.layout.cp_kind == "gathered" and case.layout.cp_size > 1:
-            losses = _gather(self._site, members, losses)
+        if self.sizes.gathered:
+            losses = _gather(self._site, members, losses, self._engine.gathers(self.sizes))
         began = time.perf_counter()
         given, trains = losses.to(getattr(torch, case.dtype)), self._under != NO_GRAD
         with entered(self._under, losses.device.type):
@@ -88,7 +89,7 @@ class CandidateStep:
         TRACER.pulse()
         loss = checked_loss(out.loss, trains=trains)
         self.losses.append(float(loss.item()))
-        self.counts.append(checked_count(out.count, self._site, members))
+        self.counts.append(checked_count(out.count, self._site, members, self._engine))
         self.logs.append(logged(out.log))
         if not trains:
             return losses.sum() * 0  # nothing to take a gradient of
@@ -141,8 +142,9 @@ def _index(site: Site, starts: list[int], pieces: Any) -> Tensor:
     return torch.from_numpy(positions(starts, pieces)).to(site.device)
 
 
-def _gather(site: Site, members: tuple[int, ...], local: Tensor) -> Tensor:
-    """All CP ranks' losses in sample order; the backward hands each rank its own slice, once."""
+def _gather(site: Site, members: tuple[int, ...], local: Tensor, times: int) -> Tensor:
+    """All CP ranks' losses in sample order; the backward hands each rank its own slice, times what
+    the trainer's does."""
     import torch
     import torch.distributed as dist
 
@@ -170,7 +172,8 @@ def _gather(site: Site, members: tuple[int, ...], local: Tensor) -> Tensor:
 
         @staticmethod
         def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-            return gradients[0][mine]
+            own = gradients[0][mine]
+            return own if times == 1 else own * times
 
     out: Tensor = Gather.apply(local)  # type: ignore[no-untyped-call]
     return out

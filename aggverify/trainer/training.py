@@ -218,7 +218,7 @@ class Trainer:
         if spy is not None:
             function, module = spy.function(function), spy.module(module)
         call = self._called(wanted).bind(function, module, site)
-        step = CandidateStep(site, call, wanted.scale, wanted.under)
+        step = CandidateStep(site, call, self._specs[wanted.engine], wanted.scale, wanted.under)
         subject = (wanted.function, wanted.mode, wanted.engine, wanted.note, wanted.noted)
         noting = self._covering.noting(wanted.case, subject, always=wanted.noted)
         with ARRIVAL.set(wanted.arrival), noting:

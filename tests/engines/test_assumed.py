@@ -197,15 +197,29 @@ def test_ratios_are_read_off_the_engines_own_scalars() -> None:
     assert found.pop("train-step") == ()  # what a step leaves has no factor of ours
     assert found.pop("ddp") == found.pop("fsdp2") == found["mean"]
     per_rank = (Power("dp_size", -1), Power("cp_size", -1))
+    per_group = (Power("dp_size", -1), Power("num_microbatches", -1))
+    per_step = (*per_rank, Power("num_microbatches", -1))
     assert found == {
         "sum": (),
         "mean": per_rank,
         "accumulated-mean": (*per_rank, Power("num_microbatches", -1)),
         "megatron-sample": (Power("num_rollouts", -1),),
         "megatron-token": (Power("tokens", -1),),
-        "skyrl-fsdp": (Power("cp_size", -1),),
+        "megatron-token-raw": (Power("cp_size", -1), Power("tokens", -1)),
+        "megatron-sample-raw": per_step,
+        "megatron-two-output": per_group,
+        # of gathered losses, of which one copy counts
+        "skyrl-fsdp": (),
+        "skyrl-megatron": (),
+        "skyrl-megatron-0.2": (Power("cp_size", 1),),
         "verl-megatron": (Power("dp_size", -1),),
-        "areal": (*per_rank, Power("num_microbatches", -1)),
+        "areal": (Power("dp_size", -1), Power("num_microbatches", -1)),
+        "megatron-three-output": (Power("cp_size", -1), Power("tokens", -1)),
+        "megatron-three-output-cp": (Power("tokens", -1),),
+        "megatron-token-phantom": (Power("tokens", -1),),
+        "miles-fsdp": (Power("dp_size", -1),),
+        "deepspeed": per_group,
+        "deepspeed-3": per_step,
     }
     own = EmulatedEngine(
         "own", "", "", "", "", 0, scale=(times("dp_size"), times("dp_size"), over("num_rollouts"))

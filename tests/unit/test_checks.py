@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from aggverify.checks import CHECKS, Check, check, register, registered
+from aggverify.checks.spaces import cp_kinds
 from aggverify.codes import CODES, Code
 from aggverify.errors import InputError
 from aggverify.execution.claim import NONLINEAR, Claim
@@ -44,7 +45,7 @@ SUBJECTS = (
     PLAIN.claiming(group_size=4),
     PLAIN.claiming(terms=("kl", "entropy")).knowing(refused=(Refused("straddling-groups", "no"),)),
     PLAIN.beside(SKYRL),
-    SKYRL.claiming(mode="sequence_sum", claimed=ALL),
+    SKYRL.claiming(mode="sequence_sum", engine="sum", claimed=ALL),
     SKYRL.claiming(mode="sample_mean", max_world=4),
     subject("slime", "megatron-sample", "prompt_mean"),
     subject("slime", "megatron-token", "token_mean", claimed=ALL, offered=OFFERED),
@@ -71,6 +72,15 @@ def _told(space: Space | None) -> dict[str, Any] | None:
     usual = Space()
     told = {name: value for name, value in values.items() if value != getattr(usual, name)}
     return {name: list(v) if isinstance(v, tuple) else v for name, v in told.items()}
+
+
+def test_losses_are_only_sliced_where_trainers_slice_them() -> None:
+    sliced = subject("native", "mean", "token_mean", claimed=frozenset({"gathered"}))
+    assert cp_kinds(sliced) == ("zigzag", "contiguous", "gathered")
+    for name in ("skyrl-fsdp", "skyrl-megatron", "areal"):
+        assert cp_kinds(sliced.claiming(engine=name)) == ("gathered",)
+        assert {"zigzag", "contiguous"} <= sliced.claiming(engine=name).not_claimed.keys()
+    assert cp_kinds(SKYRL) == ()
 
 
 def test_every_aspect_that_is_asked_for_can_turn_out_wrong() -> None:

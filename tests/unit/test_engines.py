@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from aggverify.conventions import CONVENTIONS, Offer, convention
-from aggverify.engines import ENGINES, Sizes, engine
+from aggverify.engines import ENGINES, Sizes, engine, usual
 from aggverify.errors import InputError
 from aggverify.oracles import MODES
 
@@ -24,13 +24,47 @@ SIZES = Sizes(dp_size=2, cp_size=3, num_microbatches=5, num_rollouts=7)
         # counts arrive once per CP rank: 3 x 4 tokens, and the trainer multiplies by 3
         ("megatron-token", Fraction(10, 4)),
         ("skyrl-fsdp", Fraction(10, 3)),
+        ("skyrl-megatron", Fraction(10)),
+        ("skyrl-megatron-0.2", Fraction(30)),
         ("verl-megatron", Fraction(10, 2)),
         ("areal", Fraction(20, 12)),
+        ("megatron-token-raw", Fraction(10, 12)),
+        ("megatron-sample-raw", Fraction(10, 30)),
+        ("megatron-two-output", Fraction(10, 10)),
+        ("megatron-three-output", Fraction(5, 30)),
+        ("megatron-three-output-cp", Fraction(5, 10)),
+        ("megatron-token-phantom", Fraction(10, 4)),
+        ("miles-fsdp", Fraction(10, 2)),
+        ("deepspeed", Fraction(10, 10)),
+        ("deepspeed-3", Fraction(10, 30)),
     ],
 )
 def test_value_of_local_losses(name: str, expected: Fraction) -> None:
     losses = [Fraction(n) for n in (1, 2, 3, 4)]
     assert engine(name).value(losses, [2, 2] * 3, SIZES) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("mean", Fraction(10, 6)),
+        ("skyrl-fsdp", Fraction(10)),  # each rank's slice times 3 in the gather's backward
+        # weights 2, 4, 2, 4, and each of the three copies counts its 12 tokens
+        ("areal", Fraction(1 * 2 + 2 * 4 + 3 * 2 + 4 * 4, 36) * 3),
+    ],
+)
+def test_value_of_copies_of_gathered_losses(name: str, expected: Fraction) -> None:
+    """Two data-parallel ranks with two micro-batches; a loss counts once, whoever has a copy."""
+    sizes = Sizes(2, 3, 2, 7, gathered=True)
+    losses = [Fraction(n) for n in (1, 2, 3, 4)]
+    assert engine(name).value(losses, [2, 4] * 6, sizes) == expected
+
+
+def test_a_trainer_counts_as_its_engine_does() -> None:
+    assert engine("megatron-token").counted([2, 0], None) == 2
+    assert engine("megatron-token").counted([2, 0], 5) == 5
+    assert engine("megatron-token-phantom").counted([2, 0], 5) == 3
+    assert engine("ddp").counted([2, 0], None) == 2
 
 
 def test_no_token_divides_by_one() -> None:
@@ -91,7 +125,7 @@ RIGHT_THROUGH_THE_HOOK = {
 @pytest.mark.parametrize("mode", MODES)
 def test_hook_cells(name: str, mode: str) -> None:
     refused = convention("slime").why_not(mode, name, frozenset())
-    assert (refused is None) == ((name, mode) in RIGHT_THROUGH_THE_HOOK)
+    assert (refused is None) == ((usual(name), mode) in RIGHT_THROUGH_THE_HOOK)
 
 
 @pytest.mark.parametrize("name", ENGINES)

@@ -7,10 +7,9 @@ ADAPTER = {
     "function": "loss_func",
     "parameters": ["loss_mask", "output_tensor"],
     "named": True,
-    "engine": "megatron-token",
+    "engine": "megatron-token-raw",
     "only": ["token_mean"],
     "not_claimed": {
-        "context-parallel": "Megatron-LM scales otherwise than slime and miles, whose engine it is",
         "contiguous": "Megatron-LM slices zigzag",
         "gathered": "Megatron-LM never gathers losses",
         "rejection": "the mask is taken as final",

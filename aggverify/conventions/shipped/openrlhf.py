@@ -14,7 +14,7 @@ ADAPTER = {
         "batch_num_tokens",
         "global_batch_size",
     ],
-    "engine": "accumulated-mean",
+    "engine": ["accumulated-mean", "deepspeed"],
     "rows": "padded",
     "modes": {"token_mean": True, "sample_mean": False},
     "not_claimed": {

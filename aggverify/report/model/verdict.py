@@ -68,6 +68,8 @@ class Verdict:
     """Sizes of layouts that were judged instead of all that are claimed."""
     not_claimed: Mapping[str, str]
     """With the reason."""
+    never_claimed: tuple[str, ...]
+    """Those of them that the engine's trainers never have, whatever is claimed."""
     ranks: Ranks
     seed: int
     sandbox: str | None

@@ -81,7 +81,8 @@ def inventory(verdict: Verdict) -> list[tuple[str, str]]:
         how = "declared" if p.declared else "default"
         lines.append(("policy", f"{p.question} = {p.reading}  [{how}]  {p.asks}"))
     for feature, reason in verdict.not_claimed.items():
-        how = "" if feature in verdict.without else f"  (--claim {feature})"
+        fixed = feature in (*verdict.without, *verdict.never_claimed)
+        how = "" if fixed else f"  (--claim {feature})"
         lines.append(("not claimed", f"{feature}: {reason}{how}"))
     return lines
 

@@ -204,8 +204,13 @@ def _check_mode(request: Request, choice: Choice, name: str | None) -> None:
 
 def _check_cell(choice: Choice, name: str | None, engine_name: str, features: Set[str]) -> None:
     """Whether the convention can be right there at all."""
-    how = choice.convention
+    how, never = choice.convention, usable(engine_name).not_claimed
     reason = how.why_not(name, engine_name, features)
+    if reason is None:
+        reason = next(
+            (f"{what} cannot be claimed: {why}" for what, why in never.items() if what in features),
+            None,
+        )
     if engine_name == TRAIN_STEP.name != how.default_engine(name):
         reason = "only a whole training step brings that engine along"
     if reason is None and name is not None and not _offered(name, choice):

@@ -14,10 +14,12 @@ from aggverify.diagnosis import (
     Observation,
     Poison,
     behind,
+    deviation,
     diagnose,
     diagnose_behind,
     diagnose_mask,
     diagnose_not_finite,
+    is_right,
     not_finite,
     poisoned,
     recognised,
@@ -64,6 +66,8 @@ def _weights(
     stored = (*hard_cases(), *grid(subject.max_world, space.cp_kinds))
     fitting = [case for case in stored if case in space]
     mine = [finding.case, *own]
+    if (usual := _right_usually(subject, laboratory, [*mine, *fitting])) is not None:
+        return deviation(subject, usual)
     found = _observe(subject, laboratory, [unit_case(), *mine, *fitting])
     others = [case for case in more_cases(subject.max_world, space.cp_kinds) if case in space]
     for _ in range(_ROUNDS):
@@ -72,6 +76,20 @@ def _weights(
             break
         found |= _observe(subject, laboratory, [case])
     return diagnose(subject, finding, _tiers(finding, found, mine))
+
+
+def _right_usually(subject: Subject, laboratory: Laboratory, cases: Sequence[Case]) -> str | None:
+    """Where the engine deviates: the usual one that the reducer is right under, if there is one."""
+    deviates = subject.engine.deviates
+    for name in () if deviates is None else deviates.usual:
+        other = subject.under(name)
+        found = _observe(other, laboratory, cases)
+        complete = len(found) == len(
+            {c for case in map(_double, cases) for c in (case, case.trivial)}
+        )
+        if complete and all(is_right(o) for o in found.values()):
+            return name
+    return None
 
 
 def _tiers(
