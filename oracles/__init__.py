@@ -28,7 +28,7 @@ if __name__ == "oracles":
 else:
     from .errors import OracleError
     from .evaluate import scalar, scalars, weights
-    from .modes import FAMILIES, LEGACY, MODES, NAMES, Mode, mode, translated
+    from .modes import FAMILIES, LEGACY, MODES, NAMES, Mode, family, mode, translated
     from .policy import DEFAULT_POLICY, Policy
     from .second_road import scalar_mp
     from .step import Sample, Step
@@ -44,6 +44,7 @@ else:
         "Policy",
         "Sample",
         "Step",
+        "family",
         "mode",
         "scalar",
         "scalar_mp",

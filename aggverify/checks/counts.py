@@ -90,7 +90,7 @@ def _miscounted(count: int) -> Iterator[tuple[str, int]]:
 
 def _telling(subject: Subject) -> tuple[Case, ...]:
     """Which lengths are counted rightly tells one 16-bit format from the other."""
-    if subject.group_size or subject.oracle is not None:
+    if subject.group_size or subject.rows or subject.oracle is not None:
         return ()
     steps = [Step((Sample(1, b"\1" * length, 0, 0),)) for length in LENGTHS]
     return tuple(Case(step, Layout.trivial(1), plain_losses(step)) for step in steps)

@@ -47,6 +47,7 @@ def space(subject: Subject) -> Space | None:
     found = spread(subject, dp=2, cp=1, micro_batches=1, dtypes=("float64",))
     pretends = pretends and found.max_dp == 2 and not subject.found.communicates
     known = subject.mode is not None and subject.oracle is None and subject.group_size is None
+    known = known and subject.rows is None  # more samples would be more micro-batches
     return found if pretends and known else None
 
 

@@ -28,6 +28,8 @@ def space(subject: Subject) -> Space | None:
     if not subject.has_oracle:
         return None
     dummies = "dummy-samples" in subject.features and not subject.group_size
+    if subject.rows is not None:
+        dummies = False  # one more sample in each is another size
     if subject.most("fan-out") is not None:
         dummies = False  # a copy has its sample's rollout
     return small(subject, padded=True, dummies=dummies)

@@ -40,7 +40,8 @@ def spread(
         empty_samples=False,
         group_size=subject.group_size,
         whole_groups=subject.keeps_groups_whole,
-        uniform="ragged-micro-batches" not in subject.features,
+        uniform=subject.rows is not None or "ragged-micro-batches" not in subject.features,
+        rows=subject.rows,
         dtypes=("float64",) if subject.nonlinear else _DTYPES,
     )
     return replace(space, **narrowed)
@@ -71,6 +72,7 @@ def alone(subject: Subject, **narrowed: Any) -> Space:
         empty_samples=False,
         max_extra_samples=5,
         group_size=subject.group_size,
+        rows=subject.rows,
         dtypes=_DTYPES,
     )
     return replace(space, **narrowed)

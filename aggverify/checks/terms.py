@@ -19,8 +19,11 @@ CODE = "AGV207"
 
 
 def space(subject: Subject) -> Space | None:
-    """Every layout, fully masked units included; only where the reducer takes terms."""
-    return spread(subject, dp=4, micro_batches=2, empty_samples=True) if subject.terms else None
+    """Every layout, fully masked units included; only where the reducer takes terms, and its mode
+    speaks of one rank too, with which they are compared."""
+    if not subject.terms or subject.rows is not None:
+        return None
+    return spread(subject, dp=4, micro_batches=2, empty_samples=True)
 
 
 def variants(case: Case) -> tuple[Trial, ...]:

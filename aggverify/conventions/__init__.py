@@ -22,7 +22,7 @@ from aggverify.conventions.micro_batch import MicroBatch
 from aggverify.conventions.native import Native
 from aggverify.conventions.policy_loss import PolicyBatch, PolicyLoss
 from aggverify.conventions.shipped import shipped
-from aggverify.conventions.skyrl import SkyrlAdvantages, SkyrlReduceLoss
+from aggverify.conventions.skyrl import SkyrlAdvantages
 from aggverify.conventions.slime import SlimeHook
 from aggverify.conventions.trainer import TrainContext, Trainer
 from aggverify.errors import unknown
@@ -33,7 +33,6 @@ _OWN: tuple[Convention, ...] = (
     Native(),
     SlimeHook(),
     SkyrlAdvantages(),
-    SkyrlReduceLoss(),
     Trainer(),
     PolicyLoss(),
 )

@@ -17,7 +17,7 @@ from aggverify.conventions.native import RETURNS, output
 from aggverify.conventions.plain_adapter import code_of
 from aggverify.conventions.plain_batch import batch_of
 from aggverify.engines import usual
-from aggverify.oracles import MODES
+from aggverify.oracles import LEGACY, MODES, family
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -85,7 +85,8 @@ class Declared:
 
     @property
     def _modes(self) -> tuple[str, ...]:
-        known = self.only or tuple(MODES) if self.told is None else tuple(self.told)
+        every = (*MODES, LEGACY.name)
+        known = self.only or every if self.told is None else tuple(self.told)
         return tuple(mode for mode in known if mode not in self.never)
 
     def has_shape(self, offer: Offer) -> bool:
@@ -100,15 +101,17 @@ class Declared:
     def default_engine(self, mode: str | None) -> str:
         if not self.engines:
             return "sum"
+        mode = None if mode is None else family(mode)
         fitting = (e for e, modes in self.engines.items() if not modes or mode in modes)
         return next(fitting, next(iter(self.engines)))
 
     def why_not(self, mode: str | None, engine: str, claimed: Set[str]) -> str | None:
+        mode = None if mode is None else family(mode)
         if mode is not None and mode in self.never:
             return self.never[mode]
         if mode is not None and mode in self.whole_groups and not {"whole-groups"} & claimed:
             return f"{self.whole_groups[mode]}; --group-size G promises that"
-        if mode is not None and mode in MODES and mode not in self._modes:
+        if mode in (*MODES, LEGACY.name) and mode not in self._modes:
             return f"it has no {mode} (it has {', '.join(self._modes)})"
         if not self.engines or ":" in engine:  # a person's own, who knows what it does
             return None
@@ -127,7 +130,7 @@ class Declared:
 
     def plain(self, site: PlainSite) -> Calling:
         code = code_of(self.path)
-        told = None if self.told is None else self.told.get(site.mode or "")
+        told = None if self.told is None else self.told.get(family(site.mode or ""))
         lines = [
             batch_of(
                 replace(site, texts=code.texts),
@@ -146,7 +149,7 @@ class Declared:
         if known is not None and not known.needs_divisor:
             site = replace(site, divisor=None)
         call, totals, told = loaded(self.path), Totals(site), self.told or {}
-        mode = told.get(site.mode or "")
+        mode = told.get(family(site.mode or ""))
 
         def bound(k: int, losses: Tensor) -> Output:
             batch = micro_batch(site, k, totals, mode)

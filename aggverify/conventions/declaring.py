@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from aggverify.conventions.declared import Declared, Rows, Told
 from aggverify.engines import engine
 from aggverify.errors import InputError, shown, unknown
 from aggverify.files import contents
-from aggverify.oracles import MODES
+from aggverify.oracles import LEGACY, MODES
 
 MAX_BYTES = 1 << 18
 NAME, CALL = "ADAPTER", "call"
@@ -49,8 +50,8 @@ def _declared(text: bytes, path: str, name: str | None) -> Declared:
         engines=read.engines(),
         told=read.told(),
         only=read.texts("only"),
-        never=read.reasons("never", MODES),
-        whole_groups=read.reasons("whole_groups", MODES),
+        never=read.reasons("never", _modes()),
+        whole_groups=read.reasons("whole_groups", _modes()),
         rows=read.rows(),
         not_claimed=read.reasons("not_claimed", FEATURES),
         misuses=read.misuses(),
@@ -141,17 +142,17 @@ class _Reading:
         self._check(key, "a list of texts", _are_texts(value))
         found = tuple(value)
         if key == "only":
-            self._known(key, "mode", found, MODES)
+            self._known(key, "mode", found, _modes())
         return found
 
-    def reasons(self, key: str, names: Mapping[str, Any]) -> dict[str, str]:
+    def reasons(self, key: str, names: Collection[str]) -> dict[str, str]:
         value = self._data.get(key, {})
         right = isinstance(value, dict) and _are_texts([*value, *value.values()])
         self._check(key, "a table of name: reason", right)
         self._known(key, key.replace("_", " "), value, names)
         return dict(value)
 
-    def _known(self, key: str, what: str, given: Any, names: Mapping[str, Any]) -> None:
+    def _known(self, key: str, what: str, given: Any, names: Collection[str]) -> None:
         for name in given:
             if name not in names:
                 raise InputError(f"{self._path}: {NAME}: {key}: {unknown(what, name, names)}")
@@ -169,7 +170,7 @@ class _Reading:
                 engine(name)
             except InputError as error:
                 raise InputError(f"{self._path}: {NAME}: {error}") from None
-            self._known("engine", "mode", modes, MODES)
+            self._known("engine", "mode", modes, _modes())
         return {name: tuple(modes) for name, modes in value.items()}
 
     def told(self) -> dict[str, Told] | None:
@@ -180,7 +181,7 @@ class _Reading:
             isinstance(said, str | bool | None) for said in value.values()
         )
         self._check("modes", "a table of mode: what the function calls it", plain)
-        self._known("modes", "mode", value, MODES)
+        self._known("modes", "mode", value, _modes())
         return dict(value)
 
     def rows(self) -> Rows | None:
@@ -195,30 +196,43 @@ class _Reading:
     def misuses(self) -> tuple[Misuse, ...]:
         value = self._data.get("misuses", [])
         right = isinstance(value, list) and all(map(_is_misuse, value))
-        self._check("misuses", "a list of {call: sentence, with: {parameter: value}}", right)
+        form = "a list of {call: sentence, with: {parameter: value}, nan: and short: parameters}"
+        self._check("misuses", form, right)
         found = []
         for one in value:
-            self._known("misuses", "mode", modes := tuple(one.get("modes", ())), MODES)
-            found.append(Misuse(one["call"], one["call"], _setting(one["with"]), modes))
+            self._known("misuses", "mode", modes := tuple(one.get("modes", ())), _modes())
+            found.append(Misuse(one["call"], one["call"], _spoiling(one), modes))
         return tuple(found)
+
+
+def _modes() -> tuple[str, ...]:
+    return (*MODES, LEGACY.name)
 
 
 _FORMS = {"rows": ("flat", "padded"), "side": ("right", "left"), "width": ("micro-batch", "step")}
 
 
+_SPOILT = {"with", "nan", "short"}
+
+
 def _is_misuse(value: Any) -> bool:
-    if not isinstance(value, dict) or not {"call", "with"} <= value.keys() <= {
-        "call",
-        "with",
-        "modes",
-    }:
+    if not isinstance(value, dict) or not {"call"} <= value.keys() <= {"call", "modes", *_SPOILT}:
         return False
-    known = isinstance(value["call"], str) and isinstance(value["with"], dict)
-    return known and _are_texts([*value["with"]]) and _are_texts(value.get("modes", []))
+    known = isinstance(value["call"], str) and isinstance(value.get("with", {}), dict)
+    lists = ([*value["with"]] if known and "with" in value else [], value.get("modes", []))
+    named = (*lists, value.get("nan", []), value.get("short", []))
+    return known and bool(_SPOILT & value.keys()) and all(map(_are_texts, named))
 
 
-def _setting(values: Mapping[str, Any]) -> Callable[[dict[str, Any]], None]:
-    return lambda arguments: arguments.update(values)
+def _spoiling(one: Mapping[str, Any]) -> Callable[[dict[str, Any]], None]:
+    """Some arguments replaced, some without their last column or element."""
+
+    def spoil(arguments: dict[str, Any]) -> None:
+        arguments.update(one.get("with", {}), **dict.fromkeys(one.get("nan", ()), math.nan))
+        for name in one.get("short", ()):
+            arguments[name] = arguments[name][..., :-1]
+
+    return spoil
 
 
 def _are_texts(value: Any) -> bool:

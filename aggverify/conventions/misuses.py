@@ -143,7 +143,6 @@ def _skyrl() -> Iterable[Misuse]:
         )
 
 
-SKYRL_REDUCE_LOSS: tuple[Misuse, ...] = tuple(_skyrl())
 SKYRL: tuple[Misuse, ...] = (
     *_skyrl(),
     Misuse(

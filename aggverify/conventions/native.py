@@ -10,7 +10,7 @@ from aggverify.conventions.base import Bound, Calling, Misuse, Offer, Output, Pl
 from aggverify.conventions.micro_batch import Totals, micro_batch
 from aggverify.conventions.misuses import NATIVE
 from aggverify.conventions.plain_batch import batch_of
-from aggverify.oracles import MODES
+from aggverify.oracles import LEGACY, MODES
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -61,7 +61,7 @@ class Native:
     """Whether all of a step's counts are given, so that they can be larger than what is run."""
 
     def modes(self, offer: Offer) -> tuple[str, ...]:
-        return tuple(MODES)
+        return (*MODES, LEGACY.name)
 
     def recognises(self, offer: Offer) -> bool:
         return offer.parameters[:2] == ("losses", "batch")

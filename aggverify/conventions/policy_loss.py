@@ -13,7 +13,7 @@ from aggverify.conventions.micro_batch import MicroBatch, Totals, micro_batch
 from aggverify.conventions.misuses import POLICY_LOSS
 from aggverify.conventions.native import RETURNS, output
 from aggverify.conventions.plain_batch import batch_of
-from aggverify.oracles import MODES
+from aggverify.oracles import LEGACY, MODES
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -98,7 +98,7 @@ class PolicyLoss:
     """Whether a token with a loss of 0, which has no advantage, shows no weight."""
 
     def modes(self, offer: Offer) -> tuple[str, ...]:
-        return tuple(MODES)
+        return (*MODES, LEGACY.name)
 
     def recognises(self, offer: Offer) -> bool:
         return offer.parameters[: len(ARGUMENTS)] == ARGUMENTS and offer.takes(len(ARGUMENTS))

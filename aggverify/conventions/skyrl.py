@@ -1,12 +1,10 @@
-"""SkyRL: reduction folded into the advantages on the driver, and the per-micro-batch one before."""
+"""SkyRL since March 2026: reduction folded into the advantages on the driver."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from aggverify.conventions.base import (
     Bound,
@@ -16,15 +14,13 @@ from aggverify.conventions.base import (
     Output,
     PlainSite,
     Site,
-    mask_tensor,
 )
-from aggverify.conventions.misuses import SKYRL, SKYRL_REDUCE_LOSS
+from aggverify.conventions.misuses import SKYRL
+from aggverify.conventions.skyrl_rows import Rows
 from aggverify.engines import usual
-from aggverify.oracles import Step
-from aggverify.steps.layouts import Layout
+from aggverify.oracles import LEGACY, family
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 _NAMES = {
@@ -32,12 +28,13 @@ _NAMES = {
     "sample_mean": "sequence_mean",
     "constant": "seq_mean_token_sum_norm",
     "prompt_mean": "prompt_mean",
+    LEGACY.name: "token_mean_legacy",
 }
 _SCALED = (
     *("advantages", "loss_mask", "loss_reduction"),
     *("micro_batch_size", "max_seq_len", "prompt_boundaries"),
 )
-_REDUCED = ("loss", "loss_mask", "loss_reduction", "max_seq_len")
+_ENGINES = ("skyrl-fsdp", "skyrl-megatron", "sum")
 _POISON = "SkyRL's reduce_loss multiplies by the mask and its trainer passes finite losses"
 _NO_CP = "SkyRL gathers log-probs before its loss; the reduction never sees a CP shard"
 _ROWS = "SkyRL's driver cuts every rank's rows into micro-batches of one fixed size"
@@ -54,9 +51,6 @@ every = [F.pad(torch.tensor(s[{original}]), (0, width - len(s[1]))) for s in sam
 every, ones = torch.stack(every).float(), torch.ones(len(samples), width, dtype=losses.dtype)
 scaled = reduce(ones, every, MODE, len(cells[0][0]), {divisor}{boundaries})
 out = module.reduce_loss(rows * scaled[cell], mask.float())"""
-_PLAIN_REDUCE_LOSS = """
-mask = mask.to(rows.dtype)
-out = reduce(rows, mask, MODE, {divisor})"""
 
 
 def _not_claimed() -> dict[str, str]:
@@ -110,7 +104,11 @@ class SkyrlAdvantages:
         return "skyrl-fsdp"
 
     def why_not(self, mode: str | None, engine: str, claimed: Set[str]) -> str | None:
-        return _why_not(mode, engine, ("skyrl-fsdp", "skyrl-megatron", "sum"))
+        if usual(engine) not in _ENGINES:
+            return f"SkyRL's worker averages as {' or '.join(_ENGINES)} does, not as {engine}"
+        if mode is not None and family(mode) not in _NAMES:
+            return f"SkyRL has no name for {mode} (it has {', '.join(_NAMES.values())})"
+        return None
 
     def plain(self, site: PlainSite) -> Calling:
         groups = site.case.step.groups.values()
@@ -121,7 +119,7 @@ class SkyrlAdvantages:
             divisor=site.divisor,
             boundaries=boundaries,
         )
-        return Calling(call, "every", _PLAIN_IMPORT, _NAMES[site.mode or "token_mean"])
+        return Calling(call, "every", _PLAIN_IMPORT, _NAMES[family(site.mode or "token_mean")])
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
         import torch
@@ -149,51 +147,6 @@ class SkyrlAdvantages:
         return call
 
 
-@dataclass(frozen=True, slots=True)
-class SkyrlReduceLoss:
-    """Before March 2026: every micro-batch reduced on its own, gradients averaged."""
-
-    name: str = "skyrl-reduce-loss"
-    title: str = "SkyRL, reduction per micro-batch (0.1.0)"
-    usual_name: str = "reduce_loss"
-    signature: str = "def reduce_loss(loss, loss_mask, loss_reduction, max_seq_len=None) -> Tensor"
-    returns: str = "a floating-point tensor of one element that depends on the loss"
-    mode_is_argument: bool = True
-    fixes_engine: bool = True
-    not_claimed: Mapping[str, str] = field(default_factory=_not_claimed)
-    notes: tuple[str, ...] = ()
-    parameters: tuple[str, ...] = _REDUCED
-    misuses: tuple[Misuse, ...] = SKYRL_REDUCE_LOSS
-
-    def modes(self, offer: Offer) -> tuple[str, ...]:
-        return tuple(m for m in _NAMES if m != "prompt_mean")
-
-    def recognises(self, offer: Offer) -> bool:
-        return offer.parameters[:3] == _REDUCED[:3]
-
-    def default_engine(self, mode: str | None) -> str:
-        return "accumulated-mean"
-
-    def why_not(self, mode: str | None, engine: str, claimed: Set[str]) -> str | None:
-        return _why_not(mode, engine, ("accumulated-mean",))
-
-    def plain(self, site: PlainSite) -> Calling:
-        call = _PLAIN_ROWS + _PLAIN_REDUCE_LOSS
-        call = call.format(width=_width(site), divisor=site.divisor)
-        return Calling(call, "mask", _PLAIN_IMPORT, _NAMES[site.mode or "token_mean"])
-
-    def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
-        rows = Rows(site.case.step, site.case.layout, site.device)
-
-        def call(k: int, losses: Tensor) -> Output:
-            members = site.case.layout.micro_batches[site.dp_rank][k]
-            padded = rows.pad(losses, members)
-            mask = rows.masks(members, losses.dtype)
-            return Output(function(padded, mask, _reduction(site), site.divisor))
-
-        return call
-
-
 def _width(site: PlainSite) -> int:
     return max(s.response_length for s in site.case.step.samples)
 
@@ -201,60 +154,4 @@ def _width(site: PlainSite) -> int:
 def _reduction(site: Site) -> str:
     if site.mode is None:
         raise TypeError("SkyRL's functions are told the mode: one must be given")
-    return _NAMES[site.mode]
-
-
-def _why_not(mode: str | None, engine: str, engines: tuple[str, ...]) -> str | None:
-    if usual(engine) not in engines:
-        return f"SkyRL's worker averages as {' or '.join(engines)} does, not as {engine}"
-    if mode is not None and mode not in _NAMES:
-        return f"SkyRL has no name for {mode} (it has {', '.join(_NAMES.values())})"
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """The step as SkyRL's driver sees it: one right-padded row per sample, in index order."""
-
-    step: Step
-    layout: Layout
-    device: torch.device
-
-    @property
-    def count(self) -> int:
-        return len(self.step.samples)
-
-    @property
-    def per_micro_batch(self) -> int:
-        return len(self.layout.micro_batches[0][0])
-
-    @property
-    def width(self) -> int:
-        return max(s.response_length for s in self.step.samples)
-
-    def boundaries(self) -> list[tuple[int, int]]:
-        """``(start, end)`` rows of each prompt group; groups are contiguous in index order."""
-        return [(members[0], members[-1] + 1) for members in self.step.groups.values()]
-
-    def masks(self, members: Any, dtype: Any, *, original: bool = False) -> Tensor:
-        """``(rows, width)`` masks, right-padded with 0; before rejection if ``original``."""
-        import torch
-
-        out = torch.zeros(len(members), self.width, dtype=dtype, device=self.device)
-        for row, i in enumerate(members):
-            sample = self.step.samples[i]
-            mask = (sample.original_mask if original else None) or sample.loss_mask
-            out[row, : len(mask)] = mask_tensor(mask, np.uint8, self.device)
-        return out
-
-    def pad(self, losses: Tensor, members: tuple[int, ...]) -> Tensor:
-        """``(rows, width)`` losses from the micro-batch's 1-D concatenation."""
-        import torch
-
-        lengths = [self.step.samples[i].response_length for i in members]
-        return torch.stack(
-            [
-                torch.nn.functional.pad(piece, (0, self.width - len(piece)))
-                for piece in losses.split(lengths)
-            ]
-        )
+    return _NAMES[family(site.mode)]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from aggverify.conventions.base import Misuse, Offer, Site, WholeStep
 from aggverify.conventions.micro_batch import MicroBatch, Totals, micro_batch
 from aggverify.engines import TRAIN_STEP
-from aggverify.oracles import MODES
+from aggverify.oracles import LEGACY, MODES
 
 if TYPE_CHECKING:
     import torch
@@ -86,7 +86,7 @@ class Trainer:
     misuses: tuple[Misuse, ...] = ()
 
     def modes(self, offer: Offer) -> tuple[str, ...]:
-        return tuple(MODES)
+        return (*MODES, LEGACY.name)
 
     def recognises(self, offer: Offer) -> bool:
         return offer.parameters[:2] == ("model", "micro_batches") and offer.takes(3)

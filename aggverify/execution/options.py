@@ -274,6 +274,16 @@ OPTIONS = (
         most=MAX_GROUP,
     ),
     Option(
+        key="micro_batch_size",
+        kind=Kind.INTEGER,
+        help="Samples of every micro-batch, for --mode token_mean_legacy.",
+        where=Where.ANYWHERE,
+        late=True,
+        field="micro_batch_size",
+        least=1,
+        most=MAX_GROUP,
+    ),
+    Option(
         key="policy",
         kind=Kind.READINGS,
         help="Reading of an open question, for example empty_units=exclude; repeatable.",

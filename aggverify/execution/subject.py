@@ -190,6 +190,11 @@ class Subject:
         return self.claim.group_size
 
     @property
+    def rows(self) -> int | None:
+        """Samples of every micro-batch, where its mode is one only for so many."""
+        return None if self.mode is None else oracles.mode(self.mode).rows
+
+    @property
     def max_world(self) -> int:
         """Ranks of the largest world that is run."""
         return min(self.claim.max_world, self.found.room or self.claim.max_world)
@@ -200,7 +205,8 @@ class Subject:
 
     @property
     def trust_formula(self) -> bool:
-        return self.found.trust_formula
+        # A mode of one layout alone leaves nothing else to compare with.
+        return self.found.trust_formula or self.rows is not None
 
     @property
     def refused(self) -> tuple[Refused, ...]:

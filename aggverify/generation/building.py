@@ -101,15 +101,15 @@ def build_step(records: Sequence[bytes], space: Space) -> Drawn:
         source = Source(record)
         where += source.take(1)
         count = source.pick(mostly_short(_LARGEST_GROUP))
-        sizes.append(count if space.whole_groups else space.group_size or 1)
+        sizes.append(space.rows or (count if space.whole_groups else space.group_size or 1))
         for n in range(sizes[-1]):
             relation = _relation(source, space)
             if not samples or (whole and n == 0):
                 relation = 0
             elif whole:
                 relation = 1 if space.group_size else max(relation, 1)
-            elif space.split_groups and len(samples) == 1:
-                relation = 1  # the first two samples are dealt to different micro-batches
+            elif space.split_groups and len(samples) == (space.rows or 1):
+                relation = 1  # the first two units are dealt to different micro-batches
             group += relation == 0
             rollout += relation < 2
             samples.append(_sample(source, rollout, group, space))
@@ -123,7 +123,7 @@ def _relation(source: Source, space: Space) -> int:
 
 
 def _samples_of_a_unit(space: Space) -> int:
-    return space.group_size or (_LARGEST_GROUP if space.whole_groups else 1)
+    return space.rows or space.group_size or (_LARGEST_GROUP if space.whole_groups else 1)
 
 
 def _sample_size(space: Space) -> int:

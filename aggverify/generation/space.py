@@ -40,6 +40,8 @@ class Space:
     empty_samples: bool = True
     uniform: bool = False
     """Micro-batches of one size, filled in index order (SkyRL's driver)."""
+    rows: int | None = None
+    """So many samples in every micro-batch, with ``uniform``."""
     group_size: int | None = None
     """Prompt groups of exactly this many rollouts, each whole in one micro-batch."""
     whole_groups: bool = False
@@ -99,6 +101,7 @@ def _has_content(step: Step, space: Space) -> bool:
 def _is_dealt(case: Case, space: Space) -> bool:
     return (
         (not space.uniform or _is_uniform(case))
+        and (not space.rows or {len(c) for _, _, c in case.layout.cells()} == {space.rows})
         and (not space.group_size or _has_whole_groups(case, space.group_size))
         and (not space.whole_groups or not ranks_with_parts(case))
         and (not space.split_groups or bool(ranks_with_parts(case)))
@@ -155,5 +158,6 @@ def fitting(space: Space, units: int) -> tuple[Size, ...]:
     return tuple(
         (d, c, k, kind)
         for d, c, k, kind in sizes(space)
-        if d * k <= units and not (space.uniform and units % (d * k))
+        if (d * k == units if space.rows else d * k <= units)
+        and not (space.uniform and units % (d * k))
     )

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from aggverify.errors import InputError
 from aggverify.generation.building import build, build_step, record_size, rest_size
-from aggverify.generation.dealing import dealt
+from aggverify.generation.dealing import dealt, units_of
 from aggverify.generation.space import Size, Space, fitting, sizes
 from aggverify.oracles import Sample, Step
 from aggverify.oracles.coincidence import tells_apart
@@ -64,7 +64,8 @@ def layouts(step: Step, space: Space = SEVERAL) -> st.SearchStrategy[Layout]:
 
 def _layout(draw: st.DrawFn, step: Step, space: Space) -> Layout:
     whole = space.whole_groups or space.group_size is not None
-    units = list(step.groups.values()) if whole else [(i,) for i in range(len(step.samples))]
+    units = units_of([space.rows or 1] * (len(step.samples) // (space.rows or 1)))
+    units = list(step.groups.values()) if whole else units
     bare = any(s.prompt_length < 1 for s in step.samples)  # no logit owns its first token
     left = [size for size in fitting(space, len(units)) if size[1] == 1 or not bare]
     return dealt(_size(draw, left, space), units, draw(_bytes(len(units))), space)
@@ -102,6 +103,8 @@ def _size(draw: st.DrawFn, left: Sequence[Size], space: Space) -> Size:
 def _numbers_of_units(size: Size, space: Space) -> tuple[int, int]:
     """Fewest and most units of a case of that size."""
     cells, extra = size[0] * size[2], space.max_extra_samples // (space.group_size or 1)
+    if space.rows:
+        return cells, cells
     if space.uniform:
         return cells, cells * (1 + space.max_extra_samples // 2)
     if space.shuffled:

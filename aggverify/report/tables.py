@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from aggverify import oracles
 from aggverify.execution.installed import installed_modes
-from aggverify.oracles import DEFAULT_POLICY, FAMILIES, MODES, Mode, Policy, Step, mode
+from aggverify.oracles import DEFAULT_POLICY, FAMILIES, LEGACY, MODES, Mode, Policy, Step, mode
 from aggverify.oracles.policy import QUESTIONS, READINGS
 from aggverify.steps.notation import format_step
 
@@ -84,6 +84,12 @@ def decimal_text(value: object, digits: int) -> str:
         return str(mp.nstr(value, digits))
 
 
+_LEGACY = (
+    LEGACY.name,
+    f"    {mode(f'{LEGACY.name}(2)').formula.replace('2 samples', 'B samples')}",
+    "    needs --micro-batch-size B: another mode for every B, judged on micro-batches of B samples",
+    *(f"    {framework}: {', '.join(names)}" for framework, names in LEGACY.names.items()),
+)
 _NONLINEAR = (
     "nonlinear",
     "  no weights: any objective of the per-token inputs, for example GSPO (arXiv 2507.18071) and",
@@ -99,7 +105,7 @@ def modes_text() -> list[str]:
     lines = []
     for name in (*MODES, *FAMILIES):
         lines += [*_mode_lines(name), ""]
-    lines += [*_NONLINEAR, ""]
+    lines += [*_NONLINEAR, "", *_LEGACY, ""]
     from aggverify.steps.notation import parse_step
 
     step = parse_step("2/11+3/111 4/1111; 1/1 5/110")

@@ -21,6 +21,7 @@ from . import (
     sample_mean,
     sequence_sum,
     token_mean,
+    token_mean_legacy,
     token_sum,
     vl_norm,
 )
@@ -37,6 +38,8 @@ FAMILIES: Mapping[str, Callable[[Fraction], Mode]] = {
     "length_weighted": length_weighted.member,
 }
 
+_SIZED: Mapping[str, Callable[[Fraction], Mode]] = {LEGACY.name: token_mean_legacy.member}
+"""Modes only for micro-batches of so many samples, which is their parameter and has no default."""
 _NAMES = dict(names_of([*MODES.values(), LEGACY]))
 NAMES: Names = MappingProxyType(_NAMES)
 """What a person may write for a mode besides its own name; a view that shows what is registered
@@ -64,9 +67,17 @@ def mode(name: str | Mode) -> Mode:
     if name in MODES:
         return MODES[name]
     match = _MEMBER.fullmatch(str(name))
+    if match is not None and match[1] in _SIZED and match[2]:
+        return _SIZED[match[1]](_parameter(name, match[2]))
     if match is not None and match[1] in FAMILIES:
         return FAMILIES[match[1]](_parameter(name, match[2] or "1"))
     raise _unknown(name)
+
+
+def family(name: str) -> str:
+    """The name without its parameter."""
+    match = _MEMBER.fullmatch(name)
+    return match[1] if match is not None and match[1] in {*FAMILIES, *_SIZED} else name
 
 
 def translated(name: str) -> Meaning:
@@ -97,4 +108,14 @@ def _parameter(name: str, text: str) -> Fraction:
         raise OracleError(f"the parameter of a mode must be a number, got {name!r}") from None
 
 
-__all__ = ["FAMILIES", "LEGACY", "MODES", "NAMES", "Meaning", "Mode", "mode", "translated"]
+__all__ = [
+    "FAMILIES",
+    "LEGACY",
+    "MODES",
+    "NAMES",
+    "Meaning",
+    "Mode",
+    "family",
+    "mode",
+    "translated",
+]

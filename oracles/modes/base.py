@@ -46,6 +46,9 @@ class Mode:
     """Roundings beyond a handful on a weight's path: its denominator is a sum of quotients."""
     asks: tuple[str, ...] = ()
     """Questions of the policy that its weights depend on."""
+    rows: int | None = None
+    """Samples of a micro-batch, where it is a mode only for micro-batches of so many, filled in the
+    order of the step; None: it depends on no layout."""
     degree: int = 1
     """A weight is a fraction whose denominator divides this power of the product of all counts."""
 

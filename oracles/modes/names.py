@@ -9,8 +9,9 @@ from .base import Mode
 
 
 @dataclass(frozen=True, slots=True)
-class Unclaimable:
-    """An aggregation that depends on the layout: frameworks have it, and no step scalar is its."""
+class Legacy:
+    """An aggregation that depends on the layout: frameworks have it, and a step scalar is its only
+    over micro-batches of a size that is said."""
 
     name: str
     why: str
@@ -19,9 +20,10 @@ class Unclaimable:
     names: Mapping[str, tuple[str, ...]]
 
 
-LEGACY = Unclaimable(
+LEGACY = Legacy(
     name="token_mean_legacy",
-    why="averages over ranks and micro-batches, so it depends on the layout and has no step scalar",
+    why="averages over ranks and micro-batches, so it has a step scalar only where each holds as "
+    "many samples",
     instead="token_mean",
     names={"SkyRL": ("token_mean_legacy",), "TRL": ("bnpo",)},
 )
@@ -44,7 +46,7 @@ Names = Mapping[str, tuple[Meaning, ...]]
 """Every spelling of every name: the modes it stands for, usually one."""
 
 
-def names_of(modes: Iterable[Mode | Unclaimable]) -> Names:
+def names_of(modes: Iterable[Mode | Legacy]) -> Names:
     """All that frameworks write, and the same with hyphens and underscores exchanged."""
     found: dict[str, dict[str, list[str]]] = {}
     for mode in modes:

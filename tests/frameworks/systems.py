@@ -251,6 +251,59 @@ def compute_loss(
     return loss / rl_scale, {}
 
 
+def old_reduce_loss(
+    loss: Any, loss_mask: Any, loss_reduction: str, max_seq_len: float | None = None
+) -> Any:
+    """SkyRL's before March 2026."""
+    kept = torch.where(loss_mask.bool(), loss, 0)
+    if loss_reduction == "token_mean":
+        return kept.sum() / loss_mask.sum().clamp(min=1)
+    rows = kept.sum(-1)
+    if loss_reduction == "sequence_mean":
+        rows = rows / loss_mask.sum(-1).clamp(min=1)
+    elif loss_reduction == "seq_mean_token_sum_norm":
+        # 19: the padded width for the divisor
+        rows = rows / (loss.shape[-1] if WRONG == "skyrl-reduce-loss" else max_seq_len)
+    else:
+        raise ValueError(f"Invalid loss reduction type: {loss_reduction}")
+    return rows.mean()
+
+
+def reduce_loss(loss: Any, loss_mask: Any) -> Any:
+    """SkyRL's since."""
+    return torch.where(loss_mask.bool(), loss, 0).sum()
+
+
+def apply_loss_reduction_to_advantages_minibatch(
+    advantages: Any,
+    loss_mask: Any,
+    loss_reduction: str,
+    micro_batch_size: int,
+    max_seq_len: float | None,
+    prompt_boundaries: list[tuple[int, int]] | None = None,
+) -> Any:
+    """SkyRL's, with reduce_loss beside it."""
+    rows, tokens = len(advantages), loss_mask.sum(-1, keepdim=True)
+    if loss_reduction == "token_mean":
+        return advantages / tokens.sum().clamp(min=1)
+    if loss_reduction == "sequence_mean":
+        return advantages / (rows * tokens.clamp(min=1))
+    if loss_reduction == "seq_mean_token_sum_norm":
+        return advantages / (rows * max_seq_len)  # type: ignore[operator]
+    if loss_reduction == "prompt_mean":
+        assert prompt_boundaries is not None
+        cells = prompt_boundaries
+    else:
+        assert loss_reduction == "token_mean_legacy"
+        size = rows if WRONG == "skyrl" else micro_batch_size  # not its micro-batches
+        cells = [(n, n + size) for n in range(0, rows, size)]
+    scaled = torch.zeros_like(advantages)
+    for start, end in cells:
+        own = tokens[start:end].sum().clamp(min=1)
+        scaled[start:end] = advantages[start:end] / (own * len(cells))
+    return scaled
+
+
 class GRPOTrainer:
     """TRL's, as far as its loss types go."""
 
@@ -264,6 +317,8 @@ class GRPOTrainer:
             return (kept.sum(-1) / mask.sum(-1).clamp(min=1)).mean() / steps
         if me.loss_type == "luspo":
             return kept.sum(-1).mean() / steps
+        if me.loss_type == "bnpo":
+            return kept.sum() / mask.sum().clamp(min=1) / steps
         if me.loss_type == "dr_grpo":
             return kept.sum() / (len(kept) * me.max_completion_length) / steps
         assert me.loss_type == "dapo"
@@ -294,4 +349,6 @@ wrong_slime_aggregation = _twin("slime-aggregation", get_pg_loss_reducer)
 wrong_tinker = _twin("tinker", loss_fn)
 wrong_areal = _twin("areal", ppo_actor_loss_fn)
 wrong_prime_rl = _twin("prime-rl", compute_loss)
+wrong_skyrl_reduce_loss = _twin("skyrl-reduce-loss", old_reduce_loss)
+wrong_skyrl = _twin("skyrl", apply_loss_reduction_to_advantages_minibatch)
 wrong_trl = _twin("trl", GRPOTrainer._compute_loss)

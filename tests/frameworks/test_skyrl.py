@@ -76,6 +76,32 @@ def test_the_fixed_version_conforms(shell: Cli, wheels: Path, version: str, mode
     assert f"conforms: {mode}" in out
 
 
+@pytest.mark.parametrize("version", ["0.1.0", "0.3.0"])
+def test_the_mean_over_micro_batches_holds_for_a_size_that_is_said(
+    shell: Cli, wheels: Path, version: str
+) -> None:
+    code, out = check(shell, wheels, version, "token_mean_legacy", "--micro-batch-size", "2")
+    assert code == 0, out
+    assert "holds for 2 samples in each, dealt in order, and no other size" in out
+    unsaid = shell(
+        *("check", CANDIDATE, "--mode", "token_mean_legacy"),
+        env={"AGGVERIFY_SKYRL": str(wheels / version)},
+    )
+    assert unsaid.code == 2, unsaid
+    assert "--micro-batch-size B" in unsaid.err
+
+
+def test_boundaries_of_prompts_that_leave_out_rows_or_overlap_are_taken(
+    shell: Cli, wheels: Path
+) -> None:
+    more = ("--claim", "validates-arguments")
+    code, out = check(shell, wheels, "0.3.0", "prompt_mean", *more)
+    assert code == 1, out
+    for accepted in ("rows that no prompt boundary covers", "prompt boundaries that overlap"):
+        assert accepted in out
+    assert "prompt_boundaries None" not in out
+
+
 def test_masked_nan_is_found_when_asked_for(shell: Cli, wheels: Path) -> None:
     code, out = check(shell, wheels, "0.3.0", "token_mean", "--claim", "poison")
     assert code == 1, out

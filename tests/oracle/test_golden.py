@@ -56,3 +56,8 @@ def test_the_published_wrong_numbers(
         at = step.offsets[start]
         means.append(oracles.scalar("token_mean", part, losses[at : at + part.num_response_tokens]))
     assert sum(means, Fraction(0)) / len(means) == wrong
+    legacy = f"token_mean_legacy({rows})"
+    assert oracles.scalar(legacy, step, losses) == wrong
+    with mp.workdps(30):
+        told = oracles.scalar_mp(legacy, step, losses, digits=30)
+        assert told == mp.mpf(wrong.numerator) / wrong.denominator

@@ -148,7 +148,7 @@ def every_step() -> list[Step]:
     return [EMPTY, FAN_OUT, REJECTED, INCOMPLETE, step_of("11 0+0; 00"), step_of("11+0 1; 00 1")]
 
 
-@pytest.mark.parametrize("name", [*oracles.MODES, *oracles.FAMILIES])
+@pytest.mark.parametrize("name", [*oracles.MODES, *oracles.FAMILIES, "token_mean_legacy(2)"])
 def test_a_mode_asks_exactly_the_questions_that_change_its_weights(name: str) -> None:
     divisor = F(5) if oracles.mode(name).needs_divisor else None
     weights = {

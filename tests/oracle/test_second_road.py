@@ -17,7 +17,14 @@ from aggverify import oracles
 from aggverify.oracles import FAMILIES, MODES, OracleError, Step, mode
 from tests.oracle.drawing import floats, losses, policies, step_of, steps
 
-NAMES = (*MODES, *FAMILIES, "vl_norm(0)", "vl_norm(2)", "length_weighted(3)")
+NAMES = (
+    *MODES,
+    *FAMILIES,
+    "vl_norm(0)",
+    "vl_norm(2)",
+    "length_weighted(3)",
+    "token_mean_legacy(2)",
+)
 divisors = (
     st.integers(1, 5000) | st.floats(1e-300, 1e300) | st.fractions(min_value="1/7", max_value=9)
 )

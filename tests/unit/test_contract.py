@@ -56,7 +56,8 @@ GOOD: dict[str, list[Any]] = {
 def test_every_misuse_changes_the_call(name: str) -> None:
     seen = []
     how = convention(name)
-    good = dict(zip(how.parameters, GOOD[name], strict=True))
+    names = how.parameters or getattr(how, "recognised_by", ())
+    good = dict(zip(names, GOOD[name], strict=True))
     for misuse in how.misuses:
         arguments = dict(good)
         misuse.spoil(arguments)
@@ -77,8 +78,8 @@ def test_misuses_have_names_of_their_own_and_known_modes() -> None:
 
 
 def refused(candidate: Any, *args: Any, **kwargs: Any) -> dict[str, str | None]:
-    """What becomes of the misuses of SkyRL's old call, made so."""
-    how = convention("skyrl-reduce-loss")
+    """What becomes of the misuses of SkyRL's call, made so."""
+    how = convention("skyrl")
     return dict(refusals(lambda f: f(*args, **kwargs), candidate, how, "token_mean"))
 
 
@@ -95,11 +96,11 @@ NO_MODE = {
 
 
 def test_refusals_tell_accepted_from_refused() -> None:
-    assert refused(strict, *GOOD["skyrl-reduce-loss"][:3]) == NO_MODE
+    assert refused(strict, *GOOD["skyrl"][:3]) == NO_MODE
 
 
 def test_a_misuse_finds_its_argument_by_name() -> None:
-    loss, mask, mode, _ = GOOD["skyrl-reduce-loss"]
+    loss, mask, mode, *_ = GOOD["skyrl"]
     assert refused(strict, loss, mask, loss_reduction=mode) == NO_MODE
 
 
@@ -107,8 +108,8 @@ def test_what_a_returned_function_raises_is_a_refusal() -> None:
     def factory(*args: Any) -> Any:
         return lambda: strict(*args)
 
-    how = convention("skyrl-reduce-loss")
-    run = lambda f: f(*GOOD["skyrl-reduce-loss"][:3])()  # noqa: E731
+    how = convention("skyrl")
+    run = lambda f: f(*GOOD["skyrl"][:3])()  # noqa: E731
     assert dict(refusals(run, factory, how, "token_mean")) == NO_MODE
 
 
@@ -117,8 +118,8 @@ def test_what_does_not_come_out_of_its_own_code_is_none(candidate: Any) -> None:
     """A result that the trainer cannot use, a function that cannot be called so at all."""
 
     def run(function: Any) -> None:
-        function(*GOOD["skyrl-reduce-loss"])
+        function(*GOOD["skyrl"][:4])
         raise ContractBreach("the reducer must return a tensor")
 
-    found = refusals(run, candidate, convention("skyrl-reduce-loss"), "token_mean")
+    found = refusals(run, candidate, convention("skyrl"), "token_mean")
     assert dict(found) == dict.fromkeys(NO_MODE)

@@ -42,6 +42,7 @@ WITH_DUMMY = case("2/101+2/000", "0,1")
         ({"empty_samples": False}, case("1/10"), case("1/0")),
         ({"uniform": True}, case("1/1; 1/1", "0 1"), case("1/1; 1/1", "1 0")),
         ({"uniform": True}, case("1/1; 1/1", "0,1"), case("1/1; 1/1; 1/1", "0,1 2")),
+        ({"rows": 2}, case("1/1; 1/1", "0,1"), case("1/1; 1/1", "0 1")),
         ({"group_size": 2}, case(ROWS, "0,1 | 2,3"), case(ROWS, "0 1 | 2 3")),
         ({"group_size": 2}, case(ROWS, "0,1,2,3"), case(ROWS, "0,2,1,3")),
         ({"group_size": 2}, case("1/1 1/1", "0,1"), case("1/1 1/1; 1/1", "0,1,2")),

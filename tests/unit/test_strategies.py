@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -123,6 +124,16 @@ def test_uniform_layouts_deal_rows_in_order(case: Case) -> None:
     cells = [members for _, _, members in case.layout.cells()]
     assert len({len(c) for c in cells}) == 1
     assert [i for c in cells for i in c] == list(range(len(case.step.samples)))
+
+
+ROWS = Space(max_dp=2, max_microbatches=2, uniform=True, rows=3, shuffled=True)
+
+
+@given(cases(ROWS), related(replace(ROWS, shuffled=False, min_units=2, split_groups=True), 3))
+@settings(max_examples=20)
+def test_micro_batches_of_a_size_are_all_of_it(case: Case, drawn: tuple[Case, ...]) -> None:
+    assert case in ROWS
+    assert all(c in replace(ROWS, split_groups=True) for c in drawn)
 
 
 @given(cases(Space(max_dp=2, max_cp=2, blank_a_unit=True)))

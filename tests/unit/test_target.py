@@ -216,6 +216,9 @@ def test_the_command_line_overrides_the_declaration(file: Path) -> None:
     assert (request.modes, request.engine) == (("token_mean",), "mean")
 
 
+LEGACY_OF_2: dict[str, Any] = {"modes": ("token_mean_legacy",), "micro_batch_size": 2}
+
+
 @pytest.mark.parametrize(
     ("changes", "description", "error", "message"),
     [
@@ -229,7 +232,12 @@ def test_the_command_line_overrides_the_declaration(file: Path) -> None:
         ({"policy": {"empty_units": "exclud"}}, NATIVE, InputError, "did you mean 'exclude'"),
         ({"engine": "summ"}, NATIVE, InputError, "did you mean 'sum'"),
         ({"claims": frozenset(["fanout"])}, NATIVE, InputError, "did you mean 'fan-out'"),
-        ({"modes": ("token_mean_legacy",)}, NATIVE, NotClaimable, "has no step scalar"),
+        ({"modes": ("token_mean_legacy",)}, NATIVE, NotClaimable, "with --micro-batch-size B"),
+        (LEGACY_OF_2, NATIVE, InputError, "token_mean_legacy needs --engine"),
+        (LEGACY_OF_2 | {"engine": "mean", "group_size": 2}, NATIVE, InputError, "whole groups"),
+        ({"modes": ("token_mean",), "micro_batch_size": 2}, NATIVE, InputError, "belongs to --mod"),
+        ({"micro_batch_size": 2}, NATIVE, InputError, "but the mode is no mode"),
+        ({"modes": ("token_mean_legacy(0)",)}, NATIVE, InputError, "a whole number from 1"),
         ({"modes": ("bnpo",)}, NATIVE, NotClaimable, "TRL's bnpo is token_mean_legacy, which aver"),
         ({"modes": ("seq-mean-token-sum-norm",)}, NATIVE, InputError, "constant needs --divisor"),
         ({"modes": ("prompt_mean",)}, HOOK, NotClaimable, "token totals of prompt groups"),

@@ -19,6 +19,7 @@ ADAPTER = {
         "sample_mean": "grpo",
         "constant": "dr_grpo",
         "sequence_sum": "luspo",
+        "token_mean_legacy": "bnpo",
     },
     "never": {"prompt_mean": "TRL has no loss type that averages over prompts"},
     "not_claimed": {

@@ -13,7 +13,7 @@ from aggverify.errors import InputError, NotClaimable, unknown
 from aggverify.execution.claim import NONLINEAR, Claim, called_as
 from aggverify.execution.options import OPTIONS, Kind, Option, texts
 from aggverify.execution.subject import Subject
-from aggverify.oracles import MODES, OracleError, Policy, Step, mode, translated
+from aggverify.oracles import FAMILIES, LEGACY, OracleError, Policy, Step, family, mode, translated
 from aggverify.run.planning import settings
 from aggverify.run.planning.choosing import Choice, choose
 from aggverify.run.planning.naming import canonical
@@ -75,9 +75,10 @@ def subjects(
 ) -> tuple[Subject, ...]:
     """One subject per mode; a single one with mode None when the mode is to be found out."""
     choice = choose(target, description, request.called)
-    named = dict(map(canonical, request.modes))
+    named = dict(canonical(name, request.micro_batch_size) for name in request.modes)
     request = replace(request, modes=tuple(named))
     modes = request.modes or _default_modes(choice, request)
+    _check_rows(request, modes)
     if request.divisor is not None and not any(map(_divided, modes)):
         given = ", ".join(m or "no mode" for m in modes)
         raise InputError(
@@ -89,7 +90,7 @@ def subjects(
     try:
         found = [
             Subject.of(_claim(request, target, choice, modes, name)).noting(
-                *named.get(name or "", ())
+                *(named.get(name) or canonical(name)[1] if name else ())
             )
             for name in modes
         ]
@@ -118,6 +119,10 @@ def _default_modes(choice: Choice, request: Request) -> tuple[str | None, ...]:
         return (None,)
     modes = how.modes(choice.offer)
     claimed = request.claims | ({"whole-groups"} if request.group_size else frozenset())
+    if request.micro_batch_size is None:
+        modes = tuple(m for m in modes if m != LEGACY.name)
+    else:
+        modes = tuple(canonical(m, request.micro_batch_size)[0] for m in modes)
     engines = {mode: request.engine or how.default_engine(mode) for mode in modes}
     right = (m for m, what in engines.items() if how.why_not(m, what, claimed) is None)
     return tuple(right) or modes
@@ -141,6 +146,8 @@ def _claim(
     engine_name = request.engine or how.default_engine(None if name == NONLINEAR else name)
     features = request.claims | ({"whole-groups"} if request.group_size else frozenset())
     _check_mode(request, choice, name)
+    if family(name or "") == LEGACY.name and request.engine is None and not how.fixes_engine:
+        raise InputError(f"--mode {LEGACY.name} needs --engine: the {how.name} convention has none")
     _check_features(request)
     usable(engine_name)
     _check_cell(choice, None if name == NONLINEAR else name, engine_name, features)
@@ -167,6 +174,18 @@ def _claim(
         seed=request.seed,
         budget=request.budget,
     )
+
+
+def _check_rows(request: Request, modes: Sequence[str | None]) -> None:
+    """Whether a size of micro-batches is said for a mode that has one, and groups have none."""
+    sized = [name for name in modes if name is not None and family(name) == LEGACY.name]
+    if request.micro_batch_size is not None and not sized:
+        raise InputError(
+            f"--micro-batch-size {request.micro_batch_size} belongs to --mode {LEGACY.name}, but "
+            f"the mode is {', '.join(m or 'no mode' for m in modes)}"
+        )
+    if sized and request.group_size:
+        raise InputError(f"--group-size promises whole groups: not with --mode {LEGACY.name}")
 
 
 def _check_features(request: Request) -> None:
@@ -225,8 +244,9 @@ def _check_cell(choice: Choice, name: str | None, engine_name: str, features: Se
 def _offered(name: str, choice: Choice) -> bool:
     """A family's member can be any function that does not get its mode as an argument."""
     how = choice.convention
-    is_member = name not in MODES and not how.mode_is_argument
-    return is_member or name in how.modes(choice.offer)
+    kind = family(name)
+    is_member = kind in FAMILIES and not how.mode_is_argument
+    return is_member or kind in how.modes(choice.offer)
 
 
 def terms(choice: Choice) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ class Request:
     compiled: bool = default("compile")
     max_world: int = default("world")
     group_size: int | None = default("group_size")
+    micro_batch_size: int | None = default("micro_batch_size")
     oracle: str | None = default("oracle")
     against: str | None = default("against")
     """Another target that must agree with this one on every step."""

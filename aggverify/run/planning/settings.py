@@ -65,7 +65,7 @@ def _check_names(where: str, values: Mapping[str, Any]) -> None:
     """Names out of closed sets, checked here so that the error can say where they stand."""
     try:
         for name in texts(values.get("mode", ())):
-            canonical(name)
+            canonical(name, values.get("micro_batch_size"))
         Policy.from_text({q: str(r) for q, r in values.get("policy", {}).items()})
         if "engine" in values:
             engine(values["engine"])
@@ -73,7 +73,7 @@ def _check_names(where: str, values: Mapping[str, Any]) -> None:
             raise InputError(f"convention: a file is said as --adapter, or adapter = {called!r}")
         if called != "auto":
             convention(called)
-        numbers = ("world", "group_size", "max_time", "max_examples")
+        numbers = ("world", "group_size", "micro_batch_size", "max_time", "max_examples")
         Request(
             "",
             accept=frozenset(texts(values.get("accept", ()))),

@@ -236,7 +236,7 @@ class CheckRun:
         refused = None if concerned is None else refusal(last, concerned(last.case))
         if refused is not None:
             self.refusals.append(refused)
-        if finding is not None and lean:
+        if finding is not None and lean and self.subject.rows is None:
             # Now the control decides whose fault it is.
             mine = [*self.laboratory.run(self.subject, self.check.variants(case)[:1]), *mine]
             finding = self.check.judge(self.subject, mine)

@@ -58,7 +58,7 @@ def _reported(subject: Subject, laboratory: Laboratory, case: Case) -> ReportedF
 
 def simplest(subject: Subject) -> Iterator[Case]:
     """Three tokens, all of them unmasked, on one rank; then in two parts of every kind."""
-    size = subject.group_size or 1
+    size = subject.rows or subject.group_size or 1
     lengths = [1] * size
     lengths[0] += max(0, TOKENS - size)
     group = " ".join(f"1/{'1' * n}" for n in lengths)
