@@ -87,7 +87,7 @@ def decimal_text(value: object, digits: int) -> str:
 _LEGACY = (
     LEGACY.name,
     f"    {mode(f'{LEGACY.name}(2)').formula.replace('2 samples', 'B samples')}",
-    "    needs --micro-batch-size B: another mode for every B, judged on micro-batches of B samples",
+    "    needs --micro-batch-size B, is another mode for every B, and judged on such micro-batches",
     *(f"    {framework}: {', '.join(names)}" for framework, names in LEGACY.names.items()),
 )
 _NONLINEAR = (
