@@ -25,6 +25,7 @@ from aggverify.checks import (
     padding,
     paths,
     poison,
+    production,
     scalar,
     shapes,
     terms,
@@ -77,6 +78,7 @@ _ALL: list[Check] = [
     shapes.CHECK,
     virtual.CHECK,
     launched.CHECK,
+    production.CHECK,
     exhaustive.CHECK,
 ]
 CHECKS: Sequence[Check] = _ALL

@@ -141,6 +141,8 @@ class Check:
     """Cases observed beside its stored ones when a finding is diagnosed."""
     thorough: bool = False
     """Whether it costs so much that only ``--profile thorough`` runs it."""
+    only_with: str = ""
+    """The ``--step`` that alone asks for it, where it costs more than any profile should."""
     nothing_to_say: str | None = None
     """Why there is nothing to check where the space is None; None: it is not claimed."""
     last: bool = False

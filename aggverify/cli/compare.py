@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 _PLAN = (
     *("mode", "oracle", "convention", "adapter", "engine", "divisor", "claim", "without"),
-    *("compile", "group_size", "policy", "world", "profile", "max_examples", "max_time", "seed"),
+    *("compile", "group_size", "policy", "world", "profile", "step"),
+    *("max_examples", "max_time", "seed"),
 )
 
 

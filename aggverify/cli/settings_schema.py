@@ -10,7 +10,7 @@ from typing import Any
 
 from aggverify.conventions import ALIASES, CONVENTIONS, FEATURES
 from aggverify.engines import ENGINES
-from aggverify.execution.budget import LARGEST, PROFILES
+from aggverify.execution.budget import LARGEST, PROFILES, STEPS
 from aggverify.execution.claim import NONLINEAR
 from aggverify.execution.options import LONGEST, MOST_TEXTS, Kind, Option
 from aggverify.oracles import FAMILIES, MODES, NAMES
@@ -33,6 +33,7 @@ _NAMES: dict[str, dict[str, Any]] = {
     "claim": {"enum": list(FEATURES)},
     "accept": {"type": "string", "pattern": f"^{FORM}$"},
     "profile": {"enum": list(PROFILES)},
+    "step": {"enum": list(STEPS)},
     "report": {"enum": list(FORMATS.own)},
 }
 _SIMPLE = {Kind.NUMBER: "number", Kind.INTEGER: "integer", Kind.FLAG: "boolean"}

@@ -51,6 +51,11 @@ PROFILES: Mapping[str, Profile] = {
 }
 
 
+PRODUCTION = "production"
+STEPS = ("usual", PRODUCTION)
+"""Steps that are run: those of the profile, or also one of the size that is trained with."""
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
     """A profile's limits, or those given; raises InputError for what no budget can be."""
@@ -58,8 +63,11 @@ class Budget:
     profile: str = "ci"
     max_examples: int | None = None
     max_time: float | None = None
+    step: str = STEPS[0]
 
     def __post_init__(self) -> None:
+        if self.step not in STEPS:
+            raise unknown("step", self.step, STEPS)
         if self.profile not in PROFILES:
             raise unknown("profile", self.profile, PROFILES)
         if self.max_examples is not None and not 1 <= self.max_examples <= MAX_EXAMPLES:

@@ -232,6 +232,7 @@ def _budget(name: str, value: object) -> Budget:
         _text("profile", value["profile"]),
         _or_null(_integer())("max_examples", value["max_examples"]),
         _or_null(_number)("max_time", value["max_time"]),
+        _text("step", value["step"]),
     )
 
 

@@ -61,6 +61,8 @@ class Execution:
     true."""
     call_seconds: float = 0.0
     """By the clock, for one call of the candidate; 0.0 where it is next to nothing."""
+    peak_bytes: int = 0
+    """Memory of the rank that has held most, after a large step; 0 after others."""
     virtual: bool = False
     """Whether its ranks were played by one process, or each alone by one of its own."""
     communicates: bool = False
@@ -114,6 +116,7 @@ def executed(subject: Subject, wanted: Trial, outcome: Outcome) -> Execution:
         first_seconds=max(answer.first_seconds for answer in answers),
         altered=tuple(dict.fromkeys(name for reply in replies for name in reply.changes)),
         call_seconds=max(answer.call_seconds for answer in answers),
+        peak_bytes=max(answer.peak_bytes for answer in answers),
         compiles=any(answer.compiles for answer in answers),
         lines=frozenset().union(*(answer.lines for answer in answers)),
         outcomes=frozenset().union(*(answer.outcomes for answer in answers)),

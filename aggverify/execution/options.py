@@ -17,6 +17,7 @@ from aggverify.execution.budget import (
     MAX_GROUP,
     MAX_SECONDS,
     MAX_WORLD,
+    STEPS,
 )
 
 
@@ -309,6 +310,14 @@ OPTIONS = (
         field="profile",
         default="ci",
         names="profile",
+    ),
+    Option(
+        key="step",
+        kind=Kind.TEXT,
+        help="production: also one of 512 rollouts of up to 32,768 tokens, on all ranks.",
+        field="step",
+        default=STEPS[0],
+        names="step",
     ),
     Option(
         key="max_examples",

@@ -216,6 +216,7 @@ def _asked(subject: Subject) -> model.Asked:
         profile=budget.profile,
         examples=budget.examples,
         max_time=None if budget.max_time is None else float(budget.max_time),
+        step=budget.step,
         max_world=claim.max_world,
         seed=claim.seed,
         strict=claim.strict,

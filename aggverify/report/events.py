@@ -17,6 +17,7 @@ from aggverify.run.outcome.events import (
     Event,
     Finished,
     Found,
+    Measured,
     Progress,
     SubjectChosen,
     Waiting,
@@ -70,6 +71,8 @@ class Events:
                 return ndjson.line("progress", check=check, executed=executed)
             case Waiting(what=what):
                 return ndjson.line("waiting", what=what)
+            case Measured(check=check, seconds=seconds, peak_bytes=peak):
+                return ndjson.line("measured", check=check, seconds=seconds, peak_bytes=peak)
             case CheckFinished(summary=summary):
                 return ndjson.check(document.summarised(summary))
             case Found(report=report):

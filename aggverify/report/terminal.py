@@ -24,6 +24,7 @@ from aggverify.run.outcome.events import (
     Event,
     Finished,
     Found,
+    Measured,
     Progress,
     SubjectChosen,
     Waiting,
@@ -56,6 +57,9 @@ class Terminal:
                 self._show(f"{event.check} · {event.executed} steps · {self._findings} findings")
             case Waiting():
                 self._wait(event.what)
+            case Measured():
+                size = f"{event.peak_bytes / 2**30:.1f} GiB in the rank that held most"
+                self._line(f"{self._now} {event.check}: {event.seconds:.1f} s, {size}")
             case CheckFinished():
                 self._plain(event)
             case Finished():

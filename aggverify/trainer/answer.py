@@ -36,6 +36,9 @@ class Answer:
     call_seconds: float = 0.0
     """By the clock, of one call of the candidate; 0.0 where it is next to nothing."""
 
+    peak_bytes: int = 0
+    """What the rank has held at most, after a large step; 0 after others."""
+
     compiles: bool = False
     """Whether the candidate has called something that it gave to torch.compile."""
 
@@ -73,6 +76,8 @@ class Answer:
             data["compiles"] = True
         if self.communicates:
             data["communicates"] = True
+        if self.peak_bytes:
+            data["peak_bytes"] = self.peak_bytes
         if self.call_seconds:
             data["call_seconds"] = self.call_seconds
         return data
@@ -92,8 +97,9 @@ class Answer:
                 raise ValueError(f"{name} cannot be {read[name]}")
         answer = Answer(**read)
         flags = isinstance(answer.compiles, bool) and isinstance(answer.communicates, bool)
-        if not isinstance(answer.checksum, int) or not flags:
-            raise TypeError("a checksum is a number, and flags are true or false")
+        numbers = type(answer.checksum) is int and type(answer.peak_bytes) is int
+        if not numbers or not flags or not 0 <= answer.peak_bytes < 1 << 63:
+            raise TypeError("checksum and bytes are numbers, and flags are true or false")
         return answer
 
 

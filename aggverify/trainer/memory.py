@@ -20,6 +20,13 @@ def make_room(tokens: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))
 
 
+def peak(tokens: int) -> int:
+    """Bytes that this process has held at most, where a step of so many tokens is large; else 0."""
+    if tokens <= LARGE:
+        return 0
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
 @cache
 def _usual_limit(which: int) -> tuple[int, int]:
     return resource.getrlimit(which)

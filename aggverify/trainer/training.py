@@ -24,7 +24,7 @@ from aggverify.trainer.covering import Covering
 from aggverify.trainer.grid import Cell, Grid
 from aggverify.trainer.loading import described, load, load_adapter
 from aggverify.trainer.local_step import CandidateStep
-from aggverify.trainer.memory import make_room
+from aggverify.trainer.memory import make_room, peak
 from aggverify.trainer.showing import Shown
 from aggverify.trainer.source import read
 from aggverify.trainer.virtual import placed
@@ -230,6 +230,7 @@ class Trainer:
             changed=tuple(watch.changes()),
             first_seconds=time.process_time() - began if cold else 0.0,
             call_seconds=step.call_seconds,
+            peak_bytes=peak(wanted.case.step.num_response_tokens),
             compiles=self._compiling.used,
             lines=self._covering.lines,
             outcomes=self._covering.outcomes,

@@ -68,6 +68,12 @@ def test_every_kind_of_mode(mode: str | None) -> None:
     assert subject.mode == (None if mode == NONLINEAR else mode)
 
 
+def budget(**changed: Any) -> dict[str, Any]:
+    """A claim's budget with something in it changed."""
+    usual = {"profile": "ci", "max_examples": None, "max_time": None, "step": "usual"}
+    return {"budget": {**usual, **changed}}
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -99,13 +105,11 @@ def test_every_kind_of_mode(mode: str | None) -> None:
         ({"max_world": 9}, "max_world must be between 1 and 8, got 9"),
         ({"against": "old.py"}, "the claim is a JSON object, got 'old.py'"),
         ({"seed": 1.0}, "seed must be an integer, got 1.0"),
-        ({"budget": {"profile": "ci"}}, "budget must have max_examples, max_time, profile"),
-        ({"budget": {"profile": "slow", "max_examples": None, "max_time": None}}, "profile 'slow'"),
-        (
-            {"budget": {"profile": "ci", "max_examples": 0, "max_time": None}},
-            "between 1 and 1000000000, got 0",
-        ),
-        ({"budget": {"profile": "ci", "max_examples": None, "max_time": -1}}, "positive number"),
+        ({"budget": {"profile": "ci"}}, "budget must have max_examples, max_time, profile, step"),
+        (budget(profile="slow"), "profile 'slow'"),
+        (budget(max_examples=0), "between 1 and 1000000000, got 0"),
+        (budget(max_time=-1), "positive number"),
+        (budget(step="prod"), "step 'prod'"),
         ({"wrold": 8}, "unknown key of the claim 'wrold'"),
     ],
     ids=str,

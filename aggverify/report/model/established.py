@@ -102,6 +102,8 @@ class Asked:
     examples: int
     """Drawn cases per check."""
     max_time: float | None
+    step: str
+    """``usual``, or ``production``, where one of that size was run as well."""
     max_world: int
     seed: int
     strict: bool

@@ -40,6 +40,15 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
+class Measured:
+    """What a large step took: seconds by the clock, and bytes of the rank that held most."""
+
+    check: str
+    seconds: float
+    peak_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class CheckFinished:
     """A check is done, or is not run."""
 
@@ -60,4 +69,6 @@ class Finished:
     verdict: Verdict
 
 
-Event = SubjectChosen | CheckStarted | Progress | Waiting | CheckFinished | Found | Finished
+Event = (
+    SubjectChosen | CheckStarted | Progress | Waiting | Measured | CheckFinished | Found | Finished
+)

@@ -141,6 +141,8 @@ def _why_not(check: Check, subject: Subject, space: Space | None) -> str | None:
         return "says nothing about a non-linear objective"
     if check.thorough and not subject.claim.budget.thorough:
         return "only with --profile thorough"
+    if check.only_with not in ("", subject.claim.budget.step):
+        return f"only with --step {check.only_with}"
     if not sizes(space):
         return _no_layout(space.max_world)
     return None

@@ -45,6 +45,7 @@ class Request:
     profile: str = default("profile")
     max_examples: int | None = default("max_examples")
     max_time: float | None = default("max_time")
+    step: str = default("step")
     sandbox: bool = default("sandbox")
     seed: int = default("seed")
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -83,7 +84,7 @@ class Request:
     @property
     def budget(self) -> Budget:
         """How much to try; raises InputError for what no budget can be."""
-        return Budget(self.profile, self.max_examples, self.max_time)
+        return Budget(self.profile, self.max_examples, self.max_time, self.step)
 
 
 def is_own_code(text: str | None) -> bool:

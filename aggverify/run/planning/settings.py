@@ -11,7 +11,7 @@ from typing import Any
 from aggverify.conventions import FEATURES, convention
 from aggverify.engines import engine
 from aggverify.errors import InputError, shown, unknown
-from aggverify.execution.budget import PROFILES
+from aggverify.execution.budget import PROFILES, STEPS
 from aggverify.execution.options import OPTIONS, Option, Where, texts
 from aggverify.files import contents, is_path
 from aggverify.oracles import OracleError, Policy
@@ -85,6 +85,8 @@ def _check_names(where: str, values: Mapping[str, Any]) -> None:
         for name in texts(values.get(key, ())):
             if name not in FEATURES:
                 raise _unknown(where, "feature", name, FEATURES)
+    if "step" in values and values["step"] not in STEPS:
+        raise _unknown(where, "step", values["step"], STEPS)
     if "profile" in values and values["profile"] not in PROFILES:
         raise _unknown(where, "profile", values["profile"], PROFILES)
 

@@ -66,6 +66,8 @@ class CheckRun:
     refusals: list[str] = field(default_factory=list)
     """With what words the candidate refused a case, where it may."""
     executions: int = 0
+    peak_bytes: int = 0
+    """What a rank held at most, where a step was large."""
     failures: list[Fault] = field(default_factory=list)
     """Of these executions, what became of those without a result."""
     known: list[Finding] = field(default_factory=list)
@@ -230,6 +232,7 @@ class CheckRun:
         self.tally.sights.altered.update(name for e in mine for name in e.altered)
         self.executions += len(mine)
         self.failures += [e.failure for e in mine if e.failure is not None]
+        self.peak_bytes = max(self.peak_bytes, *(e.peak_bytes for e in mine))
         self.tally.pace.add(mine)
         finding = self.check.judge(self.subject, mine)
         last, concerned = mine[-1], self.check.may_refuse

@@ -18,6 +18,7 @@ from aggverify.run.outcome.events import (
     CheckStarted,
     Event,
     Found,
+    Measured,
     Progress,
     Waiting,
 )
@@ -82,6 +83,7 @@ def run_check(
         lambda: emit(Progress(check.name, laboratory.executed)),
         deadline.look,
     )
+    began = laboratory.clock()
     unlimited = check.only is not None and claim.budget.max_time is None
     ends = math.inf if unlimited else laboratory.clock() + seconds
     reported: list[ReportedFinding] = []
@@ -96,6 +98,8 @@ def run_check(
         stopped = why(stop)
         if run.found is not None and all(run.found is not r.finding for r in reported):
             reported.append(_reported(run, run.found, Evidence()))
+    if run.peak_bytes and check.only_with:
+        emit(Measured(check.name, laboratory.clock() - began, run.peak_bytes))
     least = 0 if before.only else entry.least
     summary = replace(
         _summary(run, reported, stopped, least=least), planned=0 if before.only else entry.examples
