@@ -41,7 +41,7 @@ def subject_of(example: Example) -> Subject:
             function=function,
             convention=example.convention,
             engine=example.engine,
-            mode=example.mode,
+            mode=example.mode or None,
             divisor=example.divisor,
             claimed=frozenset(example.claims),
             terms=example.terms,

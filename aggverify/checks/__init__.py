@@ -9,6 +9,7 @@ from aggverify import codes, plugins
 from aggverify.checks import (
     asynchronous,
     backward,
+    calls,
     claimed,
     compiled,
     counts,
@@ -73,6 +74,7 @@ _ALL: list[Check] = [
     claimed.CHECK,
     SWITCH,
     REFUSES,
+    calls.CHECK,
     counts.BEYOND_FLOAT32,
     larger_steps.CHECK,
     shapes.CHECK,

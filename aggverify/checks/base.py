@@ -139,6 +139,9 @@ class Check:
     before any are drawn."""
     telling: Callable[[Subject], Iterable[Case]] | None = None
     """Cases observed beside its stored ones when a finding is diagnosed."""
+    of_calls: bool = False
+    """Whether it is for functions that reduce no losses: it is run of them alone, and nothing else
+    is."""
     thorough: bool = False
     """Whether it costs so much that only ``--profile thorough`` runs it."""
     only_with: str = ""

@@ -82,6 +82,9 @@ def _example(example: Example) -> Iterator[str]:
         yield from reducer.splitlines()
     yield ""
     divisor = "" if example.divisor is None else f" (divisor {example.divisor:g})"
+    if not example.mode:  # judged call by call
+        yield f"{example.convention} convention"
+        return
     yield f"mode {example.mode}{divisor}, engine {example.engine}, {example.convention} convention"
     step = example.step or f"1/{'1' * example.ones}"
     if len(step) > LONG and example.ones:

@@ -116,6 +116,7 @@ class Example:
     """Its text (a test holds it to the corpus)."""
     check: str
     mode: str
+    """"" for what reduces no losses."""
     step: str = ""
     ones: int = 0
     """Instead of ``step``: one sample of so many unmasked tokens."""

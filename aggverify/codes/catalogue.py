@@ -286,6 +286,13 @@ CATALOGUE: tuple[Code, ...] = (
         diagnosed=Diagnosed.SYMPTOM,
     ),
     Code(
+        "AGV505",
+        "Does not do what a right call asks for",
+        "medium",
+        consequence="refuses or mistakes what is right",
+        diagnosed=Diagnosed.SYMPTOM,
+    ),
+    Code(
         "AGV511",
         "Logged loss is not the scalar whose gradient is taken",
         "medium",

@@ -16,8 +16,10 @@ from aggverify.conventions.base import (
     Site,
     WholeStep,
 )
+from aggverify.conventions.calls import Called
 from aggverify.conventions.declared import Declared
 from aggverify.conventions.declaring import declared
+from aggverify.conventions.log_reducer import LogReducer
 from aggverify.conventions.micro_batch import MicroBatch
 from aggverify.conventions.native import Native
 from aggverify.conventions.policy_loss import PolicyBatch, PolicyLoss
@@ -25,6 +27,7 @@ from aggverify.conventions.shipped import shipped
 from aggverify.conventions.skyrl import SkyrlAdvantages
 from aggverify.conventions.slime import SlimeHook
 from aggverify.conventions.trainer import TrainContext, Trainer
+from aggverify.conventions.validation import Validation
 from aggverify.errors import unknown
 from aggverify.files import is_path
 from aggverify.plugins import Table
@@ -35,6 +38,8 @@ _OWN: tuple[Convention, ...] = (
     SkyrlAdvantages(),
     Trainer(),
     PolicyLoss(),
+    Validation(),
+    LogReducer(),
 )
 CONVENTIONS: Table[Convention] = Table(
     "conventions",
@@ -57,9 +62,14 @@ def convention(name: str) -> Convention:
     return CONVENTIONS[name]
 
 
+def by_shape() -> list[Convention]:
+    """Those that are found out from a signature: a function that is no reducer must be named."""
+    return [how for how in CONVENTIONS.values() if not isinstance(how, Called)]
+
+
 def undeclared() -> list[Convention]:
-    """Those that are no adapter, with which a function is called as it is."""
-    return [how for how in CONVENTIONS.values() if not isinstance(how, Declared)]
+    """Those of them that are no adapter, with which a function is called as it is."""
+    return [how for how in by_shape() if not isinstance(how, Declared)]
 
 
 def alike(offer: Offer) -> list[Convention]:
@@ -87,6 +97,7 @@ __all__ = [
     "TrainContext",
     "WholeStep",
     "alike",
+    "by_shape",
     "convention",
     "undeclared",
 ]

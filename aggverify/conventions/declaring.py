@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from aggverify.conventions.base import FEATURES, Misuse
-from aggverify.conventions.declared import Declared, Rows, Told
+from aggverify.conventions.declared import Declared, Rows, Told, loaded
+from aggverify.conventions.log_forms import FORMS
+from aggverify.conventions.log_reducer import LogReducer
+from aggverify.conventions.validated_arguments import Names
+from aggverify.conventions.validation import Validation
 from aggverify.engines import engine
 from aggverify.errors import InputError, shown, unknown
 from aggverify.files import contents
@@ -18,9 +23,10 @@ from aggverify.oracles import LEGACY, MODES
 
 MAX_BYTES = 1 << 18
 NAME, CALL = "ADAPTER", "call"
+VALIDATES, MERGES = "validates", "merges_logs"
 
 
-def declared(path: str, name: str | None = None) -> Declared:
+def declared(path: str, name: str | None = None) -> Declared | Validation | LogReducer:
     """The convention of an adapter's file, under the framework's name or the file's own; raises
     InputError for what cannot be read or used."""
     try:
@@ -33,16 +39,22 @@ def declared(path: str, name: str | None = None) -> Declared:
 
 
 @lru_cache(maxsize=64)
-def _declared(text: bytes, path: str, name: str | None) -> Declared:
+def _declared(text: bytes, path: str, name: str | None) -> Declared | Validation | LogReducer:
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError) as error:
         raise InputError(f"the adapter {path} is not Python: {error}") from None
-    _check_call(tree, path)
-    read = _Reading(path, _data(tree, path))
+    data = _data(tree, path)
+    read, absolute = _Reading(path, data), str(Path(path).absolute())
+    kind = next((kind for kind in _CALLED if kind in data), None)
+    _check_call(tree, path, _CALLED[kind][0] if kind else ("function", "losses", "batch"))
+    if kind is not None:
+        how = _CALLED[kind][1](read, lambda: loaded(absolute))
+        notes, title = (*how.notes, *read.texts("notes")), read.text("title", how.title)
+        return replace(how, name=name or path, title=title, notes=notes)
     return Declared(
         name=name or path,
-        path=str(Path(path).absolute()),
+        path=absolute,
         title=read.text("title", Path(path).stem),
         usual_name=read.text("function", ""),
         recognised_by=read.texts("parameters"),
@@ -87,13 +99,14 @@ def _is_name(target: ast.expr) -> bool:
     return isinstance(target, ast.Name) and target.id == NAME
 
 
-def _check_call(tree: ast.Module, path: str) -> None:
+def _check_call(tree: ast.Module, path: str, takes: Sequence[str]) -> None:
+    told = f"({', '.join(takes)})"
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name == CALL:
-            if len(node.args.posonlyargs) + len(node.args.args) == len(("f", "losses", "batch")):
+            if len(node.args.posonlyargs) + len(node.args.args) == len(takes):
                 return
-            raise InputError(f"{path}, line {node.lineno}: {CALL} takes (function, losses, batch)")
-    raise InputError(f"{path} has no def {CALL}(function, losses, batch)")
+            raise InputError(f"{path}, line {node.lineno}: {CALL} takes {told}")
+    raise InputError(f"{path} has no def {CALL}{told}")
 
 
 _KEYS = (
@@ -108,7 +121,7 @@ _KEYS = (
         "never",
         "whole_groups",
     ),
-    *("rows", "side", "width", "not_claimed", "misuses", "notes"),
+    *("rows", "side", "width", "not_claimed", "misuses", "notes", VALIDATES, MERGES),
 )
 
 
@@ -193,6 +206,30 @@ class _Reading:
             return None
         return Rows(chosen["side"], chosen["width"])
 
+    def names(self) -> Names:
+        """What a framework calls the arguments that say how losses are aggregated."""
+        given, known = self._data[VALIDATES], {f.name for f in fields(Names)}
+        right = isinstance(given, dict) and given.keys() <= known
+        self._check(VALIDATES, f"a table with keys of {', '.join(sorted(known))}", right)
+        tables = {key: given[key] for key in _TABLES & given.keys()}
+        right = all(isinstance(table, dict) and _are_texts([*table]) for table in tables.values())
+        right = right and _are_texts([given[key] for key in given.keys() - _TABLES])
+        self._check(VALIDATES, f"a table of texts, {' and '.join(sorted(_TABLES))} tables", right)
+        forbidden = tables.get("forbidden", {})
+        self._check(VALIDATES, "lists of modes", all(map(_are_texts, forbidden.values())))
+        modes = [*tables.get("modes", MODES), *(m for own in forbidden.values() for m in own)]
+        self._known(VALIDATES, "mode", modes, MODES)
+        right = bool(modes) and bool(given.get("mode", NAME))
+        self._check(VALIDATES, "a table with what says the mode, and modes", right)
+        return Names(**given | {"forbidden": {name: tuple(m) for name, m in forbidden.items()}})
+
+    def forms(self) -> tuple[str, ...]:
+        """The forms of logs that are merged."""
+        found = self.texts(MERGES)
+        self._known(MERGES, "form of logs", found, FORMS)
+        self._check(MERGES, "one form of logs at least", bool(found))
+        return found
+
     def misuses(self) -> tuple[Misuse, ...]:
         value = self._data.get("misuses", [])
         right = isinstance(value, list) and all(map(_is_misuse, value))
@@ -209,6 +246,19 @@ def _modes() -> tuple[str, ...]:
     return (*MODES, LEGACY.name)
 
 
+_Made = Callable[[_Reading, Callable[[], Any]], Validation | LogReducer]
+_CALLED: Mapping[str, tuple[tuple[str, ...], _Made]] = {
+    VALIDATES: (
+        ("function", "args"),
+        lambda read, call: Validation(names=read.names(), validate=call),
+    ),
+    MERGES: (
+        ("function", "logs", "ctx"),
+        lambda read, call: LogReducer(forms=read.forms(), reduce=call),
+    ),
+}
+"""Adapters of functions that reduce no losses: what their ``call`` takes, and what they are."""
+_TABLES = frozenset({"modes", "forbidden", "others"})
 _FORMS = {"rows": ("flat", "padded"), "side": ("right", "left"), "width": ("micro-batch", "step")}
 
 

@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from aggverify.conventions.base import Misuse, Offer, Site, WholeStep
-from aggverify.conventions.micro_batch import MicroBatch, Totals, micro_batch
+from aggverify.conventions.micro_batch import Totals, micro_batch
 from aggverify.engines import TRAIN_STEP
 from aggverify.oracles import LEGACY, MODES
 
@@ -105,12 +105,13 @@ class Trainer:
         def train(model: nn.Module) -> None:
             totals, layout = Totals(site), site.case.layout
             batches = [micro_batch(site, k, totals) for k in range(layout.num_microbatches)]
-            function(model, batches, _context(site, batches))
+            function(model, batches, context(site))
 
         return WholeStep(train)
 
 
-def _context(site: Site, batches: list[MicroBatch]) -> TrainContext:
+def context(site: Site) -> TrainContext:
+    """Of the rank that runs the case."""
     import torch.distributed as dist
 
     layout = site.case.layout

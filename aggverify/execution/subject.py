@@ -9,6 +9,7 @@ from typing import Any
 
 from aggverify import oracles
 from aggverify.conventions import FEATURES, Convention, convention
+from aggverify.conventions.calls import Called
 from aggverify.engines import EngineSpec, usable
 from aggverify.execution.claim import NONLINEAR, Claim
 from aggverify.oracles import Policy, Step
@@ -147,6 +148,11 @@ class Subject:
         complete, whatever comes of it."""
         usual = self.convention.default_engine(self.mode)
         return self.engine_assumed and self.engine.name != usual
+
+    @property
+    def only_called(self) -> bool:
+        """Whether it reduces no losses, and is judged call by call."""
+        return isinstance(self.convention, Called)
 
     @property
     def target(self) -> str:

@@ -134,6 +134,7 @@ def written(verdict: Verdict, where: Path = USUAL) -> model.Verdict:
         oracle=s.oracle.name if s.oracle else None,
         identified=verdict.identified,
         linear=not s.nonlinear,
+        only_called=s.only_called,
         divisor=None if s.divisor is None else float(s.divisor),
         computes_in=s.computes_in,
         policy=tuple(_policy(s)),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from aggverify.conventions import Convention, Misuse, Site
+from aggverify.conventions.calls import Call
 from aggverify.engines import EngineSpec
 from aggverify.trainer.answer import Log
 from aggverify.world.candidate_errors import Breach
@@ -96,7 +97,7 @@ def refusals(
     found: dict[str, str | None] = {}
     for misuse in how.misuses:
         if not misuse.modes or mode in misuse.modes:
-            raised: list[Exception] = []
+            raised: list[BaseException] = []
             with suppress(Exception):
                 run(_noting(_spoiled(function, misuse, names), raised))
                 raised.clear()  # the caller has got over it
@@ -126,14 +127,35 @@ def _spoiled(
     return call
 
 
-def _noting(function: Callable[..., Any], raised: list[Exception]) -> Callable[..., Any]:
+def outcomes(
+    function: Callable[..., Any], calls: Iterable[Call], site: Site
+) -> tuple[tuple[str, str | None], ...]:
+    """Calls by name, with what came of each that should not have; None where it is as it must be.
+
+    A parser's ``error`` ends the process: that is a refusal, too.
+    """
+    found: dict[str, str | None] = {}
+    alone = site.case.layout.world_size == 1
+    for call in (call for call in calls if alone or not call.refused):
+        raised: list[BaseException] = []
+        try:
+            wrong = call.make(_noting(function, raised), site)
+        except (Exception, SystemExit) as error:
+            refused = call.refused and raised
+            found[call.name] = None if refused else f"raises {_told(error)}"
+        else:
+            found[call.name] = "accepted" if call.refused else wrong
+    return tuple(found.items())
+
+
+def _noting(function: Callable[..., Any], raised: list[BaseException]) -> Callable[..., Any]:
     """The function, noting what comes out of code of its own; so with one that it returns."""
 
     @wraps(function, updated=())
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             out = function(*args, **kwargs)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             frames = traceback.extract_tb(error.__traceback__)
             if any(owner(frame.filename) == "candidate" for frame in frames):
                 raised.append(error)
@@ -143,7 +165,7 @@ def _noting(function: Callable[..., Any], raised: list[Exception]) -> Callable[.
     return call
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"[:200]
 
 

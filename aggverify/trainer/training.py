@@ -14,12 +14,13 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from aggverify.conventions import ADAPTED, Convention, Site, convention, megatron_mpu
+from aggverify.conventions.calls import Called
 from aggverify.engines import EngineSession, EngineSpec, Gradients, engine
 from aggverify.steps.layouts import Layout
 from aggverify.trainer.answer import Answer
 from aggverify.trainer.assignment import GROUPS, Assignment
 from aggverify.trainer.compiling import Compiling
-from aggverify.trainer.contract import refusals
+from aggverify.trainer.contract import outcomes, refusals
 from aggverify.trainer.covering import Covering
 from aggverify.trainer.grid import Cell, Grid
 from aggverify.trainer.loading import described, load, load_adapter
@@ -128,6 +129,9 @@ class Trainer:
         function = self._function(wanted)
         if wanted.misuse:
             how = self._called(wanted)
+            if isinstance(how, Called):
+                site = self._site(wanted, self._grid.cell(wanted.case.layout))
+                return Answer(refusals=outcomes(function, how.calls, site)).to_json(), b""
             found = refusals(lambda f: self._run(wanted, f), function, how, wanted.mode)
             return Answer(refusals=found).to_json(), b""
         if wanted.show:

@@ -174,3 +174,9 @@ def waits_for_a_helper(losses: Tensor, batch: MicroBatch) -> Tensor:
     if batch.dp_rank == 1:
         Queue[int]().get()  # nobody fills it
     return kept(losses, batch).sum() / max(batch.num_tokens, 1)
+
+
+def refuses_small_divisors(args: Any) -> None:
+    divisor = args.loss_aggregation_divisor
+    if args.loss_aggregation == "constant" and not 1 < (divisor or 0) < float("inf"):
+        raise ValueError(f"a divisor must be larger than 1, got {divisor}")

@@ -16,4 +16,4 @@ def shipped() -> dict[str, Declared]:
     """By name: the file's, with dashes."""
     files = sorted(Path(__file__).parent.glob("[!_]*.py"))
     found = [declared(str(file), file.stem.replace("_", "-")) for file in files]
-    return {how.name: how for how in found}
+    return {how.name: how for how in found if isinstance(how, Declared)}

@@ -56,6 +56,8 @@ class Verdict:
     oracle: str | None
     identified: bool
     linear: bool
+    only_called: bool
+    """Whether it reduces no losses and was judged call by call: engine and mode say nothing."""
     divisor: float | None
     computes_in: str
     policy: tuple[Reading, ...]
@@ -94,7 +96,7 @@ class Verdict:
     @property
     def mode_name(self) -> str:
         """The mode, the person's own oracle, or that there is none."""
-        return self.oracle or self.mode or "no known mode"
+        return self.oracle or self.mode or ("calls" if self.only_called else "no known mode")
 
     @property
     def engine_in_question(self) -> bool:

@@ -24,11 +24,17 @@ def header(verdict: Verdict) -> list[tuple[str, str]]:
     mode += f" (divisor {verdict.divisor:g})" if verdict.divisor is not None else ""
     default = f" [{verdict.convention}'s default]" if verdict.engine_is_default else ""
     default = " [assumed: nobody has said it]" if verdict.engine_assumed else default
-    return [
-        ("reducer", f"{verdict.target} · {verdict.function}"),
-        ("convention", f"{verdict.convention} ({verdict.convention_title})"),
+    trained = [
         ("engine", f"{verdict.engine}{default} ({verdict.engine_title})"),
         ("mode", mode + "  [identified]" * verdict.identified),
+    ]
+    return [
+        (
+            "function" if verdict.only_called else "reducer",
+            f"{verdict.target} · {verdict.function}",
+        ),
+        ("convention", f"{verdict.convention} ({verdict.convention_title})"),
+        *([] if verdict.only_called else trained),
         *([("against", verdict.against)] if verdict.against else []),
         *(
             [("assumed", words)]
@@ -52,7 +58,7 @@ def inventory(verdict: Verdict) -> list[tuple[str, str]]:
     steps = f"{counted(verdict.executed, 'step')} ({worlds} ranks), seed {verdict.seed}"
     lines = [("established", c.established) for c in verdict.checks if c.established]
     lines.append(("executed", steps))
-    if verdict.executed:
+    if verdict.executed and not verdict.only_called:
         lines.append(("tried", "; ".join(tried(verdict.tried))))
     sharded, of = share(verdict.covered)
     if of:

@@ -122,6 +122,7 @@ def summary(verdict: Verdict) -> str:
     if verdict.not_judged:
         return f"could not judge {_names(verdict.not_judged)}"
     what = verdict.oracle or verdict.mode or "the same step scalar in every layout (no known mode)"
+    what = "every call is refused or answered as it must be" if verdict.only_called else what
     what += "" if verdict.linear else " (one value and gradient in every layout)"
     if verdict.engine_in_question:
         what = f"which engine? {what} under {verdict.engine}"

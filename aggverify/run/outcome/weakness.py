@@ -76,7 +76,7 @@ class Sights:
 
     def weaknesses(self, subject: Subject) -> tuple[Weakness, ...]:
         """Every warning this run deserves; none if nothing was run at all."""
-        return tuple(self._told(subject)) if self.cases else ()
+        return tuple(self._told(subject)) if self.cases and not subject.only_called else ()
 
     def _told(self, subject: Subject) -> Iterator[Weakness]:
         judged = subject.mode is not None or subject.oracle is not None

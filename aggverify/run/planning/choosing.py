@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aggverify.conventions import CONVENTIONS, Convention, Offer, alike, convention
+from aggverify.conventions import Convention, Offer, alike, by_shape, convention
 from aggverify.conventions.adapter_text import adapted, adapter_file
 from aggverify.conventions.adapting import best
 from aggverify.conventions.parameters import Role, role
@@ -32,14 +32,15 @@ def choose(
     target: Target,
     description: Mapping[str, Any],
     wanted: str,
-    among: Collection[Convention] = CONVENTIONS.values(),
+    among: Collection[Convention] | None = None,
 ) -> Choice:
     """The reducer among what the module offers; raises CandidateError with what stands there.
 
-    ``among``: what is found out from a signature.
+    ``among``: what is found out from a signature; all that can be where nothing is said.
     """
     offers = [Offer.from_json(data) for data in description["offers"]]
-    conventions = [*among] if wanted == "auto" else [convention(wanted)]
+    known = by_shape() if among is None else [*among]
+    conventions = known if wanted == "auto" else [convention(wanted)]
     if target.name is not None:
         choice = _named(target, offers, conventions, wanted)
     else:

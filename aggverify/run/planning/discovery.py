@@ -21,6 +21,8 @@ MOST_TRACED = 4
 def discovered(subject: Subject, laboratory: Laboratory) -> Subject:
     """The subject with all that its claim leaves open: whether it refuses split prompt groups,
     returns logs, and in which precision it computes."""
+    if subject.only_called:
+        return subject
     with suppress(NotJudged):  # the checks run into it too, and say what they could not judge
         subject = settled(subject, laboratory)
     first = laboratory.run(subject, telling_cases()[:1])[0]
@@ -63,7 +65,7 @@ def identified(subject: Subject, laboratory: Laboratory) -> Subject:
 
     Where nobody has named an engine, every other one is tried after the convention's default.
     """
-    if subject.has_oracle or subject.nonlinear:
+    if subject.has_oracle or subject.nonlinear or subject.only_called:
         return subject
     how, chosen = subject.convention, None
     for name in possible_engines(subject):

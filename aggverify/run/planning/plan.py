@@ -98,7 +98,8 @@ def plan(subject: Subject, checks: Iterable[Check] = CHECKS) -> Plan:
 
     Raises InputError where the person has left nothing to test.
     """
-    entries = tuple(_entry(check, subject) for check in checks)
+    mine = (check for check in checks if check.of_calls == subject.only_called)
+    entries = tuple(_entry(check, subject) for check in mine)
     if entries and subject.without and all(entry.instead is not None for entry in entries):
         raise InputError(f"nothing is left to test: --without {', '.join(sorted(subject.without))}")
     return Plan(subject, entries)

@@ -1,0 +1,89 @@
+"""Logs of a micro-batch as slime and miles write them, and what must not be in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+KEYS = ("loss", "kl")
+Log = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one micro-batch on one rank adds to a key: this rank's sum, and what it is a mean over,
+    of which every context-parallel rank counts all."""
+
+    total: float
+    count: int
+
+
+def part(key: str, dp: int, cp: int, k: int, *, shared: bool) -> Part:
+    """Numbers that no two places share; in float32, where frameworks keep them."""
+    n = KEYS.index(key)
+    own = 2 + dp + 2 * k
+    return Part(float(np.float32((7 * dp + 3 * cp + k + 1 + n) / 10)), own if shared else own + n)
+
+
+def legacy(parts: Mapping[str, Part]) -> Log:
+    """slime's and miles' log of a micro-batch: one count for all keys, in front of them."""
+    import torch
+
+    [count] = {p.count for p in parts.values()}
+    return {"keys": [*parts], "values": torch.tensor([count, *(p.total for p in parts.values())])}
+
+
+def normalised(parts: Mapping[str, Part]) -> Log:
+    """The same with a count for each key."""
+    import torch
+
+    return {
+        "keys": [*parts],
+        "values": torch.tensor([p.total for p in parts.values()]),
+        "normalizers": torch.tensor([float(p.count) for p in parts.values()]),
+    }
+
+
+def _reordered(logs: list[Log]) -> None:
+    logs[-1]["keys"] = logs[-1]["keys"][::-1]
+
+
+def _other_keys(logs: list[Log]) -> None:
+    logs[-1]["keys"] = [*logs[-1]["keys"][:-1], "entropy"]
+
+
+def _shorter(logs: list[Log]) -> None:
+    for log in logs:
+        log["values"] = log["values"][:-1]
+
+
+def _longer(logs: list[Log]) -> None:
+    import torch
+
+    for log in logs:
+        log["values"] = torch.cat([log["values"], log["values"][:1]])
+
+
+def _short_counts(logs: list[Log]) -> None:
+    for log in logs:
+        log["normalizers"] = log["normalizers"][:-1]
+
+
+def mixed(logs: list[Log]) -> None:
+    logs[-1] = normalised({key: Part(1.0, 2) for key in KEYS})
+
+
+Spoil = Callable[[list[Log]], None]
+_BOTH: Mapping[str, Spoil] = {
+    "keys in another order in one micro-batch": _reordered,
+    "another key in one micro-batch": _other_keys,
+    "a value less than keys": _shorter,
+    "a value more than keys": _longer,
+}
+FORMS: Mapping[str, tuple[Callable[[Mapping[str, Part]], Log], Mapping[str, Spoil]]] = {
+    "legacy": (legacy, {**_BOTH, "a normalised log after legacy ones": mixed}),
+    "normalised": (normalised, {**_BOTH, "a normalizer less than keys": _short_counts}),
+}

@@ -1,0 +1,53 @@
+"""A validator of arguments, ``validate_args(args)``: what a framework runs before it trains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field
+from typing import Any
+
+from aggverify.conventions.base import Bound, Misuse, Offer, Site
+from aggverify.conventions.calls import Call
+from aggverify.conventions.validated_arguments import Names, Validate, calls, plainly
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """A function that raises where arguments contradict themselves, and leaves those alone that do
+    not. Nothing is reduced."""
+
+    name: str = "validation"
+    title: str = "a validator of arguments"
+    usual_name: str = "validate_args"
+    signature: str = "def validate_args(args) -> None, which raises"
+    returns: str = "nothing that is looked at"
+    mode_is_argument: bool = False
+    fixes_engine: bool = True
+    not_claimed: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ("arguments only: nothing is reduced, by no engine and in no layout",)
+    parameters: tuple[str, ...] = ("args",)
+    misuses: tuple[Misuse, ...] = ()
+    ranks: int = 1
+    names: Names = field(default_factory=Names)
+    validate: Callable[[], Validate] = field(default=lambda: plainly, compare=False)
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        return tuple(calls(self.names, self.validate))
+
+    def modes(self, offer: Offer) -> tuple[str, ...]:
+        return ()
+
+    def recognises(self, offer: Offer) -> bool:
+        return offer.parameters == ("args",)
+
+    def default_engine(self, mode: str | None) -> str:
+        return "sum"
+
+    def why_not(self, mode: str | None, engine: str, claimed: Set[str]) -> str | None:
+        if mode is not None:
+            return "a validator has no mode of its own: it is given all of them"
+        return None if engine == "sum" else "a validator reduces nothing, under no engine"
+
+    def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
+        raise TypeError("a validator is given no losses")

@@ -1,0 +1,228 @@
+"""Functions that reduce no losses: validators of arguments, and what merges logs, call by call."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from aggverify.checks.calls import CHECK
+from aggverify.checks.calls import cases as cases_of
+from aggverify.conventions import Site, by_shape, convention
+from aggverify.conventions.base import ADAPTED
+from aggverify.conventions.calls import Called
+from aggverify.conventions.validated_arguments import Names
+from aggverify.conventions.validation import Validation
+from aggverify.errors import InputError
+from aggverify.execution.claim import Claim
+from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.subject import Subject
+from aggverify.run.opening import opened
+from aggverify.run.planning.plan import plan
+from aggverify.trainer.contract import outcomes
+from aggverify.world import Pool
+from tests.conftest import EXAMPLES, Cli
+
+SITE: Any = SimpleNamespace(case=SimpleNamespace(layout=SimpleNamespace(world_size=1)))
+Function = Callable[..., Any]
+
+
+def example(name: str) -> Function:
+    found: Function = runpy.run_path(str(EXAMPLES / "validation" / f"{name}.py"))["validate_args"]
+    return found
+
+
+def found(function: Function, how: Called, site: Site = SITE) -> set[str]:
+    """The calls that it mistakes."""
+    return {name for name, wrong in outcomes(function, how.calls, site) if wrong}
+
+
+def test_a_right_validator_is_right_and_a_wrong_one_is_told_what_it_accepts() -> None:
+    assert found(example("aggregation"), Validation()) == set()
+    accepted = found(example("broken/falsy_divisor"), Validation())
+    assert {
+        "loss_aggregation_divisor 0 with loss_aggregation 'constant'",
+        "loss_aggregation_divisor nan with loss_aggregation 'constant'",
+        "loss_aggregation_divisor None with loss_aggregation 'constant'",
+        "loss_aggregation_divisor 4.0 with loss_aggregation 'sample_mean'",
+        "calculate_per_token_loss with loss_aggregation 'constant'",
+        "global_batch_size 9 of n_samples_per_prompt 4, no whole groups",
+        "loss_aggregation_divisor 0, set after arguments were validated, and validated again",
+    } <= accepted
+    negative = "loss_aggregation_divisor -4.0 with loss_aggregation 'constant'"
+    assert negative not in accepted
+
+
+def test_what_refuses_everything_is_told_what_is_right() -> None:
+    def refuses(args: Any) -> None:
+        raise SystemExit(2)  # as a parser's error does
+
+    wrong = found(refuses, Validation())
+    assert wrong == {call.name for call in Validation().calls if not call.refused}
+
+
+OWN = Names(
+    mode="agg",
+    modes={"token_mean": "tok", "constant": "const"},
+    divisor="div",
+    per_token="",
+    overrides="config",
+    forbidden={"entropy": ("constant",)},
+    others={"seed": 1},
+)
+
+
+def own(args: Any) -> None:
+    if args.config:
+        text = Path(args.config).read_text()
+        args.div = float(text.partition(":")[2].strip(" }"))
+    if args.agg not in ("tok", "const") or args.seed != 1:
+        raise ValueError(args)
+    if (args.agg == "const") != (args.div is not None and 0 < args.div < float("inf")):
+        raise ValueError(args.div)
+    if args.agg != "const" and args.div is not None:
+        raise ValueError(args.div)
+    if args.entropy and args.agg == "const":
+        raise ValueError(args.entropy)
+
+
+def test_names_are_the_framework_s() -> None:
+    how = Validation(names=OWN)
+    assert found(own, how) == set()
+    said = {call.name for call in how.calls if call.refused}
+    assert {"div 0 in the file of config", "entropy 0.01 with agg 'const'"} <= said
+    assert not any("group" in name or "per_token" in name for name in said)
+
+    def before_the_file(args: Any) -> None:
+        own(SimpleNamespace(**{**vars(args), "config": None}))
+
+    assert found(before_the_file, how) == {"div 0 in the file of config"}
+
+
+ADAPTER = """
+ADAPTER = {
+    "title": "Ours",
+    "validates": {"mode": "agg", "divisor": "div", "forbidden": {"kl": ["constant"]}},
+}
+
+
+def call(validate, args):
+    return validate(args, strict=True)
+"""
+
+
+def test_an_adapter_has_a_table_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "ours.py"
+    path.write_text(ADAPTER)
+    how = convention(str(path))
+    assert isinstance(how, Validation)
+    assert (how.name, how.title, how.names.divisor) == (str(path), "Ours", "div")
+    assert how.names.forbidden == {"kl": ("constant",)}
+    strict: list[bool] = []
+
+    def validate(args: Any, strict: bool, told: list[bool] = strict) -> None:
+        told.append(strict)
+
+    how.calls[0].make(validate, SITE)
+    assert strict == [True]
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("{'mood': 'agg'}", "a table with keys of"),
+        ("{'mode': 3}", "a table of texts"),
+        ("{'modes': {'token_men': 1}}", "token_mean"),
+        ("{'forbidden': {'kl': 'constant'}}", "lists of modes"),
+        ("{'mode': ''}", "what says the mode"),
+    ],
+)
+def test_a_table_that_cannot_be_is_refused(tmp_path: Path, said: str, told: str) -> None:
+    path = tmp_path / "ours.py"
+    path.write_text(f"ADAPTER = {{'validates': {said}}}\n\ndef call(validate, args): ...\n")
+    with pytest.raises(InputError, match=told):
+        convention(str(path))
+
+
+def test_nothing_else_is_run_and_nobody_takes_a_reducer_for_one() -> None:
+    subject = Subject.of(Claim("v.py", "validate_args", "validation", "sum"))
+    assert [entry.check.name for entry in plan(subject).entries] == [CHECK.name]
+    reducer = Subject.of(Claim("r.py", "reduce", "native", "sum", "token_mean"))
+    assert CHECK.name not in {entry.check.name for entry in plan(reducer).entries}
+    assert not any(isinstance(how, Called) for how in by_shape())
+
+
+@pytest.mark.covers(convention="log-reducer")
+def test_logs_are_merged(shared_pool: Pool) -> None:
+    module = "tests.frameworks.log_reducers"
+    with opened(shared_pool, {"module": module}) as template:
+        ranks = Laboratory(template)
+        for name, codes in {
+            "means": [None, None],
+            "one_count": ["AGV505", "AGV505"],
+            "truncated": ["AGV504", None],
+        }.items():
+            subject = Subject.of(Claim(f"{module}:{name}", name, "log-reducer", "sum"))
+            cases = list(cases_of(subject))
+            assert [case.layout.world_size for case in cases] == [1, 4]
+            done = ranks.run(subject, [CHECK.variants(case)[0] for case in cases])
+            found = [CHECK.judge(subject, [ran]) for ran in done]
+            assert [finding and finding.code for finding in found] == codes
+
+
+def test_an_adapter_says_which_logs_there_are(tmp_path: Path) -> None:
+    path = tmp_path / "ours.py"
+    call = "\n\ndef call(merge, logs, ctx): return merge(logs)\n"
+    path.write_text(f"ADAPTER = {{'merges_logs': ['legacy']}}{call}")
+    how = convention(str(path))
+    assert isinstance(how, Called)
+    assert {call.name.split(":")[0] for call in how.calls} == {"legacy logs", "legacy"}
+    assert not any("normalised" in call.name for call in how.calls)
+    path.write_text(f"ADAPTER = {{'merges_logs': ['new']}}{call}")
+    with pytest.raises(InputError, match="legacy, normalised"):
+        convention(str(path))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("file", "how", "code"),
+    [
+        ("validation/aggregation.py", "validation", ""),
+        ("validation/broken/falsy_divisor.py", "validation", "AGV504"),
+        ("log_reducer/means.py", "log-reducer", ""),
+        ("log_reducer/broken/one_count.py", "log-reducer", "AGV505"),
+        ("log_reducer/broken/truncated.py", "log-reducer", "AGV504"),
+    ],
+)
+def test_the_whole_check_and_a_replay(
+    cli: Cli, tmp_path: Path, file: str, how: str, code: str
+) -> None:
+    ran = cli("check", EXAMPLES / file, "--convention", how, "--report", "json,html,md,junit")
+    assert ran.code == bool(code), ran
+    assert (f"- {code} " if code else "conforms: every call is refused or answered") in ran.out
+    assert ("engine  " not in ran.out and "0 warnings" in ran.out) or code
+    if code:
+        [case] = (tmp_path / ".aggverify" / "cases").glob("*.json")
+        assert cli("replay", case).code == 1
+        right = (
+            EXAMPLES
+            / Path(file).parts[0]
+            / ("means.py" if how != "validation" else "aggregation.py")
+        )
+        assert cli("replay", case, right).code == 0
+
+
+@pytest.mark.thorough
+def test_an_adapter_s_validator_is_replayed_through_it(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "ours.py").write_text(ADAPTER)
+    (tmp_path / "v.py").write_text("def check_all(args, strict):\n    assert args.agg\n")
+    said = ("v.py:check_all", "--adapter", "ours.py")
+    ran = cli("check", *said)
+    assert ran.code == 1 and "kl 0.01 with agg 'constant'" in ran.out, ran
+    [case] = (tmp_path / ".aggverify" / "cases").glob("*.json")
+    assert cli("replay", case, *said).code == 1
+    assert ADAPTED in case.read_text()
