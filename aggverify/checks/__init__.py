@@ -27,6 +27,7 @@ from aggverify.checks import (
     paths,
     poison,
     production,
+    real_engine,
     scalar,
     shapes,
     terms,
@@ -81,6 +82,7 @@ _ALL: list[Check] = [
     virtual.CHECK,
     launched.CHECK,
     production.CHECK,
+    real_engine.CHECK,
     exhaustive.CHECK,
 ]
 CHECKS: Sequence[Check] = _ALL

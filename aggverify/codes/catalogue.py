@@ -259,6 +259,12 @@ CATALOGUE: tuple[Code, ...] = (
         diagnosed=Diagnosed.SYMPTOM,
     ),
     Code(
+        "AGV413",
+        "The library's own engine gives something else",
+        consequence="gives other gradients in the engine that trainers run",
+        diagnosed=Diagnosed.SYMPTOM,
+    ),
+    Code(
         "AGV501",
         "Returns something no trainer can use",
         symptom=Symptom.UNUSABLE,

@@ -76,6 +76,11 @@ def formulas() -> list[EngineSpec]:
     return [e for e in usable_ones if not isinstance(e, RealEngine | TrainStepEngine)]
 
 
+def closing(formula: EngineSpec) -> RealEngine | None:
+    """The one of those under which a few cases are run at the end."""
+    return next((e for e in reversed(real_ones(formula)) if e.closes), None)
+
+
 def usual(name: str) -> str:
     """The engine whose contract its reducers are written for: itself, but for one that deviates
     and for a library's own, for which a formula stands."""
@@ -130,6 +135,7 @@ __all__ = [
     "RealEngine",
     "Sizes",
     "Usual",
+    "closing",
     "engine",
     "formulas",
     "real_ones",

@@ -127,6 +127,10 @@ class EmulatedEngine:
             value *= factor.exact(sizes, tokens)
         return value
 
+    @property
+    def preloads(self) -> tuple[str, ...]:
+        return ()
+
     def gathers(self, sizes: Sizes) -> int:
         return prod(factor.number(sizes, 0) for factor in self.gathered)
 

@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
 
 from aggverify.engines.per_token import PerToken, one_token
 from aggverify.engines.spec import Arrived, LocalStep
@@ -38,7 +39,13 @@ class Fsdp2Session:
             sharded.set_requires_gradient_sync(last)
             sharded.set_is_last_backward(last)
             step.loss(k, sharded(step.values, step.tokens(k))).backward()  # type: ignore[no-untyped-call]
-        return step.gradient(model.theta)
+        gradient = step.gradient(model.theta)
+        if not isinstance(gradient, DTensor):
+            raise RuntimeError(
+                "the loss of the last micro-batch does not come from the losses it was given: "
+                "FSDP2 has not reduced this rank's gradient"
+            )
+        return gradient
 
     def reduce(self, parts: Sequence[Any]) -> Arrived:
         return Arrived([part.full_tensor() for part in parts])

@@ -31,6 +31,9 @@ class RealEngine(Usual):
     """``module:Class``, of a session that is made from the rank's device."""
     since: tuple[int, int] = (2, 6)
     """The first torch that has it, on processors."""
+    preloads: tuple[str, ...] = ("torch._dynamo", "torch.distributed.fsdp")
+    closes: bool = True
+    """Whether a run under its formula ends with a few cases under it: the last such one."""
     merges: bool = False
 
     @property

@@ -64,6 +64,10 @@ class Usual:
     def not_claimed(self) -> Mapping[str, str]:
         return {}
 
+    @property
+    def preloads(self) -> tuple[str, ...]:
+        return ()
+
     def gathers(self, sizes: Sizes) -> int:
         return 1
 
@@ -124,6 +128,10 @@ class EngineSpec(Protocol):
     def not_claimed(self) -> Mapping[str, str]:
         """Features of layouts that its trainers never have, each with the reason; "zigzag" for
         losses that stay sliced over context-parallel ranks."""
+
+    @property
+    def preloads(self) -> tuple[str, ...]:
+        """Modules that its sessions import and that take long: once, before ranks are forked."""
 
     def gathers(self, sizes: Sizes) -> int:
         """Where losses are gathered over context parallelism: what the gather's backward multiplies

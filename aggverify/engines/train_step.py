@@ -27,6 +27,7 @@ class TrainStepEngine(Usual):
     """A factor of the loss, one of the gradient, the average over ranks, the learning rate."""
     takes_counts: bool = False
     merges: bool = False
+    preloads: tuple[str, ...] = ("torch._dynamo", "torch.distributed.fsdp")
     guessed: bool = False
 
     def available(self) -> str | None:

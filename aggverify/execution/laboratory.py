@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from aggverify.engines import closing
 from aggverify.errors import NotJudged
 from aggverify.execution import limits, reading
 from aggverify.execution.budget import MAX_WORLD
@@ -18,7 +19,7 @@ from aggverify.execution.claim import Claim
 from aggverify.execution.executed import Execution, executed, reduced
 from aggverify.execution.patience import Patience, doubtful
 from aggverify.execution.subject import Subject
-from aggverify.execution.trial import AGAINST, APART, COMPILED, LAUNCHED, Trial, Where, trial
+from aggverify.execution.trial import AGAINST, APART, COMPILED, LAUNCHED, REAL, Trial, Where, trial
 from aggverify.oracles import Step
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
@@ -39,6 +40,7 @@ class Submitted:
     """Waits for half of them; whether any case that is done came to no result."""
 
 
+NOTHING: Mapping[str, str] = {}
 SHARED_TOKENS = 1000
 """Of a step whose result is kept."""
 MOST_SHARED = 4096
@@ -162,6 +164,11 @@ class Laboratory:
         if where == AGAINST:
             assert subject.against is not None
             return self._beside[AGAINST].submit(subject.against, bare)
+        if where == REAL:
+            engine = closing(subject.engine)
+            assert engine is not None
+            ranks = self._ranks(where, {"engine": engine.name})
+            return ranks.submit(replace(subject, engine=engine), bare)
         return self._ranks(where).submit(subject, bare)
 
     def _apart(self, subject: Subject, wanted: Trial) -> Execution:
@@ -180,10 +187,12 @@ class Laboratory:
         )
         return reduced(subject, whole)
 
-    def _ranks(self, where: Where) -> Laboratory:
-        """Where torch.compile compiles, or launched: ranks of their own, which stay."""
+    def _ranks(self, where: Where, asked: Mapping[str, str] = NOTHING) -> Laboratory:
+        """Where torch.compile compiles, launched, or under another engine: ranks of their own,
+        which stay."""
         if where not in self._beside:
             setup, more = _SETUPS[where]
+            setup = {**setup, **asked}
             template = self._template.beside(setup, more, launched=where == LAUNCHED)
             if isinstance(template, TemplateFailure):
                 raise NotJudged(f"cannot be imported {where}: {template.message}")
@@ -284,6 +293,7 @@ class Laboratory:
 _SETUPS: Mapping[Where, tuple[dict[str, Any], dict[str, Any]]] = {
     COMPILED: ({"compile": True}, limits.COMPILED),
     LAUNCHED: ({}, limits.LAUNCHED),
+    REAL: ({}, {}),
 }
 """What is added to a handler's setup, and under which options."""
 DIVISOR = 16.0

@@ -7,15 +7,15 @@ from typing import Literal
 
 from aggverify.steps.case import Case
 
-Where = Literal["", "against", "compiled", "launched", "apart"]
+Where = Literal["", "against", "compiled", "launched", "apart", "real"]
 AGAINST: Where = "against"
 """Those of the subject's other path."""
 COMPILED: Where = "compiled"
 """Those where torch.compile compiles."""
 LAUNCHED: Where = "launched"
 """Those that are started as trainers start them, not forked."""
-
-
+REAL: Where = "real"
+"""Those of the library's engine that the subject's formula stands for."""
 APART: Where = "apart"
 """A process of its own, that has run nothing, for each virtual rank."""
 

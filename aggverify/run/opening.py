@@ -37,7 +37,11 @@ def loaded(request: Request, pool: Pool) -> Iterator[tuple[tuple[Subject, ...], 
     with (
         in_time(),
         opened(
-            pool, target.setup(), compiled=request.compiled, adapter=request.adapter
+            pool,
+            target.setup(),
+            compiled=request.compiled,
+            adapter=request.adapter,
+            engine=request.engine,
         ) as template,
         other_path(pool, request.against, adapter=request.adapter) as other,
     ):
@@ -151,18 +155,20 @@ def opened(
     *,
     compiled: bool = False,
     adapter: str | None = None,
+    engine: str | None = None,
 ) -> Iterator[Template]:
     """A template process that has imported the candidate, and the adapter if there is one; raises
     CandidateError if it cannot, InputError for an adapter that cannot be read.
 
-    ``paths`` come before everything on sys.path there.
+    ``paths`` come before everything on sys.path there. ``engine``: the one that is asked for, so
+    that what it takes is imported once.
     """
     if adapter is not None:
         convention(adapter)  # can be read: said before anything is imported
     own = None if adapter is None else str(Path(adapter).absolute())
     template = pool.template(
         HANDLER,
-        {"target": setup, "compile": compiled, "adapter": own},
+        {"target": setup, "compile": compiled, "adapter": own, "engine": engine},
         paths=paths,
         more=COMPILED if compiled else None,
     )

@@ -26,6 +26,7 @@ from aggverify.trainer.grid import Cell, Grid
 from aggverify.trainer.loading import described, load, load_adapter
 from aggverify.trainer.local_step import CandidateStep
 from aggverify.trainer.memory import make_room, peak
+from aggverify.trainer.preloading import preload
 from aggverify.trainer.showing import Shown
 from aggverify.trainer.source import read
 from aggverify.trainer.virtual import placed
@@ -73,6 +74,7 @@ class Trainer:
         adapter = setup.get("adapter")
         self._adapted = None if adapter is None else load_adapter(adapter)
         self._module = load(setup["target"])
+        preload(self._module, setup.get("engine"))
         # What compiles looks at the frames that tracing would be in the way of.
         self._source = read(self._module)
         looked_at = self._source is not None and not setup.get("compile")

@@ -180,3 +180,12 @@ def refuses_small_divisors(args: Any) -> None:
     divisor = args.loss_aggregation_divisor
     if args.loss_aggregation == "constant" and not 1 < (divisor or 0) < float("inf"):
         raise ValueError(f"a divisor must be larger than 1, got {divisor}")
+
+
+def zero_of_its_own(losses: Tensor, batch: MicroBatch) -> Tensor:
+    import torch
+
+    if not any(map(torch.any, batch.local_masks)) and batch.index:
+        return torch.zeros((), dtype=losses.dtype, requires_grad=True)
+    loss = kept(losses, batch).sum() / max(batch.num_tokens, 1)
+    return loss * (batch.dp_size * batch.cp_size)

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from aggverify.engines import engine, formulas, real, usable
+from aggverify.engines import closing, engine, formulas, real, usable
+from aggverify.engines.mean import MEAN
 from aggverify.errors import InputError
 from aggverify.generation.catalogue import grid, hard_cases
 from aggverify.run.opening import loaded
@@ -30,9 +31,7 @@ def test_the_formula_is_what_it_does(name: str, mode: str, ranks: int, shared_po
     """Ragged masks, empty ranks, several micro-batches, float32 and float64."""
     if (why := engine(name).available()) is not None:
         pytest.skip(why)
-    request = Request(
-        str(EXAMPLES / "native" / "mean" / f"{mode}.py"), modes=(mode,), engine="mean"
-    )
+    request = Request(str(EXAMPLES / "native" / "mean" / f"{mode}.py"), modes=(mode,), engine=name)
     drawn = [*hard_cases(), *grid(ranks, ("zigzag",))]
     cases = [c for c in drawn if 1 < c.layout.world_size <= ranks and c.layout.cp_kind == "zigzag"]
     assert len(cases) >= 8
@@ -40,8 +39,8 @@ def test_the_formula_is_what_it_does(name: str, mode: str, ranks: int, shared_po
     with loaded(request, shared_pool) as (found, laboratory):
         [subject] = found
         laboratory.begin()
-        ours = laboratory.run(subject, cases)
-        theirs = laboratory.run(replace(subject, engine=engine(name)), cases)
+        ours = laboratory.run(replace(subject, engine=MEAN), cases)
+        theirs = laboratory.run(subject, cases)
     for mine, other in zip(ours, theirs, strict=True):
         assert mine.weights is not None, mine.failure
         assert other.weights is not None, other.failure
@@ -64,8 +63,17 @@ def test_it_is_listed_and_no_answer_to_what_a_trainer_does(cli: Cli) -> None:
     assert not {spec.name for spec in formulas()} & {"ddp", "fsdp2"}
 
 
+@pytest.mark.thorough
+def test_a_run_ends_with_a_few_cases_under_it(cli: Cli) -> None:
+    path = EXAMPLES / "native" / "mean" / "token_mean.py"
+    ran = cli("check", path, "--world", "2", "--max-examples", "2")
+    assert ran.code == 0, ran
+    assert "confirmed under torch FSDP2 (fully_shard) on 24 cases" in ran.out
+
+
 def test_where_torch_is_too_old_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(real, "version", lambda _: "2.6.0+cu124")
+    assert closing(MEAN) is real.DDP
     assert real.DDP.available() is None
     assert real.FSDP2.available() == "it needs torch 2.7 or newer, and this is 2.6.0+cu124"
     with pytest.raises(InputError, match="engine fsdp2 cannot run here: it needs"):

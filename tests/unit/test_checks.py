@@ -13,6 +13,7 @@ from aggverify.checks import CHECKS, Check, check, register, registered
 from aggverify.checks.spaces import cp_kinds
 from aggverify.codes import CODES, Code
 from aggverify.errors import InputError
+from aggverify.execution.budget import Budget
 from aggverify.execution.claim import NONLINEAR, Claim
 from aggverify.execution.subject import Refused, Subject
 from aggverify.execution.trial import Trial
@@ -81,6 +82,22 @@ def test_losses_are_only_sliced_where_trainers_slice_them() -> None:
         assert cp_kinds(sliced.claiming(engine=name)) == ("gathered",)
         assert {"zigzag", "contiguous"} <= sliced.claiming(engine=name).not_claimed.keys()
     assert cp_kinds(SKYRL) == ()
+
+
+def test_a_run_under_a_formula_ends_under_the_library_s_engine() -> None:
+    last = check("holds_under_the_real_engine")
+    mean = subject("native", "mean", "token_mean", claimed=frozenset({"gathered"}))
+    space = last.space(mean)
+    assert space is not None
+    assert (space.max_world, space.cp_kinds) == (4, ("zigzag", "contiguous", "gathered"))
+    assert last.only is not None
+    cases = list(last.only(mean))
+    assert len(cases) == 24
+    assert {case.layout.cp_kind for case in cases} == {"zigzag", "contiguous", "gathered"}
+    assert {case.dtype for case in cases} >= {"float32", "float64"}
+    for other in ("sum", "fsdp2", "megatron-token"):
+        assert last.space(mean.claiming(engine=other)) is None
+    assert last.space(mean.claiming(budget=Budget("quick"))) is None
 
 
 def test_every_aspect_that_is_asked_for_can_turn_out_wrong() -> None:

@@ -1,0 +1,29 @@
+"""What an engine imports, imported once before ranks are forked, wherever it is known by then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib import import_module
+from types import ModuleType
+
+from aggverify.conventions import CONVENTIONS
+from aggverify.engines import ENGINES, TRAIN_STEP, engine
+from aggverify.trainer.offers import offers
+
+
+def preload(module: ModuleType, said: str | None) -> None:
+    """Import what the engine takes that is ``said``, or that the module names or brings along."""
+    name = said or _declared(module)
+    if name is None and any(map(CONVENTIONS["trainer"].recognises, offers(module))):
+        name = TRAIN_STEP.name
+    for wanted in () if name is None else engine(name).preloads:
+        with suppress(ImportError):  # a rank says so
+            import_module(wanted)
+
+
+def _declared(module: ModuleType) -> str | None:
+    """One of the tool's own: a person's is imported where they name it."""
+    declared = getattr(module, "AGGVERIFY", None)
+    name = declared.get("engine") if isinstance(declared, Mapping) else None
+    return name if isinstance(name, str) and name in ENGINES.own else None
