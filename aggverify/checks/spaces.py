@@ -16,7 +16,7 @@ def cp_kinds(subject: Subject) -> tuple[CpKind, ...]:
     """The context-parallel layouts this subject can be given; empty when it sees none."""
     if "context-parallel" not in subject.features:
         return ()
-    optional: tuple[CpKind, ...] = ("contiguous", "gathered")
+    optional: tuple[CpKind, ...] = ("bshd", "contiguous", "gathered")
     sliced: tuple[CpKind, ...] = () if "zigzag" in subject.engine.not_claimed else ("zigzag",)
     return (*sliced, *(kind for kind in optional if kind in subject.features))
 

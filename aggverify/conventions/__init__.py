@@ -5,6 +5,7 @@ from __future__ import annotations
 from aggverify.conventions.base import (
     ADAPTED,
     FEATURES,
+    UNUSUAL,
     Bound,
     Calling,
     Convention,
@@ -83,6 +84,7 @@ __all__ = [
     "ALIASES",
     "CONVENTIONS",
     "FEATURES",
+    "UNUSUAL",
     "Bound",
     "Calling",
     "Convention",

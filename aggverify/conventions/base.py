@@ -26,6 +26,7 @@ FEATURES: Mapping[str, str] = {
     "context-parallel": "samples sliced over context-parallel ranks",
     "contiguous": "context-parallel ranks that own contiguous chunks",
     "gathered": "losses gathered over context parallelism before the reduction",
+    "bshd": "context-parallel ranks that own zigzag chunks of rows padded to one width",
     "fan-out": "rollouts that consist of several samples",
     "straddling-groups": "prompt groups split over ranks or micro-batches",
     "dummy-samples": "fully masked copies of a sample that fill up micro-batches",
@@ -38,6 +39,8 @@ FEATURES: Mapping[str, str] = {
     "without gradients, to compare with its gradient",
 }
 """What a step or layout may contain that not every convention can see."""
+UNUSUAL = frozenset({"bshd"})
+"""Those of few frameworks: seen by the conventions that say so, and where they are claimed."""
 
 
 @dataclass(frozen=True, slots=True)

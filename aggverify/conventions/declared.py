@@ -61,6 +61,8 @@ class Declared:
     rows: Rows | None = None
     """None: losses are given as they are, 1-D."""
     not_claimed: Mapping[str, str] = field(default_factory=dict)
+    unusual: frozenset[str] = frozenset()
+    """Features of few frameworks that its trainer has."""
     misuses: tuple[Misuse, ...] = ()
     notes: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from aggverify.conventions.base import FEATURES, Misuse
+from aggverify.conventions.base import FEATURES, UNUSUAL, Misuse
 from aggverify.conventions.declared import Declared, Rows, Told, loaded
 from aggverify.conventions.log_forms import FORMS
 from aggverify.conventions.log_reducer import LogReducer
@@ -66,6 +66,7 @@ def _declared(text: bytes, path: str, name: str | None) -> Declared | Validation
         whole_groups=read.reasons("whole_groups", _modes()),
         rows=read.rows(),
         not_claimed=read.reasons("not_claimed", FEATURES),
+        unusual=read.unusual(),
         misuses=read.misuses(),
         notes=read.texts("notes"),
     )
@@ -121,7 +122,7 @@ _KEYS = (
         "never",
         "whole_groups",
     ),
-    *("rows", "side", "width", "not_claimed", "misuses", "notes", VALIDATES, MERGES),
+    *("rows", "side", "width", "not_claimed", "unusual", "misuses", "notes", VALIDATES, MERGES),
 )
 
 
@@ -229,6 +230,11 @@ class _Reading:
         self._known(MERGES, "form of logs", found, FORMS)
         self._check(MERGES, "one form of logs at least", bool(found))
         return found
+
+    def unusual(self) -> frozenset[str]:
+        found = self.texts("unusual")
+        self._known("unusual", "unusual feature", found, sorted(UNUSUAL))
+        return frozenset(found)
 
     def misuses(self) -> tuple[Misuse, ...]:
         value = self._data.get("misuses", [])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from aggverify.conventions.base import Site, mask_tensor
-from aggverify.steps.layouts import positions, visible_pieces
+from aggverify.steps.layouts import positions, rank_width, visible_pieces
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -72,7 +72,8 @@ class MicroBatch:
     index: int = 0
     """Which of the rank's micro-batches this is, from 0."""
     cp_kind: str = "zigzag"
-    """Which tokens context-parallel ranks own: ``zigzag``, ``contiguous`` or ``gathered``."""
+    """Which tokens context-parallel ranks own: ``zigzag``, ``contiguous``, ``gathered``, or
+    ``bshd``, zigzag in rows of ``rank_width``."""
     num_samples: int = 0
     """Samples in the step."""
     num_valid_samples: int = 0
@@ -81,6 +82,8 @@ class MicroBatch:
     """Samples in all micro-batches of this data-parallel rank."""
     rank_tokens: int = 0
     """Unmasked tokens in all micro-batches of this data-parallel rank."""
+    rank_width: int = 0
+    """The longest sample of this data-parallel rank, prompt included."""
     step_width: int = 0
     """The longest response of the step."""
     group_rollouts: list[int] = field(default_factory=list)
@@ -201,6 +204,7 @@ class Totals:
             "num_valid_samples": sum(n > 0 for n in self._counted) + bool(self._site.elsewhere),
             "rank_samples": len(mine),
             "rank_tokens": sum([self._counted[i] for i in mine]),
+            "rank_width": rank_width(step, mine, layout),
             "step_width": max((s.response_length for s in step.samples), default=0),
         }
 

@@ -20,6 +20,7 @@ _SELDOM = frozenset(
     {
         *("mask", "group_rollouts", "index", "cp_kind", "mode", "per_token", "dp_cp_group"),
         *("num_samples", "num_valid_samples", "rank_samples", "rank_tokens", "step_width"),
+        "rank_width",
         *("window_masks", "step_masks", "local_positions", "padded", "rows"),
     }
 )
@@ -92,6 +93,7 @@ def _fields(site: PlainSite) -> Iterator[tuple[str, str]]:
     yield "num_valid_samples", f"sum(any(s[{counted}]) for s in samples)"
     yield "rank_samples", "sum(map(len, cells[d]))"
     yield "rank_tokens", f"sum(sum(samples[i][{counted}]) for k in cells[d] for i in k)"
+    yield "rank_width", "max(samples[i][0] + len(samples[i][1]) for k in cells[d] for i in k)"
     yield "step_width", "max(len(s[1]) for s in samples)"
     yield "window_masks", "[[torch.tensor(samples[i][1]) for i in k] for k in cells[d]]"
     yield "step_masks", "[torch.tensor(s[1]) for s in samples]"

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from aggverify import oracles
-from aggverify.conventions import FEATURES, Convention, convention
+from aggverify.conventions import FEATURES, UNUSUAL, Convention, convention
 from aggverify.conventions.calls import Called
 from aggverify.engines import EngineSpec, usable
 from aggverify.execution.claim import NONLINEAR, Claim
@@ -255,6 +255,7 @@ class Subject:
         """What generated cases may contain: what the convention sees, plus explicit claims, less
         what it refuses."""
         mine = frozenset(FEATURES) - frozenset(self.not_claimed)
+        mine -= UNUSUAL - self.claimed - getattr(self.convention, "unusual", frozenset())
         mine -= {"fan-out"} if self.group_size else frozenset()
         mine -= {r.feature for r in self.refused if r.beyond == 1}
         return mine if self.against is None else mine & self.against.features

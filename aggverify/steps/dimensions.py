@@ -85,6 +85,7 @@ DIMENSIONS: tuple[Dimension, ...] = (
         _everybody,
         many=True,
     ),
+    Dimension("bshd", "context parallelism over padded rows", _sliced("bshd"), _everybody),
     Dimension("contiguous", "contiguous context parallelism", _sliced("contiguous"), _everybody),
     Dimension(
         "gathered", "losses gathered over context parallelism", _sliced("gathered"), _everybody

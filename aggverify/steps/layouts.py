@@ -14,7 +14,7 @@ import numpy.typing as npt
 from aggverify.errors import InputError, unknown
 from aggverify.oracles import Sample, Step
 
-CpKind = Literal["zigzag", "contiguous", "gathered"]
+CpKind = Literal["zigzag", "contiguous", "gathered", "bshd"]
 CP_KINDS: tuple[str, ...] = get_args(CpKind)
 Piece = tuple[int, int]
 """A half-open range of response-token indices of one sample."""
@@ -29,8 +29,9 @@ class Layout:
 
     ``micro_batches``: of each data-parallel rank, its micro-batches, as many as every other has,
     none empty. ``cp_size``: context-parallel ranks that share each of them; ``cp_kind``: whether
-    they own ``zigzag`` or ``contiguous`` chunks of a sample, prompt included, or all hold its
-    ``gathered`` losses. Raises InputError for anything else.
+    they own ``zigzag`` or ``contiguous`` chunks of a sample, prompt included, or zigzag chunks of
+    rows as wide as the rank's widest (``bshd``), or all hold ``gathered`` losses. Raises InputError
+    for anything else.
     """
 
     micro_batches: tuple[tuple[tuple[int, ...], ...], ...]
@@ -180,9 +181,21 @@ def owned_pieces(
     samples = [step.samples[i] for i in members]
     if layout.cp_kind == "contiguous" and layout.cp_size > 1:
         return contiguous_pieces(samples, layout.cp_size, cp_rank)
+    chunk = 0
+    if layout.cp_kind == "bshd" and layout.cp_size > 1:
+        chunk = -(-rank_width(step, members, layout) // (2 * layout.cp_size))
     return tuple(
-        zigzag_pieces(s.prompt_length, s.response_length, layout.cp_size, cp_rank) for s in samples
+        zigzag_pieces(s.prompt_length, s.response_length, layout.cp_size, cp_rank, chunk=chunk)
+        for s in samples
     )
+
+
+def rank_width(step: Step, members: Sequence[int], layout: Layout) -> int:
+    """Tokens of the widest sample, prompt included, among all of the data-parallel rank that holds
+    these."""
+    cells = next(rank for rank in layout.micro_batches if any(members[0] in c for c in rank))
+    mine = (step.samples[i] for cell in cells for i in cell)
+    return max(s.prompt_length + s.response_length for s in mine)
 
 
 def visible_pieces(

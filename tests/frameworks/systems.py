@@ -7,6 +7,7 @@ Where a released package has the function itself, ``test_released.py`` takes it 
 from __future__ import annotations
 
 import functools
+import importlib
 import sys
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
@@ -101,11 +102,22 @@ def loss_func(loss_mask: Any, output_tensor: Any) -> Any:
     return loss, tokens, {"lm loss": report}
 
 
-def _zigzag(total: int, response: int, rank: int, size: int) -> torch.Tensor:
-    """Positions in the response of a rank's tokens."""
+def two_output_loss_func(loss_mask: Any, output_tensor: Any) -> Any:
+    """Megatron-LM's, with two outputs."""
+    from megatron.core import mpu
+
+    tokens = loss_mask.sum()
+    if mpu.get_context_parallel_world_size() > 1 and WRONG != "megatron-lm-two-output":  # 3
+        torch.distributed.all_reduce(tokens, group=mpu.get_context_parallel_group())
+    loss = torch.where(loss_mask.bool(), output_tensor, 0).sum() / tokens.clamp(min=1)
+    return loss, {"lm loss": loss.detach()}
+
+
+def _zigzag(total: int, response: int, rank: int, size: int, width: int = 0) -> torch.Tensor:
+    """Positions in the response of a rank's tokens, in a row of that width."""
     if size == 1:
         return torch.arange(response)
-    prompt, chunk = total - response, -(-total // (2 * size))
+    prompt, chunk = total - response, -(-(width or total) // (2 * size))
     starts = (rank * chunk, (2 * size - 1 - rank) * chunk)
     owned = [
         torch.arange(max(a, prompt - 1), min(a + chunk, total - 1))
@@ -115,8 +127,17 @@ def _zigzag(total: int, response: int, rank: int, size: int) -> torch.Tensor:
     return torch.cat([torch.empty(0, dtype=torch.int64), *owned]) + 1 - prompt
 
 
-def _reducer(totals: Any, lengths: Any, masks: Any, denominators: Any, rank: int, size: int) -> Any:
-    own = [_zigzag(t, n, rank, size) for t, n in zip(totals, lengths, strict=True)]
+def _reducer(
+    totals: Any,
+    lengths: Any,
+    masks: Any,
+    denominators: Any,
+    rank: int,
+    size: int,
+    widths: Any = None,
+) -> Any:
+    rows = zip(totals, lengths, widths or [0] * len(totals), strict=True)
+    own = [_zigzag(t, n, rank, size, width) for t, n, width in rows]
     kept = [mask[at].bool() for mask, at in zip(masks, own, strict=True)]
 
     def reduce(x: Any) -> Any:
@@ -163,14 +184,68 @@ def miles_get_sum_of_sample_mean(
     denominators: Any = None,
 ) -> Any:
     """miles'."""
-    assert qkv_format == "thd" and max_seq_lens is None
+    assert (qkv_format == "bshd") == (max_seq_lens is not None)
     cp = PARALLEL.state.cp
+    if denominators is None:
+        denominators = [mask.sum() for mask in loss_masks]
     if calculate_per_token_loss:
         denominators = [1] * len(loss_masks)
     if WRONG == "miles-core":  # 3: each shard's own count
         own = map(_zigzag, total_lengths, response_lengths, *([x] * 9 for x in (cp.rank, cp.size)))
         denominators = [mask[at].sum() for mask, at in zip(loss_masks, own, strict=False)]
-    return _reducer(total_lengths, response_lengths, loss_masks, denominators, cp.rank, cp.size)
+    place = cp.rank, cp.size, max_seq_lens
+    return _reducer(total_lengths, response_lengths, loss_masks, denominators, *place)
+
+
+def _chain(args: Any, batch: Any, logits: Any, reduce: Any) -> Any:
+    """The custom loss that the trainer part is told, and the tokens it counts."""
+    module, _, name = args.custom_loss_function_path.rpartition(".")
+    loss, log = getattr(importlib.import_module(module), name)(args, batch, logits, reduce)
+    tokens = sum([mask.sum() for mask in batch["loss_masks"]])
+    count = tokens if args.calculate_per_token_loss else torch.tensor(1)
+    values = torch.tensor([float(count), *map(float, log.values())])
+    return loss, count, {"keys": list(log), "values": values}
+
+
+def slime_loss_function(
+    args: Any, batch: Any, num_microbatches: int, step_global_batch_size: int, logits: Any
+) -> Any:
+    """slime's trainer part, which counts tokens as they are."""
+    from megatron.core import mpu
+
+    lengths = batch["total_lengths"], batch["response_lengths"], batch["loss_masks"]
+    flag, denominators = args.calculate_per_token_loss, batch["rollout_mask_sums"]
+    reduce = get_sum_of_sample_mean(*lengths, denominators, flag)
+    loss, count, log = _chain(args, batch, logits, reduce)
+    wrong = WRONG == "slime-trainer"
+    if flag:
+        size = 1 if wrong else mpu.get_context_parallel_world_size()  # missing * C
+        return loss * size, count, log
+    times = 1 if wrong else num_microbatches  # 6: Megatron's / K is not taken back
+    world = mpu.get_data_parallel_world_size(with_context_parallel=True)
+    return loss * times / step_global_batch_size * world, count, log
+
+
+def miles_loss_function(
+    args: Any,
+    batch: Any,
+    num_microbatches: int,
+    logits: Any,
+    apply_megatron_loss_scaling: bool = False,
+) -> Any:
+    """miles' trainer part, on Megatron and under FSDP."""
+    state, flag = PARALLEL.state, args.calculate_per_token_loss
+    lengths = batch["total_lengths"], batch["response_lengths"], batch["loss_masks"]
+    packing = flag, args.qkv_format, batch.get("max_seq_lens")
+    reduce = miles_get_sum_of_sample_mean(*lengths, *packing)
+    loss, count, log = _chain(args, batch, logits, reduce)
+    if flag:
+        return loss * (state.cp.size if apply_megatron_loss_scaling else 1), count, log
+    world = state.intra_dp_cp.size if apply_megatron_loss_scaling else state.intra_dp.size
+    if WRONG in ("miles-trainer", "miles-fsdp"):  # 9: missing * D
+        world = 1
+    times = num_microbatches if apply_megatron_loss_scaling else 1
+    return loss * times / args.global_batch_size * world, count, log
 
 
 def get_pg_loss_reducer(
@@ -351,4 +426,8 @@ wrong_areal = _twin("areal", ppo_actor_loss_fn)
 wrong_prime_rl = _twin("prime-rl", compute_loss)
 wrong_skyrl_reduce_loss = _twin("skyrl-reduce-loss", old_reduce_loss)
 wrong_skyrl = _twin("skyrl", apply_loss_reduction_to_advantages_minibatch)
+wrong_slime_trainer = _twin("slime-trainer", slime_loss_function)
+wrong_miles_trainer = _twin("miles-trainer", miles_loss_function)
+wrong_miles_fsdp = _twin("miles-fsdp", miles_loss_function)
+wrong_megatron_lm_two_output = _twin("megatron-lm-two-output", two_output_loss_func)
 wrong_trl = _twin("trl", GRPOTrainer._compute_loss)

@@ -38,10 +38,14 @@ SYSTEMS = {
     "trl": "GRPOTrainer._compute_loss",
     "prime-rl": "compute_loss",
     "skyrl-reduce-loss": "old_reduce_loss",
+    "slime-trainer": "slime_loss_function",
+    "miles-trainer": "miles_loss_function",
+    "miles-fsdp": "miles_loss_function",
+    "megatron-lm-two-output": "two_output_loss_func",
 }
 CHECKED = SYSTEMS | {"skyrl": "apply_loss_reduction_to_advantages_minibatch"}
 MODULE = "tests.frameworks.systems"
-SHARED = ("slime-core", "miles-core", "slime-aggregation")
+SHARED = ("slime-core", "miles-core", "slime-aggregation", "slime-trainer")
 """Those that see rollouts of several samples."""
 
 
@@ -56,7 +60,8 @@ def cases(name: str, mode: str) -> list[Case]:
     is one of micro-batches."""
     if mode.startswith(LEGACY.name):
         step = parse_step("2/1 3/101; 5/11 1/1011")
-        layouts = (Layout(parse_micro_batches(cells)) for cells in ("0,1 2,3", "0,1 | 2,3"))
+        cp = 2 if name == "megatron-lm-two-output" else 1
+        layouts = (Layout(parse_micro_batches(cells), cp) for cells in ("0,1 2,3", "0,1 | 2,3"))
         return [Case(step, layout, plain_losses(step)) for layout in layouts]
     sliced = "context-parallel" not in convention(name).not_claimed
     cp, several = 2 if sliced else 1, "+1/011" if name in SHARED else ""
@@ -66,7 +71,9 @@ def cases(name: str, mode: str) -> list[Case]:
         if several
         else ("0,1,2,3", "0,1 3,2", "0 1 | 3 2")
     )
-    return [Case(step, Layout(parse_micro_batches(c), cp), plain_losses(step)) for c in cells]
+    kinds = ("zigzag", *getattr(convention(name), "unusual", ()))
+    layouts = [Layout(parse_micro_batches(c), cp, kind) for c in cells for kind in kinds]
+    return [Case(step, layout, plain_losses(step)) for layout in layouts]
 
 
 def test_each_is_short_and_has_a_function_here() -> None:
@@ -92,8 +99,9 @@ def judged(name: str, function: str, mode: str, engine: str, ranks: Laboratory) 
     return found
 
 
-NEVER_RIGHT = {("skyrl-reduce-loss", "token_mean")}
-"""Claimable, so that what it was before March 2026 is found."""
+NEVER_RIGHT = {("skyrl-reduce-loss", "token_mean"), ("miles-fsdp", "token_mean")}
+"""Claimable, so that what is wrong is found: what SkyRL did before March 2026, and that miles drops
+the count under FSDP."""
 
 
 def possible(how: Convention) -> Iterator[tuple[str, str]]:
@@ -120,6 +128,13 @@ def test_right_in_every_mode_and_engine_and_what_was_wrong_is_found(
     twin = f"wrong_{name.replace('-', '_')}"
     found = {cell: judged(name, twin, *cell, ranks) for cell in cells}
     assert not all(all(right) for right in found.values()), found
+
+
+def test_a_factor_that_a_trainer_part_leaves_out_is_seen_on_both_paths(ranks: Laboratory) -> None:
+    for mode, engine in possible(convention("slime-trainer")):
+        assert not all(judged("slime-trainer", "wrong_slime_trainer", mode, engine, ranks)), mode
+    dropped = judged("miles-fsdp", "miles_loss_function", "token_mean", "miles-fsdp", ranks)
+    assert not all(dropped)
 
 
 @pytest.mark.thorough

@@ -69,6 +69,18 @@ def test_zigzag_owns_every_token_once(prompt: int, response: int, cp: int, bshd:
     assert sorted(owned) == list(range(response))
 
 
+def test_rows_of_a_rank_have_its_widest_rows_chunks() -> None:
+    step = parse_step("3/1111111 9/1111; 1/1")
+    layout = Layout((((0,), (1,)), ((2,), (2,))), 2, "bshd")
+
+    def owned(i: int) -> list[int]:
+        pieces = (owned_pieces(step, (i,), layout, rank) for rank in range(2))
+        return [sum(b - a for [part] in [found] for a, b in part) for found in pieces]
+
+    # 13 tokens are 4 in a chunk; packed, the first sample has chunks of 3, and [1, 6] of them
+    assert [owned(0), owned(1), owned(2)] == [[2, 5], [0, 4], [1, 0]]
+
+
 def test_without_a_prompt_the_first_token_belongs_to_nobody() -> None:
     owned = [t for c in range(2) for a, b in zigzag_pieces(0, 6, 2, c) for t in range(a, b)]
     assert sorted(owned) == [1, 2, 3, 4, 5]

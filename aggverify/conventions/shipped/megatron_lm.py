@@ -7,8 +7,11 @@ ADAPTER = {
     "function": "loss_func",
     "parameters": ["loss_mask", "output_tensor"],
     "named": True,
-    "engine": "megatron-token-raw",
-    "only": ["token_mean"],
+    "engine": {
+        "megatron-token-raw": ["token_mean"],
+        "megatron-three-output": ["token_mean_legacy"],
+    },
+    "only": ["token_mean", "token_mean_legacy"],
     "not_claimed": {
         "contiguous": "Megatron-LM slices zigzag",
         "gathered": "Megatron-LM never gathers losses",

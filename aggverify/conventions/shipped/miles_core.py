@@ -14,8 +14,9 @@ ADAPTER = {
     "parameters": ["total_lengths", "response_lengths", "loss_masks", "qkv_format"],
     "engine": {"megatron-sample": ["sample_mean", "constant"], "megatron-token": ["token_mean"]},
     "modes": {"sample_mean": False, "token_mean": True, "constant": False},
+    "unusual": ["bshd"],
     "not_claimed": {
-        "contiguous": "packed zigzag is what is called here (qkv_format thd)",
+        "contiguous": "all-gather CP is sliced to zigzag again before the reducer runs",
         "gathered": "losses are never gathered over CP before the reducer runs",
         "rejection": "the masks are taken as final",
     },
@@ -32,12 +33,15 @@ def call(get_sum_of_sample_mean: Any, losses: Any, batch: Any) -> Any:
     counts = batch.rollout_tokens
     if batch.divisor is not None:  # --pg-loss-divisor
         counts = [batch.divisor] * len(counts)
-    more = {}
+    more: dict[str, Any] = {}
     if (
         batch.divisor is not None
         or "denominators" in inspect.signature(get_sum_of_sample_mean).parameters
     ):
         more = {"denominators": [torch.tensor(float(n), device=losses.device) for n in counts]}
+    if batch.cp_kind == "bshd":
+        widths = [batch.rank_width] * len(batch.total_lengths)
+        more |= {"qkv_format": "bshd", "max_seq_lens": widths}
     reduce = get_sum_of_sample_mean(
         batch.total_lengths,
         batch.response_lengths,

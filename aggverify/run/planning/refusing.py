@@ -32,6 +32,7 @@ _FIRST: tuple[tuple[str, str, int, CpKind], ...] = (
     ("3/1111111", "0", 2, "zigzag"),
     ("3/1111111 5/11", "0,1", 2, "contiguous"),
     ("3/1111111 5/11", "0,1", 2, "gathered"),
+    ("3/1111111 5/11", "0,1", 2, "bshd"),
     ("3/1111111", "0", 4, "zigzag"),
 )
 """Something of every dimension; should any of it be refused, all stored cases are asked about."""

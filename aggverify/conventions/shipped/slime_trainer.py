@@ -1,0 +1,52 @@
+"""slime's ``loss_function``: the reducer and the scaling that Megatron's schedule takes back, in
+one; the model's output stands for per-token losses, which a custom loss hands to the reducer."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+ADAPTER = {
+    "title": "slime's trainer part",
+    "function": "loss_function",
+    "parameters": ["args", "batch", "num_microbatches", "step_global_batch_size", "logits"],
+    "engine": {"megatron-sample-raw": ["sample_mean"], "megatron-token-raw": ["token_mean"]},
+    "modes": {"sample_mean": False, "token_mean": True},
+    "not_claimed": {
+        "contiguous": "all-gather CP is sliced to zigzag again before the reducer runs",
+        "gathered": "losses are never gathered over CP before the reducer runs",
+        "rejection": "the masks are taken as final",
+    },
+    "notes": [
+        "run with loss_type custom_loss: clipping, importance ratios and KL are not exercised",
+        "slime counts a fully masked sample as one token: --policy phantom_tokens=yes is its "
+        "reading of token_mean",
+    ],
+}
+
+
+def custom_loss(args: Any, batch: Any, logits: Any, sum_of_sample_mean: Any) -> Any:
+    loss = sum_of_sample_mean(logits)
+    return loss, {"loss": loss.detach()}
+
+
+def call(loss_function: Any, losses: Any, batch: Any) -> Any:
+    args = SimpleNamespace(
+        loss_type="custom_loss",
+        custom_loss_function_path=f"{__name__}.custom_loss",
+        calculate_per_token_loss=batch.mode,
+        global_batch_size=batch.num_rollouts,
+        recompute_loss_function=False,
+        allgather_cp=False,
+    )
+    given = {
+        "total_lengths": batch.total_lengths,
+        "response_lengths": batch.response_lengths,
+        "loss_masks": [mask.int() for mask in batch.loss_masks],
+        "rollout_mask_sums": [
+            torch.tensor(float(n), device=losses.device) for n in batch.rollout_tokens
+        ],
+    }
+    sizes = batch.num_microbatches, batch.num_rollouts
+    scaled, normalizer, _ = loss_function(args, given, *sizes, losses)
+    return scaled, normalizer
