@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aggverify.checks.base import Check, Finding
+from aggverify.checks.base import Check, Finding, Shown
 from aggverify.checks.judging import is_finite
 from aggverify.checks.spaces import spread
 from aggverify.execution.executed import Execution
@@ -66,5 +66,5 @@ CHECK = Check(
     judge=judge,
     max_examples=4,
     max_stored=6,
-    not_shown={CODE: "collectives that complete only when they are waited for"},
+    shown=Shown.LATE,
 )

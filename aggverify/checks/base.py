@@ -44,6 +44,8 @@ class Finding:
     """The auxiliary term whose weights these are; None for the losses."""
     logged: tuple[str, Fraction] | None = None
     """A key of the logs, and what it is on one rank."""
+    elsewhere: int = 0
+    """Tokens of one more rollout and prompt that another rank has, and nothing was run of."""
     signs: tuple[str, ...] = ()
     """What the check recognised, by names that the diagnosis knows bugs by."""
 
@@ -81,7 +83,9 @@ class Shown(Enum):
     ARGUMENTS = "arguments are the same afterwards"
     MODES = "another mode gives other weights"
     COPIES = "ranks with the same losses report the same"
-    LOGS = "logs have one shape, and their loss is the objective"
+    LOGS = "what is logged is the objective, or what it is on one rank"
+    SHAPES = "logs have one shape"
+    LATE = "asynchronous collectives are waited for"
 
 
 FORMULA = "formula"
@@ -173,6 +177,8 @@ class Check:
     """Aspects; where one of them is wrong it is judged on one rank only."""
     shown: Shown = Shown.WEIGHTS
     """How a script with torch alone shows what it has found."""
+    shown_by: Mapping[str, Shown] = field(default_factory=dict)
+    """Its codes that another way shows."""
     not_shown: Mapping[str, str] = field(default_factory=dict)
     """Its codes that no such script shows, each with what that would take."""
     codes: tuple[Code, ...] = ()

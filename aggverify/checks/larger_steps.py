@@ -93,7 +93,8 @@ def _judged(subject: Subject, execution: Execution, tokens: int) -> Finding | No
         f"{'32 bits do not hold' if tokens > 2**30 else 'is too large for its type'}"
     )
     made = Finding(CODE, NAME, message, case, subject.mode, expected, observed)
-    return replace(made, token=found.token, error=found.error, bound=found.bound)
+    worst = replace(made, token=found.token, error=found.error, bound=found.bound)
+    return replace(worst, elsewhere=tokens)
 
 
 def beside(subject: Subject, step: Step, tokens: int) -> tuple[Fraction, ...] | None:
@@ -131,7 +132,6 @@ CHECK = Check(
     judge=_judge,
     only=_listed,
     as_found=True,
-    not_shown={CODE: "a step of which nearly all is pretended"},
     linear_only=True,
     needs=(RIGHT_FORMULA,),
 )

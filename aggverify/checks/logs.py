@@ -183,5 +183,6 @@ CHECK = Check(
     max_examples=40,
     nothing_to_say="returns no log",
     shown=Shown.LOGS,
+    shown_by={UNMERGEABLE: Shown.SHAPES},
     linear_only=True,
 )

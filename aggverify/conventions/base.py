@@ -125,16 +125,7 @@ class PlainSite:
     term: int | None = None
     texts: tuple[str, ...] | None = None
     """The source of all functions that run; None where others may, too."""
-
-    @property
-    def original(self) -> int:
-        """Where a sample of the script has its mask before rejection."""
-        return 7 if any(s.original_mask is not None for s in self.case.step.samples) else 1
-
-    @property
-    def counted(self) -> int:
-        """Where it has the mask whose tokens count."""
-        return self.original if self.counts_rejected else 1
+    elsewhere: int = 0
 
     @property
     def inputs(self) -> list[str]:
@@ -147,6 +138,15 @@ class PlainSite:
         return [zero, *found]
 
 
+class PlainData(NamedTuple):
+    """What the candidate is told in a script, as literals."""
+
+    step: str
+    """Of the whole step."""
+    cells: tuple[tuple[str, ...], ...]
+    """Beside that, by rank and micro-batch."""
+
+
 class Calling(NamedTuple):
     """How that script calls it."""
 
@@ -155,10 +155,21 @@ class Calling(NamedTuple):
     they may use), which leave what is returned as ``out``."""
     arguments: str
     """What is handed over beside the losses, to see whether it has changed."""
+    told: PlainData
     before: str = ""
-    """Lines of its own, before any step."""
+    """Lines of its own, before the candidate is imported."""
+    code: str = ""
+    """A class or function that this takes."""
+    adapter: str = ""
+    """Code of a person's own."""
+    imports: tuple[str, ...] = ()
+    """Whole lines, beside what every script imports."""
     mode: str | bool | None = None
     """``MODE``, where the reducer is told one."""
+    rows: tuple[str, str] | None = None
+    """The side and width of the losses as padded rows; None: 1-D."""
+    whole: bool = False
+    """Whether the candidate runs all of the step itself, with a model it is given."""
 
 
 @runtime_checkable

@@ -15,7 +15,7 @@ from aggverify.conventions.base import Bound, Calling, Misuse, Offer, Output, Pl
 from aggverify.conventions.micro_batch import Side, Totals, Width, micro_batch
 from aggverify.conventions.native import RETURNS, output
 from aggverify.conventions.plain_adapter import code_of
-from aggverify.conventions.plain_batch import batch_of
+from aggverify.conventions.plain_batch import asked_of_batch, batches
 from aggverify.engines import usual
 from aggverify.oracles import LEGACY, MODES, family
 
@@ -133,18 +133,12 @@ class Declared:
     def plain(self, site: PlainSite) -> Calling:
         code = code_of(self.path)
         told = None if self.told is None else self.told.get(family(site.mode or ""))
-        lines = [
-            batch_of(
-                replace(site, texts=code.texts),
-                told=self.told is not None,
-                rows=self.rows is not None,
-            )
-        ]
-        if self.rows is not None:
-            form = f"side={self.rows.side!r}, width={self.rows.width!r}"
-            lines.append(f"losses, batch.mask = batch.rows(losses, {form})")
-        lines.append("out = call(reduce, losses, batch)")
-        return Calling("\n".join(lines), "batch", code.source, told)
+        rows = None if self.rows is None else (self.rows.side, self.rows.width)
+        asked = asked_of_batch(code.texts)
+        found = batches(site, rows, mode=self.told is not None, asked=asked)
+        call = f"batch = {found.made}\nout = call(reduce, losses, batch)"
+        data = (call, "batch", found.told)
+        return Calling(*data, code=found.code, adapter=code.source, mode=told, rows=rows)
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
         known = MODES.get(site.mode or "")

@@ -217,6 +217,37 @@ class Totals:
         }
 
 
+def numbers(site: Site, k: int, totals: Totals, mode: str | bool | None) -> dict[str, Any]:
+    """All of micro-batch ``k`` that is neither a tensor nor a group; no list is shared."""
+    step, layout = site.case.step, site.case.layout
+    samples = [step.samples[i] for i in layout.micro_batches[site.dp_rank][k]]
+    return {
+        "response_lengths": [s.response_length for s in samples],
+        "total_lengths": [s.prompt_length + s.response_length for s in samples],
+        "rollout_ids": [s.rollout for s in samples],
+        "group_ids": [s.group for s in samples],
+        "rollout_tokens": [totals.rollouts[s.rollout] for s in samples],
+        "group_tokens": [totals.groups[s.group] for s in samples],
+        "group_rollouts": [totals.rollouts_of[s.group] for s in samples],
+        "step_rollout_tokens": list(totals.rollouts.values()),
+        "num_rollouts": len(totals.rollouts),
+        "num_groups": len(totals.groups),
+        "num_tokens": totals.tokens,
+        "num_microbatches": layout.num_microbatches,
+        "divisor": site.divisor,
+        "dp_rank": site.dp_rank,
+        "dp_size": layout.dp_size,
+        "cp_rank": site.cp_rank,
+        "cp_size": layout.cp_size,
+        "gathered": layout.cp_size > 1 and layout.cp_kind == "gathered",
+        "cp_kind": layout.cp_kind,
+        "mode": mode,
+        "per_token": site.per_token,
+        "index": k,
+        **totals.extent,
+    }
+
+
 def micro_batch(site: Site, k: int, totals: Totals, mode: str | bool | None = None) -> MicroBatch:
     """Build what the reducer receives for micro-batch ``k``; nothing in it is shared."""
     import torch
@@ -224,7 +255,8 @@ def micro_batch(site: Site, k: int, totals: Totals, mode: str | bool | None = No
     step, layout = site.case.step, site.case.layout
     members = layout.micro_batches[site.dp_rank][k]
     samples = [step.samples[i] for i in members]
-    lengths = [s.response_length for s in samples]
+    plain = numbers(site, k, totals, mode)
+    lengths = plain["response_lengths"]
     masks = b"".join(s.loss_mask for s in samples)
     originals = b"".join(s.original_mask or s.loss_mask for s in samples)
     pieces = visible_pieces(step, members, layout, site.cp_rank)
@@ -236,31 +268,9 @@ def micro_batch(site: Site, k: int, totals: Totals, mode: str | bool | None = No
         loss_masks=list(whole.split_with_sizes(lengths)),
         original_masks=list(original.split_with_sizes(lengths)),
         local_masks=list(seen.split_with_sizes([sum([b - a for a, b in p]) for p in pieces])),
-        response_lengths=lengths,
-        total_lengths=[s.prompt_length + s.response_length for s in samples],
-        rollout_ids=[s.rollout for s in samples],
-        group_ids=[s.group for s in samples],
-        rollout_tokens=[totals.rollouts[s.rollout] for s in samples],
-        group_tokens=[totals.groups[s.group] for s in samples],
-        step_rollout_tokens=list(totals.rollouts.values()),
-        num_rollouts=len(totals.rollouts),
-        num_groups=len(totals.groups),
-        num_tokens=totals.tokens,
-        num_microbatches=layout.num_microbatches,
-        divisor=site.divisor,
-        dp_rank=site.dp_rank,
-        dp_size=layout.dp_size,
-        cp_rank=site.cp_rank,
-        cp_size=layout.cp_size,
-        gathered=layout.cp_size > 1 and layout.cp_kind == "gathered",
         dp_group=site.dp_group,
         cp_group=site.cp_group,
-        mode=mode,
-        per_token=site.per_token,
-        index=k,
-        cp_kind=layout.cp_kind,
-        group_rollouts=[totals.rollouts_of[s.group] for s in samples],
         dp_cp_group=torch.distributed.group.WORLD,
         _beyond=Beyond(site, members),
-        **totals.extent,
+        **plain,
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from aggverify.conventions.base import Bound, Calling, Misuse, Offer, Output, PlainSite, Site
 from aggverify.conventions.micro_batch import Totals, micro_batch
 from aggverify.conventions.misuses import NATIVE
-from aggverify.conventions.plain_batch import batch_of
+from aggverify.conventions.plain_batch import asked_of_batch, batches
 from aggverify.oracles import LEGACY, MODES
 
 if TYPE_CHECKING:
@@ -75,8 +75,9 @@ class Native:
 
     def plain(self, site: PlainSite) -> Calling:
         losses, *terms = site.inputs
-        given = ", ".join([losses, "batch", *terms])
-        return Calling(f"{batch_of(site)}\nout = reduce({given})", "batch")
+        found = batches(site, asked=asked_of_batch(site.texts))
+        call = f"batch = {found.made}\nout = reduce({', '.join([losses, 'batch', *terms])})"
+        return Calling(call, "batch", found.told, code=found.code)
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
         totals = Totals(site)

@@ -1,102 +1,207 @@
-"""A micro-batch as the script of a finding makes it, by torch alone: what a reducer usually asks
-for, also once it is mended, and what this one asks for beside that."""
+"""Micro-batches as the script of a finding has them, as data: what a reducer usually asks for, also
+once it is mended, and what this one asks for beside that."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
 from textwrap import dedent
+from typing import Any
 
-from aggverify.conventions.base import PlainSite
+from aggverify.conventions.base import PlainData, PlainSite, Site
+from aggverify.conventions.micro_batch import Totals, numbers
+from aggverify.conventions.plain_text import listed, named, number, row, tensor, tensors
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Piece, owned_pieces, positions, visible_pieces
 
-_WIDTH = 84
-_PADDED = """\
-def padded(x, side="right", width="micro-batch"):
-    parts = x.split([int(seen.sum()) for seen in shown]) if torch.is_tensor(x) else x
-    most = max(len(s[1]) for s in samples) if width == "step" else max(map(len, parts))
-    by = [(0, most - len(part))[:: 1 if side == "right" else -1] for part in parts]
-    return torch.stack([torch.nn.functional.pad(*each) for each in zip(parts, by)])"""
-_SELDOM = frozenset(
+_NOWHERE: Any = None
+"""No tensor is made."""
+_USUAL = frozenset(
     {
-        *("mask", "group_rollouts", "index", "cp_kind", "mode", "per_token", "dp_cp_group"),
-        *("num_samples", "num_valid_samples", "rank_samples", "rank_tokens", "step_width"),
-        "rank_width",
-        *("window_masks", "step_masks", "local_positions", "padded", "rows"),
+        *("loss_masks", "local_masks", "response_lengths", "total_lengths", "step_rollout_tokens"),
+        *("rollout_tokens", "group_tokens", "num_rollouts", "num_groups", "num_tokens"),
+        *("num_microbatches", "dp_rank", "dp_size", "cp_rank", "cp_size"),
     }
 )
-"""What few reducers ask for."""
-_LOCAL = "[mask[seen] for mask, seen in zip(masks, shown)]"
+"""What many reducers ask for."""
+_OF_THE_STEP = frozenset(
+    {
+        *("num_rollouts", "num_groups", "num_tokens", "num_microbatches", "step_rollout_tokens"),
+        *("num_samples", "num_valid_samples", "step_width", "step_masks", "divisor", "gathered"),
+        *("dp_size", "cp_size", "cp_kind", "per_token"),
+    }
+)
+"""The same in every micro-batch."""
+_BY_THE_CALL = frozenset({"mode", "dp_group", "cp_group", "dp_cp_group", "padded", "rows"})
+"""What is no data."""
+_PADDED = """\
+class MicroBatch(SimpleNamespace):
+    def padded(self, x, side="right", width="micro-batch"):
+        rows = [*(x.split([*map(len, self.local_masks)]) if torch.is_tensor(x) else x)]
+        rows += [x[0].new_zeros(self.step_width)] * (width == "step")
+        return torch.nn.utils.rnn.pad_sequence(rows, True, 0.0, side)[: len(self.local_masks)]
+
+    rows = lambda self, x, **by: (self.padded(x, **by), self.padded(self.local_masks, **by))"""
 
 
-def batch_of(site: PlainSite, *, told: bool = False, rows: bool = False) -> str:
-    """The lines that make ``batch``. ``told``: it has the mode; ``rows``: it is asked for them."""
-    more = frozenset({"rows"} if rows else ()) | frozenset({"mode"} if told else ())
-    asked = asked_of_batch(site.texts) if site.texts is not None else None
-    left_out = frozenset() if asked is None else _SELDOM - asked - more
-    given = (*_fields(site), ("mode", "MODE" if told else "None"))
-    values = [f"{n}={value}" for n, value in given if n not in left_out]
-    lines, room = [""], _WIDTH
-    for value in ["**counts", *values]:
-        if len(lines[-1]) + len(value) > room:
-            lines.append("")
-        lines[-1] += f"{value}, "
-    inner = "\n".join(f"    {line.rstrip()}" for line in lines)
-    made = f"batch = SimpleNamespace(\n{inner.rstrip(',')})"
-    return made if {"padded", "rows"} <= left_out else f"{_PADDED}\n{made}"
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """Micro-batches of a step: what they tell, and what makes one of it."""
+
+    told: PlainData
+    made: str
+    """An expression of ``step`` and ``told``, of its own memory."""
+    code: str
+    """What that takes."""
 
 
-def asked_of_batch(texts: Sequence[str]) -> frozenset[str] | None:
-    """What functions ask of their ``batch``; None where one of them hands it on as a whole."""
-    found: set[str] = set()
-    for text in texts:
-        try:
-            tree = ast.parse(dedent(text))
-        except (SyntaxError, ValueError, RecursionError):
-            return None
-        inside = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
-        direct = [node for node in inside if _is_batch(node.value)]
-        if len(direct) < sum(map(_is_batch, ast.walk(tree))):
-            return None
-        found |= {node.attr for node in direct}
-    return frozenset(found)
+def batches(
+    site: PlainSite,
+    rows: tuple[str, str] | None = None,
+    *,
+    mode: bool = False,
+    tokens: bool = False,
+    asked: frozenset[str] | None,
+) -> Batches:
+    """``asked``: the attributes that are read, None where that is not known; ``rows``: in which
+    form the mask is; ``mode``: whether they have ``MODE``; ``tokens``: they have those, and
+    ``groups`` have a name."""
+    padded = asked is None or bool({"padded", "rows"} & asked)
+    given, more = ["**copy.deepcopy(step | told)"], list[str]()
+    if tokens:
+        given += ["**groups", "tokens=own"]
+    else:
+        given += ["dp_group=dp_group", "cp_group=cp_group"]
+        more += ["dp_cp_group=dist.group.WORLD"] * (asked is None or "dp_cp_group" in asked)
+    more += ["mode=MODE"] * mode
+    lines = ",\n    ".join(", ".join(words) for words in (given, more) if words)
+    made = f"{'MicroBatch' if padded else 'SimpleNamespace'}({lines})"
+    return Batches(_told(site, rows, asked), made, _PADDED if padded else "")
+
+
+def _told(site: PlainSite, rows: tuple[str, str] | None, asked: frozenset[str] | None) -> PlainData:
+    cells: list[tuple[str, ...]] = []
+    step: dict[str, str] = {}
+    for d, c in ranks(site.case):
+        place, own = _place(site, d, c), []
+        totals = Totals(place)
+        for k in range(site.case.layout.num_microbatches):
+            values = dict(_values(place, k, totals, rows))
+            if asked is not None:
+                wanted = _USUAL | _by_what_there_is(site) | asked
+                values = {name: text for name, text in values.items() if name in wanted}
+            step = {name: text for name, text in values.items() if name in _OF_THE_STEP}
+            own.append(named({n: t for n, t in values.items() if n not in step}, 8, 40))
+        cells.append(tuple(own))
+    return PlainData(named(step, 0, 7), tuple(cells))
+
+
+def ranks(case: Case) -> Iterator[tuple[int, int]]:
+    """Data- and context-parallel rank of each."""
+    return ((d, c) for d in range(case.layout.dp_size) for c in range(case.layout.cp_size))
+
+
+def asked_of_batch(
+    texts: Sequence[str] | None, *, handed_to: Set[str] = frozenset()
+) -> frozenset[str] | None:
+    """What functions ask of their ``batch``, and of whatever else; None where one of them hands it
+    on to something that is neither one of them nor of these names."""
+    try:
+        trees = [ast.parse(dedent(text)) for text in texts or ()]
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    known = {f.name for f in nodes if isinstance(f, ast.FunctionDef) and _takes_a_batch(f)}
+    read = [node for node in nodes if isinstance(node, ast.Attribute)]
+    told = sum(_is_batch(node.value) for node in read)
+    for call in (node for node in nodes if isinstance(node, ast.Call)):
+        if isinstance(call.func, ast.Name) and call.func.id in known | handed_to:
+            told += sum(map(_is_batch, (*call.args, *(word.value for word in call.keywords))))
+    everywhere = sum(map(_is_batch, nodes))
+    return frozenset(node.attr for node in read) if told == everywhere > 0 else None
+
+
+def _takes_a_batch(function: ast.FunctionDef) -> bool:
+    return any(word.arg == "batch" for word in function.args.args)
 
 
 def _is_batch(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and node.id == "batch"
+    return isinstance(node, ast.Name) and node.id == "batch" and isinstance(node.ctx, ast.Load)
 
 
-def _fields(site: PlainSite) -> Iterator[tuple[str, str]]:
-    """Every attribute of ``MicroBatch`` but the step's own counts, by its expression."""
-    counted, layout = site.counted, site.case.layout
-    gathered = layout.cp_size > 1 and layout.cp_kind == "gathered"
-    yield "loss_masks", "masks"
-    yield "original_masks", f"[torch.tensor(s[{site.original}]) for s in group]"
-    yield "local_masks", _LOCAL
-    yield "mask", f"torch.cat({_LOCAL})"
-    yield "response_lengths", "[len(s[1]) for s in group]"
-    yield "total_lengths", "[s[0] + len(s[1]) for s in group]"
-    yield "rollout_ids", "[s[2] for s in group]"
-    yield "rollout_tokens", "[s[3] for s in group]"
-    yield "group_ids", "[s[4] for s in group]"
-    yield "group_tokens", "[s[5] for s in group]"
-    yield "group_rollouts", "[len({r[2] for r in samples if r[4] == s[4]}) for s in group]"
-    yield "num_microbatches", "len(cells[d])"
-    yield "index", "cells[d].index(cell)"
-    yield "divisor", repr(site.divisor)
-    yield "gathered", str(gathered)
-    yield "cp_kind", repr(layout.cp_kind)
-    yield "per_token", str(site.per_token)
-    yield from (("dp_rank", "d"), ("dp_size", "DP"), ("cp_rank", "c"), ("cp_size", "CP"))
-    yield from (("dp_group", "dp_group"), ("cp_group", "cp_group"))
-    yield "dp_cp_group", "dist.group.WORLD"
-    yield "num_samples", "len(samples)"
-    yield "num_valid_samples", f"sum(any(s[{counted}]) for s in samples)"
-    yield "rank_samples", "sum(map(len, cells[d]))"
-    yield "rank_tokens", f"sum(sum(samples[i][{counted}]) for k in cells[d] for i in k)"
-    yield "rank_width", "max(samples[i][0] + len(samples[i][1]) for k in cells[d] for i in k)"
-    yield "step_width", "max(len(s[1]) for s in samples)"
-    yield "window_masks", "[[torch.tensor(samples[i][1]) for i in k] for k in cells[d]]"
-    yield "step_masks", "[torch.tensor(s[1]) for s in samples]"
-    yield "local_positions", "[seen.nonzero().flatten() for seen in shown]"
-    yield "padded", "padded"
-    yield "rows", f"lambda x, **how: (padded(x, **how), padded({_LOCAL}, **how))"
+def _by_what_there_is(site: PlainSite) -> frozenset[str]:
+    """What a reducer may have to ask for on such a step, and on no other."""
+    found = {"original_masks"} if any(s.original_mask for s in site.case.step.samples) else set()
+    found |= {"divisor"} if site.divisor is not None else set()
+    return frozenset(found | ({"gathered"} if site.case.layout.cp_kind == "gathered" else set()))
+
+
+def _place(site: PlainSite, d: int, c: int) -> Site:
+    given = (site.case, site.mode, site.divisor, site.per_token, d, c, None, None, _NOWHERE)
+    return Site(*given, counts_rejected=site.counts_rejected, elsewhere=site.elsewhere)
+
+
+def _values(
+    place: Site, k: int, totals: Totals, rows: tuple[str, str] | None = None
+) -> Iterator[tuple[str, str]]:
+    """Every attribute of ``MicroBatch`` that is data, as a literal."""
+    step, rank = place.case.step, place.case.layout.micro_batches[place.dp_rank]
+    samples = [step.samples[i] for i in rank[k]]
+    seen = visible(place.case, place.dp_rank, place.cp_rank, k)
+    local = [[s.loss_mask[t] for t in own] for s, own in zip(samples, seen, strict=True)]
+    yield "loss_masks", tensors(s.loss_mask for s in samples)
+    yield "original_masks", tensors(s.original_mask or s.loss_mask for s in samples)
+    yield "local_masks", tensors(local)
+    yield "mask", formed(place.case, local, rows, 0)
+    yield "local_positions", tensors(seen)
+    yield "window_masks", listed(tensors(step.samples[i].loss_mask for i in cell) for cell in rank)
+    if not place.elsewhere:
+        yield "step_masks", tensors(s.loss_mask for s in step.samples)
+    for name, value in numbers(place, k, totals, None).items():
+        if name not in _BY_THE_CALL:
+            yield name, _literal(value)
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, list):
+        return row(value)
+    return number(value) if isinstance(value, float) else repr(value)
+
+
+def visible(case: Case, d: int, c: int, k: int) -> list[list[int]]:
+    """Of each sample of a micro-batch the tokens whose losses the rank has there."""
+    members = case.layout.micro_batches[d][k]
+    return [_tokens(own) for own in visible_pieces(case.step, members, case.layout, c)]
+
+
+def losses_of(case: Case, d: int, c: int, k: int, rows: tuple[str, str] | None) -> str:
+    """Which of the step's losses these are, in the order and form they are given in."""
+    members = case.layout.micro_batches[d][k]
+    seen = zip(members, visible(case, d, c, k), strict=True)
+    return formed(case, [[case.step.offsets[i] + t for t in own] for i, own in seen], rows, -1)
+
+
+def formed(case: Case, parts: Sequence[list[int]], rows: tuple[str, str] | None, fill: int) -> str:
+    """One after the other, or as padded rows."""
+    if rows is None:
+        return tensor([number for own in parts for number in own])
+    side, width = rows
+    most = max((s.response_length for s in case.step.samples), default=0)
+    most = most if width == "step" else max(map(len, parts), default=0)
+    padding = ([fill] * (most - len(own)) for own in parts)
+    padded = (
+        own + by if side == "right" else by + own for own, by in zip(parts, padding, strict=True)
+    )
+    return f"tensor({listed(map(row, padded))}).long()"
+
+
+def owned(case: Case, d: int, c: int, k: int) -> list[list[int]]:
+    """Those whose gradient is the rank's."""
+    members = case.layout.micro_batches[d][k]
+    return [_tokens(own) for own in owned_pieces(case.step, members, case.layout, c)]
+
+
+def _tokens(pieces: tuple[Piece, ...]) -> list[int]:
+    found: list[int] = positions([0], [pieces]).tolist()
+    return found

@@ -12,7 +12,7 @@ from aggverify.conventions.base import NONLINEAR, Bound, Calling, Misuse, Offer,
 from aggverify.conventions.micro_batch import MicroBatch, Totals, micro_batch
 from aggverify.conventions.misuses import POLICY_LOSS
 from aggverify.conventions.native import RETURNS, output
-from aggverify.conventions.plain_batch import batch_of
+from aggverify.conventions.plain_batch import asked_of_batch, batches
 from aggverify.oracles import LEGACY, MODES
 
 if TYPE_CHECKING:
@@ -111,9 +111,11 @@ class PolicyLoss:
         return None
 
     def plain(self, site: PlainSite) -> Calling:
-        call = _PLAIN.format(batch=batch_of(site), other=site.mode == NONLINEAR)
-        before = f"from typing import Any\n\n\n{inspect.getsource(policy_inputs)}"
-        return Calling(call, "(log_probs, advantages, batch)", before)
+        found = batches(site, asked=asked_of_batch(site.texts))
+        call = _PLAIN.format(batch=f"batch = {found.made}", other=site.mode == NONLINEAR)
+        own = f"from typing import Any\n\n\n{inspect.getsource(policy_inputs)}".rstrip()
+        arguments = "(log_probs, advantages, batch)"
+        return Calling(call, arguments, found.told, code=found.code, adapter=own)
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
         totals = Totals(site)

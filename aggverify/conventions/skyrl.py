@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +12,16 @@ from aggverify.conventions.base import (
     Misuse,
     Offer,
     Output,
+    PlainData,
     PlainSite,
     Site,
 )
 from aggverify.conventions.misuses import SKYRL
+from aggverify.conventions.plain_batch import formed
 from aggverify.conventions.skyrl_rows import Rows
 from aggverify.engines import usual
 from aggverify.oracles import LEGACY, family
+from aggverify.steps.case import Case
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,16 +44,11 @@ _ROWS = "SkyRL's driver cuts every rank's rows into micro-batches of one fixed s
 _ONE_ROW = "a row is a sequence; SkyRL averages over rows"
 
 
-_PLAIN_IMPORT = "F = torch.nn.functional"
-_PLAIN_ROWS = """\
-width = {width}
-rows = torch.stack([F.pad(p, (0, width - len(p))) for p in losses.split([len(m) for m in masks])])
-mask = torch.stack([F.pad(m, (0, width - len(m))) for m in masks])"""
-_PLAIN_ADVANTAGES = """
-every = [F.pad(torch.tensor(s[{original}]), (0, width - len(s[1]))) for s in samples]
-every, ones = torch.stack(every).float(), torch.ones(len(samples), width, dtype=losses.dtype)
-scaled = reduce(ones, every, MODE, len(cells[0][0]), {divisor}{boundaries})
-out = module.reduce_loss(rows * scaled[cell], mask.float())"""
+_PLAIN = """\
+(every, *sizes), (cell, mask) = copy.deepcopy((step, told))
+scaled = reduce(torch.ones(every.shape, dtype=losses.dtype), every, MODE, *sizes)
+out = module.reduce_loss(losses * scaled[cell], mask)"""
+_ROWS_OF_A_STEP = ("right", "step")
 
 
 def _not_claimed() -> dict[str, str]:
@@ -111,15 +109,18 @@ class SkyrlAdvantages:
         return None
 
     def plain(self, site: PlainSite) -> Calling:
-        groups = site.case.step.groups.values()
-        boundaries = f", {[(m[0], m[-1] + 1) for m in groups]}" * (site.mode == "prompt_mean")
-        call = (_PLAIN_ROWS + _PLAIN_ADVANTAGES).format(
-            width=_width(site),
-            original=site.original,
-            divisor=site.divisor,
-            boundaries=boundaries,
-        )
-        return Calling(call, "every", _PLAIN_IMPORT, _NAMES[family(site.mode or "token_mean")])
+        step, told = site.case.step, []
+        original = _plain_mask(site.case, range(len(step.samples)), site.counts_rejected)
+        given = [f"{original}.float()", str(len(site.case.layout.micro_batches[0][0]))]
+        given.append(repr(site.divisor))
+        if site.mode == "prompt_mean":
+            given.append(str([(m[0], m[-1] + 1) for m in step.groups.values()]))
+        for rank in site.case.layout.micro_batches:
+            masks = (f"{_plain_mask(site.case, cell)}.float()" for cell in rank)
+            told.append(tuple(f"({list(i)}, {m})" for i, m in zip(rank, masks, strict=True)))
+        data = PlainData(f"({', '.join(given)})", tuple(told))
+        mode = _NAMES[family(site.mode or "token_mean")]
+        return Calling(_PLAIN, "every", data, mode=mode, rows=_ROWS_OF_A_STEP)
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
         import torch
@@ -147,8 +148,10 @@ class SkyrlAdvantages:
         return call
 
 
-def _width(site: PlainSite) -> int:
-    return max(s.response_length for s in site.case.step.samples)
+def _plain_mask(case: Case, members: Iterable[int], original: bool = False) -> str:
+    samples = [case.step.samples[i] for i in members]
+    masks = [list((s.original_mask if original else None) or s.loss_mask) for s in samples]
+    return formed(case, masks, _ROWS_OF_A_STEP, 0)
 
 
 def _reduction(site: Site) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +14,16 @@ from aggverify.conventions.base import (
     Misuse,
     Offer,
     Output,
+    PlainData,
     PlainSite,
     Site,
     mask_tensor,
 )
 from aggverify.conventions.misuses import SLIME
+from aggverify.conventions.plain_batch import ranks
+from aggverify.conventions.plain_text import listed, row, tensor
 from aggverify.engines import usual
+from aggverify.oracles import Sample
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,18 +48,22 @@ def _not_claimed() -> dict[str, str]:
     }
 
 
+_PLAIN_IMPORTS = ("from types import ModuleType",)
 _PLAIN_MPU = """\
 mpu = ModuleType("megatron.core.mpu")
-mpu.get_context_parallel_world_size, mpu.get_context_parallel_rank = lambda: CP, lambda: c
-mpu.get_data_parallel_world_size, mpu.get_data_parallel_rank = lambda **_: DP, lambda **_: d
-mpu.get_context_parallel_group, mpu.get_data_parallel_group = lambda: cp_group, lambda **_: dp_group
+for kind, group in ("context", cp_group), ("data", dp_group):
+    setattr(mpu, f"get_{kind}_parallel_group", lambda group=group, **_: group)
+    setattr(mpu, f"get_{kind}_parallel_rank", lambda group=group, **_: group.rank())
+    setattr(mpu, f"get_{kind}_parallel_world_size", lambda group=group, **_: group.size())
 for name in ("megatron", "megatron.core", "megatron.core.mpu"):  # in place of Megatron's own
     sys.modules[name] = mpu
 mpu.core = mpu.mpu = mpu"""
-_PLAIN_CALL = """\
-totals, lengths = [s[0] + len(s[1]) for s in group], [len(s[1]) for s in group]
-masks = [mask.int() for mask in masks]
-out = reduce(totals, lengths, masks, {per_token})(losses)"""
+
+
+def _plain(samples: Sequence[Sample]) -> str:
+    totals = [s.prompt_length + s.response_length for s in samples]
+    masks = (f"{tensor(s.loss_mask)}.int()" for s in samples)
+    return f"({row(totals)}, {row(s.response_length for s in samples)}, {listed(masks)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +123,14 @@ class SlimeHook:
         return f"{_NO_COUNTS}, and both Megatron paths divide by one"
 
     def plain(self, site: PlainSite) -> Calling:
-        call = _PLAIN_CALL.format(per_token=site.per_token)
-        return Calling(call, "(totals, lengths, masks)", _PLAIN_MPU)
+        step = site.case.step
+        told: list[tuple[str, ...]] = []
+        for d, _ in ranks(site.case):
+            cells = [[step.samples[i] for i in cell] for cell in site.case.layout.micro_batches[d]]
+            told.append(tuple(map(_plain, cells)))
+        call = "out = reduce(*copy.deepcopy(told), *step)(losses)"
+        data = PlainData(f"({site.per_token},)", tuple(told))
+        return Calling(call, "told", data, _PLAIN_MPU, imports=_PLAIN_IMPORTS)
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
         step = site.case.step

@@ -3,13 +3,24 @@ and the optimizer, in the person's own code."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+import ast
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
+from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
-from aggverify.conventions.base import Misuse, Offer, Site, WholeStep
+from aggverify.conventions.base import (
+    Calling,
+    Misuse,
+    Offer,
+    PlainSite,
+    Site,
+    WholeStep,
+)
 from aggverify.conventions.micro_batch import Totals, micro_batch
+from aggverify.conventions.plain_batch import asked_of_batch, batches
 from aggverify.engines import TRAIN_STEP
 from aggverify.oracles import LEGACY, MODES
 
@@ -49,6 +60,27 @@ def _mesh(device: str, dp_size: int, cp_size: int) -> DeviceMesh:
     from torch.distributed.device_mesh import init_device_mesh
 
     return init_device_mesh(device, (dp_size, cp_size), mesh_dim_names=("dp", "cp"))
+
+
+_PLAIN = """\
+groups = dict(dp_group=dp_group, cp_group=cp_group, dp_cp_group=dist.group.WORLD)
+batches = [{batch}
+           for own, told in cells[rank]]
+ctx = SimpleNamespace(**groups, rank=rank, world_size={world}, dp_rank=rank // {cp}, dp_size={dp},
+    cp_rank=rank % {cp}, cp_size={cp}, device=torch.device("cpu"), divisor={divisor}{mesh})
+train_step(model, batches, ctx)"""
+_PLAIN_MESH = """,
+    mesh=dist.device_mesh.init_device_mesh("cpu", ({dp}, {cp}), mesh_dim_names=("dp", "cp"))"""
+_LOCAL = frozenset({"model"})
+
+
+def _names(texts: Sequence[str]) -> Iterator[str]:
+    """What functions give a name to: a wrapped model, or a loop's own."""
+    for text in texts:
+        with suppress(SyntaxError, ValueError, RecursionError):
+            for node in ast.walk(ast.parse(dedent(text))):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                    yield node.id
 
 
 def _not_claimed() -> dict[str, str]:
@@ -100,6 +132,17 @@ class Trainer:
         if impossible := sorted(claimed & {"gathered", "loss-function", "rejection"}):
             return f"{impossible[0]} cannot be claimed of it: {self.not_claimed[impossible[0]]}"
         return None
+
+    def plain(self, site: PlainSite) -> Calling:
+        handed_to = _LOCAL | frozenset(_names(site.texts or ()))
+        asked = asked_of_batch(site.texts, handed_to=handed_to)
+        found = batches(site, tokens=True, asked=asked)
+        layout, meshed = site.case.layout, asked is None or "mesh" in asked
+        sizes = {"dp": layout.dp_size, "cp": layout.cp_size}
+        mesh = _PLAIN_MESH.format(**sizes) if meshed else ""
+        rest = {"divisor": site.divisor, "world": layout.world_size, "mesh": mesh}
+        call = _PLAIN.format(batch=found.made, **sizes, **rest)
+        return Calling(call, "batches", found.told, code=found.code, whole=True)
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> WholeStep:
         def train(model: nn.Module) -> None:

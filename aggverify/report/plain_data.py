@@ -1,52 +1,19 @@
-"""Data of a step as Python literals, as short as they can be read."""
+"""Data of a step as Python literals, as a script has them."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
-from fractions import Fraction
-from itertools import groupby
+from collections.abc import Sequence
 
+from aggverify.conventions import Calling
+from aggverify.conventions.plain_batch import formed, losses_of, owned, ranks, visible
+from aggverify.conventions.plain_text import row
 from aggverify.generation.corpus import plain_losses
 from aggverify.steps.case import Case
-from aggverify.steps.layouts import token_owner
 
 _MANY = 8
-"""Equal neighbours that are counted instead of written one by one."""
-
-
-def samples(case: Case, *, counts_rejected: bool) -> list[str]:
-    """Of each: prompt length, mask, rollout, its tokens, prompt group, its tokens, the
-    context-parallel rank of each token; the mask before rejection, where one was."""
-    step = case.step
-    owners = [c for _, c, _ in token_owner(step, case.layout)]
-    tokens = [s.num_original if counts_rejected else s.num_unmasked for s in step.samples]
-    rejected = any(s.original_mask is not None for s in step.samples)
-    found = []
-    for s, start in zip(step.samples, step.offsets, strict=True):
-        rollout = sum(tokens[i] for i in step.rollouts[s.rollout])
-        group = sum(tokens[i] for i in step.groups[s.group])
-        ranks = owners[start : start + s.response_length]
-        words = [s.prompt_length, row(s.loss_mask), s.rollout, rollout, s.group, group, row(ranks)]
-        words += [row(s.original_mask or s.loss_mask)] * rejected
-        found.append(f"({', '.join(map(str, words))})")
-    return found
-
-
-def counts(case: Case, *, counts_rejected: bool) -> str:
-    """The step's own, as arguments by name."""
-    step = case.step
-    tokens = [s.num_original if counts_rejected else s.num_unmasked for s in step.samples]
-    rollouts = [sum(tokens[i] for i in members) for members in step.rollouts.values()]
-    return (
-        f"num_rollouts={step.num_rollouts}, num_groups={step.num_groups}, "
-        f"num_tokens={sum(tokens)}, step_rollout_tokens={rollouts}"
-    )
-
-
-def cells(case: Case) -> str:
-    """Samples by data-parallel rank and micro-batch."""
-    return str([[list(cell) for cell in rank] for rank in case.layout.micro_batches])
+"""Losses that are said by their rule, where they have one."""
+Counts = Sequence[Sequence[int]]
+"""By data-parallel rank and micro-batch."""
 
 
 def losses(case: Case) -> str:
@@ -56,23 +23,43 @@ def losses(case: Case) -> str:
     return row(case.losses)
 
 
-def row(numbers: Iterable[float | Fraction]) -> str:
-    """A list; runs of equal numbers are counted."""
-    parts: list[str] = []
-    single: list[str] = []
-    for text, run in groupby(map(_number, numbers)):
-        count = sum(1 for _ in run)
-        if count < _MANY:
-            single += [text] * count
-            continue
-        parts += [f"[{', '.join(single)}]"] * bool(single)
-        parts.append(f"[{text}] * {count}")
-        single = []
-    parts += [f"[{', '.join(single)}]"] * (bool(single) or not parts)
-    return " + ".join(parts)
+def is_gathered(case: Case) -> bool:
+    """Whether ranks have losses whose gradient is another's."""
+    return case.layout.cp_size > 1 and case.layout.cp_kind == "gathered"
 
 
-def _number(number: float | Fraction) -> str:
-    if isinstance(number, Fraction):
-        return str(number).replace("/", " / ")
-    return str(number) if math.isfinite(number) else f'float("{number}")'
+def counts(case: Case, counts_rejected: bool) -> Counts:
+    """What the trainer counts of a micro-batch where the reducer does not say."""
+    step = case.step
+    tokens = [s.num_original if counts_rejected else s.num_unmasked for s in step.samples]
+    return [[sum(tokens[i] for i in cell) for cell in rank] for rank in case.layout.micro_batches]
+
+
+def cells(
+    case: Case, calling: Calling, counts: Counts | None = None, *, only_first: bool = False
+) -> str:
+    """Of every rank its micro-batches: which losses it has there, what the candidate is told, which
+    of these losses are its own where it has others' too, and how many tokens are counted."""
+    found = []
+    told = zip(ranks(case), calling.told.cells, strict=True)
+    for (d, c), by_micro_batch in [next(told)] if only_first else told:
+        own = []
+        for k, text in enumerate(by_micro_batch):
+            parts = [losses_of(case, d, c, k, calling.rows), text]
+            if is_gathered(case):
+                parts.append(_mine(case, d, c, k, calling.rows))
+            if counts is not None:
+                parts.append(str(counts[d][k]))
+            own.append(f"({', '.join(parts)})")
+        if len(own) == 1 and "\n" not in own[0]:
+            found.append(f"    [{own[0]}],")
+        else:
+            found.append("\n".join(["    [", *(f"        {cell}," for cell in own), "    ],"]))
+    return "\n".join(["[", *found, "]"])
+
+
+def _mine(case: Case, d: int, c: int, k: int, rows: tuple[str, str] | None) -> str:
+    pairs = zip(visible(case, d, c, k), owned(case, d, c, k), strict=True)
+    return (
+        f"{formed(case, [[int(t in mine) for t in seen] for seen, mine in pairs], rows, 0)}.bool()"
+    )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from aggverify.checks.base import Shown
+from aggverify.conventions.plain_text import row
 from aggverify.report import plain_data
 from aggverify.report.plain_told import Told
 from aggverify.trainer.torch_modes import AUTOCAST, NO_GRAD
@@ -19,7 +20,7 @@ class Ending:
 
     lines: str
     data: tuple[str, ...] = ()
-    imports: frozenset[str] = frozenset()
+    before_import: str = ""
     before_call: str = ""
     after_call: str = ""
     after_return: str = ""
@@ -31,9 +32,9 @@ def ending(told: Told) -> Ending | None:
 
 
 _WEIGHTS = """\
-loss, *weights = run(*STEP)
-near = [({near!r} * abs(e) + {least!r}) * (e != 0) for e in EXPECTED]
-wrong = [not abs(a - e) <= n for a, e, n in zip(weights, EXPECTED, near)]{not_finite}
+loss, *weights = run()
+by = [({near!r} * abs(e) + {least!r}) * (e != 0) for e in EXPECTED]
+wrong = [not abs(a - e) <= m for a, e, m in zip(weights, EXPECTED, by)]{not_finite}
 for expected, actual, off in zip(EXPECTED, weights, wrong):
     print(f"expected {{expected}}, actual {{actual}}{{'   <- wrong' * off}}")"""
 
@@ -42,27 +43,26 @@ def _weights(told: Told) -> Ending | None:
     """Against the expected ones, after any steps before; the loss must be a number, too."""
     if not _is_clear(told):
         return None
-    finite = all(map(math.isfinite, told.case.losses))
-    not_finite = " + [not math.isfinite(loss)]" if finite else ""
+    finite = all(map(math.isfinite, told.case.losses)) and not told.calling.whole
+    not_finite = " + [not abs(loss) < math.inf]" if finite else ""
     lines = _WEIGHTS.format(near=told.near, least=told.least, not_finite=not_finite)
-    data = [f"EXPECTED = {plain_data.row(told.expected or ())}"]
+    data = [f"EXPECTED = {row(told.wanted)}"]
     if told.before:
         lines, steps = _after(told, lines)
         data.append(steps)
-    return Ending(lines, tuple(data), frozenset({"math"}) if finite else frozenset())
+    return Ending(lines, tuple(data))
 
 
 def _after(told: Told, lines: str) -> tuple[str, str]:
     """The step after others; where it is also to be run many times, whatever run is not as the
     first of them."""
-    others = dict.fromkeys(step for t in told.trials for step in t.before if step != told.case)
-    steps = ",\n          ".join(told.other(step) for step in others)
     often = max(t.before.count(told.case) for t in told.trials)
-    first = "" if told.expected else "EXPECTED = run(*STEP)[1:]\n"
+    first = "" if told.expected else "EXPECTED = run()[1:]\n"
     if often:
-        rows = f"rows = [run(*STEP) for _ in range({often + 1})]"
+        rows = f"rows = [run() for _ in range({often + 1})]"
         other = "loss, *weights = next((row for row in rows if row != rows[0]), rows[0])"
-        lines = lines.replace("loss, *weights = run(*STEP)", f"{rows}\n{other}", 1)
+        lines = lines.replace("loss, *weights = run()", f"{rows}\n{other}", 1)
+    steps = ",\n          ".join(told.others)
     return f"{first}for step in BEFORE:\n    run(*step)\n{lines}", f"BEFORE = [{steps}]"
 
 
@@ -82,8 +82,8 @@ def _is_clear(told: Told) -> bool:
 
 
 _OBJECTIVE = """\
-loss, *weights = run(*STEP)
-terms = [weight * value for weight, value in zip(weights, STEP[3]) if weight]
+loss, *weights = run()
+terms = [weight * value for weight, value in zip(weights, LOSSES) if weight]
 wrong = [not abs(loss - math.fsum(terms)) <= {near!r} * math.fsum(map(abs, terms))]
 print(f"the loss is {{loss}}, the sum of weights times losses {{math.fsum(terms)}}")"""
 
@@ -95,11 +95,11 @@ def _objective(told: Told) -> Ending | None:
         terms = math.fsum(abs(weight * value) for weight, value in pairs if weight)
         if found.error <= 2 * Fraction(told.near_sum * terms):
             return None
-    return Ending(_OBJECTIVE.format(near=told.near_sum), imports=frozenset({"math"}))
+    return Ending(_OBJECTIVE.format(near=told.near_sum))
 
 
 _SAME = """\
-first, wrong = run(*STEP), []
+first, wrong = run(), []
 for words, near, row in [
 {runs}
 ]:
@@ -126,27 +126,28 @@ def _runs(told: Told) -> Iterator[tuple[str, tuple[str, ...]]]:
     for t in told.trials:
         if t.before:
             for _ in range(REPEATED):
-                yield '("the same again", 0, run(*STEP))', ()
+                yield '("the same again", 0, run())', ()
         elif t.scale != 1.0:
-            words = f"the loss times {t.scale:g}, and that taken out again"
-            yield f'("{words}", {told.near!r}, [first[0], *run(*STEP, times={t.scale!r})[1:]])', ()
+            words = f"backward of {t.scale:g} * loss"
+            yield f'("{words}", {told.near!r}, [first[0], *run(times={t.scale!r})[1:]])', ()
         elif t.under == NO_GRAD:
-            yield f'("without gradients", {_VALIDATION}, run(*STEP, under=torch.no_grad())[:1])', ()
+            yield f'("without gradients", {_VALIDATION}, run(under=torch.no_grad())[:1])', ()
         elif t.under == AUTOCAST:
             under = 'torch.autocast("cpu", torch.bfloat16)'
-            yield f'("autocast", {_AUTOCAST}, [first[0], *run(*STEP, under={under})[1:]])', ()
+            yield f'("autocast", {_AUTOCAST}, [first[0], *run(under={under})[1:]])', ()
         elif t.case.losses != told.case.losses:
             data = f"OTHER = {plain_data.losses(t.case)}"
-            yield '("other values behind the mask", 0, run(*STEP[:3], OTHER))', (data,)
+            yield '("other values behind the mask", 0, run(OTHER))', (data,)
 
 
 _LINEAR = """\
-first, second, wrong = run(*STEP), run(*STEP[:3], OTHER), []
+first, second, wrong = run(), run(OTHER), []
 terms = [abs(weight * value) for weight, value in zip(first[1:], OTHER)]
 for times in (1.0, 1024.0, 2.0**-10, 0.0):
-    loss, *weights = run(*STEP[:3], [times * value for value in OTHER])
+    loss, *weights = run([times * value for value in OTHER])
     off = any(not abs(b - a) <= {near!r} * abs(a) for a, b in zip(first[1:], weights))
-    wrong.append(off or not abs(loss - times * second[0]) <= {near_sum!r} * times * sum(terms))
+    near = {near_sum!r} * times * sum(terms)
+    wrong.append(off or not abs(loss - times * second[0]) <= near)
     print(f"losses times {{times}}: {{loss}}, weights {{weights}}{{'   <- wrong' * wrong[-1]}}")"""
 
 
@@ -157,7 +158,7 @@ def _linear(told: Told) -> Ending | None:
 
 
 _INFINITE = """\
-loss = run(*STEP[:3], INFINITE)[0]
+loss = run(INFINITE)[0]
 wrong = [math.isfinite(loss)]
 print(f"the loss is {loss}, one that is not masked infinite")"""
 
@@ -165,11 +166,11 @@ print(f"the loss is {loss}, one that is not masked infinite")"""
 def _infinite(told: Told) -> Ending | None:
     [other] = [t.case for t in told.trials if t.case.losses != told.case.losses]
     data = f"INFINITE = {plain_data.losses(other)}"
-    return Ending(_INFINITE, (data,), frozenset({"math"}))
+    return Ending(_INFINITE, (data,))
 
 
 _ARGUMENTS = """\
-run(*STEP)
+run()
 wrong = [before != after for before, after in SEEN]
 print(*(text for pair in SEEN for text in pair), sep="\\n")"""
 
@@ -181,9 +182,11 @@ def _arguments(told: Told) -> Ending | None:
 
 
 _MODES = """\
-first, *others = [run(*STEP) for MODE in ({names})]
-wrong = [other == first for other in others]
-print(first, *others, sep="\\n")"""
+rows = []
+for MODE in ({names}):
+    rows.append(run())
+wrong = [other == rows[0] for other in rows[1:]]
+print(*rows, sep="\\n")"""
 
 
 def _modes(told: Told) -> Ending | None:
@@ -194,34 +197,47 @@ def _modes(told: Told) -> Ending | None:
 
 
 _COPIES = """\
-copies = run(*STEP)[:CP]
+copies = run()[:{cp}]
 wrong = [not max(copies) - min(copies) <= {near!r} * max(map(abs, copies))]
 print(f"context-parallel ranks with all losses report {{copies}}")"""
 
 
 def _copies(told: Told) -> Ending | None:
-    return Ending(_COPIES.format(near=told.near_sum))
+    return Ending(_COPIES.format(near=told.near_sum, cp=told.cp))
 
 
 _LOGS = """\
-loss, *weights = run(*STEP)
-every = [None] * (DP * CP)
-dist.all_gather_object(every, LOGS)
-logs = [log for rank in every for log in rank]
-shapes = {{str([(key, len(numbers)) for key, numbers in log.items()]) for log in logs}}
+loss, *weights = run()
+{gathered}
 sums = [sum(column) for column in zip(*(log[KEY] for log in logs if KEY in log))]
 logged = {scale} * sums[0] if len(sums) == 1 else sums and sums[0] / max(sums[1], 1)
 {wanted}
-wrong = [len(shapes) > 1, bool(sums) and not abs(logged - wanted) <= {near!r} * size]
-print(f"logs {{shapes}}, {{KEY}} {{logged}}, which should be {{wanted}}")"""
+wrong = [bool(sums) and not abs(logged - wanted) <= {near!r} * size]
+print(f"{{KEY}} is {{logged}} in the logs, which should be {{wanted}}")"""
+_SHAPES = """\
+run()
+{gathered}
+shapes = {{str({{key: len(numbers) for key, numbers in log.items()}}) for log in logs}}
+wrong = [len(shapes) > 1]
+print("numbers by key:", *shapes)"""
+_OF_ALL_RANKS = """\
+dist.all_gather_object(every := [None] * {world}, LOGS)
+logs = sum(every, [])"""
 _OF_THE_LOSS = """\
-terms = [weight * value for weight, value in zip(weights, STEP[3]) if weight]
+terms = [weight * value for weight, value in zip(weights, LOSSES) if weight]
 wanted, size = sum(terms), sum(map(abs, terms))"""
 _LOG = """\
-for log in (part for part in (out if isinstance(out, tuple) else ()) if hasattr(part, "items")):
-    pairs = {key: v if isinstance(v, (list, tuple)) else torch.as_tensor(v).flatten()
-             for key, v in log.items()}
-    LOGS.append({key: [float(number) for number in v] for key, v in pairs.items()})"""
+for log in (part for part in more if hasattr(part, "items")):
+    numbers = {key: torch.as_tensor(n, dtype=torch.float64) for key, n in log.items()}
+    LOGS.append({key: n.flatten().tolist() for key, n in numbers.items()})"""
+
+
+def _of_all_ranks(told: Told) -> str:
+    return _OF_ALL_RANKS.format(world=told.world) if told.world > 1 else "logs = LOGS"
+
+
+def _shapes(told: Told) -> Ending:
+    return Ending(_SHAPES.format(gathered=_of_all_ranks(told)), ("LOGS = []",), after_return=_LOG)
 
 
 def _logs(told: Told) -> Ending | None:
@@ -232,8 +248,28 @@ def _logs(told: Told) -> Ending | None:
     if told.finding.logged is not None:
         key, alone = told.finding.logged
         wanted = f"wanted, size = {float(alone)!r}, {abs(float(alone))!r}  # on one rank"
-    lines = _LOGS.format(scale=told.scale, near=_VALIDATION, wanted=wanted)
+    gathered = _of_all_ranks(told)
+    lines = _LOGS.format(scale=told.scale, near=_VALIDATION, wanted=wanted, gathered=gathered)
     return Ending(lines, ("LOGS = []", f"KEY = {key!r}"), after_return=_LOG)
+
+
+_HELD = """\
+def held(collective, given, *args, async_op=False, **how):  # on a copy, until somebody waits
+    collective(made := given.detach().clone(), *args, **how)
+    arrive = lambda *_: given.data.copy_(made) is not None
+    early = arrive() if not async_op or dist.early else None
+    return SimpleNamespace(wait=arrive, is_completed=arrive) if async_op else None
+for name in ("all_reduce", "broadcast", "all_gather_into_tensor", "reduce_scatter_tensor"):
+    setattr(dist, name, functools.partial(held, getattr(dist, name)))"""
+_LATE = """\
+early, late = [run() for dist.early in (True, False)]
+wrong = [early != late]
+print(f"with results that come at once {early}, when they are waited for {late}")"""
+
+
+def _late(told: Told) -> Ending:
+    """Each of a world's first runs would also make the engine's own reduction: it waits."""
+    return Ending(_LATE, before_import=_HELD)
 
 
 _ENDINGS: Mapping[Shown, Callable[[Told], Ending | None]] = {
@@ -246,4 +282,6 @@ _ENDINGS: Mapping[Shown, Callable[[Told], Ending | None]] = {
     Shown.MODES: _modes,
     Shown.COPIES: _copies,
     Shown.LOGS: _logs,
+    Shown.SHAPES: _shapes,
+    Shown.LATE: _late,
 }

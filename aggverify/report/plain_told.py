@@ -12,6 +12,7 @@ from aggverify.execution.trial import Trial
 from aggverify.files import is_path
 from aggverify.report import plain_data
 from aggverify.steps.case import Case
+from aggverify.steps.layouts import token_owner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,14 +28,16 @@ class Told:
     target: str
     function: str
     calling: Calling
-    counted: int
-    """Where a sample has the mask whose tokens count."""
+    others: tuple[str, ...]
+    """Steps that are to be run before, as arguments of a run."""
     counts_rejected: bool
     engine: str
     scale: float
     takes_counts: bool
     guarded: bool
     """Whether a rank may not come back."""
+    virtual: bool
+    """Whether one process is the first rank of a world that is not there."""
     modes: tuple[str | bool, ...]
     """Other names of modes, with which the same call has to give other weights."""
     expected: tuple[Fraction, ...] | None
@@ -63,7 +66,7 @@ class Told:
 
     @property
     def gathered(self) -> bool:
-        return self.cp > 1 and self.case.layout.cp_kind == "gathered"
+        return plain_data.is_gathered(self.case)
 
     @property
     def is_file(self) -> bool:
@@ -75,51 +78,50 @@ class Told:
         return any(t.under or t.scale != 1.0 for t in self.trials)
 
     @property
+    def copies(self) -> bool:
+        """Whether context-parallel ranks are told apart by their losses."""
+        return self.cp > 1 and self.shown is Shown.COPIES
+
+    @property
+    def looks_beyond(self) -> bool:
+        """Whether what is returned beside the loss is looked at."""
+        return self.takes_counts or self.shown in (Shown.LOGS, Shown.SHAPES)
+
+    @property
     def command(self) -> str:
         """What runs it."""
         many = f"torchrun --standalone --nproc-per-node {self.world}"
-        return f"{many if self.world > 1 else 'python'} THIS.py{' [REDUCER.py]' * self.is_file}"
-
-    @property
-    def samples(self) -> list[str]:
-        return plain_data.samples(self.case, counts_rejected=self.counts_rejected)
-
-    @property
-    def counts(self) -> str:
-        return plain_data.counts(self.case, counts_rejected=self.counts_rejected)
+        launch = many if self.world > 1 and not self.virtual else "python"
+        return f"{launch} THIS.py{' [REDUCER.py]' * self.is_file}"
 
     @property
     def cells(self) -> str:
-        return plain_data.cells(self.case)
+        """By rank and micro-batch."""
+        counts = plain_data.counts(self.case, self.counts_rejected) if self.takes_counts else None
+        return plain_data.cells(self.case, self.calling, counts, only_first=self.virtual)
 
     @property
     def losses(self) -> str:
         return plain_data.losses(self.case)
 
     @property
-    def returned(self) -> str:
-        """Of copies of a loss all, or the first; else the sum over context-parallel ranks."""
-        if self.cp == 1 or self.shown is Shown.COPIES:
-            return "row"
-        first = "row[0]" if self.gathered else "sum(row[:CP])"
-        return f"[{first}, *row[CP:]]"
+    def wanted(self) -> tuple[Fraction, ...]:
+        """The weights that a run has to give: of a world that is not there, its first rank's."""
+        mine = token_owner(self.case.step, self.case.layout)
+        pairs = zip(self.expected or (), mine, strict=False)
+        return tuple(e if d == 0 or not self.virtual else Fraction(0) for e, (d, _, _) in pairs)
 
     def allows(self, expected: Fraction) -> float:
         """How far from it a weight may be."""
         return (self.near * abs(float(expected)) + self.least) if expected else 0.0
 
     def call(self, before: str = "") -> list[str]:
-        """The lines that call the reducer; ``before`` comes right before that."""
+        """The lines that call the candidate; ``before`` comes right before that."""
         lines = self.calling.call.split("\n")
+        if self.calling.whole:
+            return [*lines[:-1], *([before] if before else []), lines[-1]]
         at = next(n for n, line in enumerate(lines) if "reduce" in line)
         made, itself = lines[:at], lines[at:]
         if self.varied:
             itself = ["with under or nullcontext():", *(f"    {line}" for line in itself)]
         return [*made, *([before] if before else []), *itself]
-
-    def other(self, case: Case) -> str:
-        """Another step, on one line."""
-        rejected = self.counts_rejected
-        samples = ", ".join(plain_data.samples(case, counts_rejected=rejected))
-        counts = plain_data.counts(case, counts_rejected=rejected)
-        return f"({plain_data.cells(case)}, [{samples}], dict({counts}), {plain_data.losses(case)})"

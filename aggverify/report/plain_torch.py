@@ -1,11 +1,12 @@
 """A finding without this package: a script with nothing but torch that shows the same.
 
-It runs the finding's step on its layout as the convention and the engine do, in about 30 lines
-beside the step's data, and ends with 1 until the reducer is mended.
+It runs the finding's step on its layout as the convention and the engine do, in at most 30 lines
+beside the step's data and what imports the reducer, and ends with 1 until the reducer is mended.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -23,12 +24,14 @@ from aggverify.execution.trial import Trial, trial
 from aggverify.files import split
 from aggverify.oracles.bounds import PRECISIONS, relative, scalar_bound
 from aggverify.oracles.coincidence import tells_apart
+from aggverify.report import plain_data
 from aggverify.report.escape import line
 from aggverify.report.plain_ends import ending
+from aggverify.report.plain_source import functions
 from aggverify.report.plain_told import Told
 from aggverify.steps.case import Case
 
-MOST_TOKENS = 10_000
+MOST_TOKENS, MOST_LINES = 10_000, 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +51,42 @@ def script(subject: Subject, finding: Finding) -> Script:
     told = _told(subject, how, finding)
     if (end := ending(told)) is None:
         return Script(why_not="rounding in a script may be as large as what is wrong")
-    names = {"operator", "sys", *end.imports}
-    names |= {"os", "runpy"} if told.is_file else {"importlib"}
-    names |= {"faulthandler"} if told.guarded else set()
-    return Script(_template().render(t=told, ending=end, imports=", ".join(sorted(names))))
+    body = _template().render(t=told, ending=end)
+    if (lines := _lines(told, body)) > MOST_LINES:
+        return Script(why_not=f"it takes {lines} lines, which is more than one reads")
+    return Script(_imports(told, body) + body)
+
+
+_MODULES = (
+    "copy",
+    "faulthandler",
+    "functools",
+    "importlib",
+    "math",
+    "operator",
+    "os",
+    "runpy",
+    "sys",
+)
+
+
+def _imports(told: Told, body: str) -> str:
+    """The first lines: what it shows, how it is run, what it takes."""
+    used = [name for name in _MODULES if re.search(rf"\b{name}\.", body)]
+    lines = [f"import {', '.join(used)}", *told.calling.imports]
+    lines += ["from contextlib import nullcontext"] * told.varied
+    lines += ["from types import SimpleNamespace"] * ("SimpleNamespace" in body)
+    lines += ["", "import torch", "import torch.distributed as dist"]
+    lines += ["import torch.testing._internal.distributed.fake_pg"] * told.virtual
+    lines += ["from torch import tensor", "", ""]
+    how = f"# With torch alone; it ends with 1 until that is mended:  {told.command}"
+    return "\n".join([f"# {told.title}", how, *lines])
+
+
+def _lines(told: Told, body: str) -> int:
+    """All but imports, the step's data, an adapter's own code and what imports the candidate."""
+    code = told.calling.code + body[body.index("\ndist.init_process_group") :]
+    return sum(map(bool, code.split("\n"))) + told.guarded - (4 if told.is_file else 3)
 
 
 @lru_cache(maxsize=1)
@@ -85,20 +120,22 @@ def _told(subject: Subject, how: Check, finding: Finding) -> Told:
     scale = _scale(subject, case)
     assert scale is not None
     head, _ = split(subject.target)
-    site = _site(subject, case, trials)
+    site = _site(subject, case, trials, finding.elsewhere)
+    others = dict.fromkeys(step for t in trials for step in t.before if step != case)
     calling = _calling(subject, site)
     return Told(
         title=line(f"{finding.code} {finding.traits.title}: {subject.target}"),
-        shown=how.shown,
+        shown=how.shown_by.get(finding.code, how.shown),
         case=case,
         trials=tuple(trials),
         before=before,
         target=head,
         function=subject.function,
         calling=calling,
-        counted=site.counted,
-        modes=tuple(_modes(subject, site, calling, trials)),
+        others=tuple(_run(subject, replace(site, case=other)) for other in others),
         counts_rejected=subject.policy.denominators == "original",
+        virtual=bool(finding.elsewhere),
+        modes=tuple(_modes(subject, site, calling, trials)),
         engine=subject.engine.name,
         scale=float(scale),
         takes_counts=subject.engine.takes_counts,
@@ -122,7 +159,7 @@ def _least(subject: Subject, case: Case) -> float:
     return float(2 * subject.roundings * precision.min_subnormal)
 
 
-def _site(subject: Subject, case: Case, trials: list[Trial]) -> PlainSite:
+def _site(subject: Subject, case: Case, trials: list[Trial], elsewhere: int) -> PlainSite:
     term = next((t.term for t in trials if t.term is not None), None)
     divisor = None if subject.divisor is None else float(subject.divisor)
     per_token, terms = subject.engine.takes_counts, len(subject.terms)
@@ -134,16 +171,18 @@ def _site(subject: Subject, case: Case, trials: list[Trial]) -> PlainSite:
         subject.policy.denominators == "original",
         terms,
         term if terms else None,
-        _texts(subject),
+        functions(split(subject.target)[0], subject.function),
+        elsewhere,
     )
 
 
-def _texts(subject: Subject) -> tuple[str, ...] | None:
-    """The source of the functions of the reducer's file, where it is one of them."""
-    names = {name for name, _ in subject.found.functions}
-    if subject.function not in names:
-        return None
-    return tuple("\n".join(text) for _, text in subject.found.texts)
+def _run(subject: Subject, site: PlainSite) -> str:
+    """Another step, as arguments of a run."""
+    calling, case = _calling(subject, site), site.case
+    counted = subject.policy.denominators == "original"
+    counts = plain_data.counts(case, counted) if subject.engine.takes_counts else None
+    cells = plain_data.cells(case, calling, counts)
+    return f"({plain_data.losses(case)}, {calling.told.step}, {cells})"
 
 
 def _calling(subject: Subject, site: PlainSite) -> Calling:

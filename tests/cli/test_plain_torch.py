@@ -13,16 +13,24 @@ import pytest
 
 from aggverify.checks import check
 from aggverify.checks.counts import BEYOND
+from aggverify.checks.layout import COMBINED
 from aggverify.codes import Example
 from aggverify.conventions import CONVENTIONS, PlainlyCalled
+from aggverify.engines import engine
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
-from aggverify.report import model
+from aggverify.report import model, plain_torch
 from aggverify.report.formats import FORMATS
 from aggverify.report.plain_torch import Script, script
+from aggverify.run.opening import loaded
 from aggverify.run.outcome.tally import Tally
+from aggverify.run.planning.request import Request
 from aggverify.run.search.check_run import CheckRun
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+from aggverify.steps.notation import parse_micro_batches, parse_step
+from aggverify.world import Pool
 from tests import verdicts
 from tests.conftest import EXAMPLES as FILES
 from tests.conftest import ROOT, Cli
@@ -31,9 +39,13 @@ from tests.scripts import ranks
 
 SHOWN = [(n, e) for n, (_, e) in zip(IDS, EXAMPLES, strict=True) if e.ones < BEYOND]
 """By name; 2^24 tokens are in no script."""
+TWO_BY_TWO = Case(
+    parse_step("2/111 1/1; 3/1101 1/11"),
+    Layout(parse_micro_batches("0 1 | 2 3")),
+    (0.0,) * 10,
+)
+"""Steps of two ranks and two micro-batches."""
 NOT_SHOWN = {
-    "AGV301": "it takes a step of which nearly all is pretended",
-    "AGV411": "it takes collectives that complete only when they are waited for",
     "AGV504": "it takes the calls that contradict themselves, one after the other",
     "AGV505": "the convention validation does not say how it calls without us",
 }
@@ -46,11 +58,13 @@ RIGHT = {
     ("prompt_mean", "sum"): "double_precision",
     ("prompt_mean", "accumulated-mean"): "accumulation_undone",
     ("constant", "sum"): "compressed",
+    ("token_mean", "skyrl-fsdp"): "refuses_unknown_modes",
 }
 """Of the corpus, by mode and engine."""
-MOST, USUAL = 72, 42
-"""Lines of code beside imports and the step's data: where a batch has all there is, as what asks
-for it is in another file; of a reducer in a file of its own."""
+MOST = 30
+"""Lines of code beside imports, the step's data and what imports the reducer."""
+WIDTH = 100
+IMPORTING = ("path = ", "sys.path.insert(", "module = ", "reduce = ", "train_step = ")
 
 
 def written(example: Example, laboratory: Laboratory) -> tuple[Subject, Script]:
@@ -71,9 +85,9 @@ def executed(folder: Path) -> dict[str, tuple[int, str]]:
     return found
 
 
-def test_every_convention_but_a_whole_step_is_called_with_torch_alone() -> None:
+def test_every_convention_that_reduces_is_called_with_torch_alone() -> None:
     not_so = [name for name, how in CONVENTIONS.items() if not isinstance(how, PlainlyCalled)]
-    assert not_so == ["trainer", "validation", "log-reducer"]
+    assert not_so == ["validation", "log-reducer"]
 
 
 @pytest.mark.thorough
@@ -88,9 +102,10 @@ def test_every_code_is_shown_and_a_right_reducer_is_right(
             continue
         text = made.text.replace("later(30,", "later(5,")
         assert "aggverify" not in text.replace("engine", "") and len(code(text)) <= MOST, name
+        assert max(len(line) for line in code(text)) <= WIDTH, name
         (tmp_path / f"{name}.wrong.py").write_text(text)
         other = RIGHT.get((example.mode, example.engine))
-        if other and subject.convention.name == "native" and not subject.terms:
+        if other and subject.convention.name in ("native", "skyrl") and not subject.terms:
             right.add(name)
             mended = text.replace(f"({subject.function!r})", f"({other!r})")
             (tmp_path / f"{name}.right.py").write_text(mended)
@@ -113,10 +128,14 @@ def is_as_it_must_be(name: str, ran: tuple[int, str]) -> bool:
 
 
 def code(text: str) -> list[str]:
-    """Lines beside comments, imports and the step's data."""
+    """Lines beside comments, imports, the step's data and what imports the candidate."""
     lines = text.split("\n")
-    [at] = [n for n, line in enumerate(lines) if line.startswith("dist.init_process_group")]
-    return [line for line in lines[at:] if line.strip()]
+    at = next(n for n, line in enumerate(lines) if line.startswith("dist.init_process_group"))
+    helper = [n for n, line in enumerate(lines[:at]) if line.startswith("class ")]
+    guard = [line for line in lines[:at] if line.startswith("faulthandler.")]
+    code = lines[helper[0] : at] if helper else guard
+    code += [line for line in lines[at:] if not line.startswith(IMPORTING)]
+    return [line for line in code if line.strip()]
 
 
 def test_the_report_has_it_or_says_why_not() -> None:
@@ -149,7 +168,7 @@ def test_a_file_is_shown_where_this_package_cannot_be_imported(
     [verdict] = document.verdicts
     finding = next(f for f in verdict.findings if f.script is not None)
     assert finding.script is not None and finding.weights is not None
-    assert len(code(finding.script)) <= USUAL
+    assert len(code(finding.script)) <= MOST
     (tmp_path / "script.py").write_text(finding.script)
     (tmp_path / "aggverify.py").write_text("raise ImportError('not without this package')\n")
     done = launched(tmp_path, finding.script)
@@ -184,6 +203,39 @@ def test_an_adapters_call_is_a_part_of_the_script(cli: Cli, tmp_path: Path) -> N
     assert "<- wrong" in launched(tmp_path, text).stdout
     fixed = launched(tmp_path, text, tmp_path / "right.py")
     assert fixed.returncode == 0, (fixed.stdout, fixed.stderr)
+
+
+TRAINED = {"ddp": "token_mean", "fsdp2": "sample_mean", "sgd": "prompt_mean"}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_whole_training_step_is_shown(name: str, shared_pool: Pool, tmp_path: Path) -> None:
+    if name == "fsdp2" and (why := engine("fsdp2").available()) is not None:
+        pytest.skip(why)
+    target = FILES / "trainer" / "broken" / f"{name}.py"
+    with loaded(Request(str(target), modes=(TRAINED[name],)), shared_pool) as (found, laboratory):
+        [subject] = found
+        laboratory.begin()
+        case = replace(TWO_BY_TWO, layout=replace(TWO_BY_TWO.layout, cp_size=1 + (name == "fsdp2")))
+        finding = COMBINED.judge(subject, laboratory.run(subject, [case]))
+    assert finding is not None
+    made = script(subject, finding)
+    assert made.text is not None and len(code(made.text)) <= MOST
+    assert max(len(line) for line in code(made.text)) <= WIDTH
+    (tmp_path / "script.py").write_text(made.text)
+    done = launched(tmp_path, made.text)
+    assert done.returncode == 1 and "<- wrong" in done.stdout, done
+    assert "Error" not in done.stderr.replace("ChildFailedError", "").replace("error_file", "")
+    fixed = launched(tmp_path, made.text, FILES / "trainer" / f"{name}.py")
+    assert fixed.returncode == 0, (fixed.stdout, fixed.stderr)
+
+
+def test_no_script_is_longer_than_one_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain_torch, "MOST_LINES", 20)
+    document = verdicts.written(verdicts.verdict(reports=1))
+    [finding] = document.verdicts[0].findings
+    assert finding.script is None and "more than one reads" in (finding.no_script or "")
 
 
 def launched(folder: Path, text: str, *arguments: Path) -> subprocess.CompletedProcess[str]:
