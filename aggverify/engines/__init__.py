@@ -22,7 +22,13 @@ from aggverify.engines.megatron_raw import (
     MEGATRON_TWO_OUTPUT,
 )
 from aggverify.engines.plain_sum import PLAIN_SUM
-from aggverify.engines.real import DDP, FSDP2, RealEngine
+from aggverify.engines.real import (
+    DDP,
+    FSDP2,
+    MEGATRON_CORE_SAMPLE,
+    MEGATRON_CORE_TOKEN,
+    RealEngine,
+)
 from aggverify.engines.skyrl import SKYRL_FSDP, SKYRL_MEGATRON, SKYRL_MEGATRON_02
 from aggverify.engines.spec import (
     Arrived,
@@ -48,7 +54,7 @@ _DEVIATIONS = (
     *(THREE_OUTPUT, THREE_OUTPUT_CP, PHANTOM_TOKEN, COUNT_DROPPED),
     *(SKYRL_MEGATRON_02, DEEPSPEED_3),
 )
-_REAL = (DDP, FSDP2)
+_REAL = (DDP, FSDP2, MEGATRON_CORE_SAMPLE, MEGATRON_CORE_TOKEN)
 ENGINES: Table[EngineSpec] = Table(
     "engines",
     lambda: EngineSpec,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from importlib.metadata import version
-from typing import TYPE_CHECKING
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
 
 from aggverify.engines.emulated import EmulatedEngine
 from aggverify.engines.mean import MEAN
+from aggverify.engines.megatron import MEGATRON_SAMPLE, MEGATRON_TOKEN
 from aggverify.engines.spec import EngineSession, Sizes, Usual
 
 if TYPE_CHECKING:
@@ -29,6 +30,12 @@ class RealEngine(Usual):
     formula: EmulatedEngine
     session_class: str
     """``module:Class``, of a session that is made from the rank's device."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """What else it is made from."""
+    package: str = ""
+    """What has to be installed, beside torch."""
+    install: str = ""
+    """How, after "pip install"."""
     since: tuple[int, int] = (2, 6)
     """The first torch that has it, on processors."""
     preloads: tuple[str, ...] = ("torch._dynamo", "torch.distributed.fsdp")
@@ -61,6 +68,8 @@ class RealEngine(Usual):
         return self.formula.takes_counts
 
     def available(self) -> str | None:
+        if self.package and not _has(self.package):
+            return f"it needs {self.package}, which is not installed: pip install {self.install}"
         has = version("torch")
         if tuple(int(part) for part in has.split(".")[:2]) >= self.since:
             return None
@@ -73,8 +82,17 @@ class RealEngine(Usual):
 
     def session(self, device: torch.device) -> EngineSession:
         module, _, name = self.session_class.partition(":")
-        made: EngineSession = getattr(importlib.import_module(module), name)(device)
-        return made
+        made = getattr(importlib.import_module(module), name)(device, **self.options)
+        session: EngineSession = made
+        return session
+
+
+def _has(package: str) -> bool:
+    try:
+        version(package)
+    except PackageNotFoundError:
+        return False
+    return True
 
 
 DDP = RealEngine(
@@ -91,4 +109,23 @@ FSDP2 = RealEngine(
     formula=MEAN,
     session_class="aggverify.engines.fsdp2_session:Fsdp2Session",
     since=(2, 7),  # pytorch #145935
+)
+MEGATRON_CORE_TOKEN = RealEngine(
+    name="megatron-core-token",
+    library="megatron-core (its schedule, DDP and finalize_model_grads)",
+    trainers="slime and miles on Megatron-LM per token, megatron-core from PyPI on processors",
+    formula=MEGATRON_TOKEN,
+    session_class="aggverify.engines.megatron_core_session:MegatronCoreSession",
+    options={"per_token": True},
+    package="megatron-core",
+    install="--no-deps megatron-core==0.16.1 packaging (0.17 and newer: Python 3.12)",
+    preloads=("megatron.core.distributed", "megatron.core.pipeline_parallel.schedules"),
+    closes=False,
+)
+MEGATRON_CORE_SAMPLE = replace(
+    MEGATRON_CORE_TOKEN,
+    name="megatron-core-sample",
+    trainers="slime and miles on Megatron-LM per sample, megatron-core from PyPI on processors",
+    formula=MEGATRON_SAMPLE,
+    options={"per_token": False},
 )

@@ -196,6 +196,8 @@ def test_ratios_are_read_off_the_engines_own_scalars() -> None:
     found = {name: ratio(spec, ENGINES["sum"]) for name, spec in ENGINES.items()}
     assert found.pop("train-step") == ()  # what a step leaves has no factor of ours
     assert found.pop("ddp") == found.pop("fsdp2") == found["mean"]
+    for path in ("sample", "token"):
+        assert found.pop(f"megatron-core-{path}") == found[f"megatron-{path}"]
     per_rank = (Power("dp_size", -1), Power("cp_size", -1))
     per_group = (Power("dp_size", -1), Power("num_microbatches", -1))
     per_step = (*per_rank, Power("num_microbatches", -1))

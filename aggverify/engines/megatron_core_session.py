@@ -1,0 +1,164 @@
+"""The rank's side of Megatron-core itself: its schedule, its DistributedDataParallel and its
+``finalize_model_grads``, with slime's and miles' factors around the loss."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from aggverify.engines.per_token import PerToken
+from aggverify.engines.spec import Arrived, LocalStep
+from aggverify.world.unwaited import ARRIVAL
+
+
+@dataclass(slots=True)
+class MegatronCoreSession:
+    """A new model for every step, run by ``forward_backward_no_pipelining``."""
+
+    device: torch.device
+    per_token: bool
+    _alone: Any = field(default=None, init=False)
+    """The group of this rank, for all parallelism that there is none of."""
+
+    def warm_up(self) -> None:
+        """Its imports, and a group for each rank."""
+        ranks = [[rank] for rank in range(dist.get_world_size())]
+        self._alone = dist.new_subgroups_by_enumeration(ranks)[0]
+        with warnings.catch_warnings(), on_processors():
+            warnings.simplefilter("ignore")  # that there is no Apex
+            import megatron.core.distributed
+            import megatron.core.pipeline_parallel.schedules  # noqa: F401
+
+    def accumulate(self, step: LocalStep) -> Tensor:
+        with on_processors():
+            return self._trained(step)
+
+    def reduce(self, parts: Sequence[Tensor]) -> Arrived:
+        return Arrived(list(parts))
+
+    def _trained(self, step: LocalStep) -> Tensor:
+        from megatron.core.distributed import (
+            DistributedDataParallel,
+            DistributedDataParallelConfig,
+            finalize_model_grads,
+        )
+        from megatron.core.enums import ModelType
+        from megatron.core.pipeline_parallel.schedules import forward_backward_no_pipelining
+        from megatron.core.transformer import TransformerConfig
+
+        config = TransformerConfig(
+            num_layers=1,
+            hidden_size=1,
+            num_attention_heads=1,
+            context_parallel_size=step.sizes.cp_size,
+            calculate_per_token_loss=self.per_token,
+        )
+        model: Any = PerToken(len(step.values), self.device)
+        model.config, model.model_type = config, ModelType.encoder_or_decoder
+        model.set_input_tensor = lambda given: None
+        reached: list[bool] = []
+        model.theta.register_hook(lambda gradient: reached.append(True))
+        groups = self._groups()
+        reduction = DistributedDataParallelConfig(grad_reduce_in_fp32=False)
+        wrapped = DistributedDataParallel(config, reduction, model, pg_collection=groups)
+        config.no_sync_func = wrapped.no_sync
+        config.finalize_model_grads_func = _in_time(finalize_model_grads)
+        wrapped.zero_grad_buffer()
+        forward_backward_no_pipelining(
+            forward_step_func=self._forward_step(step),
+            data_iterator=iter(range(step.num_microbatches)),
+            model=wrapped,
+            num_microbatches=step.num_microbatches,
+            seq_length=1,
+            micro_batch_size=1,
+            pg_collection=groups,
+        )
+        if not reached:
+            return step.gradient(model.theta)  # raises: Megatron keeps gradients elsewhere
+        gradient: Tensor = model.theta.main_grad.clone()
+        return gradient
+
+    def _forward_step(self, step: LocalStep) -> Callable[..., Any]:
+        """What Megatron calls for each micro-batch: the model's losses, and what is done to them
+        as slime's and miles' ``loss_function`` does it."""
+        sizes = step.sizes
+
+        def forward_step(micro_batches: Iterator[int], model: Any) -> Any:
+            k = next(micro_batches)
+            before = step.num_tokens
+
+            def loss_func(losses: Tensor) -> tuple[Tensor, Tensor, dict[str, Any]]:
+                loss = step.loss(k, losses)
+                if self.per_token:
+                    return loss * sizes.cp_size, _count(step.num_tokens - before), {}
+                scaled = loss * sizes.num_microbatches / sizes.num_rollouts
+                return scaled * sizes.world_size, _count(1), {}
+
+            return model(step.values, step.tokens(k)), loss_func
+
+        return forward_step
+
+    def _groups(self) -> Any:
+        """This rank's groups: of context parallelism as its trainer has placed them."""
+        from megatron.core import parallel_state
+        from megatron.core.process_groups_config import ProcessGroupCollection
+
+        groups = ProcessGroupCollection()
+        groups.tp = groups.pp = groups.ep = groups.expt_dp = self._alone
+        groups.embd = groups.pos_embd = None
+        groups.cp = parallel_state.get_context_parallel_group()
+        groups.dp = parallel_state.get_data_parallel_group()
+        groups.dp_cp = dist.group.WORLD
+        return groups
+
+
+def _in_time(finalize: Callable[..., None]) -> Callable[..., None]:
+    """With collectives that arrive as they do: Megatron waits for its own by other means than the
+    handles by which candidates are seen to wait."""
+
+    def finalized(*given: Any, **named: Any) -> None:
+        with ARRIVAL.set(""):
+            finalize(*given, **named)
+
+    return finalized
+
+
+def _count(tokens: int) -> Tensor:
+    return torch.tensor(tokens, dtype=torch.int32)
+
+
+class _Stream:
+    """In a CUDA stream's place."""
+
+    def wait_stream(self, other: object) -> None:
+        pass
+
+
+@contextmanager
+def on_processors() -> Iterator[None]:
+    """What Megatron asks of CUDA, answered without one."""
+    zeros = torch.zeros
+
+    def on_cpu(*size: Any, **how: Any) -> Tensor:
+        return zeros(*size, **{**how, "device": "cpu"} if how.get("device") == "cuda" else how)
+
+    stand_ins: dict[str, Any] = {
+        "current_device": lambda: torch.device("cpu"),
+        "current_stream": lambda *_: _Stream(),
+        "default_stream": lambda *_: _Stream(),
+        "synchronize": lambda *_: None,
+    }
+    with (
+        mock.patch.multiple(torch.cuda, **stand_ins),
+        mock.patch.object(torch.Tensor, "cuda", lambda self, *_, **__: self),
+        mock.patch.object(torch, "zeros", on_cpu),
+    ):
+        yield

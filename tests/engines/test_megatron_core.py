@@ -1,0 +1,94 @@
+"""Megatron-core's own schedule, DistributedDataParallel and ``finalize_model_grads``, from PyPI."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import numpy as np
+import pytest
+from filelock import FileLock
+
+from aggverify.engines import engine, real
+from aggverify.generation.catalogue import grid, hard_cases
+from aggverify.run.opening import loaded
+from aggverify.run.planning.request import Request
+from aggverify.world import Pool
+from tests.conftest import EXAMPLES, Cli
+
+BOTH = ("megatron-core-token", "megatron-core-sample")
+TOLD = "it needs megatron-core, which is not installed: pip install --no-deps megatron-core==0.16.1"
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.covers(engine=name)) for name in BOTH]
+)
+def test_where_it_is_not_installed_it_is_told_how(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def found(package: str) -> str:
+        if package == "megatron-core":
+            raise PackageNotFoundError(package)
+        return version(package)
+
+    monkeypatch.setattr(real, "version", found)
+    listed = {block.partition("\n")[0]: block for block in cli("engines").out.split("\n\n")}
+    assert f"cannot run here: {TOLD}" in listed[name]
+    path = EXAMPLES / "native" / "megatron_token" / "token_mean.py"
+    asked = cli("check", path, "--mode", "token_mean", "--engine", name)
+    assert asked.code == 2, asked
+    assert f"engine {name} cannot run here: {TOLD}" in asked.err
+
+
+def fetched(config: pytest.Config) -> Path:
+    """The wheel's folder; downloaded once, shared by all workers."""
+    folder = Path(config.cache.mkdir("megatron-core"))
+    target = folder / "0.16.1"
+    with FileLock(folder / "lock"):
+        if not target.is_dir():
+            command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest"]
+            subprocess.run([*command, str(folder), "megatron-core==0.16.1"], check=True)
+            [wheel] = folder.glob("megatron_core-0.16.1-*.whl")
+            with zipfile.ZipFile(wheel) as archive:
+                archive.extractall(target)
+    return target
+
+
+@pytest.mark.network
+@pytest.mark.parametrize(
+    ("name", "formula", "mode"),
+    [
+        ("megatron-core-sample", "megatron-sample", "sample_mean"),
+        ("megatron-core-token", "megatron-token", "token_mean"),
+    ],
+)
+def test_the_formula_is_what_it_does(
+    name: str,
+    formula: str,
+    mode: str,
+    pytestconfig: pytest.Config,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Bit for bit per sample; per token Megatron's reciprocal of an integer tensor is float32."""
+    wheel = fetched(pytestconfig)
+    monkeypatch.syspath_prepend(wheel)
+    monkeypatch.setenv("PYTHONPATH", str(wheel))
+    path = EXAMPLES / "native" / formula.replace("-", "_") / f"{mode}.py"
+    drawn = [*hard_cases(), *grid(4, ("zigzag",))]
+    cases = [c for c in drawn if c.layout.world_size in (1, 2) and c.layout.cp_kind == "zigzag"]
+    assert {c.dtype for c in cases} >= {"float32", "float64"}
+    with Pool() as pool, loaded(Request(str(path), modes=(mode,), engine=name), pool) as ready:
+        [[subject], laboratory] = ready
+        laboratory.begin()
+        ours = laboratory.run(replace(subject, engine=engine(formula)), cases)
+        theirs = laboratory.run(subject, cases)
+    near = 2.0**-24 if subject.engine.takes_counts else 0.0
+    for mine, other in zip(ours, theirs, strict=True):
+        assert mine.weights is not None, mine.failure
+        assert other.weights is not None, other.failure
+        assert (np.abs(mine.weights - other.weights) <= near * np.abs(mine.weights)).all()
+        assert (mine.value, mine.counts, other.altered) == (other.value, other.counts, ())
