@@ -7,7 +7,10 @@ one step means right for every loss value on that step (semantics, "One training
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
+
+import numpy as np
 
 from aggverify.checks.base import Check, Finding, Shown, failure_finding
 from aggverify.checks.comparison import lowest_precision, worst_weight
@@ -15,6 +18,7 @@ from aggverify.checks.judging import is_finite
 from aggverify.checks.spaces import alone
 from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
+from aggverify.execution.trial import Trial
 from aggverify.generation.space import Space
 from aggverify.oracles.bounds import PRECISIONS, scalar_bound
 from aggverify.steps.case import Case
@@ -30,12 +34,15 @@ def space(subject: Subject) -> Space | None:
     return alone(subject) if subject.mode_name is not None else None
 
 
-def variants(case: Case) -> tuple[Case, ...]:
-    """The case; other losses of both signs; those scaled; all zero."""
+def variants(case: Case) -> tuple[Case | Trial, ...]:
+    """The case; other losses of both signs; those scaled; some of them zero, and all."""
     other = tuple((-1) ** t * (7 * t + 3) / 16 for t in range(len(case.losses)))
     scaled = [case.with_losses(tuple(c * x for x in other)) for c in SCALES]
+    first = range(case.step.samples[0].response_length)
+    none = first if len(case.step.samples) > 1 else first[1::2]
+    some = case.with_losses(tuple(0.0 if t in none else x for t, x in enumerate(other)))
     zero = case.with_losses((0.0,) * len(other))
-    return case, case.with_losses(other), *scaled, zero
+    return case, case.with_losses(other), *scaled, Trial(some, zeros=True), zero
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
@@ -44,13 +51,14 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
         failed = failure_finding(NAME, subject, execution)
         if failed is not None:
             return failed
-    first, other, *scaled, zero = executions
+    first, other, *scaled, some, zero = executions
     if not all(map(is_finite, executions)):
         return None
     if zero.value and not any(zero.case.losses):
         message = f"{float(zero.value):.3g} is added to the loss: f(0) is not 0"
         return Finding(CONSTANT, NAME, message, first.case, subject.mode)
-    for execution in (other, *scaled, zero):
+    some = _as_shown(subject, first, some)
+    for execution in (other, *scaled, some, zero):
         found = _weights_differ(subject, first, execution)
         if found is not None:
             return found
@@ -59,6 +67,16 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
         if found is not None:
             return found
     return None
+
+
+def _as_shown(subject: Subject, first: Execution, some: Execution) -> Execution:
+    """The execution with the weights that losses of 0 do not show as they were."""
+    if not subject.hides_zeros:
+        return some
+    assert first.weights is not None and some.weights is not None
+    return replace(
+        some, weights=np.where(np.equal(some.case.losses, 0), first.weights, some.weights)
+    )
 
 
 def _weights_differ(subject: Subject, first: Execution, other: Execution) -> Finding | None:

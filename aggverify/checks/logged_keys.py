@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from aggverify.checks import suffixes
 from aggverify.checks.base import Finding
 from aggverify.checks.comparison import lowest_precision
 from aggverify.execution.executed import Execution, copies
@@ -35,10 +36,14 @@ def judge(check: str, subject: Subject, executions: Sequence[Execution]) -> Find
     change with the losses say something of the layout itself, and those that are alike everywhere
     are of the whole step: both may be what they are."""
     one, spread, other = map(numbers_of, executions)
+    named = suffixes.applies(subject)
     for key, alone in one.items():
-        if key not in spread or alone == other.get(key) or _alike(spread[key]):
+        if key not in spread or alone == other.get(key):
             continue
-        was, now = (merged(subject, e, each) for e, each in zip(
+        # What is said to be added up is no number of the whole step.
+        if not suffixes.is_compared(key) if named else _alike(spread[key]):
+            continue
+        was, now = (merged(subject, e, key, each) for e, each in zip(
             executions, (alone, spread[key]), strict=False
         ))  # fmt: skip
         if was is None or (now is not None and now.is_near(was)):
@@ -80,8 +85,9 @@ class Merged:
         return abs(self.value - other.value) <= self.bound + other.bound
 
 
-def merged(subject: Subject, ran: Execution, numbers: Numbers) -> Merged | None:
-    """A scalar is reduced as the loss is, a pair is a sum over a count; None if not finite."""
+def merged(subject: Subject, ran: Execution, key: str, numbers: Numbers) -> Merged | None:
+    """A scalar is reduced as the loss is, a pair is a sum over a count, and a key with a suffix as
+    that says; None if not finite."""
     flat = [n for rank in numbers for n in rank]
     if not np.isfinite(flat).all():
         return None
@@ -89,6 +95,8 @@ def merged(subject: Subject, ran: Execution, numbers: Numbers) -> Merged | None:
 
         def reduced(of: Callable[[float], float]) -> Fraction | None:
             local = [[of(n[0]) for n in rank] for rank in numbers]
+            if suffixes.applies(subject):
+                return suffixes.merged(key, [Fraction(x) for rank in local for x in rank], ran)
             return ran.scalar(subject, copies(local, ran.case, 0))
 
         value, magnitude = reduced(float), reduced(abs)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from aggverify.checks import logged_keys
+from aggverify.checks import logged_keys, suffixes
 from aggverify.checks.base import Check, Finding, Shown
 from aggverify.checks.comparison import lowest_precision
 from aggverify.checks.judging import is_finite
@@ -16,6 +16,7 @@ from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
 from aggverify.oracles.bounds import PRECISIONS, scalar_bound
 from aggverify.steps.case import Case
+from aggverify.trainer.answer import Log
 
 NAME = "logs_say_the_objective"
 OTHER_LOSS, UNMERGEABLE = "AGV511", "AGV512"
@@ -82,18 +83,20 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
 def _of_the_objective(subject: Subject, ran: Execution) -> Finding | None:
     if not ran.logs:
         return None
-    why = _malformed(ran)
+    named = suffixes.applies(subject)
+    why = _misnamed(ran) if named else _malformed(ran)
     if why is not None:
         return Finding(UNMERGEABLE, NAME, why, ran.case, subject.mode)
     # What is only looked at is usually kept in float32, whatever the losses are.
     wanted = objective(subject, ran, kept_in="float32")
-    if wanted is None or not _has_objective(ran):
+    key = suffixes.OBJECTIVE if named else OBJECTIVE
+    if wanted is None or not _has(key, ran):
         return None
-    value = _merged(subject, ran)
+    value = _merged(subject, ran, key)
     if value is not None and (wanted.is_met(value) or _is_the_modes(subject, ran, value)):
         return None
-    pair = isinstance(log := ran.logs[0][0], tuple) and len(dict(log)[OBJECTIVE]) > 1
-    what = f"log[{OBJECTIVE!r}]{', merged as a sum over a count,' if pair else ''}"
+    pair = isinstance(log := ran.logs[0][0], tuple) and len(dict(log)[key]) > 1
+    what = f"log[{key!r}]{', merged as a sum over a count,' if pair else ''}"
     factor = _factor(value, wanted, ran.case)
     exact = f"the scalar whose gradient is taken {float(wanted.exact)!r}{factor and ': ' + factor}"
     signs = (factor, "a sum over a count" if pair else "")
@@ -115,10 +118,22 @@ def _is_the_modes(subject: Subject, ran: Execution, value: Fraction) -> bool:
     return right is not None and _objective(subject, ran.case, right, "float32").is_met(value)
 
 
+def _placed(ran: Execution) -> list[tuple[str, Log]]:
+    return [(f"rank {r}, micro-batch {k}", log) for r, logs in enumerate(ran.logs)
+            for k, log in enumerate(logs)]  # fmt: skip
+
+
+def _misnamed(ran: Execution) -> str | None:
+    """What keeps these logs from being merged by what their keys say."""
+    flat = _placed(ran)
+    faults = (f"{where}: {log}" for where, log in flat if isinstance(log, str))
+    read = {where: dict(log) for where, log in flat if isinstance(log, tuple)}
+    return next(faults, None) or suffixes.malformed(read)
+
+
 def _malformed(ran: Execution) -> str | None:
     """What keeps these logs from being merged key by key, in the order of the first."""
-    flat = [(f"rank {r}, micro-batch {k}", log) for r, logs in enumerate(ran.logs)
-            for k, log in enumerate(logs)]  # fmt: skip
+    flat = _placed(ran)
     for where, log in flat:
         if isinstance(log, str):
             return f"{where}: {log}"
@@ -141,16 +156,14 @@ def _named(log: object) -> str:
     return ", ".join(key for key, _ in log) or "no key" if isinstance(log, tuple) else "nothing"
 
 
-def _has_objective(ran: Execution) -> bool:
-    return isinstance(log := ran.logs[0][0], tuple) and OBJECTIVE in dict(log)
+def _has(key: str, ran: Execution) -> bool:
+    return isinstance(log := ran.logs[0][0], tuple) and key in dict(log)
 
 
-def _merged(subject: Subject, ran: Execution) -> Fraction | None:
+def _merged(subject: Subject, ran: Execution, key: str) -> Fraction | None:
     """The merged value of the objective's key, None when it is not finite."""
-    numbers = [
-        [dict(log)[OBJECTIVE] for log in logs if isinstance(log, tuple)] for logs in ran.logs
-    ]
-    found = logged_keys.merged(subject, ran, numbers)
+    numbers = [[dict(log)[key] for log in logs if isinstance(log, tuple)] for logs in ran.logs]
+    found = logged_keys.merged(subject, ran, key, numbers)
     return None if found is None else found.value
 
 

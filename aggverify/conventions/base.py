@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 NONLINEAR = "nonlinear"
 """What a person writes for a mode when the objective is not linear in its inputs."""
+LogRule = Literal["engine", "suffixes"]
+"""How a trainer merges the logs of micro-batches: as Megatron's report does, where a scalar is
+reduced as the loss is and a pair is a sum over a count; or each key by what follows its colon, as
+Tinker's client does (``loss:sum``, ``kl:mean`` weighted by data, ``:min``, ``:max``)."""
 ADAPTED = "adapter"
 """In a convention's place, where a person's own file says how the reducer is called."""
 FEATURES: Mapping[str, str] = {
@@ -170,6 +174,8 @@ class Calling(NamedTuple):
     """The side and width of the losses as padded rows; None: 1-D."""
     whole: bool = False
     """Whether the candidate runs all of the step itself, with a model it is given."""
+    zeros: bool = True
+    """Whether losses of 0 show their weights."""
 
 
 @runtime_checkable

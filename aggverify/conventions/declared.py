@@ -11,7 +11,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aggverify.conventions.base import Bound, Calling, Misuse, Offer, Output, PlainSite, Site
+from aggverify.conventions.base import (
+    Bound,
+    Calling,
+    LogRule,
+    Misuse,
+    Offer,
+    Output,
+    PlainSite,
+    Site,
+)
 from aggverify.conventions.micro_batch import Side, Totals, Width, micro_batch
 from aggverify.conventions.native import RETURNS, output
 from aggverify.conventions.plain_adapter import code_of
@@ -66,6 +75,7 @@ class Declared:
     misuses: tuple[Misuse, ...] = ()
     notes: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
+    logs: LogRule = "engine"
     returns: str = RETURNS
 
     @property

@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from aggverify.conventions.base import FEATURES, UNUSUAL, Misuse
+from aggverify.conventions.base import FEATURES, UNUSUAL, LogRule, Misuse
 from aggverify.conventions.declared import Declared, Rows, Told, loaded
 from aggverify.conventions.log_forms import FORMS
 from aggverify.conventions.log_reducer import LogReducer
@@ -69,6 +69,7 @@ def _declared(text: bytes, path: str, name: str | None) -> Declared | Validation
         unusual=read.unusual(),
         misuses=read.misuses(),
         notes=read.texts("notes"),
+        logs=read.logs(),
     )
 
 
@@ -122,7 +123,8 @@ _KEYS = (
         "never",
         "whole_groups",
     ),
-    *("rows", "side", "width", "not_claimed", "unusual", "misuses", "notes", VALIDATES, MERGES),
+    *("rows", "side", "width", "not_claimed", "unusual", "misuses", "notes", "logs"),
+    *(VALIDATES, MERGES),
 )
 
 
@@ -197,6 +199,11 @@ class _Reading:
         self._check("modes", "a table of mode: what the function calls it", plain)
         self._known("modes", "mode", value, _modes())
         return dict(value)
+
+    def logs(self) -> LogRule:
+        found = self._data.get("logs", "engine")
+        self._check("logs", " or ".join(get_args(LogRule)), found in get_args(LogRule))
+        return "suffixes" if found == "suffixes" else "engine"
 
     def rows(self) -> Rows | None:
         chosen = {}

@@ -80,6 +80,12 @@ class MicroBatch:
     """Samples in the step with an unmasked token."""
     rank_samples: int = 0
     """Samples in all micro-batches of this data-parallel rank."""
+    rank_valid_samples: int = 0
+    """Of these, those with an unmasked token."""
+    rank_rollouts: int = 0
+    """Rollouts with a sample in them."""
+    rank_groups: int = 0
+    """Prompt groups with a sample in them."""
     rank_tokens: int = 0
     """Unmasked tokens in all micro-batches of this data-parallel rank."""
     rank_width: int = 0
@@ -106,6 +112,21 @@ class MicroBatch:
         """Full masks of all micro-batches of this rank, for code that counts before the first
         backward."""
         return [] if self._beyond is None else self._beyond.window_masks()
+
+    @property
+    def window_lengths(self) -> list[list[int]]:
+        """Response lengths of all micro-batches of this rank."""
+        return [] if self._beyond is None else self._beyond.window_lengths()
+
+    @property
+    def window_widths(self) -> list[int]:
+        """The longest response of each micro-batch of this rank."""
+        return [max(lengths, default=0) for lengths in self.window_lengths]
+
+    @property
+    def window_tokens(self) -> list[int]:
+        """Unmasked tokens of each micro-batch of this rank; its own are those at ``index``."""
+        return [] if self._beyond is None else self._beyond.window_tokens()
 
     @property
     def step_masks(self) -> list[Tensor]:
@@ -161,8 +182,19 @@ class Beyond:
         step, device = self._site.case.step, self._site.device
         return [mask_tensor(step.samples[i].loss_mask, np.int64, device) for i in members]
 
+    @property
+    def _window(self) -> Sequence[Sequence[int]]:
+        return self._site.case.layout.micro_batches[self._site.dp_rank]
+
     def window_masks(self) -> list[list[Tensor]]:
-        return [*map(self._masks, self._site.case.layout.micro_batches[self._site.dp_rank])]
+        return [*map(self._masks, self._window)]
+
+    def window_lengths(self) -> list[list[int]]:
+        samples = self._site.case.step.samples
+        return [[samples[i].response_length for i in cell] for cell in self._window]
+
+    def window_tokens(self) -> list[int]:
+        return [sum(map(self._site.counted, cell)) for cell in self._window]
 
     def step_masks(self) -> list[Tensor]:
         if self._site.elsewhere:
@@ -203,6 +235,9 @@ class Totals:
             "num_samples": len(step.samples) + bool(self._site.elsewhere),
             "num_valid_samples": sum(n > 0 for n in self._counted) + bool(self._site.elsewhere),
             "rank_samples": len(mine),
+            "rank_valid_samples": sum(self._counted[i] > 0 for i in mine),
+            "rank_rollouts": len({step.samples[i].rollout for i in mine}),
+            "rank_groups": len({step.samples[i].group for i in mine}),
             "rank_tokens": sum([self._counted[i] for i in mine]),
             "rank_width": rank_width(step, mine, layout),
             "step_width": max((s.response_length for s in step.samples), default=0),

@@ -155,6 +155,10 @@ def _values(
     yield "local_masks", tensors(local)
     yield "mask", formed(place.case, local, rows, 0)
     yield "local_positions", tensors(seen)
+    lengths = [[step.samples[i].response_length for i in cell] for cell in rank]
+    yield "window_lengths", listed(map(row, lengths))
+    yield "window_widths", row([max(own, default=0) for own in lengths])
+    yield "window_tokens", row([sum(map(place.counted, cell)) for cell in rank])
     yield "window_masks", listed(tensors(step.samples[i].loss_mask for i in cell) for cell in rank)
     if not place.elsewhere:
         yield "step_masks", tensors(s.loss_mask for s in step.samples)

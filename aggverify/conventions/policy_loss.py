@@ -112,10 +112,11 @@ class PolicyLoss:
 
     def plain(self, site: PlainSite) -> Calling:
         found = batches(site, asked=asked_of_batch(site.texts))
-        call = _PLAIN.format(batch=f"batch = {found.made}", other=site.mode == NONLINEAR)
+        linear = site.mode != NONLINEAR
+        call = _PLAIN.format(batch=f"batch = {found.made}", other=not linear)
         own = f"from typing import Any\n\n\n{inspect.getsource(policy_inputs)}".rstrip()
-        arguments = "(log_probs, advantages, batch)"
-        return Calling(call, arguments, found.told, code=found.code, adapter=own)
+        given = "(log_probs, advantages, batch)"
+        return Calling(call, given, found.told, code=found.code, adapter=own, zeros=not linear)
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
         totals = Totals(site)

@@ -200,7 +200,7 @@ class Laboratory:
         return self._beside[where]
 
     def _send(self, subject: Subject, trials: Sequence[Trial]) -> Submitted:
-        trials = [replace(t, case=subject.shown(t.case)) for t in trials]
+        trials = [t if t.zeros else replace(t, case=subject.shown(t.case)) for t in trials]
         seconds = max(self._cpu_seconds or 0.0, self._patience.seconds or 0.0) or None
         jobs = [_job(subject, t, seconds, self._note) for t in trials]
         for wanted in trials:

@@ -279,8 +279,12 @@ class Subject:
 
     def shown(self, case: Case) -> Case:
         """The case with losses of which the convention shows every weight."""
-        hides = not self.nonlinear and getattr(self.convention, "hides_zeros", False)
-        return case.without_zeros() if hides else case
+        return case.without_zeros() if self.hides_zeros else case
+
+    @property
+    def hides_zeros(self) -> bool:
+        """Whether a token with a loss of 0 shows no weight."""
+        return not self.nonlinear and getattr(self.convention, "hides_zeros", False)
 
     def expected(self, step: Step) -> tuple[Fraction, ...] | None:
         """Exact weights of the mode on a step, flat; None where there is no oracle to trust."""

@@ -38,6 +38,8 @@ class Trial:
 
     show: bool = False
     """Whether nothing is wanted but what the candidate is called with."""
+    zeros: bool = False
+    """Whether losses of 0 stay such where the convention shows no weight of theirs."""
     arrival: str = ""
     """When asynchronous collectives complete (``world.unwaited``); "" when they happen to."""
     scale: float = 1.0

@@ -143,7 +143,7 @@ def _runs(told: Told) -> Iterator[tuple[str, tuple[str, ...]]]:
 _LINEAR = """\
 first, second, wrong = run(), run(OTHER), []
 terms = [abs(weight * value) for weight, value in zip(first[1:], OTHER)]
-for times in (1.0, 1024.0, 2.0**-10, 0.0):
+for times in {factors}:
     loss, *weights = run([times * value for value in OTHER])
     off = any(not abs(b - a) <= {near!r} * abs(a) for a, b in zip(first[1:], weights))
     near = {near_sum!r} * times * sum(terms)
@@ -153,7 +153,8 @@ for times in (1.0, 1024.0, 2.0**-10, 0.0):
 
 def _linear(told: Told) -> Ending | None:
     other = next(t.case for t in told.trials if t.case.losses != told.case.losses)
-    text = _LINEAR.format(near=told.near, near_sum=2 * told.near_sum)
+    factors = "(1.0, 1024.0, 2.0**-10, 0.0)" if told.calling.zeros else "(1.0, 1024.0, 2.0**-10)"
+    text = _LINEAR.format(near=told.near, near_sum=2 * told.near_sum, factors=factors)
     return Ending(text, (f"OTHER = {plain_data.losses(other)}",))
 
 

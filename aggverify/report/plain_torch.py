@@ -113,7 +113,8 @@ def _why_not(subject: Subject, how: Check, finding: Finding) -> str | None:
 
 def _told(subject: Subject, how: Check, finding: Finding) -> Told:
     case, roundings = finding.case, 2 * subject.roundings
-    trials = [t for t in map(trial, how.variants(case)) if _is_of(t, case)]
+    shown = (replace(t, case=subject.shown(t.case)) for t in map(trial, how.variants(case)))
+    trials = [t for t in shown if _is_of(t, case)]
     precision = PRECISIONS[lowest_precision(subject, case)]
     before = max((t.before for t in trials), key=len, default=())
     expected = finding.expected or subject.expected(case.step)

@@ -422,6 +422,20 @@ wrong_slime_core = _twin("slime-core", get_sum_of_sample_mean)
 wrong_miles_core = _twin("miles-core", miles_get_sum_of_sample_mean)
 wrong_slime_aggregation = _twin("slime-aggregation", get_pg_loss_reducer)
 wrong_tinker = _twin("tinker", loss_fn)
+
+
+def tinker_logs_its_mean(data: Any, logprobs: Any) -> Any:
+    """Right but for a log that divides the sum by this call's data."""
+    loss, log = loss_fn(data, logprobs)
+    return loss, {"loss:sum": log["loss:sum"] / len(data)}
+
+
+def tinker_logs_without_suffix(data: Any, logprobs: Any) -> Any:
+    """Right but for a key that the client ends at."""
+    loss, log = loss_fn(data, logprobs)
+    return loss, {**log, "entropy": 0.5}
+
+
 wrong_areal = _twin("areal", ppo_actor_loss_fn)
 wrong_prime_rl = _twin("prime-rl", compute_loss)
 wrong_skyrl_reduce_loss = _twin("skyrl-reduce-loss", old_reduce_loss)

@@ -48,10 +48,16 @@ def test_weights_are_read_at_ratio_1(ranks: Laboratory) -> None:
     done = ranks.run(mine, wanted)
     assert done[0].weights is not None
     assert done[0].weights.tolist() == [float(w) for w in mine.expected(STEP) or ()]
-    assert linearity.judge(mine, done[:5]) is None
-    assert MICRO_BATCHES.judge(mine, done[5:]) is None
-    found = MICRO_BATCHES.judge(mine, ranks.run(subject("own_mean"), wanted[5:]))
+    assert linearity.judge(mine, done[:-2]) is None
+    assert MICRO_BATCHES.judge(mine, done[-2:]) is None
+    found = MICRO_BATCHES.judge(mine, ranks.run(subject("own_mean"), wanted[-2:]))
     assert found is not None and found.code == "AGV202"
+
+
+def test_a_token_without_an_advantage_counts(ranks: Laboratory) -> None:
+    mine = subject("only_with_advantage")
+    found = linearity.judge(mine, ranks.run(mine, linearity.variants(CASE.trivial)))
+    assert found is not None and found.code == "AGV131"
 
 
 def test_what_is_behind_the_mask_is_exponentiated(ranks: Laboratory) -> None:

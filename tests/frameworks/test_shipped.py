@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from aggverify.checks import logs
 from aggverify.checks.comparison import worst_weight
 from aggverify.conventions import CONVENTIONS, Convention, Offer, convention
 from aggverify.conventions.declared import Declared
@@ -135,6 +136,22 @@ def test_a_factor_that_a_trainer_part_leaves_out_is_seen_on_both_paths(ranks: La
         assert not all(judged("slime-trainer", "wrong_slime_trainer", mode, engine, ranks)), mode
     dropped = judged("miles-fsdp", "miles_loss_function", "token_mean", "miles-fsdp", ranks)
     assert not all(dropped)
+
+
+@pytest.mark.parametrize(
+    ("function", "code"),
+    [
+        ("loss_fn", None),
+        ("tinker_logs_its_mean", "AGV511"),
+        ("tinker_logs_without_suffix", "AGV512"),
+    ],
+)
+def test_what_tinkers_client_logs(ranks: Laboratory, function: str, code: str | None) -> None:
+    claim = Claim(f"{MODULE}:{function}", function, "tinker", "sum", "token_sum")
+    subject, case = Subject.of(claim), cases("tinker", "token_sum")[1]
+    done = ranks.run(subject, list(logs.CHECK.variants(case)))
+    found = logs.CHECK.judge(subject, done)
+    assert (found and found.code) == code
 
 
 @pytest.mark.thorough

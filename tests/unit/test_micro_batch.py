@@ -30,9 +30,14 @@ def test_it_counts_for_the_step_and_for_the_rank() -> None:
     assert (one.mode, one.per_token, one.index, one.cp_kind) == ("theirs", True, 0, "zigzag")
     assert (one.num_samples, one.num_valid_samples, one.step_width) == (5, 4, 4)
     assert (one.rank_samples, one.rank_tokens) == (3, 5)
+    assert (one.rank_valid_samples, one.rank_rollouts, one.rank_groups) == (3, 3, 2)
+    assert (one.window_lengths, one.window_widths) == ([[1, 3], [2]], [3, 2])
+    assert one.window_tokens == [3, 2]
     assert one.group_rollouts == [2, 2]
     other = batch("0,1 2 | 4 3", 1, 1)
     assert (other.rank_samples, other.rank_tokens, other.index) == (2, 3, 1)
+    assert (other.rank_valid_samples, other.rank_rollouts, other.rank_groups) == (1, 1, 1)
+    assert other.window_tokens == [0, 3]
     assert other.group_rollouts == [2]
     masks = [[len(mask) for mask in window] for window in other.window_masks]
     assert masks == [[2], [4]]
