@@ -59,6 +59,7 @@ def fetched(config: pytest.Config) -> Path:
 
 
 @pytest.mark.network
+@pytest.mark.usefixtures("own_launchers")
 @pytest.mark.parametrize(
     ("name", "formula", "mode"),
     [
@@ -76,9 +77,8 @@ def test_the_formula_is_what_it_does(
     """Bit for bit per sample; per token Megatron's reciprocal of an integer tensor is float32."""
     wheel = fetched(pytestconfig)
     monkeypatch.syspath_prepend(wheel)
-    monkeypatch.setenv("PYTHONPATH", str(wheel))
     path = EXAMPLES / "native" / formula.replace("-", "_") / f"{mode}.py"
-    drawn = [*hard_cases(), *grid(4, ("zigzag",))]
+    drawn = [*hard_cases(), *grid(2, ("zigzag",))]
     cases = [c for c in drawn if c.layout.world_size in (1, 2) and c.layout.cp_kind == "zigzag"]
     assert {c.dtype for c in cases} >= {"float32", "float64"}
     with Pool() as pool, loaded(Request(str(path), modes=(mode,), engine=name), pool) as ready:
