@@ -68,12 +68,20 @@ def scalar_bound(
     levels = [additions] if isinstance(additions, int) else list(additions)
     if not levels or min(levels) < 0:
         raise OracleError(f"the number of additions cannot be negative, got {additions!r}")
+    growth, underflow = _of_a_sum(tuple(levels), roundings, precision)
+    return magnitude * growth + underflow * amplification
+
+
+@lru_cache(maxsize=1024)  # every case of a step has the same
+def _of_a_sum(
+    levels: tuple[int, ...], roundings: int, precision: Precision
+) -> tuple[Fraction, Fraction]:
+    """What it may grow by as a part of its magnitude, and what underflow may add."""
     growth = 1 + relative(roundings, precision)
     for level in levels:
         growth *= 1 + level * precision.unit_roundoff
     terms = math.prod(level + 1 for level in levels)
-    underflow = terms * roundings * precision.min_subnormal / 2 * amplification * growth
-    return magnitude * (growth - 1) + underflow
+    return growth - 1, terms * roundings * precision.min_subnormal / 2 * growth
 
 
 def _check_amplification(amplification: Fraction | int) -> None:

@@ -51,8 +51,22 @@ def _relative(roundings: int, precision: str) -> float:
     return float(bound) * (1 - 2**-20) - 2**-53
 
 
+_LAST: list[tuple[Sequence[Fraction], Weights]] = []
+
+
 def as_floats(weights: Sequence[Fraction]) -> Weights:
-    """Exact weights rounded to float64; tokens that share a Fraction share the work."""
+    """Exact weights rounded to float64, to be read only; those asked for last are kept."""
+    if _LAST and _LAST[0][0] is weights:
+        return _LAST[0][1]
+    found = _rounded(weights)
+    found.flags.writeable = False
+    if isinstance(weights, tuple):
+        _LAST[:] = [(weights, found)]
+    return found
+
+
+def _rounded(weights: Sequence[Fraction]) -> Weights:
+    """Tokens that share a Fraction share the work."""
     known = {id(w): float(w) for w in {id(w): w for w in weights}.values()}
     return np.fromiter(map(known.__getitem__, map(id, weights)), np.float64, count=len(weights))
 

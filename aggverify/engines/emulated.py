@@ -108,6 +108,11 @@ class EmulatedEngine:
     guessed: bool = True
 
     @property
+    def adds_up(self) -> bool:
+        """Whether losses are added before anything else is done to them."""
+        return not (self.weighted or self.averaged)
+
+    @property
     def takes_counts(self) -> bool:
         return any(factor.size == "num_tokens" for factor in self.after_reduction)
 

@@ -165,7 +165,17 @@ def _scalar(
 ) -> Fraction | None:
     if not all(map(math.isfinite, losses)):
         return None
-    return subject.engine.value([Fraction(x) for x in losses], counts, Sizes.of(case))
+    engine = subject.engine
+    adds_up = isinstance(engine, EmulatedEngine) and engine.adds_up
+    exact = [exact_sum(losses)] if adds_up else [Fraction(x) for x in losses]
+    return engine.value(exact, counts, Sizes.of(case))
+
+
+def exact_sum(numbers: Sequence[float]) -> Fraction:
+    """Of finite numbers: every denominator is a power of two, so that the largest is common."""
+    ratios = [number.as_integer_ratio() for number in numbers]
+    common = max([below for _, below in ratios], default=1)
+    return Fraction(sum([above * (common // below) for above, below in ratios]), common)
 
 
 def copies(local: Sequence[Sequence[float]], case: Case, copy: int) -> list[float]:

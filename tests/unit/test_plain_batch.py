@@ -39,7 +39,7 @@ def plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, torch.Tensor) else value
 
 
-@pytest.mark.parametrize("cp", [(1, "zigzag"), (2, "zigzag"), (2, "contiguous"), (2, "gathered")])
+@pytest.mark.parametrize("cp", [(1, "zigzag"), (2, "zigzag"), (2, "bshd"), (2, "gathered")])
 def test_what_it_tells_is_what_a_rank_is_told(cp: tuple[int, CpKind]) -> None:
     where = site("0,1 2 | 4 3", *cp)
     told = batches(where, asked=None).told
