@@ -28,8 +28,11 @@ def boxes(subject: Subject) -> tuple[Box, ...]:
     return (plain, wide) if "fan-out" in subject.features or len(kinds) > 1 else (plain,)
 
 
-def space(subject: Subject) -> Space:
-    """All layouts the subject can be given, fully masked units included."""
+def space(subject: Subject) -> Space | None:
+    """All layouts the subject can be given, fully masked units included; None where a micro-batch
+    alone has more samples than are enumerated."""
+    if subject.rows is not None and subject.rows > min(box.samples for box in boxes(subject)):
+        return None
     return spread(subject, min_units=1, empty_samples=True)
 
 

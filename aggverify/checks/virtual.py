@@ -74,10 +74,9 @@ def _listed(subject: Subject) -> Iterator[Case]:
     if wanted is None:
         return
     build, kinds = Builder(wanted), wanted.cp_kinds
-    made = (
-        build.case((holed(70), b"\1\1\1", b"\1"), size, kind=kinds[n % len(kinds)])
-        for n, size in enumerate(_SIZES)
-    )
+    three = (holed(70), b"\1\1\1", b"\1")
+    masks = [three[n % len(three)] for n in range(subject.rows or len(three))]
+    made = (build.case(masks, size, kind=kinds[n % len(kinds)]) for n, size in enumerate(_SIZES))
     yield from islice(filter(None, made), subject.claim.budget.shapes[SHAPE])
 
 

@@ -36,6 +36,7 @@ FEATURES: Mapping[str, str] = {
     "dummy-samples": "fully masked copies of a sample that fill up micro-batches",
     "rejection": "tokens rejected after the fact: the losses' mask differs from the one counted",
     "ragged-micro-batches": "micro-batches with different numbers of samples",
+    "generations": "generation batches of several optimizer steps, of which each is judged",
     "whole-groups": "only prompt groups of one size, each whole in one micro-batch",
     "poison": "NaN and infinite losses behind the mask",
     "validates-arguments": "calls that contradict themselves, which must raise",
@@ -43,7 +44,7 @@ FEATURES: Mapping[str, str] = {
     "without gradients, to compare with its gradient",
 }
 """What a step or layout may contain that not every convention can see."""
-UNUSUAL = frozenset({"bshd"})
+UNUSUAL = frozenset({"bshd", "generations"})
 """Those of few frameworks: seen by the conventions that say so, and where they are claimed."""
 
 
@@ -109,6 +110,8 @@ class Site:
     """The one that has values, modulo their number; None for the losses."""
     elsewhere: int = 0
     """Tokens of one more rollout and prompt that are counted, and that nobody has."""
+    generations: bool = False
+    """Whether the step is the first of two that a generation batch is trained in."""
 
     def counted(self, sample: int) -> int:
         """Tokens of a sample in the step's denominators."""
@@ -130,6 +133,7 @@ class PlainSite:
     texts: tuple[str, ...] | None = None
     """The source of all functions that run; None where others may, too."""
     elsewhere: int = 0
+    generations: bool = False
 
     @property
     def inputs(self) -> list[str]:

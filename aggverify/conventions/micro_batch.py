@@ -94,6 +94,11 @@ class MicroBatch:
     """The longest response of the step."""
     group_rollouts: list[int] = field(default_factory=list)
     """Rollouts of each sample's prompt group, in the whole step."""
+    generation_windows: int = 1
+    """Optimizer steps that the generation batch is trained in, this one among them: TRL's
+    steps_per_generation over its accumulation steps."""
+    generation_tokens: int = 0
+    """Unmasked tokens of all of them."""
     dp_cp_group: ProcessGroup | None = None
     """All ranks that share the step."""
     _mask: Tensor | None = field(default=None, repr=False, compare=False)
@@ -231,7 +236,11 @@ class Totals:
         """What a batch has of the step and of its rank beside the denominators."""
         step, layout = self._site.case.step, self._site.case.layout
         mine = [i for cell in layout.micro_batches[self._site.dp_rank] for i in cell]
+        # As many as no window of this step's tokens can have: their mean is not its own.
+        others = 2 * self.tokens + 3 if self._site.generations else 0
         return {
+            "generation_windows": 1 + self._site.generations,
+            "generation_tokens": self.tokens + others,
             "num_samples": len(step.samples) + bool(self._site.elsewhere),
             "num_valid_samples": sum(n > 0 for n in self._counted) + bool(self._site.elsewhere),
             "rank_samples": len(mine),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from textwrap import dedent
 from typing import Any
 
@@ -139,7 +139,8 @@ def _by_what_there_is(site: PlainSite) -> frozenset[str]:
 
 def _place(site: PlainSite, d: int, c: int) -> Site:
     given = (site.case, site.mode, site.divisor, site.per_token, d, c, None, None, _NOWHERE)
-    return Site(*given, counts_rejected=site.counts_rejected, elsewhere=site.elsewhere)
+    found = Site(*given, counts_rejected=site.counts_rejected, elsewhere=site.elsewhere)
+    return replace(found, generations=site.generations)
 
 
 def _values(

@@ -336,6 +336,7 @@ def _assignment(subject: Subject, wanted: Trial, note: int) -> Assignment:
         scale=wanted.scale,
         under=wanted.under,
         elsewhere=wanted.elsewhere,
+        generations="generations" in subject.features,
         virtual=wanted.virtual,
         note=note,
         noted=wanted.noted,

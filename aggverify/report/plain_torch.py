@@ -174,6 +174,7 @@ def _site(subject: Subject, case: Case, trials: list[Trial], elsewhere: int) -> 
         term if terms else None,
         functions(split(subject.target)[0], subject.function),
         elsewhere,
+        "generations" in subject.features,
     )
 
 

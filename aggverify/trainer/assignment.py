@@ -51,6 +51,8 @@ class Assignment:
 
     elsewhere: int = 0
     """Tokens of one more rollout and prompt that are counted, and that nobody has."""
+    generations: bool = False
+    """Whether the step is the first of two that a generation batch is trained in."""
     virtual: tuple[int, ...] = ()
     """Ranks of the layout that this process is, one after another; none where it is itself."""
     note: int = 0
@@ -109,6 +111,7 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
     "term": (int, type(None)),
     "note": (int,),
     "elsewhere": (int,),
+    "generations": (bool,),
     "noted": (bool,),
     "virtual": (list, tuple),
 }

@@ -257,4 +257,5 @@ class Trainer:
             wanted.terms,
             wanted.term,
             wanted.elsewhere,
+            wanted.generations,
         )

@@ -401,6 +401,17 @@ class GRPOTrainer:
         return kept.sum() / (items * steps / me.args.steps_per_generation)
 
 
+def window_mean(losses: Any, batch: Any) -> Any:
+    """By the optimizer step's own tokens, whatever was generated with it."""
+    return torch.where(batch.mask.bool(), losses, 0).sum() / max(batch.num_tokens, 1)
+
+
+def generation_mean(losses: Any, batch: Any) -> Any:
+    """As TRL: by its share of the generation batch's tokens."""
+    share = batch.generation_tokens / batch.generation_windows
+    return torch.where(batch.mask.bool(), losses, 0).sum() / max(share, 1)
+
+
 def _twin(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:

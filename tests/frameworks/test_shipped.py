@@ -4,9 +4,11 @@ trainer has, and the mistake it once had is found."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from inspect import getfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from aggverify.checks import logs
@@ -152,6 +154,22 @@ def test_what_tinkers_client_logs(ranks: Laboratory, function: str, code: str | 
     done = ranks.run(subject, list(logs.CHECK.variants(case)))
     found = logs.CHECK.judge(subject, done)
     assert (found and found.code) == code
+
+
+def test_each_window_of_a_generation_batch_has_its_own_tokens(ranks: Laboratory) -> None:
+    """TRL #5619, #6024: tokens counted over the generation, losses summed over the step."""
+    trl = ("GRPOTrainer._compute_loss", "trl", "mean")
+    rows = [("window_mean", "native", "sum", True), ("generation_mean", "native", "sum", False)]
+    for function, *said, right in (*rows, (*trl, False)):
+        claim = Claim(f"{MODULE}:{function}", function, *said, "token_mean")
+        subject = Subject.of(replace(claim, claimed=frozenset({"generations"})))
+        done = ranks.run(subject, cases("trl", "token_mean"))
+        wanted = [subject.expected(e.case.step) for e in done]
+        found = [
+            e.weights is not None and w is not None and np.allclose(e.weights, list(map(float, w)))
+            for e, w in zip(done, wanted, strict=True)
+        ]
+        assert found == [right] * len(found), function
 
 
 @pytest.mark.thorough

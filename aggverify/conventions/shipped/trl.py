@@ -1,5 +1,5 @@
 """TRL's ``GRPOTrainer._compute_loss`` by loss type, on a stand-in for the trainer: ratios are 1,
-advantages stand for minus losses, and the generation batch is the optimizer step."""
+advantages stand for minus losses. Generation batches of several steps are to be claimed."""
 
 from collections import defaultdict
 from types import SimpleNamespace
@@ -30,6 +30,7 @@ ADAPTER = {
         "dummy-samples": "per_device_train_batch_size rows in every micro-batch",
         "fan-out": "a row is a rollout",
         "rejection": "the mask is taken as final",
+        "generations": "steps_per_generation is taken for the accumulation steps, TRL's default",
     },
     "notes": ["clipping, importance sampling, KL and entropy terms are not exercised"],
 }
@@ -38,7 +39,7 @@ ADAPTER = {
 def call(compute_loss: Any, losses: Any, batch: Any) -> Any:
     zeros = torch.zeros_like(losses.detach())
     args = SimpleNamespace(delta=None, use_bias_correction_kl=False)
-    args.steps_per_generation = batch.num_microbatches
+    args.steps_per_generation = batch.num_microbatches * batch.generation_windows
     trainer = SimpleNamespace(
         args=args,
         model=SimpleNamespace(training=True),
@@ -64,6 +65,6 @@ def call(compute_loss: Any, losses: Any, batch: Any) -> Any:
         "completion_ids": zeros.long(),
         "completion_mask": batch.mask,
         "advantages": -losses,
-        "num_items_in_batch": torch.tensor(batch.num_tokens),
+        "num_items_in_batch": torch.tensor(batch.generation_tokens),
     }
     return compute_loss(trainer, None, inputs)
