@@ -28,7 +28,7 @@ _SIZES = ((4, 2, 4), (8, 1, 4), (2, 2, 4), (4, 1, 4), (1, 2, 4), (2, 1, 4), (1, 
 
 def space(subject: Subject) -> Space | None:
     """All ranks that there may be, and losses in the dtype of training; None without an oracle."""
-    if subject.mode is None and subject.oracle is None:
+    if (subject.mode is None and subject.oracle is None) or subject.rows is not None:
         return None
     dtypes, lengths = ("float32",), (LONGEST,)
     return spread(
@@ -100,7 +100,7 @@ CHECK = Check(
     judge=_judge,
     only=_listed,
     only_with=PRODUCTION,
-    nothing_to_say="there is no oracle to compare so large a step with",
+    nothing_to_say="there is no oracle to compare so large a step with, in all its layouts",
     waits_for="a step of millions of tokens is run",
     as_found=True,
     last=True,

@@ -139,3 +139,14 @@ def test_a_name_in_use_is_refused_and_leaves_nothing_behind() -> None:
         pass
     assert tuple(CHECKS) == before
     assert "AGV901" not in CODES
+
+
+@pytest.mark.parametrize("rows", [2, 5])
+def test_what_lists_its_cases_has_one_for_micro_batches_of_every_size(rows: int) -> None:
+    claim = Claim("m:f", "f", "skyrl", "skyrl-fsdp", f"token_mean_legacy({rows})")
+    subject = Subject.of(claim)
+    for found in CHECKS:
+        space = found.space(subject) if found.only is not None else None
+        if space is not None:
+            assert found.only is not None
+            assert any(case in space for case in found.only(subject)), found.name
