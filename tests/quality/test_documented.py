@@ -24,7 +24,9 @@ from tests.mutants.conftest import FOREVER
 
 
 def test_every_check_has_a_documented_smallest_case() -> None:
-    assert {example.check for _, example in EXAMPLES} == {c.name for c in CHECKS}
+    """But for what is only run when asked for: a step of millions of tokens is no example."""
+    found = {example.check for _, example in EXAMPLES}
+    assert found == {c.name for c in CHECKS if not c.only_with}
 
 
 DRAWN = [
