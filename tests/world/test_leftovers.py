@@ -17,12 +17,12 @@ Start = Callable[[str], Script]
 
 _BUSY = f"""
 import os, signal, sys, threading
-from aggverify.world import Job, Pool
+from aggverify.world import Job, Options, Pool
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored below a background shell
 
-def start():
-    pool = Pool()
+def start(turn=lambda: None):
+    pool = Pool(Options(turn=turn))
     template = pool.template("handlers:Play", {{}}, paths=[{HERE!r}])
     template.run([Job(n, {{"act": "leave_daemon", "on": [0]}}) for n in (1, 2, 4)])
     return pool, template
@@ -80,11 +80,15 @@ def test_an_interruption_by_the_keyboard(script: Start) -> None:
     one = busy_script(
         script,
         """
-pool, template = start()
+busily = []
+def turn():
+    if busily and busily.pop():
+        print("ready", flush=True)  # it waits from now on
+pool, template = start(turn)
 with pool:
     p = busy(template)
+    busily.append(True)
     try:
-        print("ready", flush=True)
         p.wait()
     except KeyboardInterrupt:
         print("interrupted", flush=True)
