@@ -40,7 +40,6 @@ QUICK = {
     "the_step_in_float32",
     "the_step_in_int32",
     "long_ones_have_no_holes",
-    "long_ones_are_multiplied",
 }
 
 

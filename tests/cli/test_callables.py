@@ -31,6 +31,7 @@ part, double = functools.partial(_scaled, scale=1.0), functools.partial(_scaled,
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "code"),
     [("double", 1)]

@@ -116,6 +116,7 @@ def test_one_reducer_may_be_two_modes_under_two_engines(cli: Cli, tmp_path: Path
     assert [path.name for path in tmp_path.iterdir()] == ["r.py"], "something was left behind"
 
 
+@pytest.mark.thorough
 def test_no_known_mode_still_checks_invariance(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "r.py").write_text(
         "import torch\n\n\ndef reduce(losses, batch):\n"

@@ -42,6 +42,7 @@ def test_a_hang_shows_every_ranks_stack_and_collective(cli: Cli, tmp_path: Path)
     assert "you compute" not in ran.out
 
 
+@pytest.mark.thorough
 def test_a_death_shows_what_was_printed_last(cli: Cli, tmp_path: Path) -> None:
     fault = f'if odd: print("{FAKE}", flush=True); os._exit(9)'
     (tmp_path / "r.py").write_text(START.replace("FAULT", fault))
@@ -78,6 +79,7 @@ def test_a_rank_killed_from_outside_is_not_held_against_the_reducer(
     assert "AGVW12 Ranks were ended from outside: by SIGKILL, " in ran.out
 
 
+@pytest.mark.thorough
 def test_a_reducer_that_kills_its_rank_every_time_is_found(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "r.py").write_text(START.replace("FAULT", "if odd: os.kill(os.getpid(), 9)"))
     ran = cli("check", "r.py", "--world", "2", *BRIEF)

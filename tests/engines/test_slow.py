@@ -85,6 +85,7 @@ def under_test(folder: Path, act: str) -> Iterator[tuple[Laboratory, Subject]]:
         yield Laboratory(template), subjects(request, target, template.description)[0]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "act",
     ["busy(0.4)", pytest.param("import heavy", marks=pytest.mark.thorough), "import waits"],

@@ -34,8 +34,7 @@ def covering(entry: Mutant | Correct) -> list[pytest.MarkDecorator]:
     return [pytest.mark.covers(convention=entry.convention, engine=entry.engine)]
 
 
-FAMILY_OF = {m.function: family for family in FAMILIES for m in family.MUTANTS}
-QUICK = first_of_each(MUTANTS, role, lambda m: FAMILY_OF[m.function])
+QUICK = first_of_each(MUTANTS, role)
 # Under each engine, the first of the examples: tests/cli/test_examples.py.
 QUICK_RIGHT = first_of_each(CORRECT, lambda entry: entry.convention)
 

@@ -55,9 +55,7 @@ def verdict(laboratory: Laboratory, function: str, mode: str, policy: Policy) ->
     return examine(subject, laboratory)
 
 
-@pytest.mark.parametrize(
-    "row", thorough_but(READINGS, READINGS[:1].__contains__, ids=lambda row: row[0])
-)
+@pytest.mark.parametrize("row", thorough_but(READINGS, lambda _: False, ids=lambda row: row[0]))
 def test_the_reading_is_named_and_can_be_declared(
     laboratory: Laboratory, row: tuple[str, str, dict[str, str]]
 ) -> None:

@@ -77,6 +77,7 @@ def test_what_the_clock_leaves_out_is_counted(laboratory: Laboratory) -> None:
     assert run_check(entry, laboratory).tally.sights.cut_short == []
 
 
+@pytest.mark.thorough
 def test_what_raises_in_one_dimension_does_not_hide_another(laboratory: Laboratory) -> None:
     about = subject("raises_in_data_parallel", "token_mean")
     verdict = examine(about, laboratory, checks=[DATA_PARALLEL, CONTEXT_PARALLEL, padding.CHECK])

@@ -89,6 +89,7 @@ def test_a_reducer_that_is_told_its_mode(suite: Suite) -> None:
     )
 
 
+@pytest.mark.thorough
 def test_hazards_pass_and_refusals_are_skipped(suite: Suite) -> None:
     made = suite(
         "test_hazard = aggverify.conformance('multiply_by_mask.py', max_examples=1, world=1,"

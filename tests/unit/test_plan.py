@@ -108,6 +108,7 @@ def test_other_checks_can_be_planned() -> None:
     assert plan(Subject.of(CLAIM), []) == Plan(Subject.of(CLAIM), ())
 
 
+@pytest.mark.thorough
 def test_the_quick_profile_has_a_third_of_the_cases() -> None:
     """Each with some of every kind."""
     quick, ci, thorough = (

@@ -160,6 +160,7 @@ def test_the_launcher_crashes(script: Start) -> None:
     assert one.left() == {}
 
 
+@pytest.mark.thorough
 def test_jobs_go_on_after_a_crash_of_the_launcher(own_launchers: None) -> None:
     others = _children()
     with Pool() as pool:

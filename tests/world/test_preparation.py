@@ -10,6 +10,7 @@ from tests.world.conftest import job, opened
 LIMIT = 0.4
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("fails", [False, True])
 def test_first_use_costs_are_not_the_jobs(fails: bool) -> None:
     with Pool(Options(cpu_seconds=LIMIT, silence=60.0)) as pool:
