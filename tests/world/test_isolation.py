@@ -71,7 +71,7 @@ def verdicts(names: Sequence[str], laboratory: tuple[Laboratory, Any]) -> dict[s
     return told
 
 
-@pytest.mark.thorough
+@pytest.mark.exhaustive
 def test_forward_backward_and_shuffled(laboratory: tuple[Laboratory, Any]) -> None:
     forward = verdicts(NAMES, laboratory)
     codes = {
