@@ -131,3 +131,10 @@ def test_what_is_run_is_what_the_bill_says(shared_pool: Pool) -> None:
         planned = plan(prepared(found[0], laboratory), [check(name) for name in names])
         outcomes = [run_check(entry, laboratory) for entry in planned.entries]
     assert [o.summary.cases for o in outcomes] == [item.cases for item in bill(planned)]
+
+
+def test_a_check_that_is_asked_for_alone_has_an_entry_even_where_it_says_nothing() -> None:
+    calls = check("calls_are_answered_rightly")
+    [entry] = plan(Subject.of(CLAIM), [calls]).entries
+    assert (entry.instead, entry.why_not) == (State.LEFT_OUT, "the function reduces losses")
+    assert calls not in [each.check for each in plan(Subject.of(CLAIM)).entries]
