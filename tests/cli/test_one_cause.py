@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from tests.choosing import thorough_at_times
 from tests.conftest import Cli
 from tests.corpus import Mutant, shapes
 
 BRIEF = ("--profile", "quick", "--world", "4", "--max-examples", "4")
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("mutant", shapes.MUTANTS, ids=lambda m: m.function)
+@pytest.mark.parametrize("mutant", thorough_at_times(shapes.MUTANTS, 2, ids=lambda m: m.function))
 def test_a_real_shape_has_one_cause(cli: Cli, tmp_path: Path, mutant: Mutant) -> None:
     options = ["--mode", mutant.mode, "--engine", mutant.engine, "--report", "json"]
     if mutant.divisor is not None:

@@ -32,8 +32,14 @@ def test_sum(template, n):
 
 
 # With loadgroup, xdist 3.8 waits for ever after any worker's death, whatever the tests do.
-@pytest.mark.thorough
-@pytest.mark.parametrize(("dist", "crash"), [("load", 1), ("worksteal", 1), ("loadgroup", 0)])
+@pytest.mark.parametrize(
+    ("dist", "crash"),
+    [
+        pytest.param("load", 1, marks=pytest.mark.exhaustive),
+        pytest.param("worksteal", 1, marks=pytest.mark.thorough),
+        pytest.param("loadgroup", 0, marks=pytest.mark.exhaustive),
+    ],
+)
 def test_distribution_and_restarts(
     script: Callable[[str], Script],
     tmp_path: Path,
