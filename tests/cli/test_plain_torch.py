@@ -151,7 +151,7 @@ def test_the_report_has_it_or_says_why_not() -> None:
     assert "No script with torch alone shows it: it takes more." in page
 
 
-@pytest.mark.thorough
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("wrong", "right"),
     [
