@@ -172,14 +172,16 @@ def _infinite(told: Told) -> Ending | None:
 
 _ARGUMENTS = """\
 run()
-wrong = [before != after for before, after in SEEN]
-print(*(text for pair in SEEN for text in pair), sep="\\n")"""
+{gathered}
+wrong = [before != after for before, after in seen]
+print(*(text for pair in seen for text in pair), sep="\\n")"""
 
 
 def _arguments(told: Told) -> Ending | None:
     seen = f"str((losses.tolist(), {told.calling.arguments}))"
     after = f"SEEN.append((before, {seen}))"
-    return Ending(_ARGUMENTS, ("SEEN = []",), before_call=f"before = {seen}", after_call=after)
+    lines = _ARGUMENTS.format(gathered=_of_all_ranks(told, "SEEN", "seen"))
+    return Ending(lines, ("SEEN = []",), before_call=f"before = {seen}", after_call=after)
 
 
 _MODES = """\
@@ -222,8 +224,8 @@ shapes = {{str({{key: len(numbers) for key, numbers in log.items()}}) for log in
 wrong = [len(shapes) > 1]
 print("numbers by key:", *shapes)"""
 _OF_ALL_RANKS = """\
-dist.all_gather_object(every := [None] * {world}, LOGS)
-logs = sum(every, [])"""
+dist.all_gather_object(every := [None] * {world}, {own})
+{name} = sum(every, [])"""
 _OF_THE_LOSS = """\
 terms = [weight * value for weight, value in zip(weights, LOSSES) if weight]
 wanted, size = sum(terms), sum(map(abs, terms))"""
@@ -233,8 +235,10 @@ for log in (part for part in more if hasattr(part, "items")):
     LOGS.append({key: n.flatten().tolist() for key, n in numbers.items()})"""
 
 
-def _of_all_ranks(told: Told) -> str:
-    return _OF_ALL_RANKS.format(world=told.world) if told.world > 1 else "logs = LOGS"
+def _of_all_ranks(told: Told, own: str = "LOGS", name: str = "logs") -> str:
+    if told.world == 1 or told.virtual:
+        return f"{name} = {own}"
+    return _OF_ALL_RANKS.format(world=told.world, own=own, name=name)
 
 
 def _shapes(told: Told) -> Ending:
