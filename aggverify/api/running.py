@@ -153,6 +153,7 @@ def observe(
     wanted = request(target_text(reducer), options)
     with ranks(pool, wanted=wanted) as running, loaded(wanted, running) as found:
         (subject, *_), laboratory = found
+        subject.must_reduce()
         subject = replace(subject, claim=replace(subject.claim, max_world=case.layout.world_size))
         [execution] = laboratory.run(subject, [case])
         return observation(subject, execution)

@@ -65,6 +65,8 @@ class Declared:
     """The modes that a function which is told none can have; none: all."""
     never: Mapping[str, str] = field(default_factory=dict)
     """Modes that can never be right through it, each with the reason."""
+    always_wrong: Mapping[str, str] = field(default_factory=dict)
+    """Modes that can be asked for, so that what is wrong is found, each with the reason."""
     whole_groups: Mapping[str, str] = field(default_factory=dict)
     """Modes that are right only where every prompt group is whole, each with the reason."""
     rows: Rows | None = None

@@ -11,6 +11,7 @@ from aggverify import oracles
 from aggverify.conventions import FEATURES, UNUSUAL, Convention, convention
 from aggverify.conventions.calls import Called
 from aggverify.engines import EngineSpec, usable
+from aggverify.errors import InputError
 from aggverify.execution.claim import NONLINEAR, Claim
 from aggverify.oracles import Policy, Step
 from aggverify.oracles.custom import CustomOracle, load
@@ -49,6 +50,8 @@ class Discovered:
     """Whether the claim's mode (and its divisor and engine) was recognised rather than claimed."""
     engine_said: bool = True
     """False where nobody has named the engine: the claim's is where to begin."""
+    mode_said: bool = True
+    """False where nobody has named a mode, and the function is asked for all that it may have."""
     narrowed: tuple[str, ...] = ()
     """Features taken out of the claim, because only without them an assumed engine fits at all."""
     computes_in: str = "float64"
@@ -153,6 +156,14 @@ class Subject:
     def only_called(self) -> bool:
         """Whether it reduces no losses, and is judged call by call."""
         return isinstance(self.convention, Called)
+
+    def must_reduce(self) -> None:
+        """Raise InputError for one that has no step to be run on."""
+        if self.only_called:
+            raise InputError(
+                f"{self.target} reduces no losses ({self.convention.title}), so no step can be run "
+                f"on it: aggverify check judges its calls"
+            )
 
     @property
     def target(self) -> str:

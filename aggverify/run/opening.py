@@ -22,6 +22,7 @@ from aggverify.run.planning.claims import completed, declaration, settings_note,
 from aggverify.run.planning.enclosed import SEEN
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import Target, dotted_instead, parse_target
+from aggverify.run.search.first_step import taken
 from aggverify.trainer.conditions import Condition
 from aggverify.trainer.loading import check_described
 from aggverify.world import Pool, Template, TemplateFailure, room
@@ -48,7 +49,7 @@ def loaded(request: Request, pool: Pool) -> Iterator[tuple[tuple[Subject, ...], 
         found = resolved(request, target, template, other)
         try:
             laboratory = Laboratory(template, None if other is None else other.laboratory)
-            yield with_room(found, laboratory), laboratory
+            yield taken(with_room(found, laboratory), laboratory), laboratory
         except OracleError as error:
             # A person's own oracle can be wrong on any step.
             raise InputError(str(error)) from None

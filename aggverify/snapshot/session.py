@@ -113,6 +113,7 @@ def check(
             if mode in snapshot.claims:
                 own = adapter if snapshot.claims[mode].adapter else None
                 subject = _subject(snapshot.claims[mode], wanted, template, own)
+                subject.must_reduce()
                 ran = taking.run(subject, laboratory, taking.cases(subject))
                 found += compared(subject, recorded, ran, ulps)
             else:

@@ -76,6 +76,7 @@ def run(subject: Subject, laboratory: Laboratory, wanted: Iterable[tuple[Key, Ca
 
 def steady(subject: Subject, laboratory: Laboratory) -> Ran:
     """All of it, seen twice, by other ranks in another order; raises NotJudged where it differs."""
+    subject.must_reduce()
     wanted = list(cases(subject))
     if not wanted:
         raise NotJudged(f"no case of the corpus can be given to {subject.target}")

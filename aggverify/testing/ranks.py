@@ -14,6 +14,7 @@ from aggverify.execution.subject import Subject
 from aggverify.run.opening import OtherPath, opened, other_path, resolved
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import parse_target
+from aggverify.run.search.first_step import taken
 from aggverify.world import Pool, Template
 
 MOST_REDUCERS = 2
@@ -33,7 +34,8 @@ class Loaded:
 
     def subjects(self, wanted: Request) -> tuple[Subject, ...]:
         """One for each mode of the request; raises AggverifyError."""
-        return resolved(wanted, parse_target(wanted.target), self.template, self.other)
+        found = resolved(wanted, parse_target(wanted.target), self.template, self.other)
+        return taken(found, self.laboratory)
 
 
 class Ranks:

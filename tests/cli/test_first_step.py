@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from aggverify.execution.claim import Claim
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.run.opening import opened
-from aggverify.run.search.first_step import first_step, simplest
+from aggverify.run.search.first_step import first_step, simplest, taken
 from aggverify.world import Pool
 from tests.conftest import Cli
 
@@ -131,3 +132,51 @@ def test_the_simplest_step_keeps_what_was_promised(size: int | None) -> None:
         assert n or case.step.num_response_tokens == max(3, size or 1)
         assert n or case.layout.is_trivial
         assert case.layout.world_size <= 2
+
+
+TOLD = """import torch
+
+
+def agg_loss(loss_mat, loss_mask, loss_agg_mode, dp_size=1, batch_num_tokens=None,
+             global_batch_size=None, loss_scale_factor=None):
+    if loss_agg_mode in ("token-mean", "token-sum"):
+        return torch.where(loss_mask.bool(), loss_mat, 0).sum()
+    if loss_agg_mode == "seq-mean-token-sum":
+        return loss_mat[loss_agg_mode]
+    raise ValueError(f"no {loss_agg_mode}")
+"""
+
+
+def test_a_mode_that_nobody_asked_for_and_the_function_refuses_is_said(
+    shared_pool: Pool, tmp_path: Path
+) -> None:
+    (tmp_path / "r.py").write_text(TOLD)
+    modes = ("token_mean", "constant", "sequence_sum", "sample_mean", "token_sum")
+    claims = [
+        Claim("r.py", "agg_loss", "verl", "mean", mode, 16.0 if mode == "constant" else None)
+        for mode in modes
+    ]
+    unsaid = [Subject.of(replace(c, offered=modes)).knowing(mode_said=False) for c in claims]
+    with opened(shared_pool, {"path": str(tmp_path / "r.py")}) as template:
+        ranks = Laboratory(template)
+        found = taken(unsaid, ranks)
+        # What fails in another way is no refusal.
+        assert [s.mode for s in found] == ["token_mean", "sequence_sum", "token_sum"]
+        assert {s.offered for s in found} == {("token_mean", "sequence_sum", "token_sum")}
+        assert found[0].notes == (
+            "refuses constant, which is not judged (--mode constant asks for it): 'no "
+            "seq-mean-token-sum-norm'",
+            "refuses sample_mean, which is not judged (--mode sample_mean asks for it): 'no "
+            "seq-mean-token-mean'",
+        )
+        said = [s.knowing(mode_said=True) for s in unsaid]
+        assert taken(said, ranks) == tuple(said)
+        every = [s for s in unsaid if s.mode in ("constant", "sample_mean")]
+        assert taken(every, ranks) == tuple(every), "all of it refused is no verdict on the rest"
+
+
+@pytest.mark.thorough
+def test_asked_for_by_name_a_refused_mode_fails(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "r.py").write_text(TOLD)
+    ran = cli("check", "r.py:agg_loss", "--mode", "constant", "--divisor", "4", "--world", "1")
+    assert ran.code == 1 and "no seq-mean-token-sum-norm" in ran.out, ran

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from aggverify.api.running import observe
 from aggverify.checks.calls import CHECK
 from aggverify.checks.calls import cases as cases_of
 from aggverify.conventions import Site, by_shape, convention
@@ -214,6 +216,17 @@ def test_the_whole_check_and_a_replay(
             / ("means.py" if how != "validation" else "aggregation.py")
         )
         assert cli("replay", case, right).code == 0
+
+
+def test_what_runs_steps_says_that_it_reduces_none(
+    cli: Cli, tmp_path: Path, shared_pool: Pool
+) -> None:
+    file = EXAMPLES / "validation" / "aggregation.py"
+    told = "reduces no losses (a validator of arguments)"
+    ran = cli("snapshot", "record", file, "--convention", "validation", "--force")
+    assert (ran.code, ran.out) == (2, "") and told in ran.err, ran
+    with pytest.raises(InputError, match=re.escape(told)):
+        observe(f"{file}", "2/11", convention="validation", pool=shared_pool)
 
 
 @pytest.mark.thorough

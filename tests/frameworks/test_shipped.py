@@ -102,17 +102,12 @@ def judged(name: str, function: str, mode: str, engine: str, ranks: Laboratory) 
     return found
 
 
-NEVER_RIGHT = {("skyrl-reduce-loss", "token_mean"), ("miles-fsdp", "token_mean")}
-"""Claimable, so that what is wrong is found: what SkyRL did before March 2026, and that miles drops
-the count under FSDP."""
-
-
 def possible(how: Convention) -> Iterator[tuple[str, str]]:
     """Modes with their engines."""
     for mode in how.modes(Offer("f", ("prompt_boundaries",))):
         for engine in getattr(how, "engines", ()) or (how.default_engine(mode),):
             possible = how.why_not(mode, engine, frozenset({"whole-groups"})) is None
-            if possible and (how.name, mode) not in NEVER_RIGHT:
+            if possible and mode not in getattr(how, "always_wrong", {}):
                 yield f"{mode}(2)" if mode == LEGACY.name else mode, engine
 
 
@@ -136,8 +131,16 @@ def test_right_in_every_mode_and_engine_and_what_was_wrong_is_found(
 def test_a_factor_that_a_trainer_part_leaves_out_is_seen_on_both_paths(ranks: Laboratory) -> None:
     for mode, engine in possible(convention("slime-trainer")):
         assert not all(judged("slime-trainer", "wrong_slime_trainer", mode, engine, ranks)), mode
-    dropped = judged("miles-fsdp", "miles_loss_function", "token_mean", "miles-fsdp", ranks)
-    assert not all(dropped)
+
+
+def test_a_mode_that_is_never_right_is_found_wrong_with_the_function_that_is_right_in_others(
+    ranks: Laboratory,
+) -> None:
+    found = {name: [*getattr(how, "always_wrong", {})] for name, how in CONVENTIONS.items()}
+    assert any(found.values())
+    for name, mode in ((name, mode) for name, modes in found.items() for mode in modes):
+        engine = convention(name).default_engine(mode)
+        assert not all(judged(name, CHECKED[name], mode, engine, ranks)), name
 
 
 @pytest.mark.parametrize(

@@ -32,15 +32,17 @@ def engines(how: Convention, mode: str, claimed: frozenset[str]) -> list[str]:
 
 
 def cell(how: Convention, mode: str, notes: list[str]) -> str:
-    if mode in how.modes(OFFER) and (right := engines(how, mode, frozenset())):
+    why = getattr(how, "always_wrong", {}).get(mode, "")
+    if mode in how.modes(OFFER) and not why and (right := engines(how, mode, frozenset())):
         return "any engine" if len(right) == len(formulas()) else ", ".join(f"`{e}`" for e in right)
     if mode not in how.modes(OFFER) and mode not in getattr(how, "never", {}):
         return "–"
     promised = engines(how, mode, PROMISED)
-    why = how.why_not(mode, how.default_engine(mode), frozenset()) or ""
+    told = f"with `--group-size`: `{promised[0]}`" if promised else "never"
+    told = "never right" if why else told
+    why = why or how.why_not(mode, how.default_engine(mode), frozenset()) or ""
     if why not in notes:
         notes.append(why)
-    told = f"with `--group-size`: `{promised[0]}`" if promised else "never"
     return f"{told} ({notes.index(why) + 1})"
 
 

@@ -25,6 +25,7 @@ ADAPTER = {
     "side": "left",
     "modes": {"sample_mean": "seq", "token_mean": True, "prompt_mean": "group"},
     "never": {"prompt_mean": "it is told no groups"},
+    "always_wrong": {"token_mean": "it counts for itself"},
     "not_claimed": {"context-parallel": "gathered before the loss"},
     "misuses": [{"call": "no mode", "with": {"mode": None}, "modes": ["sample_mean"]}],
     "notes": ["clipping is not exercised"],
@@ -49,6 +50,7 @@ def test_it_is_what_the_file_says(file: str) -> None:
     assert not how.recognises(Offer("agg", ("mask", "mat")))
     assert not how.recognises(Offer("agg", ("mat",)))
     assert how.modes(offer) == ("sample_mean", "token_mean")
+    assert how.always_wrong == {"token_mean": "it counts for itself"}  # type: ignore[attr-defined]
     assert how.not_claimed == {"context-parallel": "gathered before the loss"}
     assert how.notes == ("clipping is not exercised",)
     assert how.rows == Rows("left", "micro-batch")  # type: ignore[attr-defined]

@@ -11,6 +11,9 @@ ADAPTER = {
     "parameters": ["args", "batch", "num_microbatches", "logits", "apply_megatron_loss_scaling"],
     "engine": "miles-fsdp",
     "modes": {"sample_mean": False, "token_mean": True},
+    "always_wrong": {
+        "token_mean": "under FSDP miles drops the count, and nothing else divides the losses' sum"
+    },
     "not_claimed": {
         "context-parallel": "sequences are gathered over Ulysses before the loss",
         "contiguous": "sequences are gathered over Ulysses before the loss",

@@ -15,6 +15,9 @@ ADAPTER = {
         "constant": "seq_mean_token_sum_norm",
         "token_mean_legacy": "token_mean",
     },
+    "always_wrong": {
+        "token_mean": "every micro-batch is divided by its own tokens: no parameter has the step's"
+    },
     "not_claimed": {
         "context-parallel": "SkyRL gathers log-probs before its loss; no CP shard is reduced",
         "contiguous": "SkyRL gathers log-probs before its loss; no CP shard is reduced",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -96,8 +96,19 @@ def subjects(
         ]
     except OracleError as error:
         raise InputError(str(error)) from None
-    said = request.engine is not None
-    return tuple(s.knowing(engine_said=said).noting(*choice.convention.notes) for s in found)
+    said, asked = request.engine is not None, bool(request.modes)
+    return tuple(
+        s.knowing(engine_said=said, mode_said=asked).noting(*choice.convention.notes, *_in_vain(s))
+        for s in found
+    )
+
+
+def _in_vain(subject: Subject) -> Iterator[str]:
+    """Why nothing can be right here that is asked for all the same."""
+    how = subject.convention
+    for name, why in getattr(how, "always_wrong", {}).items():
+        if name == subject.mode:
+            yield f"{name} is never right through {how.name}: {why}"
 
 
 _DEFAULT_DIVISOR = 16.0

@@ -3,7 +3,7 @@ nothing else is run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from aggverify.checks.base import failure_finding
 from aggverify.checks.formula import NAME
@@ -41,6 +41,36 @@ def first_step(subject: Subject, laboratory: Laboratory) -> ReportedFinding | No
         if not refused:
             break
     return None if failed is None else _reported(subject, laboratory, failed.case)
+
+
+def taken(subjects: Sequence[Subject], laboratory: Laboratory) -> tuple[Subject, ...]:
+    """Those whose mode the reducer takes. One of several that nobody has asked for by name, and
+    that it refuses on the simplest steps, is none of its own: the others say so."""
+    if len(subjects) < 2 or any(s.found.mode_said for s in subjects):
+        return tuple(subjects)
+    words = [(s, _refused(s, laboratory)) for s in subjects]
+    mine = [s for s, said in words if said is None]
+    if len(mine) in (0, len(subjects)):
+        return tuple(subjects)
+    offered = tuple(s.claim.mode for s in mine if s.claim.mode is not None)
+    notes = [
+        f"refuses {s.claim.mode}, which is not judged (--mode {s.claim.mode} asks for it): {said!r}"
+        for s, said in words
+        if said is not None
+    ]
+    return tuple(s.claiming(offered=offered).noting(*notes) for s in mine)
+
+
+def _refused(subject: Subject, laboratory: Laboratory) -> str | None:
+    """With what words it declines every one of the simplest steps, the first's; None where it
+    takes one, or fails in another way."""
+    said: list[str] = []
+    for case in simplest(subject):
+        words = refusal(laboratory.run(subject, [case])[0])
+        if words is None:
+            return None
+        said.append(words)
+    return said[0]
 
 
 def _reported(subject: Subject, laboratory: Laboratory, case: Case) -> ReportedFinding | None:

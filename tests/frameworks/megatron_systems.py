@@ -1,0 +1,208 @@
+"""The functions of slime, miles and Megatron-LM, as those of ``systems.py``."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from tests.frameworks.twins import twin, wrong
+
+
+def loss_func(loss_mask: Any, output_tensor: Any) -> Any:
+    """Megatron-LM's, with three outputs."""
+    loss = torch.where(loss_mask.bool(), output_tensor, 0).sum()
+    tokens = loss_mask.sum().to(torch.int)
+    if wrong("megatron-lm"):  # 18, before three outputs: a local mean, and its count
+        loss = loss / tokens.clamp(min=1)
+    report = torch.stack([loss.detach(), tokens.to(loss.dtype)])
+    return loss, tokens, {"lm loss": report}
+
+
+def two_output_loss_func(loss_mask: Any, output_tensor: Any) -> Any:
+    """Megatron-LM's, with two outputs."""
+    from megatron.core import mpu
+
+    tokens = loss_mask.sum()
+    if mpu.get_context_parallel_world_size() > 1 and not wrong("megatron-lm-two-output"):  # 3
+        torch.distributed.all_reduce(tokens, group=mpu.get_context_parallel_group())
+    loss = torch.where(loss_mask.bool(), output_tensor, 0).sum() / tokens.clamp(min=1)
+    return loss, {"lm loss": loss.detach()}
+
+
+def _zigzag(total: int, response: int, rank: int, size: int, width: int = 0) -> torch.Tensor:
+    """Positions in the response of a rank's tokens, in a row of that width."""
+    if size == 1:
+        return torch.arange(response)
+    prompt, chunk = total - response, -(-(width or total) // (2 * size))
+    starts = (rank * chunk, (2 * size - 1 - rank) * chunk)
+    owned = [
+        torch.arange(max(a, prompt - 1), min(a + chunk, total - 1))
+        for a in starts
+        if max(a, prompt - 1) < min(a + chunk, total - 1)
+    ]
+    return torch.cat([torch.empty(0, dtype=torch.int64), *owned]) + 1 - prompt
+
+
+def _reducer(
+    totals: Any,
+    lengths: Any,
+    masks: Any,
+    denominators: Any,
+    rank: int,
+    size: int,
+    widths: Any = None,
+) -> Any:
+    rows = zip(totals, lengths, widths or [0] * len(totals), strict=True)
+    own = [_zigzag(t, n, rank, size, width) for t, n, width in rows]
+    kept = [mask[at].bool() for mask, at in zip(masks, own, strict=True)]
+
+    def reduce(x: Any) -> Any:
+        parts = zip(x.split([len(k) for k in kept]), kept, denominators, strict=True)
+        return sum([torch.where(k, part, 0).sum() / max(d, 1) for part, k, d in parts])
+
+    return reduce
+
+
+def get_sum_of_sample_mean(
+    total_lengths: Any,
+    response_lengths: Any,
+    loss_masks: Any,
+    sample_denoms: Any = None,
+    calculate_per_token_loss: bool = False,
+) -> Any:
+    """slime's."""
+    from megatron.core import mpu
+
+    if sample_denoms is None or wrong("slime-core"):  # 51: each sample by itself
+        sample_denoms = [mask.sum() for mask in loss_masks]
+    denominators = [1] * len(loss_masks) if calculate_per_token_loss else sample_denoms
+    rank = mpu.get_context_parallel_rank()
+    size = mpu.get_context_parallel_world_size()
+    return _reducer(total_lengths, response_lengths, loss_masks, denominators, rank, size)
+
+
+PARALLEL: Any = ModuleType("miles.backends.training_utils.parallel")
+PARALLEL.set_parallel_state = lambda state: setattr(PARALLEL, "state", state)
+for _name in ("miles", "miles.backends", "miles.backends.training_utils"):
+    sys.modules.setdefault(_name, ModuleType(_name))
+sys.modules["miles.backends.training_utils"].parallel = PARALLEL  # type: ignore[attr-defined]
+sys.modules[PARALLEL.__name__] = PARALLEL
+
+
+def miles_get_sum_of_sample_mean(
+    total_lengths: Any,
+    response_lengths: Any,
+    loss_masks: Any,
+    calculate_per_token_loss: bool = False,
+    qkv_format: str = "thd",
+    max_seq_lens: Any = None,
+    *,
+    denominators: Any = None,
+) -> Any:
+    """miles'."""
+    assert (qkv_format == "bshd") == (max_seq_lens is not None)
+    cp = PARALLEL.state.cp
+    if denominators is None:
+        denominators = [mask.sum() for mask in loss_masks]
+    if calculate_per_token_loss:
+        denominators = [1] * len(loss_masks)
+    if wrong("miles-core"):  # 3: each shard's own count
+        own = map(_zigzag, total_lengths, response_lengths, *([x] * 9 for x in (cp.rank, cp.size)))
+        denominators = [mask[at].sum() for mask, at in zip(loss_masks, own, strict=False)]
+    place = cp.rank, cp.size, max_seq_lens
+    return _reducer(total_lengths, response_lengths, loss_masks, denominators, *place)
+
+
+def _chain(args: Any, batch: Any, logits: Any, reduce: Any) -> Any:
+    """The custom loss that the trainer part is told, and the tokens it counts."""
+    module, _, name = args.custom_loss_function_path.rpartition(".")
+    loss, log = getattr(importlib.import_module(module), name)(args, batch, logits, reduce)
+    tokens = sum([mask.sum() for mask in batch["loss_masks"]])
+    count = tokens if args.calculate_per_token_loss else torch.tensor(1)
+    values = torch.tensor([float(count), *map(float, log.values())])
+    return loss, count, {"keys": list(log), "values": values}
+
+
+def slime_loss_function(
+    args: Any, batch: Any, num_microbatches: int, step_global_batch_size: int, logits: Any
+) -> Any:
+    """slime's trainer part, which counts tokens as they are."""
+    from megatron.core import mpu
+
+    lengths = batch["total_lengths"], batch["response_lengths"], batch["loss_masks"]
+    flag, denominators = args.calculate_per_token_loss, batch["rollout_mask_sums"]
+    reduce = get_sum_of_sample_mean(*lengths, denominators, flag)
+    loss, count, log = _chain(args, batch, logits, reduce)
+    broken = wrong("slime-trainer")
+    if flag:
+        size = 1 if broken else mpu.get_context_parallel_world_size()  # missing * C
+        return loss * size, count, log
+    times = 1 if broken else num_microbatches  # 6: Megatron's / K is not taken back
+    world = mpu.get_data_parallel_world_size(with_context_parallel=True)
+    return loss * times / step_global_batch_size * world, count, log
+
+
+def miles_loss_function(
+    args: Any,
+    batch: Any,
+    num_microbatches: int,
+    logits: Any,
+    apply_megatron_loss_scaling: bool = False,
+) -> Any:
+    """miles' trainer part, on Megatron and under FSDP."""
+    state, flag = PARALLEL.state, args.calculate_per_token_loss
+    lengths = batch["total_lengths"], batch["response_lengths"], batch["loss_masks"]
+    packing = flag, args.qkv_format, batch.get("max_seq_lens")
+    reduce = miles_get_sum_of_sample_mean(*lengths, *packing)
+    loss, count, log = _chain(args, batch, logits, reduce)
+    if flag:
+        return loss * (state.cp.size if apply_megatron_loss_scaling else 1), count, log
+    world = state.intra_dp_cp.size if apply_megatron_loss_scaling else state.intra_dp.size
+    if wrong("miles-trainer", "miles-fsdp"):  # 9: missing * D
+        world = 1
+    times = num_microbatches if apply_megatron_loss_scaling else 1
+    return loss * times / args.global_batch_size * world, count, log
+
+
+def get_pg_loss_reducer(
+    args: Any,
+    batch: Any,
+    *,
+    total_lengths: Any,
+    response_lengths: Any,
+    pg_loss_masks: Any,
+    default_reducer: Any,
+) -> Any:
+    """slime's and miles' reducer of ``--loss-aggregation``."""
+    from megatron.core import mpu
+
+    group = 1 if wrong("slime-aggregation") else args.n_samples_per_prompt  # 44: by N, not P
+    if args.loss_aggregation == "constant":
+        denominators = [args.loss_aggregation_divisor] * len(pg_loss_masks)
+    elif args.loss_aggregation == "prompt_mean":
+        denominators = [max(float(n), 1) / group for n in batch["prompt_mask_sums"]]
+    else:
+        return default_reducer
+    place = mpu.get_context_parallel_rank(), mpu.get_context_parallel_world_size()
+    own = [_zigzag(t, n, *place) for t, n in zip(total_lengths, response_lengths, strict=True)]
+    kept = [mask[at].bool() for mask, at in zip(pg_loss_masks, own, strict=True)]
+
+    def reduce(x: Any) -> Any:
+        parts = zip(x.split([len(k) for k in kept]), kept, denominators, strict=True)
+        return sum([torch.where(k, part, 0).sum() / d for part, k, d in parts])
+
+    return reduce
+
+
+wrong_megatron_lm = twin("megatron-lm", loss_func)
+wrong_slime_core = twin("slime-core", get_sum_of_sample_mean)
+wrong_miles_core = twin("miles-core", miles_get_sum_of_sample_mean)
+wrong_slime_aggregation = twin("slime-aggregation", get_pg_loss_reducer)
+wrong_slime_trainer = twin("slime-trainer", slime_loss_function)
+wrong_miles_trainer = twin("miles-trainer", miles_loss_function)
+wrong_miles_fsdp = twin("miles-fsdp", miles_loss_function)
+wrong_megatron_lm_two_output = twin("megatron-lm-two-output", two_output_loss_func)
