@@ -114,7 +114,8 @@ def _judge_bad(subject: Subject, executions: Sequence[Execution]) -> Finding | N
         return None
     message = "accepted: " + "; ".join(sentences[name] for name in accepted)
     signs = tuple(f"accepts {name}" for name in accepted)
-    return Finding(ACCEPTED, BAD, message, good.case, subject.mode, signs=signs)
+    calls = tuple(accepted)
+    return Finding(ACCEPTED, BAD, message, good.case, subject.mode, signs=signs, calls=calls)
 
 
 REFUSES = Check(
@@ -127,5 +128,5 @@ REFUSES = Check(
     project=lambda case: case.trivial,
     max_examples=6,
     max_stored=8,
-    not_shown={ACCEPTED: "the calls that contradict themselves, one after the other"},
+    shown=Shown.REFUSED,
 )

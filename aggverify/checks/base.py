@@ -48,6 +48,8 @@ class Finding:
     """Tokens of one more rollout and prompt that another rank has, and nothing was run of."""
     signs: tuple[str, ...] = ()
     """What the check recognised, by names that the diagnosis knows bugs by."""
+    calls: tuple[str, ...] = ()
+    """The calls that were answered wrongly, by name."""
 
     @property
     def accumulated(self) -> bool:
@@ -86,6 +88,7 @@ class Shown(Enum):
     LOGS = "what is logged is the objective, or what it is on one rank"
     SHAPES = "logs have one shape"
     LATE = "asynchronous collectives are waited for"
+    REFUSED = "a call that contradicts itself raises"
 
 
 FORMULA = "formula"

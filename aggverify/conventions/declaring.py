@@ -134,11 +134,11 @@ class _Reading:
     """The values of the keys, each checked."""
 
     def __init__(self, path: str, data: Mapping[str, Any]) -> None:
-        self._path, self._data = path, data
+        self.path, self._data = path, data
 
     def _wrong(self, key: str, what: str) -> InputError:
         return InputError(
-            f"{self._path}: {NAME}: {key} must be {what}, got {shown(self._data[key])}"
+            f"{self.path}: {NAME}: {key} must be {what}, got {shown(self._data[key])}"
         )
 
     def _check(self, key: str, what: str, right: bool) -> None:
@@ -173,7 +173,7 @@ class _Reading:
     def _known(self, key: str, what: str, given: Any, names: Collection[str]) -> None:
         for name in given:
             if name not in names:
-                raise InputError(f"{self._path}: {NAME}: {key}: {unknown(what, name, names)}")
+                raise InputError(f"{self.path}: {NAME}: {key}: {unknown(what, name, names)}")
 
     def engines(self) -> dict[str, tuple[str, ...]]:
         given = self._data.get("engine", {})
@@ -187,7 +187,7 @@ class _Reading:
             try:
                 engine(name)
             except InputError as error:
-                raise InputError(f"{self._path}: {NAME}: {error}") from None
+                raise InputError(f"{self.path}: {NAME}: {error}") from None
             self._known("engine", "mode", modes, _modes())
         return {name: tuple(modes) for name, modes in value.items()}
 
@@ -253,7 +253,7 @@ class _Reading:
         found = []
         for one in value:
             self._known("misuses", "mode", modes := tuple(one.get("modes", ())), _modes())
-            found.append(Misuse(one["call"], one["call"], _spoiling(one), modes))
+            found.append(Misuse(one["call"], one["call"], _spoiling(one), modes, _line(one)))
         return tuple(found)
 
 
@@ -265,7 +265,9 @@ _Made = Callable[[_Reading, Callable[[], Any]], Validation | LogReducer]
 _CALLED: Mapping[str, tuple[tuple[str, ...], _Made]] = {
     VALIDATES: (
         ("function", "args"),
-        lambda read, call: Validation(names=read.names(), validate=call),
+        lambda read, call: Validation(
+            names=read.names(), validate=call, path=str(Path(read.path).absolute())
+        ),
     ),
     MERGES: (
         ("function", "logs", "ctx"),
@@ -298,6 +300,14 @@ def _spoiling(one: Mapping[str, Any]) -> Callable[[dict[str, Any]], None]:
             arguments[name] = arguments[name][..., :-1]
 
     return spoil
+
+
+def _line(one: Mapping[str, Any]) -> str:
+    """The same as a script's."""
+    values = [f"{name}={value!r}" for name, value in one.get("with", {}).items()]
+    values += [f"{name}=math.nan" for name in one.get("nan", ())]
+    values += [f'{name}=given["{name}"][..., :-1]' for name in one.get("short", ())]
+    return f"given.update({', '.join(values)})"
 
 
 def _are_texts(value: Any) -> bool:

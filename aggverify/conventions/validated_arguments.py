@@ -79,7 +79,7 @@ def calls(names: Names, validate: Callable[[], Validate]) -> Iterator[Call]:
         def make(function: Callable[..., Any], site: Site) -> None:
             validate()(function, SimpleNamespace(**arguments))
 
-        return Call(says, says, refused, make)
+        return Call(says, says, refused, make, (arguments,))
 
     for says, arguments in _right(names):
         yield once(says, arguments, refused=False)
@@ -148,13 +148,15 @@ def _again(names: Names, divisor: Any, validate: Callable[[], Validate], *, refu
     """Validated, changed, and validated once more."""
     says = f"{names.divisor} {divisor}, set after arguments were validated, and validated again"
 
-    def make(function: Callable[..., Any], site: Site) -> None:
-        args = SimpleNamespace(**names.right("constant"))
-        validate()(function, args)
-        setattr(args, names.divisor, divisor)
-        validate()(function, args)
+    given = names.right("constant"), {names.divisor: divisor}
 
-    return Call(says, says, refused, make)
+    def make(function: Callable[..., Any], site: Site) -> None:
+        args = SimpleNamespace()
+        for arguments in given:
+            vars(args).update(arguments)
+            validate()(function, args)
+
+    return Call(says, says, refused, make, given)
 
 
 def _from_file(

@@ -30,6 +30,8 @@ class Validation:
     ranks: int = 1
     names: Names = field(default_factory=Names)
     validate: Callable[[], Validate] = field(default=lambda: plainly, compare=False)
+    path: str | None = None
+    """Of the adapter that says how it is called."""
 
     @property
     def calls(self) -> tuple[Call, ...]:

@@ -277,6 +277,30 @@ def _late(told: Told) -> Ending:
     return Ending(_LATE, before_import=_HELD)
 
 
+_REFUSED = """\
+def reduce(*args, call=reduce, **named):
+    given = dict(zip(NAMES, args)) | named
+    {line}
+    return call(*[given.pop(name) for name in NAMES[: len(args)]], **given)
+
+
+try:
+    told, wrong = f"accepted: {{MISUSE}}; the loss is {{run()[0]}}   <- wrong", [True]
+except (Exception, SystemExit) as error:
+    told, wrong = f"refused: {{error!r}}", []
+print(told)"""
+
+
+def _refused(told: Told) -> Ending | None:
+    """Only the first that is accepted: the others are in the finding."""
+    if told.misuse is None or not told.misuse.line:
+        return None
+    lines, data = _REFUSED.format(line=told.misuse.line), f"MISUSE = {told.misuse.sentence!r}"
+    if told.parameters:
+        return Ending(lines, (data, f"NAMES = {list(told.parameters)}"))
+    return Ending(f"NAMES = [*inspect.signature(reduce).parameters]\n\n\n{lines}", (data,))
+
+
 _ENDINGS: Mapping[Shown, Callable[[Told], Ending | None]] = {
     Shown.WEIGHTS: _weights,
     Shown.OBJECTIVE: _objective,
@@ -289,4 +313,5 @@ _ENDINGS: Mapping[Shown, Callable[[Told], Ending | None]] = {
     Shown.LOGS: _logs,
     Shown.SHAPES: _shapes,
     Shown.LATE: _late,
+    Shown.REFUSED: _refused,
 }

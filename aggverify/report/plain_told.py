@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from aggverify.checks import Finding
 from aggverify.checks.base import Shown
-from aggverify.conventions import Calling
+from aggverify.conventions import Calling, Misuse
 from aggverify.execution.trial import Trial
 from aggverify.files import is_path
 from aggverify.report import plain_data
@@ -38,6 +38,10 @@ class Told:
     """Whether a rank may not come back."""
     virtual: bool
     """Whether one process is the first rank of a world that is not there."""
+    parameters: tuple[str, ...]
+    """As the convention names them; empty: by the function's own names."""
+    misuse: Misuse | None
+    """The first of those that were accepted."""
     modes: tuple[str | bool, ...]
     """Other names of modes, with which the same call has to give other weights."""
     expected: tuple[Fraction, ...] | None

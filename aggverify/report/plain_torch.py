@@ -26,6 +26,7 @@ from aggverify.oracles.bounds import PRECISIONS, relative, scalar_bound
 from aggverify.oracles.coincidence import tells_apart
 from aggverify.report import plain_data
 from aggverify.report.escape import line
+from aggverify.report.plain_calls import called
 from aggverify.report.plain_ends import ending
 from aggverify.report.plain_source import functions
 from aggverify.report.plain_told import Told
@@ -44,6 +45,8 @@ class Script:
 
 def script(subject: Subject, finding: Finding) -> Script:
     """The script of a finding."""
+    if (text := called(subject, finding)) is not None:
+        return Script(text)
     how = check(finding.check)
     why_not = _why_not(subject, how, finding)
     if why_not is not None:
@@ -62,6 +65,7 @@ _MODULES = (
     "faulthandler",
     "functools",
     "importlib",
+    "inspect",
     "math",
     "operator",
     "os",
@@ -136,6 +140,8 @@ def _told(subject: Subject, how: Check, finding: Finding) -> Told:
         others=tuple(_run(subject, replace(site, case=other)) for other in others),
         counts_rejected=subject.policy.denominators == "original",
         virtual=bool(finding.elsewhere),
+        parameters=subject.convention.parameters,
+        misuse=next((m for m in subject.convention.misuses if m.name in finding.calls), None),
         modes=tuple(_modes(subject, site, calling, trials)),
         engine=subject.engine.name,
         scale=float(scale),
