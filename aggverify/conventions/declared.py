@@ -22,7 +22,7 @@ from aggverify.conventions.base import (
     Site,
 )
 from aggverify.conventions.micro_batch import Side, Totals, Width, micro_batch
-from aggverify.conventions.native import RETURNS, output
+from aggverify.conventions.native import RETURNS, inputs, output
 from aggverify.conventions.plain_adapter import code_of
 from aggverify.conventions.plain_batch import asked_of_batch, batches
 from aggverify.engines import usual
@@ -31,6 +31,8 @@ from aggverify.oracles import LEGACY, MODES, family
 if TYPE_CHECKING:
     from torch import Tensor
 
+TAKES = ("function", "losses", "batch")
+"""What an adapter's ``call`` does, before any terms."""
 Told = str | bool | None
 """What a function is given for a mode."""
 
@@ -69,6 +71,8 @@ class Declared:
     """Modes that can be asked for, so that what is wrong is found, each with the reason."""
     whole_groups: Mapping[str, str] = field(default_factory=dict)
     """Modes that are right only where every prompt group is whole, each with the reason."""
+    terms: tuple[str, ...] = ()
+    """Per-token inputs beside the losses that ``call`` takes, each an additive term."""
     rows: Rows | None = None
     """None: losses are given as they are, 1-D."""
     not_claimed: Mapping[str, str] = field(default_factory=dict)
@@ -83,7 +87,7 @@ class Declared:
     @property
     def signature(self) -> str:
         if not self.recognised_by:
-            return "any, through call(function, losses, batch)"
+            return f"any, through call({', '.join((*TAKES, *self.terms))})"
         return f"def {self.usual_name}({', '.join(self.recognised_by)}, ...)"
 
     @property
@@ -148,7 +152,9 @@ class Declared:
         rows = None if self.rows is None else (self.rows.side, self.rows.width)
         asked = asked_of_batch(code.texts)
         found = batches(site, rows, mode=self.told is not None, asked=asked)
-        call = f"batch = {found.made}\nout = call(reduce, losses, batch)"
+        losses, *terms = site.inputs
+        given = ", ".join(("reduce", losses, "batch", *terms))
+        call = f"batch = {found.made}\nout = call({given})"
         data = (call, "batch", found.told)
         return Calling(*data, code=found.code, adapter=code.source, mode=told, rows=rows)
 
@@ -161,11 +167,13 @@ class Declared:
 
         def bound(k: int, losses: Tensor) -> Output:
             batch = micro_batch(site, k, totals, mode)
+            own, terms = inputs(site, losses)
             if self.rows is not None:
                 form: dict[str, Any] = {"side": self.rows.side, "width": self.rows.width}
-                losses, mask = batch.rows(losses, **form)
+                own, mask = batch.rows(own, **form)
+                terms = [batch.padded(term, **form) for term in terms]
                 batch = replace(batch, _mask=mask)
-            return output(call(function, losses, batch))
+            return output(call(function, own, batch, *terms))
 
         return bound
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from aggverify.conventions.base import FEATURES, UNUSUAL, LogRule, Misuse
-from aggverify.conventions.declared import Declared, Rows, Told, loaded
+from aggverify.conventions.declared import TAKES, Declared, Rows, Told, loaded
 from aggverify.conventions.log_forms import FORMS
 from aggverify.conventions.log_reducer import LogReducer
 from aggverify.conventions.validated_arguments import Names
@@ -47,7 +47,7 @@ def _declared(text: bytes, path: str, name: str | None) -> Declared | Validation
     data = _data(tree, path)
     read, absolute = _Reading(path, data), str(Path(path).absolute())
     kind = next((kind for kind in _CALLED if kind in data), None)
-    _check_call(tree, path, _CALLED[kind][0] if kind else ("function", "losses", "batch"))
+    _check_call(tree, path, _CALLED[kind][0] if kind else (*TAKES, *read.texts("terms")))
     if kind is not None:
         how = _CALLED[kind][1](read, lambda: loaded(absolute))
         notes, title = (*how.notes, *read.texts("notes")), read.text("title", how.title)
@@ -65,6 +65,7 @@ def _declared(text: bytes, path: str, name: str | None) -> Declared | Validation
         never=read.reasons("never", _modes()),
         always_wrong=read.reasons("always_wrong", _modes()),
         whole_groups=read.reasons("whole_groups", _modes()),
+        terms=read.texts("terms"),
         rows=read.rows(),
         not_claimed=read.reasons("not_claimed", FEATURES),
         unusual=read.unusual(),
@@ -125,7 +126,7 @@ _KEYS = (
         "always_wrong",
         "whole_groups",
     ),
-    *("rows", "side", "width", "not_claimed", "unusual", "misuses", "notes", "logs"),
+    *("terms", "rows", "side", "width", "not_claimed", "unusual", "misuses", "notes", "logs"),
     *(VALIDATES, MERGES),
 )
 

@@ -65,6 +65,8 @@ class MicroBatch:
     """Whether the losses were gathered over context parallelism: every rank has all of them."""
     dp_group: ProcessGroup | None
     cp_group: ProcessGroup | None
+    samples: list[int] = field(default_factory=list)
+    """Which of the step's samples these are, by their places in ``step_masks``."""
     mode: str | bool | None = None
     """The mode under the framework's own name, where the function is told it."""
     per_token: bool = False
@@ -264,8 +266,10 @@ class Totals:
 def numbers(site: Site, k: int, totals: Totals, mode: str | bool | None) -> dict[str, Any]:
     """All of micro-batch ``k`` that is neither a tensor nor a group; no list is shared."""
     step, layout = site.case.step, site.case.layout
-    samples = [step.samples[i] for i in layout.micro_batches[site.dp_rank][k]]
+    members = layout.micro_batches[site.dp_rank][k]
+    samples = [step.samples[i] for i in members]
     return {
+        "samples": list(members),
         "response_lengths": [s.response_length for s in samples],
         "total_lengths": [s.prompt_length + s.response_length for s in samples],
         "rollout_ids": [s.rollout for s in samples],

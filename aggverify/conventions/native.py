@@ -83,7 +83,7 @@ class Native:
         totals = Totals(site)
 
         def call(k: int, losses: Tensor) -> Output:
-            own, terms = _inputs(site, losses)
+            own, terms = inputs(site, losses)
             return output(function(own, micro_batch(site, k, totals), *terms))
 
         return call
@@ -103,7 +103,7 @@ def output(out: Any) -> Output:
     )
 
 
-def _inputs(site: Site, values: Tensor) -> tuple[Tensor, list[Tensor]]:
+def inputs(site: Site, values: Tensor) -> tuple[Tensor, list[Tensor]]:
     """Losses and auxiliary terms, of which one has the values and all others are 0."""
     import torch
 

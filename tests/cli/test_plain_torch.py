@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from aggverify.checks import check
+from aggverify.checks import check, terms
 from aggverify.checks.counts import BEYOND
 from aggverify.checks.layout import COMBINED
 from aggverify.codes import Example
@@ -45,6 +45,7 @@ TWO_BY_TWO = Case(
     (0.0,) * 10,
 )
 """Steps of two ranks and two micro-batches."""
+RAGGED = Case(parse_step("1/1; 1/11"), Layout(parse_micro_batches("0 1")), (1.0, 2.0, 3.0))
 NOT_SHOWN = {
     "AGV413": "it takes the engine's own hooks",
 }
@@ -240,6 +241,51 @@ def test_an_adapters_call_is_a_part_of_the_script(cli: Cli, tmp_path: Path) -> N
     assert "<- wrong" in launched(tmp_path, text).stdout
     fixed = launched(tmp_path, text, tmp_path / "right.py")
     assert fixed.returncode == 0, (fixed.stdout, fixed.stderr)
+
+
+TERMS = {
+    "terms.py": """
+ADAPTER = {"engine": "sum", "terms": ["kl"]}
+
+def call(mean, losses, batch, kl):
+    mask = batch.mask.bool()
+    return mean(losses, mask, batch.num_tokens) + 0.5 * mean(kl, mask, batch)
+""",
+    "r.py": """
+def mean(x, mask, count):
+    count = int(mask.sum()) if hasattr(count, "mask") else count
+    return x[mask].sum() / max(count, 1)
+""",
+    "right.py": """
+def mean(x, mask, count):
+    return x[mask].sum() / max(getattr(count, "num_tokens", count), 1)
+""",
+}
+
+
+@pytest.mark.thorough
+def test_a_term_that_an_adapter_hands_over_is_shown_alone(
+    shared_pool: Pool, tmp_path: Path
+) -> None:
+    for name, text in TERMS.items():
+        (tmp_path / name).write_text(text)
+    wanted = Request(
+        f"{tmp_path / 'r.py'}:mean", modes=("token_mean",), adapter=str(tmp_path / "terms.py")
+    )
+    with loaded(wanted, shared_pool) as (found, laboratory):
+        [subject] = found
+        laboratory.begin()
+        finding = terms.CHECK.judge(subject, laboratory.run(subject, terms.CHECK.variants(RAGGED)))
+    assert finding is not None
+    assert (finding.code, finding.message) == (
+        "AGV207",
+        "the weights of kl, with everything else 0",
+    )
+    made = script(subject, finding)
+    assert made.text is not None
+    (tmp_path / "script.py").write_text(made.text)
+    assert "<- wrong" in launched(tmp_path, made.text).stdout
+    assert launched(tmp_path, made.text, tmp_path / "right.py").returncode == 0
 
 
 TRAINED = {"ddp": "token_mean", "fsdp2": "sample_mean", "sgd": "prompt_mean"}

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
 from typing import Any
 
 import torch
 
-from tests.frameworks.twins import twin, wrong
+from tests.frameworks.twins import stand_in, twin, wrong
 
 
 def loss_func(loss_mask: Any, output_tensor: Any) -> Any:
@@ -85,12 +83,8 @@ def get_sum_of_sample_mean(
     return _reducer(total_lengths, response_lengths, loss_masks, denominators, rank, size)
 
 
-PARALLEL: Any = ModuleType("miles.backends.training_utils.parallel")
+PARALLEL: Any = stand_in("miles.backends.training_utils.parallel")
 PARALLEL.set_parallel_state = lambda state: setattr(PARALLEL, "state", state)
-for _name in ("miles", "miles.backends", "miles.backends.training_utils"):
-    sys.modules.setdefault(_name, ModuleType(_name))
-sys.modules["miles.backends.training_utils"].parallel = PARALLEL  # type: ignore[attr-defined]
-sys.modules[PARALLEL.__name__] = PARALLEL
 
 
 def miles_get_sum_of_sample_mean(

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from tests.frameworks.megatron_systems import *  # noqa: F403
-from tests.frameworks.twins import twin, wrong
+from tests.frameworks.twins import stand_in, twin, wrong
 
 
 def agg_loss(
@@ -190,6 +190,51 @@ def apply_loss_reduction_to_advantages_minibatch(
     return scaled
 
 
+def ppo_policy_loss(
+    log_probs: Any,
+    old_log_probs: Any,
+    advantages: Any,
+    config: Any,
+    loss_mask: Any = None,
+    rollout_logprobs: Any = None,
+) -> Any:
+    """SkyRL's, of advantages that are scaled."""
+    loss = -torch.exp(log_probs - old_log_probs) * advantages
+    return reduce_loss(loss, loss_mask), {}
+
+
+UTILS: Any = stand_in("skyrl.backends.skyrl_train.utils.ppo_utils")
+UTILS.ppo_policy_loss = ppo_policy_loss
+UTILS.apply_loss_reduction_to_advantages_minibatch = apply_loss_reduction_to_advantages_minibatch
+
+
+class PolicyWorkerBase:
+    """SkyRL's under FSDP, with an entropy term as its KL term is."""
+
+    def _forward_backward_micro(self, experience: Any, microbatch_weight: float) -> None:
+        me: Any = SimpleNamespace(**vars(self))
+        width, mask, config = experience.num_actions, experience.loss_mask, me.cfg.algorithm
+        experience.to_device(torch.cuda.current_device())
+        log_probs, output = me.model(experience.sequences, width, experience.attention_mask)
+        policy, _ = me.policy_loss_fn(
+            log_probs, experience.action_log_probs, experience.advantages, config, loss_mask=mask
+        )
+        entropy = output["entropy"][:, -width - 1 : -1]
+        kl = log_probs - experience.base_action_log_probs
+
+        def mean(term: Any) -> Any:
+            rows = torch.where(mask.bool(), term, 0).sum(-1) / mask.sum(-1).clamp(min=1)
+            return rows.mean()
+
+        weight = 1.0 if wrong("skyrl-worker-weight") else microbatch_weight
+        bonus = mean(entropy)
+        if wrong("skyrl-worker-entropy"):  # 36: the entropy of a micro-batch over its own tokens
+            bonus = torch.where(mask.bool(), entropy, 0).sum() / mask.sum().clamp(min=1)
+        times = 1 if wrong("skyrl-worker") else me.mesh_rank.dp_size  # 9: missing * D
+        terms = mean(kl) * config.kl_loss_coef - bonus * config.entropy_loss_coef
+        me.strategy.backward(policy * times + terms * weight, me.model, None)
+
+
 class GRPOTrainer:
     """TRL's, as far as its loss types go."""
 
@@ -247,3 +292,6 @@ wrong_prime_rl = twin("prime-rl", compute_loss)
 wrong_skyrl_reduce_loss = twin("skyrl-reduce-loss", old_reduce_loss)
 wrong_skyrl = twin("skyrl", apply_loss_reduction_to_advantages_minibatch)
 wrong_trl = twin("trl", GRPOTrainer._compute_loss)
+wrong_skyrl_worker = twin("skyrl-worker", PolicyWorkerBase._forward_backward_micro)
+wrong_skyrl_worker_entropy = twin("skyrl-worker-entropy", PolicyWorkerBase._forward_backward_micro)
+wrong_skyrl_worker_weight = twin("skyrl-worker-weight", PolicyWorkerBase._forward_backward_micro)

@@ -1,5 +1,5 @@
-"""verl's, TRL's, OpenRLHF's and AReaL's own reductions out of their released wheels, through the
-adapters that ship, and what is known of each."""
+"""What verl, TRL, OpenRLHF, SkyRL and AReaL have released, out of their wheels, through adapters
+that ship, and what is known of each."""
 
 from __future__ import annotations
 
@@ -23,16 +23,22 @@ class Released:
     version: str
     module: str
     name: str
+    method: str = ""
+    """Of that, what is called."""
     folder: str = "."
     """Where the wheel keeps its Python."""
 
 
 VERL = Released("verl", "0.9.1", "verl.trainer.ppo.core_algos", "agg_loss")
-TRL = Released("trl", "1.16.0", "trl.trainer.grpo_trainer", "GRPOTrainer")
+TRL = Released("trl", "1.16.0", "trl.trainer.grpo_trainer", "GRPOTrainer", "._compute_loss")
+SKYRL = Released(
+    *("skyrl", "0.3.0", "skyrl.backends.skyrl_train.workers.worker", "PolicyWorkerBase"),
+    "._forward_backward_micro",
+)
 AREAL = Released("areal", "1.0.4", "areal.utils.functional.functional", "ppo_actor_loss_fn")
 OPENRLHF = Released(
     *("openrlhf", "0.11.2", "openrlhf.models.loss", "aggregate_loss"),
-    "openrlhf-0.11.2.data/purelib",
+    folder="openrlhf-0.11.2.data/purelib",
 )
 
 
@@ -62,6 +68,11 @@ ROWS = [
     (TRL, "trl", "dapo", (), 0, "conforms: token_mean"),
     (TRL, "trl", "dr_grpo", ("--divisor", "16"), 0, "conforms: constant"),
     (TRL, "trl", "grpo", (), 0, "conforms: sample_mean"),
+    # its entropy is each micro-batch's own mean; its policy loss and its KL are right
+    (SKYRL, "skyrl-worker", "sample_mean", (), 1, "the weights of entropy, with everything else 0"),
+    (SKYRL, "skyrl-worker", "token_mean", ("--accept", "AGV207=known"), 0, "1 waived finding"),
+    # by the tokens of the generation, though an optimizer step is half of it: #5619, #6024
+    (TRL, "trl", "dapo", ("--claim", "generations"), 1, "AGV101"),
     (AREAL, "areal", "token_mean", (), 0, "conforms: token_mean"),
     (OPENRLHF, "openrlhf", "sample_mean", ("--policy", "empty_units=exclude"), 1, "AGV111"),
 ]
@@ -77,7 +88,7 @@ def test_what_is_released(
 ) -> None:
     released, name, mode, more, code, said = row
     where = unpacked(pytestconfig, released)
-    function = released.name + ("._compute_loss" if released is TRL else "")
+    function = released.name + released.method
     ran = shell(
         *("check", f"{Path(__file__).with_name('released.py')}:{function}", "--convention", name),
         *("--mode", mode, "--profile", "quick", "--world", "2", *more),

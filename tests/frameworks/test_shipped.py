@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aggverify.checks import logs
+from aggverify.checks import logs, terms
 from aggverify.checks.comparison import worst_weight
 from aggverify.conventions import CONVENTIONS, Convention, Offer, convention
 from aggverify.conventions.declared import Declared
@@ -39,6 +39,7 @@ SYSTEMS = {
     "slime-aggregation": "get_pg_loss_reducer",
     "tinker": "loss_fn",
     "trl": "GRPOTrainer._compute_loss",
+    "skyrl-worker": "PolicyWorkerBase._forward_backward_micro",
     "prime-rl": "compute_loss",
     "skyrl-reduce-loss": "old_reduce_loss",
     "slime-trainer": "slime_loss_function",
@@ -92,6 +93,7 @@ def judged(name: str, function: str, mode: str, engine: str, ranks: Laboratory) 
     """Of each case, whether its weights are the mode's."""
     divisor = 7.0 if mode == "constant" else None
     claim = Claim(f"{MODULE}:{function}", function, name, engine, mode, divisor)
+    claim = replace(claim, terms=getattr(convention(name), "terms", ()))
     subject, found = Subject.of(claim), []
     for done in ranks.run(subject, cases(name, mode)):
         assert done.failure is None and done.weights is not None, (mode, done.failure)
@@ -141,6 +143,34 @@ def test_a_mode_that_is_never_right_is_found_wrong_with_the_function_that_is_rig
     for name, mode in ((name, mode) for name, modes in found.items() for mode in modes):
         engine = convention(name).default_engine(mode)
         assert not all(judged(name, CHECKED[name], mode, engine, ranks)), name
+
+
+@pytest.mark.parametrize(
+    ("function", "wrong"),
+    [
+        ("PolicyWorkerBase._forward_backward_micro", set()),
+        ("wrong_skyrl_worker_entropy", {"entropy"}),
+        ("wrong_skyrl_worker_weight", {"kl", "entropy"}),
+    ],
+)
+def test_terms_of_an_adapter_are_looked_at_alone(
+    ranks: Laboratory, function: str, wrong: set[str]
+) -> None:
+    """SkyRL's KL and entropy: the second in its releases a mean over each micro-batch's tokens; a
+    micro-batch that weighs 1 instead of its share."""
+    how = convention("skyrl-worker")
+    assert isinstance(how, Declared) and how.terms == ("kl", "entropy")
+    claim = Claim(f"{MODULE}:{function}", function, how.name, "mean", "token_mean", terms=how.terms)
+    subject, found = Subject.of(claim), set()
+    for text in ("2/1 3/101; 5/11 1/1011", "2/1 3/101; 5/11 1/10111"):
+        step = parse_step(text)
+        for cells in ("0,1 2,3", "0 1 | 2 3"):
+            case = Case(step, Layout(parse_micro_batches(cells)), plain_losses(step))
+            finding = terms.CHECK.judge(subject, ranks.run(subject, terms.CHECK.variants(case)))
+            if finding is not None:
+                assert finding.code == "AGV207"
+                found.add(finding.term)
+    assert found == wrong
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,17 @@ def file(tmp_path: Path) -> str:
     return str(path)
 
 
+def test_call_takes_the_terms_that_are_declared(tmp_path: Path) -> None:
+    path = tmp_path / "theirs.py"
+    path.write_text("ADAPTER = {'terms': ['kl']}\n\n\ndef call(f, losses, batch, kl): ...\n")
+    how = convention(str(path))
+    assert how.terms == ("kl",)  # type: ignore[attr-defined]
+    assert how.signature == "any, through call(function, losses, batch, kl)"
+    path.write_text(f"ADAPTER = {{'terms': ['kl']}}{CALL}")
+    with pytest.raises(InputError, match=r"line 3: call takes \(function, losses, batch, kl\)"):
+        convention(str(path))
+
+
 def test_it_is_what_the_file_says(file: str) -> None:
     how = convention(file)
     assert (how.name, how.title, how.usual_name) == (file, "Theirs", "agg")

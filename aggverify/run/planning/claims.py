@@ -261,8 +261,10 @@ def _offered(name: str, choice: Choice) -> bool:
 
 
 def terms(choice: Choice) -> tuple[str, ...]:
-    """The per-token inputs a native reducer takes beside the losses."""
-    return choice.offer.required[2:] if choice.convention.name == "native" else ()
+    """The per-token inputs that a native reducer takes beside the losses, or an adapter's call."""
+    if choice.convention.name == "native":
+        return choice.offer.required[2:]
+    return tuple(getattr(choice.convention, "terms", ()))
 
 
 def _policy(readings: Mapping[str, object]) -> Policy:
