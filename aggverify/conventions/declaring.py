@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, replace
@@ -293,14 +294,33 @@ def _is_misuse(value: Any) -> bool:
 
 
 def _spoiling(one: Mapping[str, Any]) -> Callable[[dict[str, Any]], None]:
-    """Some arguments replaced, some without their last column or element."""
+    """Some arguments replaced, or what is in them (``args.mode``, ``batch.counts`` of a mapping);
+    some without their last column or element."""
+    values = {**one.get("with", {}), **dict.fromkeys(one.get("nan", ()), math.nan)}
 
     def spoil(arguments: dict[str, Any]) -> None:
-        arguments.update(one.get("with", {}), **dict.fromkeys(one.get("nan", ()), math.nan))
+        for name, value in values.items():
+            within, last = _owner(arguments, name)
+            within[last] = value
         for name in one.get("short", ()):
-            arguments[name] = arguments[name][..., :-1]
+            within, last = _owner(arguments, name)
+            within[last] = _shortened(within[last])
 
     return spoil
+
+
+def _owner(within: dict[str, Any], path: str) -> tuple[dict[str, Any], str]:
+    """The mapping, or the attributes of the object, that holds what the path names, and its name
+    there. Owners on the way are copied: nobody else's are changed."""
+    *owners, last = path.split(".")
+    for name in owners:
+        inner = within[name] = copy.copy(within[name])
+        within = inner if isinstance(inner, dict) else vars(inner)
+    return within, last
+
+
+def _shortened(value: Any) -> Any:
+    return value[:-1] if isinstance(value, list | tuple) else value[..., :-1]
 
 
 def _line(one: Mapping[str, Any]) -> str:

@@ -162,6 +162,19 @@ def miles_loss_function(
     return loss * times / args.global_batch_size * world, count, log
 
 
+def _validate(args: Any, batch: Any, masks: Any) -> None:
+    """What the fork of miles refuses."""
+    mode, divisor = args.loss_aggregation, args.loss_aggregation_divisor
+    if mode not in ("sample_mean", "prompt_mean", "token_mean", "constant"):
+        raise ValueError(f"unknown loss_aggregation {mode!r}")
+    if mode in ("prompt_mean", "constant") and args.calculate_per_token_loss:
+        raise ValueError(f"calculate_per_token_loss contradicts {mode}")
+    if mode == "constant" and not (divisor is not None and divisor > 0):
+        raise ValueError(f"loss_aggregation_divisor {divisor!r}")
+    if mode == "prompt_mean" and len(masks) != len(batch["prompt_mask_sums"]):
+        raise ValueError("a count for each sample, please")
+
+
 def get_pg_loss_reducer(
     args: Any,
     batch: Any,
@@ -174,6 +187,8 @@ def get_pg_loss_reducer(
     """slime's and miles' reducer of ``--loss-aggregation``."""
     from megatron.core import mpu
 
+    if not wrong("slime-aggregation-unvalidated"):
+        _validate(args, batch, pg_loss_masks)
     group = 1 if wrong("slime-aggregation") else args.n_samples_per_prompt  # 44: by N, not P
     if args.loss_aggregation == "constant":
         denominators = [args.loss_aggregation_divisor] * len(pg_loss_masks)
@@ -196,6 +211,7 @@ wrong_megatron_lm = twin("megatron-lm", loss_func)
 wrong_slime_core = twin("slime-core", get_sum_of_sample_mean)
 wrong_miles_core = twin("miles-core", miles_get_sum_of_sample_mean)
 wrong_slime_aggregation = twin("slime-aggregation", get_pg_loss_reducer)
+unvalidated_slime_aggregation = twin("slime-aggregation-unvalidated", get_pg_loss_reducer)
 wrong_slime_trainer = twin("slime-trainer", slime_loss_function)
 wrong_miles_trainer = twin("miles-trainer", miles_loss_function)
 wrong_miles_fsdp = twin("miles-fsdp", miles_loss_function)

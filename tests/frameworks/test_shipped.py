@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aggverify.checks import logs, terms
+from aggverify.checks import arguments, logs, terms
 from aggverify.checks.comparison import worst_weight
 from aggverify.conventions import CONVENTIONS, Convention, Offer, convention
 from aggverify.conventions.declared import Declared
@@ -128,6 +128,30 @@ def test_right_in_every_mode_and_engine_and_what_was_wrong_is_found(
     twin = f"wrong_{name.replace('-', '_')}"
     found = {cell: judged(name, twin, *cell, ranks) for cell in cells}
     assert not all(all(right) for right in found.values()), found
+
+
+def test_what_contradicts_itself_must_be_refused_by_the_reducer_where_that_is_claimed(
+    ranks: Laboratory,
+) -> None:
+    """Arguments inside of ``args`` and ``batch``: those of a good call stay as they are."""
+    case = Case(step := parse_step("2/11 2/1; 3/111 3/1"), Layout.trivial(4), plain_losses(step))
+    missed = {
+        "prompt_mean": {"calculate_per_token_loss", "unknown loss_aggregation"},
+        "constant": {"calculate_per_token_loss", "loss_aggregation_divisor"},
+    }
+    for function in ("get_pg_loss_reducer", "unvalidated_slime_aggregation"):
+        for mode, names in missed.items():
+            divisor = 4.0 if mode == "constant" else None
+            said = (f"{MODULE}:{function}", function, "slime-aggregation", "megatron-sample")
+            claim = Claim(*said, mode, divisor, claimed=frozenset({"validates-arguments"}))
+            subject = Subject.of(claim)
+            done = ranks.run(subject, list(arguments.REFUSES.variants(case)))
+            finding = arguments.REFUSES.judge(subject, done)
+            if function == "get_pg_loss_reducer":
+                assert finding is None, finding
+            else:
+                assert finding is not None and finding.code == "AGV504"
+                assert all(name in finding.message for name in names), finding.message
 
 
 def test_a_factor_that_a_trainer_part_leaves_out_is_seen_on_both_paths(ranks: Laboratory) -> None:

@@ -28,7 +28,41 @@ ADAPTER = {
         "contiguous": "all-gather CP is sliced to zigzag again before the reducer runs",
         "gathered": "losses are never gathered over CP before the reducer runs",
         "rejection": "the masks are taken as final",
+        "validates-arguments": "the trainer validates its arguments once, before it trains "
+        "(convention validation)",
     },
+    "misuses": [
+        {
+            "call": "calculate_per_token_loss in a mode that it contradicts",
+            "with": {"args.calculate_per_token_loss": True},
+            "modes": ["prompt_mean", "constant"],
+        },
+        {
+            "call": "an unknown loss_aggregation",
+            "with": {"args.loss_aggregation": "token-avg"},
+        },
+        {
+            "call": "no loss_aggregation_divisor",
+            "with": {"args.loss_aggregation_divisor": None},
+            "modes": ["constant"],
+        },
+        {
+            "call": "loss_aggregation_divisor 0",
+            "with": {"args.loss_aggregation_divisor": 0},
+            "modes": ["constant"],
+        },
+        {
+            "call": "loss_aggregation_divisor nan",
+            "nan": ["args.loss_aggregation_divisor"],
+            "modes": ["constant"],
+        },
+        {
+            "call": "a prompt's count missing",
+            "short": ["batch.prompt_mask_sums"],
+            "modes": ["prompt_mean"],
+        },
+        {"call": "a mask missing", "short": ["pg_loss_masks"], "modes": ["prompt_mean"]},
+    ],
 }
 
 
