@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
 
 from aggverify.regression import reading
 from aggverify.regression.model import Change, Comparison, harmless
 from aggverify.report.model import Finding
 from aggverify.report.page import Cell, Seen, heat_map
+
+_SIGNS = re.compile(r"(?<=[/_.:])")
 
 
 def render(comparison: Comparison) -> str:
@@ -23,7 +27,14 @@ def render(comparison: Comparison) -> str:
         quiet=reading.quiet(safe),
         reading=reading,
         heat=lambda change: _heat(change, safe),
+        breakable=_breakable,
     )
+
+
+def _breakable(text: str) -> Markup:
+    """Where a path or a name may go on in the next line: behind its signs, not inside a word."""
+    parts = _SIGNS.split(text)
+    return Markup("<wbr>").join(parts)
 
 
 @lru_cache(maxsize=1)

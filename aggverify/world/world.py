@@ -14,6 +14,7 @@ from aggverify.world.faults import Fault, Outcome
 from aggverify.world.flight import Flight, Key, Task, next_flight
 from aggverify.world.link import Link
 from aggverify.world.options import Options
+from aggverify.world.polling import Polling
 from aggverify.world.watchdog import Watchdog, glance
 from aggverify.world.wire import encode
 
@@ -69,6 +70,7 @@ class World:
     _room: room.Watched = field(default_factory=room.Watched)
     _signs: tuple[bytes, ...] = ()
     _asleep_since: float = 0.0
+    _polling: Polling = field(default_factory=Polling)
 
     def __post_init__(self) -> None:
         self.watchdog = Watchdog(self.options.patience, self.key.backend.ticking)
@@ -300,11 +302,16 @@ class World:
         seen = [slate.read(self.links[rank].slate) for rank in late]
         pids = [linux.child(self.template, page.pid) for page in seen]
         self.watchdog.next_look = now + _DOZING
-        if linux.NOBODY in pids or glance(pids).running:
+        if linux.NOBODY in pids:
             self._asleep_since = now
             return False
         theirs = not all(page.own for page in seen)
         patience = self.options.import_patience if theirs else _START * self.options.second_look
+        if self._polling.seconds(pids, now) > patience:
+            return True
+        if glance(pids).running:
+            self._asleep_since = now
+            return False
         asleep = now - max(self._asleep_since, self.born)
         return asleep > patience and self.watchdog.blocked(pids, now)
 

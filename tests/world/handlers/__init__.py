@@ -12,6 +12,7 @@ from .kinds import (
     OwnWork,
     Prepares,
     StartsAsleep,
+    StartsPolling,
     StartsThread,
     Together,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "Prepares",
     "Skipper",
     "StartsAsleep",
+    "StartsPolling",
     "StartsThread",
     "Together",
     "endings",

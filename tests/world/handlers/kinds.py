@@ -62,6 +62,15 @@ class StartsAsleep(Play):
             threading.Event().wait()
 
 
+class StartsPolling(Play):
+    """One rank of several looks for what never comes, while it starts."""
+
+    def start(self, place: Place) -> None:
+        super().start(place)
+        while place.rank == self.setup.get("rank") and place.size > 1:
+            time.sleep(0.005)
+
+
 class FailsToStart(Echo):
     """Fails in its constructor."""
 
