@@ -23,8 +23,15 @@ def space(subject: Subject) -> Space | None:
     features = subject.features | {r.feature for r in subject.refused}
     if subject.group_size or "straddling-groups" not in features:
         return None
-    cp = 1 if subject.nonlinear else 2
-    return spread(subject, dp=4, cp=cp, micro_batches=2, split_groups=True, whole_groups=False)
+    return spread(
+        subject,
+        dp=1 if subject.keeps_shards_whole else 4,
+        cp=1 if subject.nonlinear else 2,
+        micro_batches=2,
+        split_groups=True,
+        whole_groups=False,
+        whole_shards=False,
+    )
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:

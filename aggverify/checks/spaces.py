@@ -40,6 +40,7 @@ def spread(
         empty_samples=False,
         group_size=subject.group_size,
         whole_groups=subject.keeps_groups_whole,
+        whole_shards=subject.keeps_shards_whole and not subject.group_size,
         uniform=subject.rows is not None or "ragged-micro-batches" not in subject.features,
         rows=subject.rows,
         dtypes=("float64",) if subject.nonlinear else _DTYPES,

@@ -33,6 +33,7 @@ FEATURES: Mapping[str, str] = {
     "bshd": "context-parallel ranks that own zigzag chunks of rows padded to one width",
     "fan-out": "rollouts that consist of several samples",
     "straddling-groups": "prompt groups split over ranks or micro-batches",
+    "straddling-shards": "prompt groups split over data-parallel ranks",
     "dummy-samples": "fully masked copies of a sample that fill up micro-batches",
     "rejection": "tokens rejected after the fact: the losses' mask differs from the one counted",
     "ragged-micro-batches": "micro-batches with different numbers of samples",

@@ -126,6 +126,16 @@ class MicroBatch:
         return [] if self._beyond is None else self._beyond.window_lengths()
 
     @property
+    def window_group_ids(self) -> list[list[int]]:
+        """Prompt groups of the samples of all micro-batches of this rank."""
+        return [] if self._beyond is None else self._beyond.window_ids("group")
+
+    @property
+    def window_rollout_ids(self) -> list[list[int]]:
+        """Their rollouts."""
+        return [] if self._beyond is None else self._beyond.window_ids("rollout")
+
+    @property
     def window_widths(self) -> list[int]:
         """The longest response of each micro-batch of this rank."""
         return [max(lengths, default=0) for lengths in self.window_lengths]
@@ -199,6 +209,10 @@ class Beyond:
     def window_lengths(self) -> list[list[int]]:
         samples = self._site.case.step.samples
         return [[samples[i].response_length for i in cell] for cell in self._window]
+
+    def window_ids(self, unit: str) -> list[list[int]]:
+        samples = self._site.case.step.samples
+        return [[getattr(samples[i], unit) for i in cell] for cell in self._window]
 
     def window_tokens(self) -> list[int]:
         return [sum(map(self._site.counted, cell)) for cell in self._window]

@@ -157,6 +157,11 @@ def _values(
     yield "mask", formed(place.case, local, rows, 0)
     yield "local_positions", tensors(seen)
     lengths = [[step.samples[i].response_length for i in cell] for cell in rank]
+    for unit in ("group", "rollout"):
+        yield (
+            f"window_{unit}_ids",
+            listed(row([getattr(step.samples[i], unit) for i in cell]) for cell in rank),
+        )
     yield "window_lengths", listed(map(row, lengths))
     yield "window_widths", row([max(own, default=0) for own in lengths])
     yield "window_tokens", row([sum(map(place.counted, cell)) for cell in rank])

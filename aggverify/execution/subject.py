@@ -235,6 +235,12 @@ class Subject:
         split = "straddling-groups"
         return split in self.without or self.most(split) is not None
 
+    @property
+    def keeps_shards_whole(self) -> bool:
+        """The same of the ranks that they are given to, whatever the micro-batches."""
+        split = "straddling-shards"
+        return split in self.without or self.most(split) is not None
+
     def most(self, feature: str) -> int | None:
         """The largest size of a feature that it does not refuse; None for any."""
         return next((r.beyond for r in self.refused if r.feature == feature), None)

@@ -91,7 +91,7 @@ def _row(i: int, n: int) -> int:
 
 def build_step(records: Sequence[bytes], space: Space) -> Drawn:
     """The step whose units these are."""
-    whole = space.whole_groups or space.group_size is not None
+    whole = space.whole_units or space.group_size is not None
     samples: list[Sample] = []
     sizes: list[int] = []
     levels: list[int] = []
@@ -101,7 +101,7 @@ def build_step(records: Sequence[bytes], space: Space) -> Drawn:
         source = Source(record)
         where += source.take(1)
         count = source.pick(mostly_short(_LARGEST_GROUP))
-        sizes.append(space.rows or (count if space.whole_groups else space.group_size or 1))
+        sizes.append(space.rows or (count if space.whole_units else space.group_size or 1))
         for n in range(sizes[-1]):
             relation = _relation(source, space)
             if not samples or (whole and n == 0):
@@ -123,7 +123,7 @@ def _relation(source: Source, space: Space) -> int:
 
 
 def _samples_of_a_unit(space: Space) -> int:
-    return space.rows or space.group_size or (_LARGEST_GROUP if space.whole_groups else 1)
+    return space.rows or space.group_size or (_LARGEST_GROUP if space.whole_units else 1)
 
 
 def _sample_size(space: Space) -> int:

@@ -33,8 +33,16 @@ def dealt(size: Size, units: Sequence[Unit], where: bytes, space: Space) -> Layo
         else:
             cells[n if n < count else where[n] * count >> 8].append(unit)
     samples = [tuple(chain.from_iterable(cell)) for cell in cells]
-    ranks = tuple(tuple(samples[d * k : (d + 1) * k]) for d in range(dp))
-    return Layout(ranks, cp, kind)
+    ranks = [tuple(samples[d * k : (d + 1) * k]) for d in range(dp)]
+    if space.whole_shards and not (space.whole_groups or space.uniform):
+        ranks = [_scattered(cells) if where[d * k] & 1 else cells for d, cells in enumerate(ranks)]
+    return Layout(tuple(ranks), cp, kind)
+
+
+def _scattered(cells: tuple[Unit, ...]) -> tuple[Unit, ...]:
+    """A rank's samples, dealt to its micro-batches one by one."""
+    every = tuple(chain.from_iterable(cells))
+    return tuple(every[k :: len(cells)] for k in range(len(cells)))
 
 
 def disordered(source: Source, step: Step, layout: Layout, space: Space) -> tuple[Step, Layout]:
@@ -43,14 +51,14 @@ def disordered(source: Source, step: Step, layout: Layout, space: Space) -> tupl
     names = source.order(step.num_groups), source.order(step.num_rollouts)
     if space.uniform or space.group_size is not None:
         order = by_groups(step, source.order(step.num_groups))
-    elif space.whole_groups:
+    elif space.whole_units:
         order = list(range(len(step.samples)))
     else:
         stride = source.pick((1, 2, 3))
         order = sorted(source.order(len(step.samples)), key=lambda i: i % stride)
     step = renamed(Step(tuple(step.samples[i] for i in order)), *names)
     if not space.uniform:
-        turned = space.whole_groups and source.flag()
+        turned = space.whole_units and source.flag()
         ranks = [
             [rank[k][:: -1 if turned else 1] for k in source.order(len(rank))]
             for rank in layout.micro_batches

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from aggverify.oracles import Step
-from aggverify.steps.case import Case, ranks_with_parts
+from aggverify.steps.case import Case, ranks_sharing_groups, ranks_with_parts
 from aggverify.steps.layouts import CpKind, Layout
 from aggverify.steps.padding import stripped
 
@@ -46,6 +46,8 @@ class Space:
     """Prompt groups of exactly this many rollouts, each whole in one micro-batch."""
     whole_groups: bool = False
     """Every prompt group, of any size, whole in one micro-batch."""
+    whole_shards: bool = False
+    """Every prompt group, of any size, whole on one data-parallel rank."""
     split_groups: bool = False
     """The first prompt group in more than one micro-batch or rank."""
     dtypes: tuple[str, ...] = ("float64",)
@@ -62,6 +64,11 @@ class Space:
     shuffled: bool = False
     """Samples, ids, micro-batches and ranks in any order; whole prompt groups where rows are dealt
     in order or groups have one size."""
+
+    @property
+    def whole_units(self) -> bool:
+        """Whether what is dealt to a rank are whole prompt groups of any size."""
+        return self.whole_groups or self.whole_shards
 
     def __contains__(self, case: Case) -> bool:
         if self.padded and self.dummies:
@@ -104,6 +111,7 @@ def _is_dealt(case: Case, space: Space) -> bool:
         and (not space.rows or {len(c) for _, _, c in case.layout.cells()} == {space.rows})
         and (not space.group_size or _has_whole_groups(case, space.group_size))
         and (not space.whole_groups or not ranks_with_parts(case))
+        and (not space.whole_shards or not ranks_sharing_groups(case))
         and (not space.split_groups or bool(ranks_with_parts(case)))
     )
 

@@ -63,7 +63,7 @@ def layouts(step: Step, space: Space = SEVERAL) -> st.SearchStrategy[Layout]:
 
 
 def _layout(draw: st.DrawFn, step: Step, space: Space) -> Layout:
-    whole = space.whole_groups or space.group_size is not None
+    whole = space.whole_units or space.group_size is not None
     units = units_of([space.rows or 1] * (len(step.samples) // (space.rows or 1)))
     units = list(step.groups.values()) if whole else units
     bare = any(s.prompt_length < 1 for s in step.samples)  # no logit owns its first token

@@ -148,6 +148,18 @@ def ranks_with_parts(case: Case) -> set[int]:
     }
 
 
+def ranks_sharing_groups(case: Case) -> set[int]:
+    """Ranks whose micro-batches together hold some members of a prompt group, but not all."""
+    groups, cp = [set(members) for members in case.step.groups.values()], case.layout.cp_size
+    shards = [{i for cell in rank for i in cell} for rank in case.layout.micro_batches]
+    return {
+        d * cp + c
+        for d, own in enumerate(shards)
+        for c in range(cp)
+        if any(group & own and not group <= own for group in groups)
+    }
+
+
 SHORT = 4096
 """Steps of no more tokens are remembered in their packed form."""
 

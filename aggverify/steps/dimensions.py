@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from aggverify.steps.case import Case, ranks_with_parts
+from aggverify.steps.case import Case, ranks_sharing_groups, ranks_with_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +91,9 @@ DIMENSIONS: tuple[Dimension, ...] = (
         "gathered", "losses gathered over context parallelism", _sliced("gathered"), _everybody
     ),
     _content("straddling-groups", "split prompt groups", ranks_with_parts),
+    _content(
+        "straddling-shards", "prompt groups split over data-parallel ranks", ranks_sharing_groups
+    ),
     _content("fan-out", "rollouts of several samples", _fanned_out),
     _content("fan-out", "rollouts of several samples", _side_by_side),
     _content("ragged-micro-batches", "micro-batches of different sizes", _ragged),

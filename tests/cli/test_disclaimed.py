@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from aggverify.checks.layout import COMBINED
+from aggverify.checks.spaces import spread
+from aggverify.execution.claim import Claim
+from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.subject import Subject
+from aggverify.generation.catalogue import plain_losses
+from aggverify.run.opening import opened
+from aggverify.run.planning.refusing import settled
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+from aggverify.steps.notation import parse_micro_batches, parse_step
+from aggverify.world import Pool
 from tests.conftest import EXAMPLES, Cli
 
 ZIGZAG_ONLY = """
@@ -33,6 +46,75 @@ def reducer(folder: Path, declared: str = "") -> Path:
     path = folder / "r.py"
     path.write_text(ZIGZAG_ONLY.replace('"engine": "sum"', f'"engine": "sum"{declared}'))
     return path
+
+
+SHARDS = """
+import torch
+
+AGGVERIFY = {"mode": "prompt_mean", "engine": "sum"}
+
+def by_groups(losses, batch, ids, masks):
+    counts = {}
+    for group, mask in zip(ids, masks, strict=True):
+        counts[group] = counts.get(group, 0) + int(mask.sum())
+    kept = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0)
+    pieces = zip(kept.split([len(m) for m in batch.local_masks]), batch.group_ids, strict=True)
+    return sum(piece.sum() / max(counts[group], 1) for piece, group in pieces) / batch.num_groups
+
+def whole_on_a_rank(losses, batch):
+    return by_groups(losses, batch, sum(batch.window_group_ids, []), sum(batch.window_masks, []))
+
+def whole_in_a_micro_batch(losses, batch):
+    return by_groups(losses, batch, batch.group_ids, batch.loss_masks)
+
+def refuses(losses, batch):
+    pairs = zip(sum(batch.window_group_ids, []), sum(batch.window_rollout_ids, []), strict=True)
+    mine = {}
+    for group, rollout in pairs:
+        mine.setdefault(group, set()).add(rollout)
+    for group, rollouts in zip(batch.group_ids, batch.group_rollouts, strict=True):
+        if len(mine[group]) < rollouts:
+            raise ValueError(f"{rollouts - len(mine[group])} rollouts of {group} are elsewhere")
+    return whole_on_a_rank(losses, batch)
+"""
+
+
+def test_prompt_groups_that_are_whole_on_every_data_parallel_rank(
+    shared_pool: Pool, tmp_path: Path
+) -> None:
+    """miles' contract: its driver deals whole groups to ranks, not to micro-batches."""
+    (tmp_path / "r.py").write_text(SHARDS)
+    claim = Claim("r.py", "", "native", "sum", "prompt_mean", without=frozenset({"fan-out"}))
+    step = parse_step("2/1 3/101; 5/11 1/1011")
+    over = [("0 1 | 3 2", True), ("0 2 | 1 3", False), ("0 1,2,3", True)]
+    with opened(shared_pool, {"path": str(tmp_path / "r.py")}) as template:
+        ranks = Laboratory(template)
+        for function, wrong in {"whole_on_a_rank": False, "whole_in_a_micro_batch": True}.items():
+            subject = Subject.of(replace(claim, function=function))
+            kept = subject.claiming(without=claim.without | {"straddling-shards"})
+            layouts = [Layout(parse_micro_batches(cells)) for cells, _ in over]
+            cases = [Case(step, layout, plain_losses(step)) for layout in layouts]
+            inside = spread(kept, min_units=1)
+            assert [case in inside for case in cases] == [whole for _, whole in over]
+            found = [
+                COMBINED.judge(subject, ranks.run(subject, COMBINED.variants(case)))
+                for case in cases
+            ]
+            assert [f is not None for f in found] == [wrong, True, wrong], function
+
+
+@pytest.mark.thorough
+def test_a_reducer_that_refuses_groups_over_ranks_is_judged_on_the_rest(
+    shared_pool: Pool, tmp_path: Path
+) -> None:
+    (tmp_path / "r.py").write_text(SHARDS)
+    claim = Claim("r.py", "refuses", "native", "sum", "prompt_mean", max_world=2)
+    with opened(shared_pool, {"path": str(tmp_path / "r.py")}) as template:
+        told = settled(Subject.of(claim), Laboratory(template))
+    [refused] = told.refused
+    assert (refused.feature, refused.beyond) == ("straddling-shards", 1)
+    assert refused.words == "1 rollouts of 0 are elsewhere"
+    assert spread(told).whole_shards and not spread(told).whole_groups
 
 
 @pytest.mark.thorough

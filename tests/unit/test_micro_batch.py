@@ -33,6 +33,9 @@ def test_it_counts_for_the_step_and_for_the_rank() -> None:
     assert (one.rank_valid_samples, one.rank_rollouts, one.rank_groups) == (3, 3, 2)
     assert (one.window_lengths, one.window_widths) == ([[1, 3], [2]], [3, 2])
     assert one.window_tokens == [3, 2]
+    assert [len(ids) for ids in one.window_group_ids] == [2, 1]
+    assert one.window_group_ids[0] == one.group_ids
+    assert one.window_rollout_ids[0] == one.rollout_ids
     assert one.group_rollouts == [2, 2]
     other = batch("0,1 2 | 4 3", 1, 1)
     assert (other.rank_samples, other.rank_tokens, other.index) == (2, 3, 1)

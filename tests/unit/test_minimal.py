@@ -221,6 +221,31 @@ def test_prompt_groups_stay_whole_where_they_shall(layout: Layout) -> None:
     assert any({0, 1} <= set(cell) for _, _, cell in layout.cells())
 
 
+SHARDS = Space(4, 1, 4, whole_shards=True)
+GROUPS = parse_step("1/1 1/11 1/1; 1/111 1/1; 1/1; 1/11 1/1")
+
+
+@given(layout=layouts(GROUPS, SHARDS))
+def test_prompt_groups_stay_on_one_rank_where_they_shall(layout: Layout) -> None:
+    assert case_of(GROUPS, layout) in SHARDS
+
+
+def test_on_that_rank_they_may_be_in_several_micro_batches() -> None:
+    def split(layout: Layout) -> bool:
+        return bool(ranks_with_parts(case_of(GROUPS, layout))) and layout.dp_size == 2
+
+    assert smallest(layouts(GROUPS, SHARDS), split, 0).dp_size == 2
+
+
+def case_of(step: Step, layout: Layout) -> Case:
+    return Case(step, layout, (0.0,) * step.num_response_tokens)
+
+
+@given(case=cases(SHARDS))
+def test_what_is_drawn_of_whole_shards_is_in_their_space(case: Case) -> None:
+    assert case in SHARDS
+
+
 @given(layout=layouts(parse_step("0/1 1/11")))
 def test_without_a_prompt_there_are_no_slices(layout: Layout) -> None:
     assert layout.cp_size == 1

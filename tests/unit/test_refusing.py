@@ -176,6 +176,7 @@ def without(*features: str) -> Subject:
         ("gathered", lambda s: s.cp_kinds == ("zigzag", "contiguous")),
         ("fan-out", lambda s: not s.fan_out),
         ("straddling-groups", lambda s: s.whole_groups),
+        ("straddling-shards", lambda s: s.whole_shards),
         ("ragged-micro-batches", lambda s: s.uniform),
     ],
 )

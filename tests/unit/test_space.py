@@ -48,6 +48,7 @@ WITH_DUMMY = case("2/101+2/000", "0,1")
         ({"group_size": 2}, case("1/1 1/1", "0,1"), case("1/1 1/1; 1/1", "0,1,2")),
         ({"group_size": 2}, case("1/1 1/1", "0,1"), case("1/1 1/1 1/1", "0,1,2")),
         ({"whole_groups": True}, case("1/1; 1/1", "0 1"), PAIR),
+        ({"whole_shards": True}, case("1/1 1/1", "0 1"), case("1/1 1/1", "0 | 1")),
         ({"split_groups": True}, PAIR, case("1/1; 1/1", "0 1")),
         ({"blank_a_unit": True}, case("1/1; 1/00", "0,1"), case("1/1; 1/10", "0,1")),
         ({"needs_hole": True}, case("1/10"), PAIR),
