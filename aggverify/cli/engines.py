@@ -18,6 +18,7 @@ def engines_text() -> Iterator[str]:
     """Every engine of the table, and what to do where none fits."""
     from aggverify.conventions import CONVENTIONS
     from aggverify.engines import ENGINES, RealEngine
+    from aggverify.engines.variants import settings_of
     from aggverify.oracles import MODES
 
     for engine in ENGINES.values():
@@ -32,6 +33,8 @@ def engines_text() -> Iterator[str]:
         yield f"    the reducer returns {engine.required}"
         if isinstance(engine, RealEngine):
             yield f"    its formula: engine {engine.formula.name}, which takes far less time"
+            for other in settings_of(engine):
+                yield f"    also: --engine {other.name} ({other.variant})"
         if usual:
             yield f"    without --engine: {', '.join(usual)}"
         yield f"    {'available' if missing is None else f'cannot run here: {missing}'}"

@@ -28,6 +28,7 @@ from aggverify.conventions.shipped import shipped
 from aggverify.conventions.skyrl import SkyrlAdvantages
 from aggverify.conventions.slime import SlimeHook
 from aggverify.conventions.trainer import TrainContext, Trainer
+from aggverify.conventions.trainer_engine import TrainerEngine
 from aggverify.conventions.validation import Validation
 from aggverify.errors import unknown
 from aggverify.files import is_path
@@ -38,6 +39,7 @@ _OWN: tuple[Convention, ...] = (
     SlimeHook(),
     SkyrlAdvantages(),
     Trainer(),
+    TrainerEngine(),
     PolicyLoss(),
     Validation(),
     LogReducer(),

@@ -177,8 +177,8 @@ class Calling(NamedTuple):
     """``MODE``, where the reducer is told one."""
     rows: tuple[str, str] | None = None
     """The side and width of the losses as padded rows; None: 1-D."""
-    whole: bool = False
-    """Whether the candidate runs all of the step itself, with a model it is given."""
+    whole: str = ""
+    """What the candidate is called where it runs all of the step, with a model it is given."""
     zeros: bool = True
     """Whether losses of 0 show their weights."""
 

@@ -116,10 +116,17 @@ def asked_of_batch(
     read = [node for node in nodes if isinstance(node, ast.Attribute)]
     told = sum(_is_batch(node.value) for node in read)
     for call in (node for node in nodes if isinstance(node, ast.Call)):
-        if isinstance(call.func, ast.Name) and call.func.id in known | handed_to:
+        if _name(call.func) in known | handed_to:
             told += sum(map(_is_batch, (*call.args, *(word.value for word in call.keywords))))
     everywhere = sum(map(_is_batch, nodes))
     return frozenset(node.attr for node in read) if told == everywhere > 0 else None
+
+
+def _name(called: ast.expr) -> str:
+    """A function's, or a method's."""
+    if isinstance(called, ast.Attribute):
+        return called.attr
+    return called.id if isinstance(called, ast.Name) else ""
 
 
 def _takes_a_batch(function: ast.FunctionDef) -> bool:

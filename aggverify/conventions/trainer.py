@@ -68,7 +68,7 @@ batches = [{batch}
            for own, told in cells[rank]]
 ctx = SimpleNamespace(**groups, rank=rank, world_size={world}, dp_rank=rank // {cp}, dp_size={dp},
     cp_rank=rank % {cp}, cp_size={cp}, device=torch.device("cpu"), divisor={divisor}{mesh})
-train_step(model, batches, ctx)"""
+{drives}"""
 _PLAIN_MESH = """,
     mesh=dist.device_mesh.init_device_mesh("cpu", ({dp}, {cp}), mesh_dim_names=("dp", "cp"))"""
 _LOCAL = frozenset({"model"})
@@ -81,6 +81,8 @@ def _names(texts: Sequence[str]) -> Iterator[str]:
             for node in ast.walk(ast.parse(dedent(text))):
                 if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                     yield node.id
+                elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                    yield node.attr
 
 
 def _not_claimed() -> dict[str, str]:
@@ -116,6 +118,8 @@ class Trainer:
     notes: tuple[str, ...] = ("the loss that it computes is not seen: its gradient is judged",)
     parameters: tuple[str, ...] = ("model", "micro_batches", "ctx")
     misuses: tuple[Misuse, ...] = ()
+    drives: str = "train_step(model, batches, ctx)"
+    """What :meth:`drive` does, in a script."""
 
     def modes(self, offer: Offer) -> tuple[str, ...]:
         return (*MODES, LEGACY.name)
@@ -141,16 +145,23 @@ class Trainer:
         sizes = {"dp": layout.dp_size, "cp": layout.cp_size}
         mesh = _PLAIN_MESH.format(**sizes) if meshed else ""
         rest = {"divisor": site.divisor, "world": layout.world_size, "mesh": mesh}
+        rest["drives"] = self.drives
         call = _PLAIN.format(batch=found.made, **sizes, **rest)
-        return Calling(call, "batches", found.told, code=found.code, whole=True)
+        return Calling(call, "batches", found.told, code=found.code, whole=self.usual_name)
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> WholeStep:
         def train(model: nn.Module) -> None:
             totals, layout = Totals(site), site.case.layout
             batches = [micro_batch(site, k, totals) for k in range(layout.num_microbatches)]
-            function(model, batches, context(site))
+            self.drive(function, model, batches, context(site))
 
         return WholeStep(train)
+
+    def drive(
+        self, function: Callable[..., Any], model: nn.Module, batches: list[Any], ctx: TrainContext
+    ) -> None:
+        """Have the candidate run the step."""
+        function(model, batches, ctx)
 
 
 def context(site: Site) -> TrainContext:

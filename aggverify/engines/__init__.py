@@ -24,7 +24,9 @@ from aggverify.engines.megatron_raw import (
 from aggverify.engines.plain_sum import PLAIN_SUM
 from aggverify.engines.real import (
     DDP,
+    FSDP1,
     FSDP2,
+    FSDP2_SUM,
     MEGATRON_CORE_SAMPLE,
     MEGATRON_CORE_TOKEN,
     RealEngine,
@@ -54,7 +56,7 @@ _DEVIATIONS = (
     *(THREE_OUTPUT, THREE_OUTPUT_CP, PHANTOM_TOKEN, COUNT_DROPPED),
     *(SKYRL_MEGATRON_02, DEEPSPEED_3),
 )
-_REAL = (DDP, FSDP2, MEGATRON_CORE_SAMPLE, MEGATRON_CORE_TOKEN)
+_REAL = (DDP, FSDP2, FSDP2_SUM, FSDP1, MEGATRON_CORE_SAMPLE, MEGATRON_CORE_TOKEN)
 ENGINES: Table[EngineSpec] = Table(
     "engines",
     lambda: EngineSpec,
@@ -104,6 +106,14 @@ def real_ones(formula: EngineSpec) -> list[RealEngine]:
     return [e for e in real if e.formula == formula and e.available() is None]
 
 
+def how_to_install(module: str) -> str | None:
+    """What installs a module that a library's own engine takes, after "pip install"."""
+    package = module.partition(".")[0]
+    real = (e for e in ENGINES.values() if isinstance(e, RealEngine) and e.package)
+    takes = (e for e in real if any(m.partition(".")[0] == package for m in e.preloads))
+    return next((e.install for e in takes), None)
+
+
 def usable(name: str) -> EngineSpec:
     """The engine of that name; raises InputError with the reason if it cannot run here."""
     spec = engine(name)
@@ -144,6 +154,7 @@ __all__ = [
     "closing",
     "engine",
     "formulas",
+    "how_to_install",
     "real_ones",
     "usable",
     "usual",

@@ -17,9 +17,10 @@ from aggverify.engines.spec import Arrived, LocalStep
 @dataclass(frozen=True, slots=True)
 class DdpSession:
     """DDP around a new model for every step, ``no_sync`` on all but the last micro-batch: gradients
-    are averaged in the backward of that one."""
+    are averaged in the backward of that one, or of each."""
 
     device: torch.device
+    each: bool = False
 
     def warm_up(self) -> None:
         """What a process's first DDP sets up, on a model of one token."""
@@ -30,8 +31,8 @@ class DdpSession:
         model = PerToken(len(step.values), self.device)
         wrapped = DistributedDataParallel(model)
         for k in range(step.num_microbatches):
-            last = k == step.num_microbatches - 1
-            with contextlib.nullcontext() if last else wrapped.no_sync():
+            reduces = self.each or k == step.num_microbatches - 1
+            with contextlib.nullcontext() if reduces else wrapped.no_sync():
                 step.loss(k, wrapped(step.values, step.tokens(k))).backward()  # type: ignore[no-untyped-call]
         return step.gradient(model.theta)
 

@@ -18,10 +18,18 @@ from aggverify.engines.spec import Arrived, LocalStep
 
 class Fsdp2Session:
     """A new model for every step, sharded over all ranks; its gradient, which the backward of the
-    last micro-batch reduces and shards, is gathered afterwards."""
+    last micro-batch, or of each, reduces and shards, is gathered afterwards."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(
+        self,
+        device: torch.device,
+        *,
+        each: bool = False,
+        reshard: bool | None = None,
+        divide_factor: float | None = None,
+    ) -> None:
         self._device = device
+        self._each, self._reshard, self._divide_factor = each, reshard, divide_factor
         self._mesh: DeviceMesh | None = None
 
     def warm_up(self) -> None:
@@ -36,7 +44,7 @@ class Fsdp2Session:
         sharded = self._sharded(model)
         for k in range(step.num_microbatches):
             last = k == step.num_microbatches - 1
-            sharded.set_requires_gradient_sync(last)
+            sharded.set_requires_gradient_sync(last or self._each)
             sharded.set_is_last_backward(last)
             step.loss(k, sharded(step.values, step.tokens(k))).backward()  # type: ignore[no-untyped-call]
         gradient = step.gradient(model.theta)
@@ -51,4 +59,10 @@ class Fsdp2Session:
         return Arrived([part.full_tensor() for part in parts])
 
     def _sharded(self, model: PerToken) -> Any:
-        return fully_shard(model, mesh=self._mesh)
+        how: dict[str, Any] = (
+            {} if self._reshard is None else {"reshard_after_forward": self._reshard}
+        )
+        sharded: Any = fully_shard(model, mesh=self._mesh, **how)
+        if self._divide_factor is not None:
+            sharded.set_gradient_divide_factor(self._divide_factor)
+        return sharded

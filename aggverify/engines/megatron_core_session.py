@@ -5,18 +5,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
-from unittest import mock
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from aggverify.engines.megatron_on_processors import on_processors
 from aggverify.engines.per_token import PerToken
 from aggverify.engines.spec import Arrived, LocalStep
-from aggverify.world.unwaited import ARRIVAL
 
 
 @dataclass(slots=True)
@@ -70,7 +68,7 @@ class MegatronCoreSession:
         reduction = DistributedDataParallelConfig(grad_reduce_in_fp32=False)
         wrapped = DistributedDataParallel(config, reduction, model, pg_collection=groups)
         config.no_sync_func = wrapped.no_sync
-        config.finalize_model_grads_func = _in_time(finalize_model_grads)
+        config.finalize_model_grads_func = finalize_model_grads
         wrapped.zero_grad_buffer()
         forward_backward_no_pipelining(
             forward_step_func=self._forward_step(step),
@@ -120,45 +118,5 @@ class MegatronCoreSession:
         return groups
 
 
-def _in_time(finalize: Callable[..., None]) -> Callable[..., None]:
-    """With collectives that arrive as they do: Megatron waits for its own by other means than the
-    handles by which candidates are seen to wait."""
-
-    def finalized(*given: Any, **named: Any) -> None:
-        with ARRIVAL.set(""):
-            finalize(*given, **named)
-
-    return finalized
-
-
 def _count(tokens: int) -> Tensor:
     return torch.tensor(tokens, dtype=torch.int32)
-
-
-class _Stream:
-    """In a CUDA stream's place."""
-
-    def wait_stream(self, other: object) -> None:
-        pass
-
-
-@contextmanager
-def on_processors() -> Iterator[None]:
-    """What Megatron asks of CUDA, answered without one."""
-    zeros = torch.zeros
-
-    def on_cpu(*size: Any, **how: Any) -> Tensor:
-        return zeros(*size, **{**how, "device": "cpu"} if how.get("device") == "cuda" else how)
-
-    stand_ins: dict[str, Any] = {
-        "current_device": lambda: torch.device("cpu"),
-        "current_stream": lambda *_: _Stream(),
-        "default_stream": lambda *_: _Stream(),
-        "synchronize": lambda *_: None,
-    }
-    with (
-        mock.patch.multiple(torch.cuda, **stand_ins),
-        mock.patch.object(torch.Tensor, "cuda", lambda self, *_, **__: self),
-        mock.patch.object(torch, "zeros", on_cpu),
-    ):
-        yield

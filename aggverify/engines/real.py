@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aggverify.engines.emulated import EmulatedEngine
 from aggverify.engines.mean import MEAN
 from aggverify.engines.megatron import MEGATRON_SAMPLE, MEGATRON_TOKEN
+from aggverify.engines.plain_sum import PLAIN_SUM
 from aggverify.engines.spec import EngineSession, Sizes, Usual
 
 if TYPE_CHECKING:
@@ -32,13 +35,19 @@ class RealEngine(Usual):
     """``module:Class``, of a session that is made from the rank's device."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """What else it is made from."""
+    variant: str = ""
+    """How it is set otherwise than usual."""
     package: str = ""
     """What has to be installed, beside torch."""
     install: str = ""
     """How, after "pip install"."""
     since: tuple[int, int] = (2, 6)
     """The first torch that has it, on processors."""
+    file: str = ""
+    """The one in torch's folder that goes when torch no longer has it."""
     preloads: tuple[str, ...] = ("torch._dynamo", "torch.distributed.fsdp")
+    computes_in: str = "float64"
+    """The lowest precision on a gradient's way through it, whatever that has."""
     closes: bool = True
     """Whether a run under its formula ends with a few cases under it: the last such one."""
     merges: bool = False
@@ -72,7 +81,8 @@ class RealEngine(Usual):
             return f"it needs {self.package}, which is not installed: pip install {self.install}"
         has = version("torch")
         if tuple(int(part) for part in has.split(".")[:2]) >= self.since:
-            return None
+            gone = self.file and not (_torch() / self.file).is_file()
+            return f"torch {has} no longer has it: pip install torch==2.13" if gone else None
         return f"it needs torch {'.'.join(map(str, self.since))} or newer, and this is {has}"
 
     def value(
@@ -95,6 +105,13 @@ def _has(package: str) -> bool:
     return True
 
 
+def _torch() -> Path:
+    """Where torch is, which is not imported for that."""
+    found = importlib.util.find_spec("torch")
+    assert found is not None and found.origin is not None
+    return Path(found.origin).parent
+
+
 DDP = RealEngine(
     name="ddp",
     library="torch DistributedDataParallel",
@@ -110,6 +127,26 @@ FSDP2 = RealEngine(
     session_class="aggverify.engines.fsdp2_session:Fsdp2Session",
     since=(2, 7),  # pytorch #145935
 )
+FSDP2_SUM = replace(
+    FSDP2,
+    name="fsdp2-sum",
+    library="torch FSDP2 (set_gradient_divide_factor(1))",
+    trainers="torch FSDP2 with set_gradient_divide_factor(1), as torchtitan trains",
+    formula=PLAIN_SUM,
+    options={"divide_factor": 1.0},
+    since=(2, 9),  # pytorch #155915
+    closes=False,
+)
+FSDP1 = replace(
+    FSDP2,
+    name="fsdp1",
+    library="torch FSDP1 (FullyShardedDataParallel)",
+    trainers="torch FSDP1, no_sync on all but a step's last micro-batch",
+    session_class="aggverify.engines.fsdp1_session:Fsdp1Session",
+    since=(2, 6),
+    file="distributed/fsdp/fully_sharded_data_parallel.py",
+    closes=False,
+)
 MEGATRON_CORE_TOKEN = RealEngine(
     name="megatron-core-token",
     library="megatron-core (its schedule, DDP and finalize_model_grads)",
@@ -120,10 +157,12 @@ MEGATRON_CORE_TOKEN = RealEngine(
     package="megatron-core",
     install="--no-deps megatron-core==0.16.1 packaging (0.17 and newer: Python 3.12)",
     preloads=("megatron.core.distributed", "megatron.core.pipeline_parallel.schedules"),
+    computes_in="float32",  # the reciprocal of an integer tensor
     closes=False,
 )
 MEGATRON_CORE_SAMPLE = replace(
     MEGATRON_CORE_TOKEN,
+    computes_in="float64",
     name="megatron-core-sample",
     trainers="slime and miles on Megatron-LM per sample, megatron-core from PyPI on processors",
     formula=MEGATRON_SAMPLE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
+from aggverify.engines import megatron_on_processors as megatron
 from aggverify.engines.ddp_session import DdpSession
 from aggverify.engines.spec import Arrived, LocalStep
 
@@ -56,14 +57,17 @@ class TrainStepSession:
             stepped.append(True)
 
         hook = register_optimizer_step_post_hook(note)
+        without_gpu = megatron.imported() and self.device.type == "cpu"
         try:
-            step.train(model)
+            with megatron.on_processors() if without_gpu else nullcontext():
+                step.train(model)
         finally:
             hook.remove()
         theta = model.theta  # another one than before, once fully_shard has been there
         update = _whole(theta.detach()).neg()
         if not stepped and not update.any():
-            update = _whole(step.gradient(theta))
+            megatrons = getattr(theta, "main_grad", None)
+            update = _whole(step.gradient(theta) if megatrons is None else megatrons)
         step.trained(update)
         return update
 

@@ -35,14 +35,14 @@ def blanked(case: Case) -> Iterator[Case]:
 @cache
 def grid(max_world: int, kinds: tuple[CpKind, ...]) -> tuple[Case, ...]:
     """Pairwise over dp, cp, micro-batches, CP kind and dtype; the steps ragged, seeds fixed."""
-    return tuple(_grid_case(n, *row) for n, row in enumerate(_pairwise(max_world, kinds)))
+    return tuple(grid_case(n, *row) for n, row in enumerate(_pairwise(max_world, kinds)))
 
 
 @cache
 def more_cases(max_world: int, kinds: tuple[CpKind, ...]) -> tuple[Case, ...]:
     """Other steps on the grid's layouts: for telling apart what the stored cases do not."""
     rows = enumerate(_pairwise(max_world, kinds), start=1000)
-    return tuple(_grid_case(n, *row) for n, row in rows)
+    return tuple(grid_case(n, *row) for n, row in rows)
 
 
 Row = tuple[int, int, int, CpKind, str]
@@ -68,7 +68,8 @@ def _pairs(row: Row) -> set[object]:
     return {((i, row[i]), (j, row[j])) for i, j in combinations(range(len(row)), 2)}
 
 
-def _grid_case(seed: int, dp: int, cp: int, k: int, kind: CpKind, dtype: str) -> Case:
+def grid_case(seed: int, dp: int, cp: int, k: int, kind: CpKind, dtype: str) -> Case:
+    """A ragged step, the same for a seed, with that layout."""
     rng = random.Random(seed)
     count = dp * k + rng.randrange(1, 4)
     cells: list[list[int]] = [[] for _ in range(dp * k)]

@@ -15,12 +15,12 @@ _OURS = "aggverify"
 
 
 def functions(head: str, name: str) -> tuple[str, ...] | None:
-    """The text of a function and of all that it calls, in its own file or module and in those that
-    lie beside it and are imported; None where there is none of that name."""
+    """The text of a function and of all that it calls, classes whole, in its own file or module and
+    in those that lie beside it and are imported; None where there is none of that name."""
     known: dict[str, list[tuple[str, ast.AST]]] = defaultdict(list)
-    for text, tree in _files(Path(head if is_path(head) else f"{head.replace('.', '/')}.py")):
+    for text, tree in _files(_first(head)):
         for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 part = ast.get_source_segment(text, node, padded=True) or ""
                 known[node.name].append((part, node))
     wanted, found = [name.rpartition(".")[2]], dict[str, None]()
@@ -31,6 +31,16 @@ def functions(head: str, name: str) -> tuple[str, ...] | None:
             wanted += [n.id for n in inside if isinstance(n, ast.Name)]
             wanted += [n.attr for n in inside if isinstance(n, ast.Attribute)]
     return tuple(found) or None
+
+
+def imports(head: str, package: str) -> bool:
+    """Whether a file or module, or one beside it that it imports, imports the package."""
+    named = (name for _, tree in _files(_first(head)) for name in _imported(tree))
+    return any(name.split("/")[0] == package for name in named)
+
+
+def _first(head: str) -> Path:
+    return Path(head if is_path(head) else f"{head.replace('.', '/')}.py")
 
 
 def _files(first: Path) -> Iterator[tuple[str, ast.Module]]:

@@ -122,9 +122,8 @@ class Told:
     def call(self, before: str = "") -> list[str]:
         """The lines that call the candidate; ``before`` comes right before that."""
         lines = self.calling.call.split("\n")
-        if self.calling.whole:
-            return [*lines[:-1], *([before] if before else []), lines[-1]]
-        at = next(n for n, line in enumerate(lines) if "reduce" in line)
+        name = self.calling.whole or "reduce"
+        at = next(n for n, line in enumerate(lines) if name in line)
         made, itself = lines[:at], lines[at:]
         if self.varied:
             itself = ["with under or nullcontext():", *(f"    {line}" for line in itself)]

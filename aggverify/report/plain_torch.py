@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from aggverify.checks import Check, Finding, check
 from aggverify.checks.comparison import lowest_precision
 from aggverify.conventions import Calling, PlainlyCalled, PlainSite
-from aggverify.engines import Sizes
+from aggverify.engines import TRAIN_STEP, Sizes
 from aggverify.execution.laboratory import DIVISOR
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial, trial
@@ -28,7 +28,7 @@ from aggverify.report import plain_data
 from aggverify.report.escape import line
 from aggverify.report.plain_calls import called
 from aggverify.report.plain_ends import ending
-from aggverify.report.plain_source import functions
+from aggverify.report.plain_source import functions, imports
 from aggverify.report.plain_told import Told
 from aggverify.steps.case import Case
 
@@ -108,6 +108,8 @@ def _why_not(subject: Subject, how: Check, finding: Finding) -> str | None:
         return f"the convention {subject.convention.name} does not say how it calls without us"
     if _scale(subject, finding.case) is None:
         return f"the engine {subject.engine.name} does more than scale losses and add them up"
+    if subject.engine == TRAIN_STEP and imports(split(subject.target)[0], "megatron"):
+        return "Megatron-core takes a GPU without us"
     if (takes := how.not_shown.get(finding.code)) is not None:
         return f"it takes {takes}"
     if len(finding.case.losses) > MOST_TOKENS:

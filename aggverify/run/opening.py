@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 
 from aggverify.checks import installed
 from aggverify.conventions import convention
+from aggverify.engines import how_to_install
 from aggverify.errors import CandidateError, InputError
 from aggverify.execution.claim import called_as
 from aggverify.execution.deadline import OutOfTime, TooLate
@@ -180,6 +182,9 @@ def opened(
         if "relative import" in template.message and "path" in setup:
             command = dotted_instead(Path(setup["path"]), setup.get("name"))
             hint = f"\nthe file is part of a package: {command}" if command else ""
+        missing = re.search(r"No module named '([\w.]+)'", template.message)
+        if missing and (what := how_to_install(missing[1])) is not None:
+            hint = f"\nit is not installed here: pip install {what}"
         raise CandidateError(f"cannot import {where}: {template.message}{detail}{hint}")
     try:
         try:

@@ -8,6 +8,7 @@ from importlib import import_module
 from types import ModuleType
 
 from aggverify.conventions import CONVENTIONS
+from aggverify.conventions.trainer import Trainer
 from aggverify.engines import ENGINES, TRAIN_STEP, engine
 from aggverify.trainer.offers import offers
 
@@ -15,7 +16,8 @@ from aggverify.trainer.offers import offers
 def preload(module: ModuleType, said: str | None) -> None:
     """Import what the engine takes that is ``said``, or that the module names or brings along."""
     name = said or _declared(module)
-    if name is None and any(map(CONVENTIONS["trainer"].recognises, offers(module))):
+    steps = [how for how in CONVENTIONS.values() if isinstance(how, Trainer)]
+    if name is None and any(how.recognises(o) for how in steps for o in offers(module)):
         name = TRAIN_STEP.name
     for wanted in () if name is None else engine(name).preloads:
         with suppress(ImportError):  # a rank says so

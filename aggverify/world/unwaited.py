@@ -7,6 +7,7 @@ result arrives in the caller's tensors with ``wait()``; or it is waited for at o
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -57,6 +58,8 @@ def issued(
 ) -> Any:
     """Call a collective; an asynchronous one as this rank is set."""
     place = _OUTPUTS.get(name)
+    if ARRIVAL.when and _is_collected():
+        return function(*args, **kwargs)
     if ARRIVAL.when == AT_ONCE:
         work = function(*args, **kwargs)
         if work is not None and hasattr(work, "wait"):
@@ -78,6 +81,13 @@ def issued(
         _arrive(pairs)
         return None
     return Held(work, pairs)
+
+
+def _is_collected() -> bool:
+    """Whether a coalescing manager is open: what is called is only noted there, and issued at its
+    end, for the very tensors."""
+    c10d: Any = sys.modules["torch.distributed.distributed_c10d"]
+    return bool(c10d._world.pg_coalesce_state)
 
 
 def _arrive(pairs: Sequence[tuple[Tensor, Tensor]]) -> None:

@@ -65,6 +65,7 @@ MOST = 30
 """Lines of code beside imports, the step's data and what imports the reducer."""
 WIDTH = 100
 IMPORTING = ("path = ", "sys.path.insert(", "module = ", "reduce = ", "train_step = ")
+IMPORTING += ("make_engine = ",)
 
 
 def written(example: Example, laboratory: Laboratory) -> tuple[Subject, Script]:
@@ -289,6 +290,7 @@ def test_a_term_that_an_adapter_hands_over_is_shown_alone(
 
 
 TRAINED = {"ddp": "token_mean", "fsdp2": "sample_mean", "sgd": "prompt_mean"}
+TRAINED |= {"engine": "token_mean"}
 
 
 @pytest.mark.thorough

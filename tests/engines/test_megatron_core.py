@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import zipfile
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
 import pytest
-from filelock import FileLock
 
 from aggverify.engines import engine, real
 from aggverify.generation.catalogue import grid, hard_cases
+from aggverify.report import model
 from aggverify.run.opening import loaded
 from aggverify.run.planning.request import Request
 from aggverify.world import Pool
 from tests.conftest import EXAMPLES, Cli
+from tests.engines.wheels import MEGATRON_CORE, fetched
 
+TRAINER = EXAMPLES / "trainer"
 BOTH = ("megatron-core-token", "megatron-core-sample")
 TOLD = "it needs megatron-core, which is not installed: pip install --no-deps megatron-core==0.16.1"
 
@@ -44,18 +43,33 @@ def test_where_it_is_not_installed_it_is_told_how(
     assert f"engine {name} cannot run here: {TOLD}" in asked.err
 
 
-def fetched(config: pytest.Config) -> Path:
-    """The wheel's folder; downloaded once, shared by all workers."""
-    folder = Path(config.cache.mkdir("megatron-core"))
-    target = folder / "0.16.1"
-    with FileLock(folder / "lock"):
-        if not target.is_dir():
-            command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest"]
-            subprocess.run([*command, str(folder), "megatron-core==0.16.1"], check=True)
-            [wheel] = folder.glob("megatron_core-0.16.1-*.whl")
-            with zipfile.ZipFile(wheel) as archive:
-                archive.extractall(target)
-    return target
+def test_a_step_that_takes_it_is_told_how_to_install_it(cli: Cli) -> None:
+    told = cli("check", TRAINER / "megatron.py", "--mode", "token_mean")
+    assert told.code == 2, told
+    assert "No module named 'megatron.core.distributed'" in told.err
+    assert "it is not installed here: pip install --no-deps megatron-core==0.16.1" in told.err
+
+
+@pytest.mark.network
+@pytest.mark.usefixtures("own_launchers")
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_whole_step_of_its_own(
+    broken: bool,
+    pytestconfig: pytest.Config,
+    monkeypatch: pytest.MonkeyPatch,
+    cli: Cli,
+    tmp_path: Path,
+) -> None:
+    folder = Path(pytestconfig.cache.mkdir("megatron-core"))
+    monkeypatch.syspath_prepend(fetched(folder, *MEGATRON_CORE))
+    brief = ("--mode", "token_mean", "--profile", "quick", "--max-examples", "4", "--world", "2")
+    path = TRAINER / "broken" / "megatron.py" if broken else TRAINER / "megatron.py"
+    ran = cli("check", path, *brief, "--report", "json")
+    assert ran.code == broken, ran
+    if broken:
+        assert "(verl #5625 and Megatron-LM #7513 in one)" in ran.out, ran
+        [verdict] = model.load(tmp_path / ".aggverify" / "verdict.json").verdicts
+        assert {f.no_script for f in verdict.findings} == {"Megatron-core takes a GPU without us"}
 
 
 @pytest.mark.network
@@ -75,8 +89,8 @@ def test_the_formula_is_what_it_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Bit for bit per sample; per token Megatron's reciprocal of an integer tensor is float32."""
-    wheel = fetched(pytestconfig)
-    monkeypatch.syspath_prepend(wheel)
+    folder = Path(pytestconfig.cache.mkdir("megatron-core"))
+    monkeypatch.syspath_prepend(fetched(folder, *MEGATRON_CORE))
     path = EXAMPLES / "native" / formula.replace("-", "_") / f"{mode}.py"
     drawn = [*hard_cases(), *grid(2, ("zigzag",))]
     cases = [c for c in drawn if c.layout.world_size in (1, 2) and c.layout.cp_kind == "zigzag"]

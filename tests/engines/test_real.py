@@ -2,50 +2,60 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from aggverify.engines import closing, engine, formulas, real, usable
+from aggverify.engines import RealEngine, closing, engine, formulas, real, usable
 from aggverify.engines.mean import MEAN
+from aggverify.engines.real import DDP, FSDP2
+from aggverify.engines.variants import DDP_EACH, FSDP2_EACH, VARIANTS
 from aggverify.errors import InputError
-from aggverify.generation.catalogue import grid, hard_cases
 from aggverify.run.opening import loaded
 from aggverify.run.planning.request import Request
 from aggverify.world import Pool
-from tests.conftest import EXAMPLES, Cli
+from tests.conftest import EXAMPLES, ROOT, Cli
+from tests.engines.agreement import REAL, Agreement, agreement, label, planned, read, rows
 
 THOROUGH = pytest.mark.thorough
 
 
-@pytest.mark.parametrize(
-    ("name", "mode", "ranks"),
-    [
-        pytest.param("ddp", "prompt_mean", 2, marks=pytest.mark.covers(engine="ddp")),
-        pytest.param("fsdp2", "prompt_mean", 2, marks=pytest.mark.covers(engine="fsdp2")),
-        pytest.param("ddp", "token_mean", 8, marks=THOROUGH),
-        pytest.param("fsdp2", "token_mean", 8, marks=THOROUGH),
-    ],
-)
-def test_the_formula_is_what_it_does(name: str, mode: str, ranks: int, shared_pool: Pool) -> None:
-    """Ragged masks, empty ranks, several micro-batches, float32 and float64."""
-    if (why := engine(name).available()) is not None:
+ON_TWO = [
+    pytest.param(e.name, 2, marks=pytest.mark.covers(engine=e.name)) for e in REAL if not e.package
+]
+ON_MORE = [
+    pytest.param(e.name, ranks, marks=THOROUGH)
+    for e, ranks in ((DDP, 8), (FSDP2, 8), (DDP_EACH, 4), (FSDP2_EACH, 4))
+]
+
+
+@pytest.mark.parametrize(("name", "ranks"), [*ON_TWO, *ON_MORE])
+def test_the_formula_is_what_it_does(name: str, ranks: int, shared_pool: Pool) -> None:
+    """Ragged masks, empty ranks, several micro-batches, float32 and float64; bit for bit where
+    ranks are powers of two."""
+    spec = engine(name)
+    assert isinstance(spec, RealEngine)
+    if (why := spec.available()) is not None:
         pytest.skip(why)
-    request = Request(str(EXAMPLES / "native" / "mean" / f"{mode}.py"), modes=(mode,), engine=name)
-    drawn = [*hard_cases(), *grid(ranks, ("zigzag",))]
-    cases = [c for c in drawn if 1 < c.layout.world_size <= ranks and c.layout.cp_kind == "zigzag"]
+    [row] = (r for r in rows() if (r.formula, r.mode) == (spec.formula.name, "prompt_mean"))
+    cases = [c for c in row.cases() if c.layout.world_size in {2, ranks}]
     assert len(cases) >= 8
-    assert {c.dtype for c in cases} >= {"float32", "float64"}
-    with loaded(request, shared_pool) as (found, laboratory):
-        [subject] = found
-        laboratory.begin()
-        ours = laboratory.run(replace(subject, engine=MEAN), cases)
-        theirs = laboratory.run(subject, cases)
-    for mine, other in zip(ours, theirs, strict=True):
-        assert mine.weights is not None, mine.failure
-        assert other.weights is not None, other.failure
-        assert mine.weights.tolist() == other.weights.tolist()
-        assert (mine.value, mine.counts, other.altered) == (other.value, other.counts, ())
+    assert {c.dtype for c in cases} == {"float32", "float64"}
+    request = Request(row.setup[1], modes=(row.mode,), engine=name)
+    with loaded(request, shared_pool) as (_, laboratory):
+        found = agreement(row.subject, spec, laboratory, cases)
+    assert found == Agreement(len(cases), exactly=len(cases))
+
+
+def test_the_report_has_what_is_planned_and_no_other_number_of_cases() -> None:
+    found = read((ROOT / "reports" / "engines.md").read_text(encoding="utf-8"))
+    assert found.keys() == planned()
+    for row in rows():
+        cases = len(row.cases())
+        assert cases, row
+        for spec in row.engines:
+            name = row.formula, row.convention, row.mode, label(spec)
+            assert found[name].cases == cases, name
 
 
 @pytest.mark.exhaustive
@@ -60,6 +70,9 @@ def test_it_can_be_asked_for(cli: Cli) -> None:
 def test_it_is_listed_and_no_answer_to_what_a_trainer_does(cli: Cli) -> None:
     ran = cli("engines")
     assert "fsdp2\n    torch FSDP2 (fully_shard) itself: mean over all" in ran.out
+    for spec in VARIANTS:
+        assert f"    also: --engine {spec.name} ({spec.variant})\n" in ran.out
+        assert engine(spec.name) is spec
     assert not {spec.name for spec in formulas()} & {"ddp", "fsdp2"}
 
 
@@ -76,5 +89,17 @@ def test_where_torch_is_too_old_it_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     assert closing(MEAN) is real.DDP
     assert real.DDP.available() is None
     assert real.FSDP2.available() == "it needs torch 2.7 or newer, and this is 2.6.0+cu124"
+    assert real.FSDP2_SUM.available() == "it needs torch 2.9 or newer, and this is 2.6.0+cu124"
     with pytest.raises(InputError, match="engine fsdp2 cannot run here: it needs"):
         usable("fsdp2")
+
+
+def test_where_torch_no_longer_has_it_it_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert real.FSDP1.available() is None
+    monkeypatch.setattr(real, "_torch", lambda: tmp_path)
+    monkeypatch.setattr(real, "version", lambda _: "3.0.0")
+    assert real.FSDP2.available() is None
+    with pytest.raises(InputError, match=r"fsdp1 cannot run here: torch 3.0.0 no longer has it: "):
+        usable("fsdp1")

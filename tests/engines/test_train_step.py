@@ -18,8 +18,12 @@ from tests.choosing import thorough_at_times
 from tests.conftest import EXAMPLES, Cli
 
 TRAINER = EXAMPLES / "trainer"
-MODES = {"ddp": "token_mean", "fsdp2": "sample_mean", "sgd": "prompt_mean"}
-EVERY = ["ddp", *(pytest.param(name, marks=pytest.mark.thorough) for name in ("fsdp2", "sgd"))]
+MODES = {"ddp": "token_mean", "fsdp2": "sample_mean", "sgd": "prompt_mean", "engine": "token_mean"}
+EVERY = [
+    pytest.param("ddp", marks=pytest.mark.covers(convention="trainer", engine="train-step")),
+    pytest.param("engine", marks=pytest.mark.covers(convention="trainer-engine")),
+    *(pytest.param(name, marks=pytest.mark.thorough) for name in ("fsdp2", "sgd")),
+]
 NATIVE = EXAMPLES / "native" / "sum" / "token_mean.py"
 BRIEF = ("--profile", "quick", "--max-examples", "4", "--world", "2")
 THOROUGH = pytest.mark.thorough
@@ -40,11 +44,11 @@ def ran(path: Path, pool: Pool, ranks: int = 2) -> tuple[Subject, list[Execution
         return subject, laboratory.run(subject, cases)
 
 
-@pytest.mark.covers(convention="trainer", engine="train-step")
 @pytest.mark.parametrize("name", EVERY)
 def test_a_right_one_gives_the_modes_weights(name: str, shared_pool: Pool) -> None:
     subject, done = ran(TRAINER / f"{name}.py", shared_pool)
-    assert (subject.convention.name, subject.engine.name) == ("trainer", "train-step")
+    how = "trainer-engine" if name == "engine" else "trainer"
+    assert (subject.convention.name, subject.engine.name) == (how, "train-step")
     assert [execution.failure for execution in done] == [None] * len(done)
     assert [COMBINED.judge(subject, [one]) for one in done] == [None] * len(done)
 
@@ -69,6 +73,7 @@ def test_a_right_one_on_eight_ranks(name: str, shared_pool: Pool) -> None:
         pytest.param("ddp", "AGV202", "verl #5625 and Megatron-LM #7513 in one", marks=THOROUGH),
         pytest.param("fsdp2", "AGV101", "you compute: ", marks=pytest.mark.exhaustive),
         pytest.param("sgd", "AGV202", "you compute: ", marks=pytest.mark.exhaustive),
+        pytest.param("engine", "AGV202", "1/num_microbatches", marks=pytest.mark.exhaustive),
     ],
 )
 def test_a_broken_one_is_explained(cli: Cli, name: str, code: str, told: str) -> None:
