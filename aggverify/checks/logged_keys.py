@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from aggverify.checks import suffixes
+from aggverify.checks import merged_logs, suffixes
 from aggverify.checks.base import Finding
 from aggverify.checks.comparison import lowest_precision
 from aggverify.execution.executed import Execution, copies
@@ -35,13 +35,13 @@ def judge(check: str, subject: Subject, executions: Sequence[Execution]) -> Find
     """What is merged of one rank's numbers against what is merged of the layout's. Keys that do not
     change with the losses say something of the layout itself, and those that are alike everywhere
     are of the whole step: both may be what they are."""
-    one, spread, other = map(numbers_of, executions)
-    named = suffixes.applies(subject)
+    own, named = merged_logs.applies(subject), suffixes.applies(subject)
+    one, spread, other = map(_merged_by_its_own if own else numbers_of, executions)
     for key, alone in one.items():
         if key not in spread or alone == other.get(key):
             continue
         # What is said to be added up is no number of the whole step.
-        if not suffixes.is_compared(key) if named else _alike(spread[key]):
+        if not own and (not suffixes.is_compared(key) if named else _alike(spread[key])):
             continue
         was, now = (merged(subject, e, key, each) for e, each in zip(
             executions, (alone, spread[key]), strict=False
@@ -68,6 +68,11 @@ def numbers_of(ran: Execution) -> Mapping[str, Numbers]:
     return {key: [[log[key] for log in logs] for logs in read] for key in first}
 
 
+def _merged_by_its_own(ran: Execution) -> Mapping[str, Numbers]:
+    """One number a key."""
+    return {key: [[numbers]] for key, numbers in merged_logs.merged(ran).items()}
+
+
 def _alike(numbers: Numbers) -> bool:
     flat = [n for rank in numbers for n in rank]
     return len(flat) > 1 and len(set(flat)) == 1
@@ -91,7 +96,9 @@ def merged(subject: Subject, ran: Execution, key: str, numbers: Numbers) -> Merg
     flat = [n for rank in numbers for n in rank]
     if not np.isfinite(flat).all():
         return None
-    if len(flat[0]) == 1:
+    if merged_logs.applies(subject):
+        value, magnitude = Fraction(flat[0][0]), abs(Fraction(flat[0][0]))
+    elif len(flat[0]) == 1:
 
         def reduced(of: Callable[[float], float]) -> Fraction | None:
             local = [[of(n[0]) for n in rank] for rank in numbers]
@@ -99,8 +106,9 @@ def merged(subject: Subject, ran: Execution, key: str, numbers: Numbers) -> Merg
                 return suffixes.merged(key, [Fraction(x) for rank in local for x in rank], ran)
             return ran.scalar(subject, copies(local, ran.case, 0))
 
-        value, magnitude = reduced(float), reduced(abs)
-        assert value is not None and magnitude is not None
+        both = reduced(float), reduced(abs)
+        assert both[0] is not None and both[1] is not None
+        value, magnitude = both[0], both[1]
     else:
         count = sum(Fraction(n[1]) for n in flat)
         value, magnitude = (

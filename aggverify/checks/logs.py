@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from aggverify.checks import logged_keys, suffixes
+from aggverify.checks import logged_keys, merged_logs, suffixes
 from aggverify.checks.base import Check, Finding, Shown
 from aggverify.checks.comparison import lowest_precision
 from aggverify.checks.judging import is_finite
@@ -83,16 +83,16 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
 def _of_the_objective(subject: Subject, ran: Execution) -> Finding | None:
     if not ran.logs:
         return None
-    named = suffixes.applies(subject)
-    why = _misnamed(ran) if named else _malformed(ran)
+    named, own = suffixes.applies(subject), merged_logs.applies(subject)
+    why = merged_logs.malformed(ran) if own else _misnamed(ran) if named else _malformed(ran)
     if why is not None:
         return Finding(UNMERGEABLE, NAME, why, ran.case, subject.mode)
     # What is only looked at is usually kept in float32, whatever the losses are.
     wanted = objective(subject, ran, kept_in="float32")
-    key = suffixes.OBJECTIVE if named else OBJECTIVE
-    if wanted is None or not _has(key, ran):
+    key = merged_logs.objective(ran) if own else suffixes.OBJECTIVE if named else OBJECTIVE
+    if wanted is None or key is None or not (own or _has(key, ran)):
         return None
-    value = _merged(subject, ran, key)
+    value = merged_logs.value(ran, key) if own else _merged(subject, ran, key)
     if value is not None and (wanted.is_met(value) or _is_the_modes(subject, ran, value)):
         return None
     pair = isinstance(log := ran.logs[0][0], tuple) and len(dict(log)[key]) > 1

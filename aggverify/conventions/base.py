@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 NONLINEAR = "nonlinear"
 """What a person writes for a mode when the objective is not linear in its inputs."""
-LogRule = Literal["engine", "suffixes"]
+LogRule = Literal["engine", "suffixes", "merge_logs"]
 """How a trainer merges the logs of micro-batches: as Megatron's report does, where a scalar is
 reduced as the loss is and a pair is a sum over a count; or each key by what follows its colon, as
-Tinker's client does (``loss:sum``, ``kl:mean`` weighted by data, ``:min``, ``:max``)."""
+Tinker's client does (``loss:sum``, ``kl:mean`` weighted by data, ``:min``, ``:max``); or by a
+function of its own, which an adapter has."""
 ADAPTED = "adapter"
 """In a convention's place, where a person's own file says how the reducer is called."""
 FEATURES: Mapping[str, str] = {
@@ -113,6 +114,8 @@ class Site:
     """Tokens of one more rollout and prompt that are counted, and that nobody has."""
     generations: bool = False
     """Whether the step is the first of two that a generation batch is trained in."""
+    virtual: bool = False
+    """Whether the other ranks are not there: nothing can be asked of them."""
 
     def counted(self, sample: int) -> int:
         """Tokens of a sample in the step's denominators."""

@@ -3,14 +3,11 @@ without importing it, and ``call(function, losses, batch)`` for the ranks."""
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aggverify.conventions.adapter_functions import MERGE, loaded, merging
 from aggverify.conventions.base import (
     Bound,
     Calling,
@@ -175,17 +172,4 @@ class Declared:
                 batch = replace(batch, _mask=mask)
             return output(call(function, own, batch, *terms))
 
-        return bound
-
-
-@lru_cache(maxsize=16)
-def loaded(path: str) -> Callable[..., Any]:
-    """The adapter's ``call``, imported: in ranks only."""
-    name = f"_adapter_{Path(path).stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None  # a .py file, which the parent has read
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    found: Callable[..., Any] = module.call
-    return found
+        return bound if self.logs != MERGE else merging(self.path, bound, site)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import ast
-import copy
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args
 
+from aggverify.conventions.adapter_functions import CALL, MERGE, loaded
 from aggverify.conventions.base import FEATURES, UNUSUAL, LogRule, Misuse
-from aggverify.conventions.declared import TAKES, Declared, Rows, Told, loaded
+from aggverify.conventions.declared import TAKES, Declared, Rows, Told
+from aggverify.conventions.declared_misuses import are_texts, is_misuse, line, spoiling
 from aggverify.conventions.log_forms import FORMS
 from aggverify.conventions.log_reducer import LogReducer
 from aggverify.conventions.validated_arguments import Names
@@ -23,7 +23,7 @@ from aggverify.files import contents
 from aggverify.oracles import LEGACY, MODES
 
 MAX_BYTES = 1 << 18
-NAME, CALL = "ADAPTER", "call"
+NAME = "ADAPTER"
 VALIDATES, MERGES = "validates", "merges_logs"
 
 
@@ -53,6 +53,8 @@ def _declared(text: bytes, path: str, name: str | None) -> Declared | Validation
         how = _CALLED[kind][1](read, lambda: loaded(absolute))
         notes, title = (*how.notes, *read.texts("notes")), read.text("title", how.title)
         return replace(how, name=name or path, title=title, notes=notes)
+    if read.logs() == MERGE:
+        _check_call(tree, path, ("logs", "ctx"), MERGE)
     return Declared(
         name=name or path,
         path=absolute,
@@ -104,14 +106,14 @@ def _is_name(target: ast.expr) -> bool:
     return isinstance(target, ast.Name) and target.id == NAME
 
 
-def _check_call(tree: ast.Module, path: str, takes: Sequence[str]) -> None:
+def _check_call(tree: ast.Module, path: str, takes: Sequence[str], name: str = CALL) -> None:
     told = f"({', '.join(takes)})"
     for node in tree.body:
-        if isinstance(node, ast.FunctionDef) and node.name == CALL:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
             if len(node.args.posonlyargs) + len(node.args.args) == len(takes):
                 return
-            raise InputError(f"{path}, line {node.lineno}: {CALL} takes {told}")
-    raise InputError(f"{path} has no def {CALL}{told}")
+            raise InputError(f"{path}, line {node.lineno}: {name} takes {told}")
+    raise InputError(f"{path} has no def {name}{told}")
 
 
 _KEYS = (
@@ -159,7 +161,7 @@ class _Reading:
 
     def texts(self, key: str) -> tuple[str, ...]:
         value = self._data.get(key, [])
-        self._check(key, "a list of texts", _are_texts(value))
+        self._check(key, "a list of texts", are_texts(value))
         found = tuple(value)
         if key == "only":
             self._known(key, "mode", found, _modes())
@@ -167,7 +169,7 @@ class _Reading:
 
     def reasons(self, key: str, names: Collection[str]) -> dict[str, str]:
         value = self._data.get(key, {})
-        right = isinstance(value, dict) and _are_texts([*value, *value.values()])
+        right = isinstance(value, dict) and are_texts([*value, *value.values()])
         self._check(key, "a table of name: reason", right)
         self._known(key, key.replace("_", " "), value, names)
         return dict(value)
@@ -180,8 +182,8 @@ class _Reading:
     def engines(self) -> dict[str, tuple[str, ...]]:
         given = self._data.get("engine", {})
         given = [given] if isinstance(given, str) else given
-        value: Any = dict.fromkeys(given, ()) if _are_texts(given) else given
-        right = isinstance(value, dict) and all(map(_are_texts, value.values()))
+        value: Any = dict.fromkeys(given, ()) if are_texts(given) else given
+        right = isinstance(value, dict) and all(map(are_texts, value.values()))
         self._check("engine", "an engine, a list of them or a table of engine: modes", right)
         for name, modes in value.items():
             if ":" in name:
@@ -205,9 +207,10 @@ class _Reading:
         return dict(value)
 
     def logs(self) -> LogRule:
-        found = self._data.get("logs", "engine")
-        self._check("logs", " or ".join(get_args(LogRule)), found in get_args(LogRule))
-        return "suffixes" if found == "suffixes" else "engine"
+        given = self._data.get("logs", "engine")
+        known: Mapping[Any, LogRule] = {rule: rule for rule in get_args(LogRule)}
+        self._check("logs", " or ".join(known), isinstance(given, str) and given in known)
+        return known[given]
 
     def rows(self) -> Rows | None:
         chosen = {}
@@ -224,11 +227,11 @@ class _Reading:
         right = isinstance(given, dict) and given.keys() <= known
         self._check(VALIDATES, f"a table with keys of {', '.join(sorted(known))}", right)
         tables = {key: given[key] for key in _TABLES & given.keys()}
-        right = all(isinstance(table, dict) and _are_texts([*table]) for table in tables.values())
-        right = right and _are_texts([given[key] for key in given.keys() - _TABLES])
+        right = all(isinstance(table, dict) and are_texts([*table]) for table in tables.values())
+        right = right and are_texts([given[key] for key in given.keys() - _TABLES])
         self._check(VALIDATES, f"a table of texts, {' and '.join(sorted(_TABLES))} tables", right)
         forbidden = tables.get("forbidden", {})
-        self._check(VALIDATES, "lists of modes", all(map(_are_texts, forbidden.values())))
+        self._check(VALIDATES, "lists of modes", all(map(are_texts, forbidden.values())))
         modes = [*tables.get("modes", MODES), *(m for own in forbidden.values() for m in own)]
         self._known(VALIDATES, "mode", modes, MODES)
         right = bool(modes) and bool(given.get("mode", NAME))
@@ -249,13 +252,13 @@ class _Reading:
 
     def misuses(self) -> tuple[Misuse, ...]:
         value = self._data.get("misuses", [])
-        right = isinstance(value, list) and all(map(_is_misuse, value))
+        right = isinstance(value, list) and all(map(is_misuse, value))
         form = "a list of {call: sentence, with: {parameter: value}, nan: and short: parameters}"
         self._check("misuses", form, right)
         found = []
         for one in value:
             self._known("misuses", "mode", modes := tuple(one.get("modes", ())), _modes())
-            found.append(Misuse(one["call"], one["call"], _spoiling(one), modes, _line(one)))
+            found.append(Misuse(one["call"], one["call"], spoiling(one), modes, line(one)))
         return tuple(found)
 
 
@@ -279,57 +282,3 @@ _CALLED: Mapping[str, tuple[tuple[str, ...], _Made]] = {
 """Adapters of functions that reduce no losses: what their ``call`` takes, and what they are."""
 _TABLES = frozenset({"modes", "forbidden", "others"})
 _FORMS = {"rows": ("flat", "padded"), "side": ("right", "left"), "width": ("micro-batch", "step")}
-
-
-_SPOILT = {"with", "nan", "short"}
-
-
-def _is_misuse(value: Any) -> bool:
-    if not isinstance(value, dict) or not {"call"} <= value.keys() <= {"call", "modes", *_SPOILT}:
-        return False
-    known = isinstance(value["call"], str) and isinstance(value.get("with", {}), dict)
-    lists = ([*value["with"]] if known and "with" in value else [], value.get("modes", []))
-    named = (*lists, value.get("nan", []), value.get("short", []))
-    return known and bool(_SPOILT & value.keys()) and all(map(_are_texts, named))
-
-
-def _spoiling(one: Mapping[str, Any]) -> Callable[[dict[str, Any]], None]:
-    """Some arguments replaced, or what is in them (``args.mode``, ``batch.counts`` of a mapping);
-    some without their last column or element."""
-    values = {**one.get("with", {}), **dict.fromkeys(one.get("nan", ()), math.nan)}
-
-    def spoil(arguments: dict[str, Any]) -> None:
-        for name, value in values.items():
-            within, last = _owner(arguments, name)
-            within[last] = value
-        for name in one.get("short", ()):
-            within, last = _owner(arguments, name)
-            within[last] = _shortened(within[last])
-
-    return spoil
-
-
-def _owner(within: dict[str, Any], path: str) -> tuple[dict[str, Any], str]:
-    """The mapping, or the attributes of the object, that holds what the path names, and its name
-    there. Owners on the way are copied: nobody else's are changed."""
-    *owners, last = path.split(".")
-    for name in owners:
-        inner = within[name] = copy.copy(within[name])
-        within = inner if isinstance(inner, dict) else vars(inner)
-    return within, last
-
-
-def _shortened(value: Any) -> Any:
-    return value[:-1] if isinstance(value, list | tuple) else value[..., :-1]
-
-
-def _line(one: Mapping[str, Any]) -> str:
-    """The same as a script's."""
-    values = [f"{name}={value!r}" for name, value in one.get("with", {}).items()]
-    values += [f"{name}=math.nan" for name in one.get("nan", ())]
-    values += [f'{name}=given["{name}"][..., :-1]' for name in one.get("short", ())]
-    return f"given.update({', '.join(values)})"
-
-
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(text, str) for text in value)

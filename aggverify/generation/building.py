@@ -101,6 +101,8 @@ def build_step(records: Sequence[bytes], space: Space) -> Drawn:
         source = Source(record)
         where += source.take(1)
         count = source.pick(mostly_short(_LARGEST_GROUP))
+        if space.uniform and sizes:
+            count = sizes[0]  # micro-batches of as many whole groups have one size
         sizes.append(space.rows or (count if space.whole_units else space.group_size or 1))
         for n in range(sizes[-1]):
             relation = _relation(source, space)

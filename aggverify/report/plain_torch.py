@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
-from aggverify.checks import Check, Finding, check
+from aggverify.checks import Check, Finding, check, logs, merged_logs
 from aggverify.checks.comparison import lowest_precision
 from aggverify.conventions import Calling, PlainlyCalled, PlainSite
 from aggverify.engines import TRAIN_STEP, Sizes
@@ -112,6 +112,8 @@ def _why_not(subject: Subject, how: Check, finding: Finding) -> str | None:
         return "Megatron-core takes a GPU without us"
     if (takes := how.not_shown.get(finding.code)) is not None:
         return f"it takes {takes}"
+    if merged_logs.applies(subject) and finding.check == logs.NAME:
+        return "the adapter's own function merges what is logged"
     if len(finding.case.losses) > MOST_TOKENS:
         return f"its step has {len(finding.case.losses):,} tokens"
     return None

@@ -14,8 +14,8 @@ from types import ModuleType
 from typing import Any
 
 from aggverify.conventions import Convention, convention
+from aggverify.conventions.adapter_functions import loaded
 from aggverify.conventions.base import Offer
-from aggverify.conventions.declared import loaded
 from aggverify.errors import InputError, shown
 from aggverify.trainer.constants import codes, constants
 from aggverify.trainer.offers import offers

@@ -258,4 +258,5 @@ class Trainer:
             wanted.term,
             wanted.elsewhere,
             wanted.generations,
+            bool(wanted.virtual),
         )

@@ -1,0 +1,65 @@
+"""Misuses as an adapter writes them: which arguments are replaced, and by what."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+_SPOILT = {"with", "nan", "short"}
+
+
+def is_misuse(value: Any) -> bool:
+    """Whether it is written as one."""
+    if not isinstance(value, dict) or not {"call"} <= value.keys() <= {"call", "modes", *_SPOILT}:
+        return False
+    known = isinstance(value["call"], str) and isinstance(value.get("with", {}), dict)
+    lists = ([*value["with"]] if known and "with" in value else [], value.get("modes", []))
+    named = (*lists, value.get("nan", []), value.get("short", []))
+    return known and bool(_SPOILT & value.keys()) and all(map(are_texts, named))
+
+
+def spoiling(one: Mapping[str, Any]) -> Callable[[dict[str, Any]], None]:
+    """Some arguments replaced, or what is in them (``args.mode``, ``batch.counts`` of a mapping);
+    some without their last column or element."""
+    values = {**one.get("with", {}), **dict.fromkeys(one.get("nan", ()), math.nan)}
+
+    def spoil(arguments: dict[str, Any]) -> None:
+        for name, value in values.items():
+            within, last = _owner(arguments, name)
+            within[last] = value
+        for name in one.get("short", ()):
+            within, last = _owner(arguments, name)
+            within[last] = _shortened(within[last])
+
+    return spoil
+
+
+def _owner(within: dict[str, Any], path: str) -> tuple[dict[str, Any], str]:
+    """The mapping, or the attributes of the object, that holds what the path names, and its name
+    there. Owners on the way are copied: nobody else's are changed."""
+    *owners, last = path.split(".")
+    for name in owners:
+        inner = within[name] = copy.copy(within[name])
+        within = inner if isinstance(inner, dict) else vars(inner)
+    return within, last
+
+
+def _shortened(value: Any) -> Any:
+    return value[:-1] if isinstance(value, list | tuple) else value[..., :-1]
+
+
+def line(one: Mapping[str, Any]) -> str:
+    """The same as a script's; "" for what is inside of an argument."""
+    if any("." in name for key in _SPOILT for name in one.get(key, ())):
+        return ""
+    values = [f"{name}={value!r}" for name, value in one.get("with", {}).items()]
+    values += [f"{name}=math.nan" for name in one.get("nan", ())]
+    values += [f'{name}=given["{name}"][..., :-1]' for name in one.get("short", ())]
+    return f"given.update({', '.join(values)})"
+
+
+def are_texts(value: Any) -> bool:
+    """Whether it is a list of such."""
+    return isinstance(value, list | tuple) and all(isinstance(text, str) for text in value)
