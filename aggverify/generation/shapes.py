@@ -95,18 +95,21 @@ class Builder:
         all_cells: bool = False,
         fan_out: bool = False,
         whole_prompts: bool = True,
+        ragged: bool = False,
     ) -> Case | None:
         """On so many data-parallel ranks, context-parallel ranks and micro-batches.
 
         The first micro-batch holds responses with these masks, the others as many short ones, or
-        the same. None where the space has no such case.
+        the same; every third one sample more where they are ``ragged``. None where the space has no
+        such case.
         """
         dp, cp, k = size
         samples: list[Sample] = []
         cells: list[tuple[int, ...]] = []
         for n in range(dp * k):
             first = len(samples)
-            for i, mask in enumerate(masks if n == 0 or all_cells else _short(len(masks), n)):
+            count = len(masks) + (ragged and n % 3 == 1)
+            for i, mask in enumerate(masks if n == 0 or all_cells else _short(count, n)):
                 self._add(samples, mask, prompt if n + i == 0 else 1 + i % 5, i % 2 == 1, fan_out)
             cells.append(tuple(range(first, len(samples))))
         ranks = tuple(tuple(cells[d * k : (d + 1) * k]) for d in range(dp))
@@ -185,8 +188,8 @@ def many(space: Space) -> Iterator[Case | None]:
     """Micro-batches up to 32 a rank, samples up to 64 a micro-batch, some hundred in a step."""
     build = Builder(space).case
     for k in (5, 8, 16, 32):
-        yield build((b"\1\1\1",), (1, 1, k))
-        yield build((b"\1\0\1",), (2, 1, k))
+        for masks, size in (((b"\1\1\1",), (1, 1, k)), ((b"\1\0\1",), (2, 1, k))):
+            yield build(masks, size, ragged=True) or build(masks, size)
     for count in (9, 17, 64, 33):
         for size in ((1, 1, 1), (2, 1, 1), (1, 1, 2), (1, 2, 1)):
             yield build([*_short(count - 1, 1), holed(6)], size, fan_out=count == 17)
@@ -285,8 +288,8 @@ def _as_many_samples(build: Builder, c: int) -> Iterator[Case | None]:
 
 def _more_micro_batches(build: Builder, c: int) -> Iterator[Case | None]:
     if c < MOST_MICRO_BATCHES:
-        yield build.case((b"\1\0\1",), (1, 1, c + 1))
-        yield build.case((b"\1\1\1",), (1, 1, c))
+        for masks, size in (((b"\1\0\1",), (1, 1, c + 1)), ((b"\1\1\1",), (1, 1, c))):
+            yield build.case(masks, size, ragged=True) or build.case(masks, size)
 
 
 def _more_groups(build: Builder, c: int) -> Iterator[Case | None]:
@@ -320,6 +323,13 @@ def _more_turns(build: Builder, c: int) -> Iterator[Case | None]:
     if c <= MOST_TURNS:
         yield build.case((turns(c + 1), b"\1\1"))
         yield build.case((turns(2 * c + 2), b"\1\1"), (1, 2, 1))
+
+
+def _ids_that_meet(build: Builder, c: int) -> Iterator[Case | None]:
+    """Ids with the same place in a table that has so many."""
+    case = build.case((b"\1\1\1", b"\1", holed(5), b"\1\1"), (1, 1, 2))
+    if c < 2**40:
+        yield case and replace(case, step=named(case.step, lambda i, n: c * i))
 
 
 def _ids_packed(build: Builder, c: int) -> Iterator[Case | None]:
@@ -364,6 +374,7 @@ _RECIPES: Sequence[Recipe] = (
     _as_long,
     _more_tokens,
     _ids_there,
+    _ids_that_meet,
     _ids_packed,
     _losses_there,
     _as_many_samples,
