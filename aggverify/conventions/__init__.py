@@ -7,13 +7,10 @@ from aggverify.conventions.base import (
     FEATURES,
     UNUSUAL,
     Bound,
-    Calling,
     Convention,
     Misuse,
     Offer,
     Output,
-    PlainlyCalled,
-    PlainSite,
     Site,
     WholeStep,
 )
@@ -24,6 +21,7 @@ from aggverify.conventions.log_reducer import LogReducer
 from aggverify.conventions.micro_batch import MicroBatch
 from aggverify.conventions.native import Native
 from aggverify.conventions.policy_loss import PolicyBatch, PolicyLoss
+from aggverify.conventions.scripted import Calling, PlainlyCalled, PlainSite
 from aggverify.conventions.shipped import shipped
 from aggverify.conventions.skyrl import SkyrlAdvantages
 from aggverify.conventions.slime import SlimeHook

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from textwrap import dedent
 from typing import Any
 
-from aggverify.conventions.base import PlainData, PlainSite, Site
-from aggverify.conventions.micro_batch import Totals, numbers
+from aggverify.conventions.base import Site
 from aggverify.conventions.plain_text import listed, named, number, row, tensor, tensors
+from aggverify.conventions.scripted import PlainData, PlainSite
+from aggverify.conventions.step_batches import Totals, numbers
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Piece, owned_pieces, positions, visible_pieces
 

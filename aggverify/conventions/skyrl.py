@@ -6,18 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from aggverify.conventions.base import (
-    Bound,
-    Calling,
-    Misuse,
-    Offer,
-    Output,
-    PlainData,
-    PlainSite,
-    Site,
-)
+from aggverify.conventions.base import Bound, Misuse, Offer, Output, Site
 from aggverify.conventions.misuses import SKYRL
 from aggverify.conventions.plain_batch import formed
+from aggverify.conventions.scripted import Calling, PlainData, PlainSite
 from aggverify.conventions.skyrl_rows import Rows
 from aggverify.engines import usual
 from aggverify.oracles import LEGACY, family

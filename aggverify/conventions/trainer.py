@@ -11,16 +11,10 @@ from functools import cache
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
-from aggverify.conventions.base import (
-    Calling,
-    Misuse,
-    Offer,
-    PlainSite,
-    Site,
-    WholeStep,
-)
-from aggverify.conventions.micro_batch import Totals, micro_batch
+from aggverify.conventions.base import Misuse, Offer, Site, WholeStep
 from aggverify.conventions.plain_batch import asked_of_batch, batches
+from aggverify.conventions.scripted import Calling, PlainSite
+from aggverify.conventions.step_batches import Totals, micro_batch
 from aggverify.engines import TRAIN_STEP
 from aggverify.oracles import LEGACY, MODES
 

@@ -15,7 +15,9 @@ from aggverify.execution.claim import Claim
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.run.opening import opened
+from aggverify.run.planning.request import Request
 from aggverify.run.search.first_step import first_step, simplest, taken
+from aggverify.testing.ranks import Ranks
 from aggverify.world import Pool
 from tests.conftest import Cli
 
@@ -173,6 +175,21 @@ def test_a_mode_that_nobody_asked_for_and_the_function_refuses_is_said(
         assert taken(said, ranks) == tuple(said)
         every = [s for s in unsaid if s.mode in ("constant", "sample_mean")]
         assert taken(every, ranks) == tuple(every), "all of it refused is no verdict on the rest"
+
+
+@pytest.mark.thorough
+def test_a_test_of_every_mode_is_one_of_those_that_are_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "r.py").write_text(TOLD)
+    ranks = Ranks()
+    try:
+        wanted = Request("r.py:agg_loss", max_world=1)
+        found = ranks.of(wanted).subjects(wanted)
+    finally:
+        ranks.close()
+    assert [s.mode for s in found] == ["token_mean", "sequence_sum", "token_sum"]
 
 
 @pytest.mark.thorough

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from aggverify.conventions import MicroBatch, Site
-from aggverify.conventions.micro_batch import Totals, micro_batch
+from aggverify.conventions.step_batches import Totals, micro_batch
 from aggverify.generation.catalogue import plain_losses
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import CpKind, Layout
