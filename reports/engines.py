@@ -1,9 +1,10 @@
 """Every formula against the libraries' own engines that it stands for, in ``reports/engines.md``.
 
-``python reports/engines.py [FORMULA ...]`` runs all modes and conventions that can be right under
-each of these formulas (all by default) on the fixed cases of ``tests/engines/agreement.py``, once
-under the formula and once under every engine, and stops at the first case on which they disagree.
-It takes all those engines: what is not installed is fetched from PyPI for it.
+``python reports/engines.py [FORMULA ...]`` (or ``--missing``: what the report lacks) runs all modes
+and conventions that can be right under each of these formulas (all by default) on the fixed cases
+of ``tests/engines/agreement.py``, once under the formula and once under every engine, and stops at
+the first case on which they disagree. It takes all those engines: what is not installed is fetched
+from PyPI for it.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ from tests.engines.agreement import (  # noqa: E402
     Found,
     alone,
     compared,
+    named,
+    planned,
     read,
     rows,
     table,
 )
-from tests.engines.wheels import MEGATRON_CORE, fetched  # noqa: E402
+from tests.engines.wheels import ACCELERATE, MEGATRON_CORE, fetched, installed  # noqa: E402
 
 PATH = ROOT / "reports" / "engines.md"
 HEAD = """# Formulas and the engines that they stand for
@@ -63,19 +66,22 @@ def write(found: Found) -> None:
     PATH.write_text("\n".join(parts) + "\n", encoding="utf-8")
 
 
-def main(formulas: Sequence[str]) -> None:
+def main(asked: Sequence[str]) -> None:
     found = dict(read(PATH.read_text(encoding="utf-8")) if PATH.exists() else {})
+    planned_rows = [*rows()]
+    if asked == ["--missing"]:
+        wanted = [row for row in planned_rows if not named(row) <= found.keys()]
+    else:
+        wanted = [row for row in planned_rows if row.formula in (asked or FORMULAS)]
     with tempfile.TemporaryDirectory() as folder:
         sys.path.insert(0, str(fetched(Path(folder), *MEGATRON_CORE)))
+        sys.path.insert(0, str(installed(Path(folder), *ACCELERATE)))
         with Pool(LIMITS) as pool:
-            for formula in formulas:
-                found = {name: agreed for name, agreed in found.items() if name[0] != formula}
-                wanted = (row for row in rows() if row.formula == formula)
-                for row, name, agreed in compared(wanted, pool):
-                    found[formula, row.convention, row.mode, name] = agreed
-                    print(formula, row.convention, row.mode, name, agreed.text, flush=True)
-                write(found)
+            for row, name, agreed in compared(wanted, pool):
+                found[row.formula, row.convention, row.mode, name] = agreed
+                print(row.formula, row.convention, row.mode, name, agreed.text, flush=True)
+                write({key: found[key] for key in found if key in planned()})
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or FORMULAS)
+    main(sys.argv[1:])

@@ -23,6 +23,7 @@ from aggverify.engines.megatron_raw import (
 )
 from aggverify.engines.plain_sum import PLAIN_SUM
 from aggverify.engines.real import (
+    ACCELERATE,
     DDP,
     FSDP1,
     FSDP2,
@@ -56,7 +57,7 @@ _DEVIATIONS = (
     *(THREE_OUTPUT, THREE_OUTPUT_CP, PHANTOM_TOKEN, COUNT_DROPPED),
     *(SKYRL_MEGATRON_02, DEEPSPEED_3),
 )
-_REAL = (DDP, FSDP2, FSDP2_SUM, FSDP1, MEGATRON_CORE_SAMPLE, MEGATRON_CORE_TOKEN)
+_REAL = (DDP, FSDP2, FSDP2_SUM, FSDP1, MEGATRON_CORE_SAMPLE, MEGATRON_CORE_TOKEN, ACCELERATE)
 ENGINES: Table[EngineSpec] = Table(
     "engines",
     lambda: EngineSpec,

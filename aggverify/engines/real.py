@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aggverify.engines.emulated import EmulatedEngine
-from aggverify.engines.mean import MEAN
+from aggverify.engines.mean import ACCUMULATED_MEAN, MEAN
 from aggverify.engines.megatron import MEGATRON_SAMPLE, MEGATRON_TOKEN
 from aggverify.engines.plain_sum import PLAIN_SUM
 from aggverify.engines.spec import EngineSession, Sizes, Usual
@@ -167,4 +167,15 @@ MEGATRON_CORE_SAMPLE = replace(
     trainers="slime and miles on Megatron-LM per sample, megatron-core from PyPI on processors",
     formula=MEGATRON_SAMPLE,
     options={"per_token": False},
+)
+ACCELERATE = RealEngine(
+    name="accelerate",
+    library="accelerate (Accelerator.accumulate and backward, over DDP)",
+    trainers="HF-Trainer-style loops: each micro-batch's loss / K in Accelerator.backward",
+    formula=ACCUMULATED_MEAN,
+    session_class="aggverify.engines.accelerate_session:AccelerateSession",
+    package="accelerate",
+    install="accelerate",
+    preloads=("torch._dynamo", "torch.distributed.fsdp", "accelerate"),
+    closes=False,
 )

@@ -54,7 +54,8 @@ class Row:
     def subject(self) -> Subject:
         divisor = _DIVISOR if self.mode == "constant" else None
         how = self.convention, self.formula, self.mode, divisor
-        return Subject.of(Claim(self.setup[1], self.function, *how))
+        terms = getattr(CONVENTIONS[self.convention], "terms", ())
+        return Subject.of(Claim(self.setup[1], self.function, *how, terms=terms))
 
     @property
     def engines(self) -> tuple[RealEngine, ...]:
@@ -210,6 +211,11 @@ def alone() -> list[str]:
     return [spec.name for spec in formulas() if spec.name not in FORMULAS]
 
 
+def named(row: Row) -> set[tuple[str, str, str, str]]:
+    """What a report must have of a row."""
+    return {(row.formula, row.convention, row.mode, label(spec)) for spec in row.engines}
+
+
 def planned() -> set[tuple[str, str, str, str]]:
-    """All that a report must have."""
-    return {(r.formula, r.convention, r.mode, label(spec)) for r in rows() for spec in r.engines}
+    """All that it must have."""
+    return set().union(*map(named, rows()))

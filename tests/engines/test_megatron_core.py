@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from aggverify.engines import engine, real
+from aggverify.engines import engine
 from aggverify.generation.catalogue import grid, hard_cases
 from aggverify.report import model
 from aggverify.run.opening import loaded
@@ -19,28 +18,6 @@ from tests.conftest import EXAMPLES, Cli
 from tests.engines.wheels import MEGATRON_CORE, fetched
 
 TRAINER = EXAMPLES / "trainer"
-BOTH = ("megatron-core-token", "megatron-core-sample")
-TOLD = "it needs megatron-core, which is not installed: pip install --no-deps megatron-core==0.16.1"
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.covers(engine=name)) for name in BOTH]
-)
-def test_where_it_is_not_installed_it_is_told_how(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    def found(package: str) -> str:
-        if package == "megatron-core":
-            raise PackageNotFoundError(package)
-        return version(package)
-
-    monkeypatch.setattr(real, "version", found)
-    listed = {block.partition("\n")[0]: block for block in cli("engines").out.split("\n\n")}
-    assert f"cannot run here: {TOLD}" in listed[name]
-    path = EXAMPLES / "native" / "megatron_token" / "token_mean.py"
-    asked = cli("check", path, "--mode", "token_mean", "--engine", name)
-    assert asked.code == 2, asked
-    assert f"engine {name} cannot run here: {TOLD}" in asked.err
 
 
 def test_a_step_that_takes_it_is_told_how_to_install_it(cli: Cli) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,7 @@ def test_the_formula_is_what_it_does(name: str, ranks: int, shared_pool: Pool) -
 
 def test_the_report_has_what_is_planned_and_no_other_number_of_cases() -> None:
     found = read((ROOT / "reports" / "engines.md").read_text(encoding="utf-8"))
-    assert found.keys() == planned()
+    assert found.keys() == planned(), "python reports/engines.py --missing"
     for row in rows():
         cases = len(row.cases())
         assert cases, row
@@ -82,6 +83,28 @@ def test_a_run_ends_with_a_few_cases_under_it(cli: Cli) -> None:
     ran = cli("check", path, "--world", "2", "--max-examples", "2")
     assert ran.code == 0, ran
     assert "confirmed under torch FSDP2 (fully_shard) on 16 cases" in ran.out
+
+
+PACKAGED = [pytest.param(e, marks=pytest.mark.covers(engine=e.name)) for e in REAL if e.package]
+
+
+@pytest.mark.parametrize("spec", PACKAGED, ids=lambda spec: spec.name)
+def test_where_its_package_is_not_installed_it_is_told_how(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, spec: RealEngine
+) -> None:
+    def found(package: str) -> str:
+        if package == spec.package:
+            raise PackageNotFoundError(package)
+        return version(package)
+
+    monkeypatch.setattr(real, "version", found)
+    told = f"it needs {spec.package}, which is not installed: pip install {spec.install}"
+    listed = {block.partition("\n")[0]: block for block in cli("engines").out.split("\n\n")}
+    assert f"cannot run here: {told}" in listed[spec.name]
+    path = EXAMPLES / "native" / spec.formula.name.replace("-", "_") / "token_mean.py"
+    asked = cli("check", path, "--mode", "token_mean", "--engine", spec.name)
+    assert asked.code == 2, asked
+    assert f"engine {spec.name} cannot run here: {told}" in asked.err
 
 
 def test_where_torch_is_too_old_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,10 @@ from pathlib import Path
 from filelock import FileLock
 
 MEGATRON_CORE = "megatron-core", "0.16.1"
+ACCELERATE = (
+    *("accelerate==1.15.0", "huggingface_hub==2.4.0", "safetensors==0.8.0"),
+    *("psutil==7.2.2", "pyyaml==6.0.3", "tqdm==4.70.1", "requests==2.34.2"),
+)
 
 
 def fetched(folder: Path, package: str, release: str) -> Path:
@@ -22,4 +26,15 @@ def fetched(folder: Path, package: str, release: str) -> Path:
             [wheel] = folder.glob(f"{package.replace('-', '_')}-{release}-*.whl")
             with zipfile.ZipFile(wheel) as archive:
                 archive.extractall(target)
+    return target
+
+
+def installed(folder: Path, *packages: str) -> Path:
+    """A folder with these packages; filled once, shared by all processes."""
+    target, done = folder / "packages", folder / "done"
+    with FileLock(folder / "lock"):
+        if not done.exists():
+            command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
+            subprocess.run([*command, str(target), *packages], check=True)
+            done.touch()
     return target
