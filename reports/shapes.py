@@ -25,7 +25,8 @@ from aggverify.checks import Check, check, shapes  # noqa: E402
 from aggverify.execution.laboratory import Laboratory  # noqa: E402
 from aggverify.execution.limits import LIMITS  # noqa: E402
 from aggverify.execution.subject import Subject  # noqa: E402
-from aggverify.generation.shapes import CONSTANTS, FAMILIES, shaped  # noqa: E402
+from aggverify.generation.constants import CONSTANTS, shaped  # noqa: E402
+from aggverify.generation.shapes import FAMILIES  # noqa: E402
 from aggverify.run.opening import loaded  # noqa: E402
 from aggverify.run.outcome.tally import Tally  # noqa: E402
 from aggverify.run.planning.plan import plan  # noqa: E402

@@ -13,8 +13,9 @@ from aggverify.api.observation import Observation, observation
 from aggverify.api.targets import Reducer, target_text
 from aggverify.errors import InputError
 from aggverify.execution.deadline import NEVER, Deadline
+from aggverify.execution.kinds import Kind
 from aggverify.execution.limits import LIMITS
-from aggverify.execution.options import BY_KEY, OPTIONS, Kind, texts
+from aggverify.execution.options import BY_KEY, OPTIONS, texts
 from aggverify.generation.catalogue import plain_losses
 from aggverify.oracles import Step
 from aggverify.report import replayed, text

@@ -12,7 +12,8 @@ from aggverify.checks.exhaustive import judge_any
 from aggverify.checks.spaces import spread
 from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
-from aggverify.generation.shapes import LONG, MOST_MICRO_BATCHES, shaped
+from aggverify.generation.constants import MOST_MICRO_BATCHES, shaped
+from aggverify.generation.shapes import LONG
 from aggverify.generation.space import Space
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout, dimensions

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 import click
 
 from aggverify.errors import InputError
-from aggverify.execution.options import BY_KEY, OPTIONS, Kind, Option
+from aggverify.execution.kinds import Kind
+from aggverify.execution.options import BY_KEY, OPTIONS, Option
 
 F = TypeVar("F", bound=Callable[..., Any])
 _TYPES = {Kind.NUMBER: float, Kind.INTEGER: int}

@@ -12,7 +12,8 @@ from aggverify.conventions import ALIASES, CONVENTIONS, FEATURES
 from aggverify.engines import ENGINES
 from aggverify.execution.budget import LARGEST, PROFILES, STEPS
 from aggverify.execution.claim import NONLINEAR
-from aggverify.execution.options import LONGEST, MOST_TEXTS, Kind, Option
+from aggverify.execution.kinds import LONGEST, MOST_TEXTS, Kind
+from aggverify.execution.options import Option
 from aggverify.oracles import FAMILIES, MODES, NAMES
 from aggverify.oracles.policy import QUESTIONS, READINGS
 from aggverify.report.formats import FORMATS

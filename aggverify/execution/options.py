@@ -4,7 +4,6 @@ a file's own ``AGGVERIFY`` and the request are made from this table. Imports not
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -12,77 +11,13 @@ from typing import Any
 
 from aggverify.errors import shown
 from aggverify.execution.budget import (
-    LARGEST,
     MAX_EXAMPLES,
     MAX_GROUP,
     MAX_SECONDS,
     MAX_WORLD,
     STEPS,
 )
-
-
-class Kind(Enum):
-    """What a value is, in the words of an error."""
-
-    TEXT = "a text"
-    TEXTS = "a text or a list of texts"
-    NUMBER = "a finite number"
-    INTEGER = "an integer"
-    READINGS = "a table of question = reading"
-    FLAG = "true or false"
-
-    def fits(self, value: Any) -> bool:
-        """Whether a value out of TOML, or of a module's dict, is one."""
-        match self:
-            case Kind.TEXT:
-                return _is_text(value)
-            case Kind.TEXTS:
-                several = isinstance(value, list | tuple) and all(map(_is_text, value))
-                return _is_text(value) or several
-            case Kind.NUMBER:
-                return _is_number(value)
-            case Kind.INTEGER:
-                return _is_integer(value)
-            case Kind.READINGS:
-                return isinstance(value, Mapping) and all(
-                    _is_text(k) and (_is_text(v) or _is_integer(v)) for k, v in value.items()
-                )
-            case Kind.FLAG:
-                return isinstance(value, bool)
-
-
-MOST_TEXTS, LONGEST = 100, 10_000
-"""Texts of a list, and characters of a text."""
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and value != ""
-
-
-def _is_number(value: object) -> bool:
-    known = isinstance(value, int | float) and not isinstance(value, bool)
-    try:
-        return known and math.isfinite(value)  # type: ignore[arg-type]
-    except OverflowError:  # an integer beyond every float
-        return False
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _too_much(value: Any) -> str | None:
-    """What is wrong with the size of a value of the right kind."""
-    parts = value.values() if isinstance(value, Mapping) else value
-    several = isinstance(value, list | tuple | Mapping)
-    if several and len(value) > MOST_TEXTS:
-        return f"must be at most {MOST_TEXTS}, got {len(value)}"
-    for part in parts if several else [value]:
-        if isinstance(part, str) and len(part) > LONGEST:
-            return f"must be at most {LONGEST} characters, got {len(part)}"
-        if isinstance(part, int) and abs(part) > LARGEST:
-            return f"must fit into 64 bits, got {shown(part)}"
-    return None
+from aggverify.execution.kinds import Kind, too_much
 
 
 class Where(Enum):
@@ -132,7 +67,7 @@ class Option:
         """Why the value cannot be used, as in "must be ..., got ..."; None where it can."""
         if not self.kind.fits(value):
             return f"must be {self.kind.value}, got {shown(value)}"
-        if (why := _too_much(value)) is not None or self.kind not in (Kind.NUMBER, Kind.INTEGER):
+        if (why := too_much(value)) is not None or self.kind not in (Kind.NUMBER, Kind.INTEGER):
             return why
         number: Any = value
         if self.above is not None and not number > self.above:

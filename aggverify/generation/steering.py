@@ -12,7 +12,8 @@ from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
 
-from aggverify.generation.shapes import MOST_TOKENS, around, holed, levels
+from aggverify.generation.constants import MOST_TOKENS, around
+from aggverify.generation.shapes import holed, levels
 from aggverify.generation.space import Space
 from aggverify.oracles import Sample, Step
 from aggverify.steps import kinds

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from aggverify.errors import InputError
-from aggverify.execution.options import BY_KEY, Kind, default, texts
+from aggverify.execution.kinds import Kind
+from aggverify.execution.options import BY_KEY, default, texts
 from aggverify.run.planning import settings
 
 SAID = ("profile", "seed", "max_time")

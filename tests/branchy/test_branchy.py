@@ -14,7 +14,8 @@ from aggverify.execution.budget import Budget
 from aggverify.execution.laboratory import Laboratory, Submitted
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial, trial
-from aggverify.generation.shapes import Builder, around
+from aggverify.generation.constants import around
+from aggverify.generation.shapes import Builder
 from aggverify.run.opening import loaded
 from aggverify.run.outcome.consequences import Outcome
 from aggverify.run.outcome.tally import Tally

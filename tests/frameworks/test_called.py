@@ -14,7 +14,7 @@ import pytest
 from aggverify.api.running import observe
 from aggverify.checks.calls import CHECK
 from aggverify.checks.calls import cases as cases_of
-from aggverify.conventions import Site, by_shape, convention
+from aggverify.conventions import Offer, Site, alike, by_shape, convention
 from aggverify.conventions.base import ADAPTED
 from aggverify.conventions.calls import Called
 from aggverify.conventions.validated_arguments import Names
@@ -187,6 +187,12 @@ def test_an_adapter_says_which_logs_there_are(tmp_path: Path) -> None:
     path.write_text(f"ADAPTER = {{'merges_logs': ['new']}}{call}")
     with pytest.raises(InputError, match="legacy, normalised"):
         convention(str(path))
+
+
+@pytest.mark.parametrize(("name", "how"), [("args", "validation"), ("logs, ctx", "log-reducer")])
+def test_who_may_be_one_is_told_how_to_say_so(name: str, how: str) -> None:
+    offer = Offer("f", tuple(name.split(", ")))
+    assert [found.name for found in alike(offer)] == [how]
 
 
 @pytest.mark.thorough

@@ -13,7 +13,8 @@ from aggverify.checks import virtual
 from aggverify.checks.shapes import CHECK, space, stored
 from aggverify.execution.budget import PROFILES
 from aggverify.execution.subject import Subject
-from aggverify.generation.shapes import CONSTANTS, FAMILIES, NAMINGS, shaped
+from aggverify.generation.constants import CONSTANTS, shaped
+from aggverify.generation.shapes import FAMILIES, NAMINGS
 from aggverify.generation.space import Space
 from aggverify.generation.strategies import cases
 from aggverify.steps.case import Case

@@ -172,7 +172,8 @@ def _nothing_found(
         return NoReducer("\n".join([*parts, *_how_to_save(target, offer)]), adapter)
     if any(o.why_not and _shaped([o], conventions) for o in own):
         return NoReducer("\n".join(parts))  # what stands in the way has been said
-    accepted = "\n".join(f"    {c.name:18} {c.signature}" for c in conventions)
+    width = max(len(c.name) for c in conventions)
+    accepted = "\n".join(f"    {c.name:{width}} {c.signature}" for c in conventions)
     return NoReducer("\n".join([*parts, f"  accepted:\n{accepted}"]))
 
 

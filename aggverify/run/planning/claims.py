@@ -11,7 +11,8 @@ from aggverify.conventions import FEATURES
 from aggverify.engines import TRAIN_STEP, usable
 from aggverify.errors import InputError, NotClaimable, unknown
 from aggverify.execution.claim import NONLINEAR, Claim, called_as
-from aggverify.execution.options import OPTIONS, Kind, Option, texts
+from aggverify.execution.kinds import Kind
+from aggverify.execution.options import OPTIONS, Option, texts
 from aggverify.execution.subject import Subject
 from aggverify.oracles import FAMILIES, LEGACY, OracleError, Policy, Step, family, mode, translated
 from aggverify.run.planning import settings

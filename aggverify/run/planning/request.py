@@ -12,7 +12,8 @@ from aggverify.errors import InputError
 from aggverify.execution.budget import Budget
 from aggverify.execution.deadline import Deadline
 from aggverify.execution.installed import installed_modes
-from aggverify.execution.options import OPTIONS, Kind, Option, default, texts
+from aggverify.execution.kinds import Kind
+from aggverify.execution.options import OPTIONS, Option, default, texts
 from aggverify.files import is_path
 from aggverify.run.planning.waiver import Waiver, waiver
 
