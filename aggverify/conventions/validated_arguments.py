@@ -41,6 +41,8 @@ class Names:
     group_size: str = "n_samples_per_prompt"
     batch_size: str = "global_batch_size"
     """Rollouts of a step."""
+    shards: str = ""
+    """Data-parallel ranks, to each of which as many whole prompt groups must go."""
     overrides: str = ""
     """The path of a file whose values take the place of others (YAML, or JSON that is both)."""
     forbidden: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -56,6 +58,7 @@ class Names:
             "per_token": False,
             "group_size": _GROUP,
             "batch_size": 2 * _GROUP,
+            "shards": 1,
             "overrides": None,
         }
         own = {getattr(self, name): value for name, value in (values | changed).items()}
@@ -111,6 +114,8 @@ def _right(names: Names) -> Named:
                 f"{names.batch_size} {batch} of {names.group_size} {size}",
                 names.right("prompt_mean", group_size=size, batch_size=batch),
             )
+        if names.shards:
+            yield _dealt(names, 4)
 
 
 def _wrong(names: Names) -> Named:
@@ -142,6 +147,15 @@ def _wrong(names: Names) -> Named:
                 f"{names.batch_size} {batch} of {names.group_size} {_GROUP}, no whole groups",
                 names.right("prompt_mean", batch_size=batch),
             )
+        if names.shards:
+            yield _dealt(names, 3)
+
+
+def _dealt(names: Names, groups: int) -> tuple[str, Arguments]:
+    """So many prompt groups to two ranks."""
+    batch = groups * _GROUP
+    says = f"{names.batch_size} {batch} of {names.group_size} {_GROUP} to {names.shards} 2"
+    return says, names.right("prompt_mean", batch_size=batch, shards=2)
 
 
 def _again(names: Names, divisor: Any, validate: Callable[[], Validate], *, refused: bool) -> Call:

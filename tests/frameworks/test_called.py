@@ -105,6 +105,27 @@ def test_names_are_the_framework_s() -> None:
     assert found(before_the_file, how) == {"div 0 in the file of config"}
 
 
+def test_whole_groups_go_to_every_data_parallel_rank() -> None:
+    """What the fork of miles refuses: half a prompt group on each of two ranks."""
+    how = Validation(names=Names(shards="data_parallel_size"))
+    right = example("aggregation")
+
+    def whole(args: Any) -> None:
+        right(args)
+        each, left = divmod(args.global_batch_size, args.data_parallel_size)
+        if args.loss_aggregation == "prompt_mean" and (left or each % args.n_samples_per_prompt):
+            raise ValueError(f"{each} rollouts a rank are no whole groups")
+
+    def never_two(args: Any) -> None:
+        whole(args)
+        assert args.data_parallel_size == 1
+
+    dealt = "of n_samples_per_prompt 4 to data_parallel_size 2"
+    assert found(whole, how) == set()
+    assert found(right, how) == {f"global_batch_size 12 {dealt}"}
+    assert found(never_two, how) == {f"global_batch_size 16 {dealt}"}
+
+
 ADAPTER = """
 ADAPTER = {
     "title": "Ours",
