@@ -4,8 +4,8 @@
 (0 by default) over every reducer of ``tests/branchy/untuned`` (or ``unread``), in one process, each
 until its first confirmed finding that fails, and writes ``reports/untuned.md`` (``unread.md``). A
 pair of reducer and seed that ROWS has already is kept: interrupted, it goes on where it was.
-``untuned-first.json`` is what was found of the older ones when they were written, before anything
-was mended: that figure stays. The rows of ``unread`` are as they come.
+``untuned-first.json`` and ``unread-first.json`` are what was found when they were first run, before
+anything was mended: those figures stay.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Folder:
     name: str
     wrong: Sequence[Untuned]
     right: Sequence[Untuned]
-    first: Path | None = None
-    """Rows of the day on which they were written, where anything was mended since."""
+    first: Path
+    """Rows of the day on which they were first run."""
 
     @property
     def table(self) -> Path:
@@ -51,7 +51,7 @@ FOLDERS = {
     folder.name: folder
     for folder in (
         Folder("untuned", untuned.WRONG, untuned.RIGHT, ROOT / "reports" / "untuned-first.json"),
-        Folder("unread", unread.WRONG, unread.RIGHT),
+        Folder("unread", unread.WRONG, unread.RIGHT, ROOT / "reports" / "unread-first.json"),
     )
 }
 
@@ -111,16 +111,12 @@ def report(folder: Folder, now: Rows) -> str:
         "generator was read.",
         "",
     ]
-    if folder.first is None:
-        columns = {"found": now}
-        lines += [f"- {figures(folder, now)} This is the untuned figure."]
-    else:
-        columns = {"first": json.loads(folder.first.read_text()), "now": now}
-        first = figures(folder, columns["first"])
-        lines += [
-            f"- When they were written: {first} This is the untuned figure.",
-            f"- Now, after whole classes that were missed were mended: {figures(folder, now)}",
-        ]
+    columns = {"first": json.loads(folder.first.read_text()), "now": now}
+    first = figures(folder, columns["first"])
+    lines += [
+        f"- When they were first run: {first} This is the untuned figure.",
+        f"- Now, after whole classes that were missed were mended: {figures(folder, now)}",
+    ]
     heads = " | ".join(columns)
     rule = "|---" * len(columns)
     lines += ["", f"| wrong | {heads} | missed, because | met where |", f"|---{rule}|---|---|"]
