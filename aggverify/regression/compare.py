@@ -30,7 +30,8 @@ def compare(
     names: tuple[str, str] = ("base", "head"),
 ) -> Comparison:
     """What becomes worse from base to head, the worst first. ``strict``: a new hazard counts."""
-    found = [*_errors(base, names[0]), *_errors(head, names[1]), *_subjects(base, head)]
+    found = [*_errors(base, names[0]), *_errors(head, names[1]), *_cut(base, names[0])]
+    found += _subjects(base, head)
     found.sort(key=lambda change: KINDS.index(change.kind))
     return Comparison(
         schema=SCHEMA,
@@ -86,6 +87,14 @@ def _errors(document: Document, name: str) -> Iterator[Change]:
         yield error(f"the {name} was not judged", document.error)
     elif document.incomplete:
         yield error(f"the {name} is not complete", str(document.incomplete))
+
+
+def _cut(base: Document, name: str) -> Iterator[Change]:
+    """A base that had no time for all cases hides what the head has lost; a head's is a loss."""
+    checks = ", ".join(dict.fromkeys(cut.check for v in base.verdicts for cut in v.cuts))
+    if checks:
+        what, why = f"the {name} was cut by the clock", f"not all cases were run of {checks}"
+        yield Change(Kind.ERROR, None, what, "", "", what, why, None, ())
 
 
 def _question(verdict: Verdict) -> Iterator[Change]:

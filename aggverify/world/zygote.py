@@ -119,6 +119,7 @@ class _Zygote:
         if now - self._counted < _COUNT_EVERY:
             return
         self._counted = now
+        every: dict[int, int] = {}
         for pid in self._templates.keys() - self._excesses.keys():
             trees = [[r, *linux.descendants(r, MOST_HELPERS)] for r in linux.children(pid)]
             size = sum(map(len, trees))
@@ -127,8 +128,15 @@ class _Zygote:
             # What they had when they were forked is the template's, and there once.
             elif (held := self._held(pid, chain.from_iterable(trees))) > self._templates[pid]:
                 self._excesses[pid] = Excess(held=held >> 20)
+            else:
+                every[pid] = held
             if pid in self._excesses:
                 linux.end_tree(pid)
+        # Several may do together what none does by itself: the one with the most is ended.
+        if len(every) > 1 and sum(every.values()) > max(self._templates[pid] for pid in every):
+            most = max(every, key=every.__getitem__)
+            self._excesses[most] = Excess(held=every[most] >> 20)
+            linux.end_tree(most)
 
     @staticmethod
     def _held(template: int, below: Iterable[int]) -> int:

@@ -114,6 +114,36 @@ def test_each_case_finds_its_own_reducer(cli: Cli, tmp_path: Path) -> None:
         assert store.found_again(wrong) == str(tmp_path / "wrong.py")
 
 
+@pytest.mark.parametrize("package", [False, True])
+def test_a_module_that_a_case_names_lies_in_the_project_too(
+    package: bool,
+    cli: Cli,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Wherever imports find it; nothing is imported to see that."""
+    (tmp_path / "pyproject.toml").touch()
+    case = kept(tmp_path, RIGHT, *KINDS[0])
+    stored = store.read(case.id, tmp_path / ".aggverify").to_json()
+    stored["claim"]["target"] = "found_by_import:reduce"
+    (tmp_path / ".aggverify" / "cases" / "sent.json").write_text(json.dumps(stored))
+    name = "found_by_import/__init__.py" if package else "found_by_import.py"
+    theirs = tmp_path_factory.mktemp("theirs")
+    for where in (theirs, tmp_path):
+        (where / name).parent.mkdir(exist_ok=True)
+        imported = where / "imported"
+        (where / name).write_text(f"open({str(imported)!r}, 'w').close()\n")
+    monkeypatch.syspath_prepend(theirs)
+    (tmp_path / name).rename(tmp_path / "put_away")
+    ran = cli("replay", "sent")
+    assert (ran.code, "does not lie in the project" in ran.err) == (2, True), ran
+    assert not (theirs / "imported").exists()
+    (tmp_path / "put_away").rename(tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    store.check_trusted(store.read("sent", Path(".aggverify")), "sent", Path(".aggverify"))
+
+
 def test_a_case_from_elsewhere_runs_nothing_unasked(
     cli: Cli, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -131,4 +161,11 @@ def test_a_case_from_elsewhere_runs_nothing_unasked(
         ran = cli("replay", name)
         assert (ran.code, why in ran.err, target in ran.err) == (2, True, True), ran
     assert cli("replay", "sent", "--trust-target").code == 0
+    links = tmp_path / ".aggverify"
+    links.rename(tmp_path / "elsewhere")
+    links.symlink_to(tmp_path / "elsewhere")
+    ran = cli("replay", "sent")
+    assert (ran.code, f"{links.name} is a link" in ran.err) == (2, True), ran
+    links.unlink()
+    (tmp_path / "elsewhere").rename(links)
     assert cli("replay", "sent.json", target).code == 0

@@ -290,6 +290,14 @@ def test_a_policy_a_bound_or_a_claim_that_changes_is_told(
     assert (change.kind, change.what) == (kind, what)
 
 
+def test_a_base_without_time_for_all_cases_is_nothing_to_compare_with() -> None:
+    cut = replace(GREEN, cuts=(model.Cut("a check", 3, 25),))
+    for head in (GREEN, cut):
+        found = compare(document(cut), document(head))
+        assert (found.exit, found.changes[0].kind) == (2, Kind.ERROR)
+        assert "cut by the clock" in found.changes[0].what
+
+
 def test_a_wider_bound_is_told() -> None:
     (margin,) = GREEN.margins
     wide = replace(margin, smallest_caught=10 * margin.smallest_caught)

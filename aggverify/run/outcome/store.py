@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from base64 import b32encode
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from errno import EEXIST
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -174,10 +176,13 @@ def check_trusted(stored: StoredCase, name: str, directory: Path) -> None:
     lies in the project, and the case in a report directory, where only the tool writes."""
     head, _ = split(found_again(stored))
     root = project.root(Path.cwd()).resolve()
-    case = _path(name, directory).resolve()
-    if not case.is_relative_to((directory / "cases").resolve()):
-        untrusted = f"the case lies in {case.parent}, not in {directory / 'cases'}"
-    elif is_path(head) and not Path(head).resolve().is_relative_to(root):
+    case, cases = _path(name, directory).resolve(), directory / "cases"
+    linked = next((folder for folder in (directory, cases) if folder.is_symlink()), None)
+    if linked is not None:
+        untrusted = f"{linked} is a link, to {linked.resolve()}"
+    elif not case.is_relative_to(cases.resolve()):
+        untrusted = f"the case lies in {case.parent}, not in {cases}"
+    elif not all(place.is_relative_to(root) for place in _places(head)):
         untrusted = f"it does not lie in the project {root}"
     else:
         return
@@ -185,6 +190,22 @@ def check_trusted(stored: StoredCase, name: str, directory: Path) -> None:
         f"{untrusted}: {stored.claim.target!r:.200}, which it names, is run if you say so (as "
         "TARGET, or by --trust-target)"
     )
+
+
+def _places(head: str) -> list[Path]:
+    """Where a file or a module lies, which is not imported for that; somewhere, where it cannot be
+    said: what finds a module may be anybody's."""
+    if is_path(head):
+        return [Path(head).resolve()]
+    top = head.partition(".")[0]
+    try:
+        found = PathFinder.find_spec(top, [str(Path.cwd()), *sys.path])
+    except (ImportError, ValueError):
+        found = None
+    if found is None:
+        return [Path("/")]
+    places = found.submodule_search_locations or [found.origin or "/"]
+    return [Path(place).resolve() for place in places]
 
 
 def found_again(stored: StoredCase) -> str:
