@@ -33,7 +33,7 @@ from tests.engines.agreement import (  # noqa: E402
     rows,
     table,
 )
-from tests.engines.wheels import ACCELERATE, MEGATRON_CORE, fetched, installed  # noqa: E402
+from tests.engines.wheels import ACCELERATE, DEEPSPEED, MEGATRON_CORE, fetched, installed  # noqa: E402
 
 PATH = ROOT / "reports" / "engines.md"
 HEAD = """# Formulas and the engines that they stand for
@@ -45,12 +45,16 @@ the fixed cases the weights under the two agree within the proven bound, with eq
 counts; `=` bit for bit on all of them, `(n =)` on n of them. None disagrees: it would not have been
 written. The cases: {sizes} sizes with up to 8 ranks (D*C) and 4 micro-batches, of each a ragged
 step, one with an empty rank, and one with equal micro-batches, in float32 and float64, as far as
-the convention has such. Megatron-core multiplies by a float32 reciprocal of its count: the bound is
-that of float32 there. Modes that take a promise (`--group-size`, `--micro-batch-size`) are left
-out.
+the convention has such. Megatron-core multiplies by a float32 reciprocal of its count, DeepSpeed's
+gradients travel in float32: the bound is that of float32 there. Modes that take a promise
+(`--group-size`, `--micro-batch-size`) are left out.
 
 Formulas alone, for which no library's engine runs here: {alone}.
 """
+
+
+def told(packages: Sequence[str]) -> str:
+    return packages[0].replace("==", " ")
 
 
 def write(found: Found) -> None:
@@ -75,7 +79,8 @@ def main(asked: Sequence[str]) -> None:
         wanted = [row for row in planned_rows if row.formula in (asked or FORMULAS)]
     with tempfile.TemporaryDirectory() as folder:
         sys.path.insert(0, str(fetched(Path(folder), *MEGATRON_CORE)))
-        sys.path.insert(0, str(installed(Path(folder), *ACCELERATE)))
+        sys.path.insert(0, str(installed(Path(folder) / "accelerate", *ACCELERATE)))
+        sys.path.insert(0, str(installed(Path(folder) / "deepspeed", *DEEPSPEED)))
         with Pool(LIMITS) as pool:
             for row, name, agreed in compared(wanted, pool):
                 found[row.formula, row.convention, row.mode, name] = agreed

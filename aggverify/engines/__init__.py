@@ -25,6 +25,7 @@ from aggverify.engines.plain_sum import PLAIN_SUM
 from aggverify.engines.real import (
     ACCELERATE,
     DDP,
+    DEEPSPEED_2,
     FSDP1,
     FSDP2,
     FSDP2_SUM,
@@ -57,7 +58,10 @@ _DEVIATIONS = (
     *(THREE_OUTPUT, THREE_OUTPUT_CP, PHANTOM_TOKEN, COUNT_DROPPED),
     *(SKYRL_MEGATRON_02, DEEPSPEED_3),
 )
-_REAL = (DDP, FSDP2, FSDP2_SUM, FSDP1, MEGATRON_CORE_SAMPLE, MEGATRON_CORE_TOKEN, ACCELERATE)
+_REAL = (
+    *(DDP, FSDP2, FSDP2_SUM, FSDP1),
+    *(MEGATRON_CORE_SAMPLE, MEGATRON_CORE_TOKEN, ACCELERATE, DEEPSPEED_2),
+)
 ENGINES: Table[EngineSpec] = Table(
     "engines",
     lambda: EngineSpec,

@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aggverify.engines.deepspeed import DEEPSPEED
 from aggverify.engines.emulated import EmulatedEngine
 from aggverify.engines.mean import ACCUMULATED_MEAN, MEAN
 from aggverify.engines.megatron import MEGATRON_SAMPLE, MEGATRON_TOKEN
@@ -177,5 +178,18 @@ ACCELERATE = RealEngine(
     package="accelerate",
     install="accelerate",
     preloads=("torch._dynamo", "torch.distributed.fsdp", "accelerate"),
+    closes=False,
+)
+DEEPSPEED_2 = RealEngine(
+    name="deepspeed-2",
+    library="DeepSpeed ZeRO stage 2",
+    trainers="DeepSpeed ZeRO stage 2 with Ulysses' groups, on processors with gloo",
+    formula=DEEPSPEED,
+    session_class="aggverify.engines.deepspeed_session:DeepSpeedSession",
+    options={"stage": 2},
+    package="deepspeed",
+    install="deepspeed",
+    preloads=("torch._dynamo", "deepspeed"),
+    computes_in="float32",  # in which gradients travel under sequence parallelism
     closes=False,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from aggverify.engines.real import DDP, FSDP1, FSDP2, RealEngine
+from aggverify.engines.real import DDP, DEEPSPEED_2, FSDP1, FSDP2, RealEngine
 
 
 def _set(engine: RealEngine, variant: str, how: str, **options: Any) -> RealEngine:
@@ -29,8 +29,9 @@ FSDP1_GRAD_OP = _set(FSDP1, "FSDP1_GRAD_OP", "SHARD_GRAD_OP", strategy="SHARD_GR
 FSDP2_EACH = _set(FSDP2, "FSDP2_EACH", f"{_EACH}: set_requires_gradient_sync(True)", each=True)
 FSDP2_KEPT = _set(FSDP2, "FSDP2_KEPT", "reshard_after_forward=False", reshard=False)
 FSDP2_FREED = _set(FSDP2, "FSDP2_FREED", "reshard_after_forward=True", reshard=True)
+DEEPSPEED_1 = _set(DEEPSPEED_2, "DEEPSPEED_1", "at stage 1", stage=1)
 
-VARIANTS = (DDP_EACH, FSDP1_EACH, FSDP1_GRAD_OP, FSDP2_EACH, FSDP2_KEPT, FSDP2_FREED)
+VARIANTS = (DEEPSPEED_1, DDP_EACH, FSDP1_EACH, FSDP1_GRAD_OP, FSDP2_EACH, FSDP2_KEPT, FSDP2_FREED)
 
 
 def settings_of(engine: RealEngine) -> list[RealEngine]:

@@ -35,6 +35,8 @@ SIZES = (
 """Data parallel, context parallel, micro-batches."""
 _DTYPES = ("float64", "float32")
 _DIVISOR = 16.0
+DEVIATING = {"deepspeed": "two_outputs"}
+"""Functions of ``deviating.py`` for formulas without examples."""
 REAL = tuple(spec for spec in ENGINES.values() if isinstance(spec, RealEngine))
 FORMULAS = tuple(dict.fromkeys(spec.formula.name for spec in REAL))
 
@@ -79,6 +81,9 @@ def rows() -> Iterator[Row]:
         for path in sorted(folder.glob("*.py")):
             if path.stem not in ("length_weighted", "vl_norm"):
                 yield Row(formula, "native", path.stem, ("path", str(path)), "reduce")
+        if formula in DEVIATING:
+            module = "tests.engines.deviating"
+            yield Row(formula, "native", "token_mean", ("module", module), DEVIATING[formula])
         for mode in ("sample_mean", "constant", "sequence_sum", "token_mean"):
             if CONVENTIONS["slime"].why_not(mode, formula, frozenset()) is None:
                 path = EXAMPLES / "slime" / f"{mode}.py"

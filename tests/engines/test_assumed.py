@@ -198,6 +198,7 @@ def test_ratios_are_read_off_the_engines_own_scalars() -> None:
     assert found.pop("ddp") == found.pop("fsdp2") == found.pop("fsdp1") == found["mean"]
     assert found.pop("fsdp2-sum") == found["sum"]
     assert found.pop("accelerate") == found["accumulated-mean"]
+    assert found.pop("deepspeed-2") == found["deepspeed"]
     for path in ("sample", "token"):
         assert found.pop(f"megatron-core-{path}") == found[f"megatron-{path}"]
     per_rank = (Power("dp_size", -1), Power("cp_size", -1))

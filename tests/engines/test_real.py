@@ -101,7 +101,7 @@ def test_where_its_package_is_not_installed_it_is_told_how(
     told = f"it needs {spec.package}, which is not installed: pip install {spec.install}"
     listed = {block.partition("\n")[0]: block for block in cli("engines").out.split("\n\n")}
     assert f"cannot run here: {told}" in listed[spec.name]
-    path = EXAMPLES / "native" / spec.formula.name.replace("-", "_") / "token_mean.py"
+    path = EXAMPLES / "native" / "mean" / "token_mean.py"
     asked = cli("check", path, "--mode", "token_mean", "--engine", spec.name)
     assert asked.code == 2, asked
     assert f"engine {spec.name} cannot run here: {told}" in asked.err

@@ -14,6 +14,10 @@ ACCELERATE = (
     *("accelerate==1.15.0", "huggingface_hub==2.4.0", "safetensors==0.8.0"),
     *("psutil==7.2.2", "pyyaml==6.0.3", "tqdm==4.70.1", "requests==2.34.2"),
 )
+DEEPSPEED = (
+    *("deepspeed==0.19.8", "einops", "hjson", "msgpack", "ninja", "py-cpuinfo", "psutil", "tqdm"),
+    *("pydantic", "pydantic_core", "annotated-types", "typing-inspection", "typing-extensions"),
+)
 
 
 def fetched(folder: Path, package: str, release: str) -> Path:
@@ -31,6 +35,7 @@ def fetched(folder: Path, package: str, release: str) -> Path:
 
 def installed(folder: Path, *packages: str) -> Path:
     """A folder with these packages; filled once, shared by all processes."""
+    folder.mkdir(exist_ok=True)
     target, done = folder / "packages", folder / "done"
     with FileLock(folder / "lock"):
         if not done.exists():

@@ -1,0 +1,110 @@
+"""The rank's side of DeepSpeed ZeRO itself, with Ulysses' groups for sequence parallelism."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from aggverify.engines.per_token import PerToken, one_token
+from aggverify.engines.spec import Arrived, LocalStep
+
+_BUCKETS = {"reduce_bucket_size": 1_000_000, "allgather_bucket_size": 1_000_000}
+"""Elements: buffers of five hundred times that are made at once by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """What DeepSpeed asks of an ``mpu``."""
+
+    data: Any
+    sequence: Any
+    alone: Any
+
+    def __getattr__(self, name: str) -> Any:
+        """``get_data_parallel_group`` and the like."""
+        groups = {
+            "get_data_parallel": self.data,
+            "get_sequence_parallel": self.sequence,
+            "get_sequence_data_parallel": dist.group.WORLD,
+            "get_model_parallel": self.alone,
+        }
+        kind, _, what = name.rpartition("_parallel_")
+        group = groups.get(f"{kind}_parallel")
+        asked = {"group": None, "world_size": dist.get_world_size, "rank": dist.get_rank}
+        if group is None or what not in asked:
+            raise AttributeError(name)
+        of = asked[what]
+        return lambda: group if of is None else of(group)
+
+
+@dataclass(slots=True)
+class DeepSpeedSession:
+    """A new model and engine for every step; the gradient is what its optimizer would take."""
+
+    device: torch.device
+    stage: int
+    _alone: Any = field(default=None, init=False)
+
+    def warm_up(self) -> None:
+        """Its imports, a group for each rank, and what a process's first engine sets up."""
+        self._alone = dist.new_subgroups(1)[0]
+        rank, world = str(dist.get_rank()), str(dist.get_world_size())
+        launched = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_SIZE": world}
+        if self.device.type == "cpu":
+            launched["DS_ACCELERATOR"] = "cpu"
+        with mock.patch.dict(os.environ, launched):
+            import deepspeed  # noqa: F401
+
+            logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
+            # A collective of its own for one machine, which would be compiled first.
+            backend = sys.modules["deepspeed.comm.torch"]
+            with mock.patch.object(backend, "build_shm_op", lambda: None):
+                model, *given = one_token(self.device)
+                engine = self._engine(model, 1, Groups(dist.group.WORLD, self._alone, self._alone))
+                engine.backward(engine(*given).sum())
+
+    def accumulate(self, step: LocalStep) -> Tensor:
+        from deepspeed.utils import safe_get_full_grad
+        from megatron.core import parallel_state
+
+        model = PerToken(len(step.values), self.device)
+        data = parallel_state.get_data_parallel_group()
+        sequence = parallel_state.get_context_parallel_group()
+        groups = Groups(data, sequence, self._alone)
+        engine = self._engine(model, step.num_microbatches, groups)
+        for k in range(step.num_microbatches):
+            engine.backward(step.loss(k, engine(step.values, step.tokens(k))))
+            if k < step.num_microbatches - 1:
+                engine.step()
+        gradient: Tensor = safe_get_full_grad(model.theta)
+        return gradient.double()
+
+    def reduce(self, parts: Sequence[Tensor]) -> Arrived:
+        return Arrived(list(parts))
+
+    def _engine(self, model: PerToken, micro_batches: int, groups: Groups) -> Any:
+        import deepspeed
+
+        made, *_ = deepspeed.initialize(
+            model=model,
+            optimizer=torch.optim.SGD(model.parameters(), lr=1.0),
+            config={
+                "train_micro_batch_size_per_gpu": 1,
+                "gradient_accumulation_steps": micro_batches,
+                "zero_optimization": {"stage": self.stage, **_BUCKETS},
+                "zero_allow_untested_optimizer": True,
+                "zero_force_ds_cpu_optimizer": False,
+            },
+            dist_init_required=False,
+            mpu=groups,
+        )
+        return made
