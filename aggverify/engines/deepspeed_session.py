@@ -74,19 +74,16 @@ class DeepSpeedSession:
 
     def accumulate(self, step: LocalStep) -> Tensor:
         from deepspeed.utils import safe_get_full_grad
-        from megatron.core import parallel_state
 
         model = PerToken(len(step.values), self.device)
-        data = parallel_state.get_data_parallel_group()
-        sequence = parallel_state.get_context_parallel_group()
-        groups = Groups(data, sequence, self._alone)
+        groups = Groups(*step.groups, self._alone)
         engine = self._engine(model, step.num_microbatches, groups)
         for k in range(step.num_microbatches):
             engine.backward(step.loss(k, engine(step.values, step.tokens(k))))
             if k < step.num_microbatches - 1:
                 engine.step()
-        gradient: Tensor = safe_get_full_grad(model.theta)
-        return gradient.double()
+        gradient: Tensor | None = safe_get_full_grad(model.theta)
+        return step.gradient(model.theta) if gradient is None else gradient.double()
 
     def reduce(self, parts: Sequence[Tensor]) -> Arrived:
         return Arrived(list(parts))

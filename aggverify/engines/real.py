@@ -189,7 +189,7 @@ DEEPSPEED_2 = RealEngine(
     options={"stage": 2},
     package="deepspeed",
     install="deepspeed",
-    preloads=("torch._dynamo", "deepspeed"),
+    preloads=("torch._dynamo",),  # it looks for GPUs, which nothing that forks may
     computes_in="float32",  # in which gradients travel under sequence parallelism
     closes=False,
 )

@@ -185,6 +185,10 @@ class LocalStep(Protocol):
     def num_microbatches(self) -> int: ...
 
     @property
+    def groups(self) -> tuple[Any, Any]:
+        """This rank's process groups, of data and of context parallelism."""
+
+    @property
     def num_tokens(self) -> int:
         """Tokens counted on this rank, in the micro-batches that were run so far."""
 

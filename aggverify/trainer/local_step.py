@@ -57,6 +57,11 @@ class CandidateStep:
         return len(self._micro_batches)
 
     @property
+    def groups(self) -> tuple[Any, Any]:
+        """As it stands in the grid."""
+        return self._site.dp_group, self._site.cp_group
+
+    @property
     def num_tokens(self) -> int:
         """Tokens counted on this rank so far: the reducer's own counts, or the trainer's."""
         return sum(self.counts)
