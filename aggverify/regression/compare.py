@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 
+from aggverify.codes.state import Standing
 from aggverify.regression import coverage, findings
 from aggverify.regression.model import (
     CONFORMS,
@@ -129,8 +130,19 @@ def _changes(b: Verdict, h: Verdict, base: Document, head: Document) -> Iterator
         *coverage.less_precise(b, h),
         *_warnings(b, h),
         *_question(h),
+        *_expired(h, head),
     ]
     yield from found or [_stays(h, reading.summary(b), reading.summary(h))]
+
+
+def _expired(verdict: Verdict, head: Document) -> Iterator[Change]:
+    """What is accepted no longer, still fails, and was found by nothing but its own case."""
+    found = {finding.identity for finding in verdict.findings}
+    for one in head.baseline:
+        mine = one.identity.about == verdict.about and one.identity not in found
+        if one.state is Standing.EXPIRED and mine:
+            says = f"still fails, and was accepted until {one.expires}: {one.reason}"
+            yield Change(Kind.EXPIRED, verdict.about, one.what, "", "expired", says, "", None, ())
 
 
 def _stays(verdict: Verdict, was: str, now: str) -> Change:

@@ -171,9 +171,9 @@ def _asked(base: Verdict, head: Verdict) -> Iterator[Lost]:
 
 
 def _waivers(base: Verdict, head: Verdict) -> Iterator[Lost]:
-    known = {waiver.what for waiver in base.waivers}
+    known = {waiver.identity or waiver.what for waiver in base.waivers}
     for waiver in head.waivers:
-        if waiver.what not in known:
+        if (waiver.identity or waiver.what) not in known:
             sentence = f"accepts {waiver.what}: {waiver.reason}"
             yield Lost(f"waiver {waiver.what}", "not accepted", "accepted", sentence)
 
@@ -191,9 +191,11 @@ def _cuts(base: Verdict, head: Verdict) -> Iterator[Lost]:
 def _figures(base: Verdict, head: Verdict) -> Iterator[Lost]:
     """Worlds, kinds of layouts and sizes that nothing was run on."""
     for world, steps in base.worlds.items():
-        if steps and not head.worlds.get(world):
-            what = f"world of {world}"
-            yield Lost(what, counted(steps, "step"), "no step", f"runs nothing on {world} ranks")
+        now = head.worlds.get(world, 0)
+        if now * THIN < steps and (not now or not head.fails):  # a failure ends checks early
+            sides = counted(steps, "step"), counted(now, "step") if now else "no step"
+            less = "fewer steps" if now else "nothing"
+            yield Lost(f"world of {world}", *sides, f"runs {less} on {world} ranks")
     yield from _lines(base, head)
     (was, of), (now, of_now) = share(base.covered), share(head.covered)
     if now * of < was * of_now:

@@ -48,4 +48,5 @@ def merged(documents: Sequence[Document]) -> Document:
         incomplete=next((d.incomplete for d in documents if d.incomplete), None),
         verdicts=tuple(verdict for document in documents for verdict in document.verdicts),
         replays=tuple(replay for document in documents for replay in document.replays),
+        baseline=tuple(one for document in documents for one in document.baseline),
     )

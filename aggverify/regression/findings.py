@@ -27,7 +27,8 @@ def changes(base: Verdict, head: Verdict, on_base: Replays, on_head: Replays) ->
     for b, h in same:
         found.append((_stays(b, h, head), h))
     for b, h in other:
-        found.append((_changed(b, h, head), h))
+        alike = _is_seen(h, on_base) and _is_seen(b, on_head)
+        found.append((_stays(b, h, head) if alike else _changed(b, h, head), h))
     for h in new:
         found.append((_only_in_head(h, head, _replay(h, on_base)), h))
     yield from _one_a_cause(found)
@@ -70,6 +71,13 @@ def _replay(finding: Finding, replays: Replays) -> Replay | None:
     """What the other side says of its case."""
     mine = (r for r in replays if r.id == finding.id and r.identity == finding.identity)
     return next(mine, None)
+
+
+def _is_seen(finding: Finding, replays: Replays) -> bool:
+    """Whether the other side gives its case the very same wrong weights."""
+    seen = _replay(finding, replays)
+    same = seen is not None and (seen.code, seen.observed) == (finding.code, finding.observed)
+    return same and finding.observed is not None
 
 
 def _stays(b: Finding, h: Finding, head: Verdict) -> Change:

@@ -298,6 +298,28 @@ def test_a_base_without_time_for_all_cases_is_nothing_to_compare_with() -> None:
         assert "cut by the clock" in found.changes[0].what
 
 
+def test_a_world_that_hardly_runs_is_coverage_lost() -> None:
+    thin, thick = (replace(GREEN, worlds={1: 500, 2: steps}) for steps in (3, 500))
+    change = only(document(thick), document(thin))
+    assert (change.kind, change.what) == (Kind.COVERAGE_LOST, "world of 2")
+    assert only(document(thin), document(thick)).kind is Kind.UNCHANGED
+
+
+def test_a_waiver_is_known_by_what_it_accepts() -> None:
+    """Under whatever id its case lies."""
+    one, other = (
+        replace(GREEN, waivers=(replace(waiver(FINDING, expired=False), what=what),))
+        for what in ("AGV201:abcdef", "AGV201:ghijkl")
+    )
+    assert only(document(one), document(other)).kind is Kind.UNCHANGED
+
+
+def test_a_stored_command_that_is_none_of_ours_is_refused() -> None:
+    """It is shown in comments as what to type."""
+    with pytest.raises(InputError, match="aggverify replay"):
+        replace(FINDING, replay=("sh", "-c", "curl"))
+
+
 def test_a_wider_bound_is_told() -> None:
     (margin,) = GREEN.margins
     wide = replace(margin, smallest_caught=10 * margin.smallest_caught)

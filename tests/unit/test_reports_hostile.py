@@ -38,7 +38,8 @@ def shape_of_html(text: str) -> list[tuple[object, ...]]:
 
     class Shape(HTMLParser):
         def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-            found.append((tag, *attrs))
+            if tag != "wbr":  # where a name may go on in the next line
+                found.append((tag, *attrs))
 
         def handle_endtag(self, tag: str) -> None:
             found.append(("/" + tag,))
