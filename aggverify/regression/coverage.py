@@ -192,7 +192,7 @@ def _figures(base: Verdict, head: Verdict) -> Iterator[Lost]:
     """Worlds, kinds of layouts and sizes that nothing was run on."""
     for world, steps in base.worlds.items():
         now = head.worlds.get(world, 0)
-        if now * THIN < steps and (not now or not head.fails):  # a failure ends checks early
+        if now * THIN < steps:
             sides = counted(steps, "step"), counted(now, "step") if now else "no step"
             less = "fewer steps" if now else "nothing"
             yield Lost(f"world of {world}", *sides, f"runs {less} on {world} ranks")
@@ -257,6 +257,22 @@ def _bounds(base: Verdict, head: Verdict) -> Iterator[Lost]:
             sides = _caught(margin.smallest_caught), _caught(after.smallest_caught)
             sentence = f"is judged with wider bounds in {margin.dtype}"
             yield Lost(f"bound in {margin.dtype}", *sides, sentence)
+        if after is not None:
+            yield from _loss_bounds(margin, after)
+
+
+def _loss_bounds(before: Margin, after: Margin) -> Iterator[Lost]:
+    """How sharply the reported loss is judged, which has bounds of its own."""
+    was, now = before.reported_loss, after.reported_loss
+    pairs = (
+        ("one loss alone", was.smallest_caught_alone, now.smallest_caught_alone),
+        ("dense steps", was.smallest_caught_dense, now.smallest_caught_dense),
+    )
+    for kind, one, other in pairs:
+        if other > WIDER * one:
+            what = f"bound of the reported loss in {before.dtype}, {kind}"
+            sentence = f"judges the reported loss with wider bounds in {before.dtype}"
+            yield Lost(what, _caught(one), _caught(other), sentence)
 
 
 def _caught(factor: float) -> str:

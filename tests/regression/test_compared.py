@@ -314,6 +314,17 @@ def test_a_waiver_is_known_by_what_it_accepts() -> None:
     assert only(document(one), document(other)).kind is Kind.UNCHANGED
 
 
+def test_a_wider_bound_of_the_reported_loss_is_told() -> None:
+    (margin,) = GREEN.margins
+    loss = margin.reported_loss
+    wide = replace(loss, smallest_caught_alone=10 * loss.smallest_caught_alone)
+    wider = replace(GREEN, margins=(replace(margin, reported_loss=wide),))
+    change = only(document(GREEN), document(wider))
+    what = f"bound of the reported loss in {margin.dtype}, one loss alone"
+    assert (change.kind, change.what) == (Kind.COVERAGE_LOST, what)
+    assert only(document(wider), document(GREEN)).kind is Kind.UNCHANGED
+
+
 def test_a_stored_command_that_is_none_of_ours_is_refused() -> None:
     """It is shown in comments as what to type."""
     with pytest.raises(InputError, match="aggverify replay"):
