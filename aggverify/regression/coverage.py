@@ -189,10 +189,15 @@ def _cuts(base: Verdict, head: Verdict) -> Iterator[Lost]:
 
 
 def _figures(base: Verdict, head: Verdict) -> Iterator[Lost]:
-    """Worlds, kinds of layouts and sizes that nothing was run on."""
+    """Worlds, kinds of layouts and sizes that nothing was run on.
+
+    Steps are counted with those that make a counterexample smaller and name its cause: beside a
+    base that has more of them, only what nothing is run on any more says something.
+    """
+    found = len(base.findings) > len(head.findings)
     for world, steps in base.worlds.items():
         now = head.worlds.get(world, 0)
-        if now * THIN < steps:
+        if now * THIN < steps and not (found and now):
             sides = counted(steps, "step"), counted(now, "step") if now else "no step"
             less = "fewer steps" if now else "nothing"
             yield Lost(f"world of {world}", *sides, f"runs {less} on {world} ranks")
@@ -204,7 +209,7 @@ def _figures(base: Verdict, head: Verdict) -> Iterator[Lost]:
         sentence = f"runs {sides[1]} lines and branches of its code on several ranks"
         kind = Kind.COVERAGE_LOST if thin else Kind.NEW_WARNING
         yield Lost("lines and branches on several ranks", *sides, sentence, kind)
-    if head.executed * THIN < base.executed:
+    if head.executed * THIN < base.executed and not found:
         sides = counted(base.executed, "step"), counted(head.executed, "step")
         yield Lost("steps", *sides, "runs fewer steps")
     for dtype, kinds in base.tried.dtypes.items():

@@ -305,6 +305,25 @@ def test_a_world_that_hardly_runs_is_coverage_lost() -> None:
     assert only(document(thin), document(thick)).kind is Kind.UNCHANGED
 
 
+def test_steps_that_a_counterexample_took_are_not_missed_when_it_is_gone() -> None:
+    """A failing run makes its case smaller, mostly on one rank; a world of which nothing is left
+    is told all the same."""
+    wrong = replace(RED, executed=300, worlds={1: 250, 2: 50})
+    for worlds, what in (({1: 30, 2: 50}, "fixed"), ({1: 80}, "world of 2")):
+        right = replace(GREEN, checks=RED.checks, executed=80, worlds=worlds)
+        right = replace(right, checks=tuple(replace(c, state=State.OK) for c in right.checks))
+        found = compare(document(wrong), document(right)).changes
+        told = {change.what for change in found if "world" in change.what or "step" in change.what}
+        assert told == ({what} if what.startswith("world") else set()), found
+    assert {"steps", "world of 1"} <= {
+        change.what
+        for change in compare(
+            document(replace(GREEN, executed=300, worlds={1: 300})),
+            document(replace(GREEN, executed=80, worlds={1: 80})),
+        ).changes
+    }
+
+
 def test_a_waiver_is_known_by_what_it_accepts() -> None:
     """Under whatever id its case lies."""
     one, other = (
