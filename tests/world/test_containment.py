@@ -23,11 +23,13 @@ with Pool() as pool:
     told = []
     for outcome in play.run([*jobs, Job(2, {{"act": "nothing"}})]):
         if isinstance(outcome, Replies):
-            told.append([reply.data["sum"] for reply in outcome.replies])
+            told.append([[reply.data["sum"], reply.data.get("child")] for reply in outcome.replies])
         else:
             told.append(outcome.message)
     print(json.dumps(told))
 """
+FINE = [[2.0, None]] * 2
+"""What two ranks say that have started nobody."""
 HELD = "it takes memory without end: all was ended when it held "
 CROWD = "it starts processes without end: all were ended when there were "
 
@@ -44,7 +46,27 @@ def ran(folder: Path, *command: str) -> Ran:
 def test_a_child_that_comes_back_ends(act: str, tmp_path: Path) -> None:
     """One a job: of those that go on there would soon be as many as two to the number of jobs."""
     found = ran(tmp_path, "-c", SCRIPT.replace("ACT", repr(act)).replace("JOBS", "40"))
-    assert json.loads(found.text) == [[2.0, 2.0]] * 41
+    *forked, after = json.loads(found.text)
+    assert len(forked) == 40
+    for (alone, nobody), (total, child) in forked:
+        assert (alone, nobody, total) == (2.0, None, 2.0)
+        assert child  # its number: the parent has answered, not the child
+    assert after == FINE
+
+
+@pytest.mark.thorough
+def test_an_import_that_forks_leaves_one_template(tmp_path: Path) -> None:
+    script = """
+from aggverify.world import Job, Pool
+with Pool() as pool:
+    for _ in range(3):
+        template = pool.template("handlers:ActsWhenMade", {"act": "fork_and_return"}, paths=[HERE])
+        [outcome] = template.run([Job(2, {"act": "nothing"})])
+        print(type(outcome).__name__)
+        template.close()
+"""
+    found = ran(tmp_path, "-c", script.replace("HERE", repr(HERE)))
+    assert found.text.split() == ["Replies"] * 3
 
 
 ALONE = "from aggverify.world import starting\nstarting.GROUPED = False\n"
@@ -74,7 +96,7 @@ def test_what_has_no_end_is_ended_and_the_rest_goes_on(
     assert found.left == (), found.text
     bomb, after = json.loads(found.text)
     assert bomb.startswith(says), bomb
-    assert after == [2.0, 2.0]
+    assert after == FINE
 
 
 def others() -> str:
@@ -135,7 +157,7 @@ def test_the_verdict_says_so(text: str, code: int, tmp_path: Path) -> None:
 def test_helpers_that_do_not_come_back_are_let_work(act: str, tmp_path: Path) -> None:
     """A pool that stays, a forked process and a program for each job, all waited for."""
     found = ran(tmp_path, "-c", SCRIPT.replace("ACT", repr(act)).replace("JOBS", "20"))
-    assert json.loads(found.text) == [[2.0, 2.0]] * 21
+    assert json.loads(found.text) == [FINE] * 21
 
 
 RIGHT = (Path(ROOT) / "examples/native/sum/token_mean.py").read_text()

@@ -54,12 +54,6 @@ def test_the_input_belongs_to_one_call(play: Template) -> None:
     assert edited[0]["sum"] == after[0]["sum"] == 2
 
 
-def test_a_forked_process_that_comes_back_does_not_answer(play: Template) -> None:
-    first, second = answers(play, job("fork_and_return", 2, on=[1]), job("nothing", 2))
-    assert first[1]["child"]
-    assert "child" not in second[1]
-
-
 def test_what_a_rank_has_started_ends_with_its_world(play: Template) -> None:
     ((_, answer),) = answers(play, job("leave_daemon", 2, on=[1]))
     assert Path(f"/proc/{answer['daemon']}").exists()

@@ -159,14 +159,6 @@ def test_a_world_that_cannot_start_is_the_outcome_of_its_jobs(pool: Pool) -> Non
     template.close()
 
 
-def test_an_import_that_forks_leaves_one_template(pool: Pool) -> None:
-    for _ in range(3):
-        template = opened(pool, "ActsWhenMade", {"act": "fork_and_return"})
-        (outcome,) = template.run([Job(2, {"act": "nothing"})])
-        assert isinstance(outcome, Replies), outcome
-        template.close()
-
-
 @pytest.mark.parametrize("act", ["hog_memory", "hog_python_memory"])
 def test_an_import_without_bounds_ends_at_a_limit(act: str) -> None:
     with Pool(Options(import_memory=1 << 30)) as pool:
