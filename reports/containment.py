@@ -213,6 +213,14 @@ HOSTILE = (
                "import threading\ndef spin():\n    while True: pass"),
         options=MINUTE,
     ),
+    Attack(
+        "prints without end", (1,), acting("while True: print('y' * 10**6)"),
+        "prints without end", memory=3 << 30,
+    ),
+    Attack(
+        "prints without end when imported", (2,),
+        acting("pass", "while True: print('y' * 10**6)"), "prints without end", memory=3 << 30,
+    ),
     Attack("allocates without end", (1,), acting("x = [bytearray(1 << 26) for _ in range(10**6)]")),
     Attack(
         "starts processes that hold 400 MiB each", (1,), acting("hold()", HOLD),

@@ -1,4 +1,4 @@
-"""Exit statuses in words."""
+"""Exit statuses, and what ends a process that has none yet, in words."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ def exit_text(status: int | None) -> str:
     if status >= 0:
         return f"exited with status {status}"
     return f"was ended by {signal_name(status)}"
+
+
+def printed(most: int) -> str:
+    """Of a process that has written more than so many bytes."""
+    return f"prints without end: it has written more than {most / (1 << 20):g} MiB"
 
 
 def signal_name(status: int) -> str:

@@ -19,7 +19,7 @@ from aggverify.world.backends import Backend
 from aggverify.world.candidate_errors import Raised
 from aggverify.world.clock import Clock
 from aggverify.world.evidence import threads_text
-from aggverify.world.exits import exit_text
+from aggverify.world.exits import exit_text, printed
 from aggverify.world.faults import NO_EXCESS, Excess, PoolError, TemplateFailure
 from aggverify.world.link import Output, open_link
 from aggverify.world.options import Options
@@ -201,6 +201,8 @@ class Zygote:
                         return answer
                 elif not opened.output.read():
                     poll.unregister(fd)
+            if opened.output.size > options.printed:
+                return _hung(opened, "runaway", f"the import {printed(options.printed)}")
             now = clock.now()
             if clock.away:
                 clock.away = False

@@ -26,11 +26,14 @@ class Output:
 
     fd: int
     tail: bytes = b""
+    size: int = 0
+    """Bytes that were written since this was last set back."""
 
     def read(self) -> int:
         """Take what is there; how many bytes that was, 0 at the end."""
         data = os.read(self.fd, _CHUNK)
         self.tail = (self.tail + data)[-_TAIL:]
+        self.size += len(data)
         return len(data)
 
     def drain(self) -> str:
@@ -120,6 +123,7 @@ class Link:
         if ("ready" in header) is not (self.answered == 0) and "error" not in header:
             raise WireError("it says out of turn that it is ready")
         self.answered += 1
+        self.output.size = 0
         self.replies.append((header, blob))
 
     def _end(self) -> None:

@@ -37,6 +37,7 @@ class Options:
     ``import_memory``: what the handler's construction may write to beyond what torch takes.
     ``import_seconds``: processor time of the handler's construction, and of what it prepares for
     jobs. ``import_patience``: how long the construction may sleep or wait.
+    ``printed``: bytes that a rank may write to its streams in one job, and the construction.
     ``turn``: called again and again while something is waited for; what it raises ends that.
     ``backend``: what ranks are joined by. ``sandbox``: where the launcher and all below it live.
     """
@@ -50,6 +51,7 @@ class Options:
     import_memory: int = 1 << 32
     import_seconds: float = 120.0
     import_patience: float = 10.0
+    printed: int = 1 << 28
     turn: Callable[[], None] = lambda: None
     backend: Backend = GLOO
     sandbox: Sandbox | None = None

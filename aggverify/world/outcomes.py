@@ -11,7 +11,7 @@ from aggverify.world import room, slate
 from aggverify.world.agreement import Disagreement, Trace, different, disagreement
 from aggverify.world.candidate_errors import Raised
 from aggverify.world.collectives import Collective, read
-from aggverify.world.exits import exit_text
+from aggverify.world.exits import exit_text, printed
 from aggverify.world.faults import Fault, FaultKind, Outcome, Replies, Reply
 from aggverify.world.frames import Frame, Stack
 from aggverify.world.link import Link
@@ -193,6 +193,11 @@ class Scene:
         message = f"rank {rank} did not finish within {seconds:g} s of its own processor time"
         first = self._number == 0
         return self._fault("runaway", rank, message, stacks=self._stacks(), first=first)
+
+    def prints(self, rank: int, most: int) -> Fault:
+        """A rank has written more than it may."""
+        message = f"rank {rank} {printed(most)}"
+        return self._fault("runaway", rank, message, stacks=self._stacks())
 
     def died(self, rank: int, out_of_memory: str) -> Fault:
         """A rank is gone without an answer."""

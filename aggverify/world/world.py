@@ -9,7 +9,7 @@ from functools import partial
 
 from aggverify.world import linux, memory, outcomes, room, slate
 from aggverify.world.candidate_errors import Raised
-from aggverify.world.exits import exit_text
+from aggverify.world.exits import exit_text, printed
 from aggverify.world.faults import Fault, Outcome
 from aggverify.world.flight import Flight, Key, Task, next_flight
 from aggverify.world.link import Link
@@ -176,7 +176,9 @@ class World:
             return self._alone(now)
         if dead and self._by_itself:
             return self._death(dead, unanswered, now)
-        stuck = None if dead or now < self.watchdog.next_look else self._look(unanswered, now)
+        stuck = None if dead else self._loud(unanswered)
+        if stuck is None and not dead and now >= self.watchdog.next_look:
+            stuck = self._look(unanswered, now)
         if stuck is not None and self._by_itself:
             return stuck()
         self.broken = bool(dead) or stuck is not None
@@ -227,6 +229,12 @@ class World:
             return _STATUS_COMES
         known = any(link.exit_status is not None for link in dead)
         return _FOLLOWERS if known and not seen.running else _STATUS_PATIENCE
+
+    def _loud(self, unanswered: Sequence[Link]) -> Callable[[], Fault] | None:
+        """How to tell that one of these ranks prints without end."""
+        most = self.options.printed
+        loud = [link.rank for link in unanswered if link.output.size > most]
+        return partial(self._scene().prints, loud[0], most) if loud else None
 
     def _look(self, unanswered: Sequence[Link], now: float) -> Callable[[], Fault] | None:
         """How to tell that these ranks are blocked or run away; None while they may finish."""
@@ -331,6 +339,9 @@ class World:
             error = Raised.from_json(header["error"])
             text = f"rank {rank}: {error.text} (while rank {rank} started)"
             self._fail(Fault("exception", rank, text, size, {rank: error}, ours=ours))
+        elif link.output.size > self.options.printed:
+            text = f"rank {rank} {printed(self.options.printed)} (while it started)"
+            self._fail(Fault("runaway", rank, text, size, ours=ours))
         elif link.garbage:
             text = f"rank {rank} {link.garbage} (while it started)"
             self._fail(Fault("died", rank, text, size, ours=ours))

@@ -12,7 +12,7 @@ import pytest
 
 from aggverify.world import Fault, Job, Options, Pool, Replies, Template, evidence
 from aggverify.world.link import Output
-from tests.world.conftest import job, opened
+from tests.world.conftest import HERE, job, opened
 
 
 def fault(play: Template, faulty: Job) -> Fault:
@@ -216,6 +216,21 @@ def test_who_waits_for_its_output_to_be_read_is_not_blocked(
     monkeypatch.setattr(Output, "read", late)
     (outcome,) = play.run([job("chatter", 2)])
     assert isinstance(outcome, Replies), outcome
+
+
+def test_what_prints_without_end_is_ended(pool: Pool) -> None:
+    """By what it has written in one job: what many jobs have written together ends nothing."""
+    made = pool.template("handlers:Play", {}, paths=[HERE], more={"printed": 16 << 20})
+    assert isinstance(made, Template)
+    much, endless = job("chatter", 2), job("print_without_end", 2, on=[1])
+    *fine, outcome, after = made.run([much, much, much, endless, job("nothing", 2)])
+    assert all(isinstance(each, Replies) for each in (*fine, after)), (fine, after)
+    assert isinstance(outcome, Fault)
+    assert (outcome.kind, outcome.rank) == ("runaway", 1)
+    assert outcome.message == "rank 1 prints without end: it has written more than 16 MiB"
+    assert len(outcome.output[1]) < 10_000
+    assert "print_without_end" in functions(outcome, 1)
+    made.close()
 
 
 def test_closing_every_file_is_a_death(play: Template) -> None:

@@ -168,6 +168,18 @@ def test_an_import_without_bounds_ends_at_a_limit(act: str) -> None:
     assert f"in {act}" in found.traceback
 
 
+def test_an_import_that_prints_without_end_is_ended(pool: Pool) -> None:
+    setup = {"act": "print_without_end"}
+    found = pool.template("handlers:FailsToStart", setup, paths=[HERE], more={"printed": 16 << 20})
+    assert isinstance(found, TemplateFailure)
+    assert (found.kind, found.message) == (
+        "runaway",
+        "the import prints without end: it has written more than 16 MiB",
+    )
+    assert "print_without_end" in found.traceback
+    assert len(found.output) < 10_000
+
+
 @pytest.mark.parametrize("name", ["close_streams", "close_stream_objects", "capture_streams"])
 def test_an_import_that_closes_or_captures_its_streams(pool: Pool, name: str) -> None:
     template = opened(pool, "ActsWhenMade", {"act": name})

@@ -79,6 +79,12 @@ def chatter(play: Play, job: dict[str, Any]) -> None:
 
 
 @act
+def print_without_end(play: Play, job: dict[str, Any]) -> None:
+    while True:
+        os.write(1, b"y" * 65535 + b"\n")
+
+
+@act
 def large_reply(play: Play, job: dict[str, Any]) -> dict[str, Any]:
     return {"text": "x" * job["size"]}
 
