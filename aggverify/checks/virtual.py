@@ -54,6 +54,8 @@ def space(subject: Subject) -> Space | None:
         return None
     if subject.claim.max_world < MAX_WORLD:
         return None  # the person's own limit
+    if subject.max_world == 1:
+        return None  # the machine's, which leaves nothing to be laid out
     kinds = tuple(kind for kind in cp_kinds(subject) if kind != "gathered")
     found = spread(subject, cp_kinds=kinds or ("zigzag",), max_world=MOST, dtypes=("float64",))
     return replace(
@@ -110,7 +112,7 @@ CHECK = Check(
     control_first=True,
     nothing_to_say=(
         "its ranks cannot be run one after another: it talks to others, or its engine does, or "
-        "--world says how many there are"
+        "--world says how many there are, or there is room for one rank only"
     ),
     last=True,
     needs=(RIGHT_FORMULA,),

@@ -116,6 +116,18 @@ class Laboratory:
             why = why or room.without(f"{size} ranks", outcome.message)
         raise NotJudged(f"ranks cannot be run here: {why}")
 
+    def in_less_room(self, subject: Subject) -> Subject | None:
+        """The subject in no worlds as large as one of its own that has failed for want of room;
+        None where none has. Raises NotJudged where a rank by itself has."""
+        failed = [size for size in self._unfit if size <= subject.max_world]
+        if not failed:
+            return None
+        why = self._unfit[min(failed)]
+        if min(failed) == 1:
+            raise NotJudged(f"ranks cannot be run here: {why}")
+        size = next(n for n in SIZES if n < min(failed))
+        return subject.knowing(room=size, no_room=f"{min(failed)} ranks: {why}")
+
     def run(self, subject: Subject, cases: Sequence[Case | Trial]) -> list[Execution]:
         """Execute every case; order is kept, faults are values."""
         return self.submit(subject, cases).executions()

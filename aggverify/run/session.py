@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from aggverify.checks import CHECKS, Check
 from aggverify.codes.state import Incomplete, State
+from aggverify.errors import NotJudged
 from aggverify.execution.deadline import NEVER, Deadline, OutOfTime
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
@@ -154,17 +155,32 @@ class _Work:
 
     def prepare(self) -> None:
         """Find out what must be known before the checks can be planned."""
-        self.subject = prepared(self.subject, self._laboratory)
-        self.entries = plan(self.subject, self._checks).entries
+        while True:
+            try:
+                self.subject = prepared(self.subject, self._laboratory)
+            except NotJudged:
+                if self._in_less_room():
+                    continue
+                raise
+            self.entries = plan(self.subject, self._checks).entries
+            return
+
+    def _in_less_room(self) -> bool:
+        """Whether a world had no room, so that from now on there are smaller ones only."""
+        less = self._laboratory.in_less_room(self.subject)
+        if less is None:
+            return False
+        self.subject, self.entries = less, plan(less, self._checks).entries
+        return True
 
     def fold(self, emit: Emit, deadline: Deadline, part: float) -> Incomplete | None:
         """Run the entries, each with its share of the time; what ended one before its time."""
-        laboratory, entries, outcomes = self._laboratory, self.entries, self._outcomes
+        laboratory, outcomes = self._laboratory, self._outcomes
         ends = laboratory.clock() + min(self.subject.claim.budget.seconds, part * deadline.left)
-        for n, entry in enumerate(entries):
+        while left_over := self.entries[len(outcomes) :]:
             deadline.look()
-            seconds = (ends - laboratory.clock()) * share(entries[n:])
-            left = remaining(entry, outcomes)
+            seconds = (ends - laboratory.clock()) * share(left_over)
+            left = remaining(left_over[0], outcomes)
             outcome = run_check(
                 left,
                 laboratory,
@@ -174,6 +190,9 @@ class _Work:
                 seconds=seconds,
                 deadline=deadline,
             )
+            spoiled = outcome.summary.state is State.NOT_JUDGED and outcome.stopped is None
+            if spoiled and self._in_less_room():
+                continue  # once more
             outcomes.append(outcome)
             self._tally = outcome.tally
             if outcome.stopped is Incomplete.INTERRUPTED:

@@ -254,7 +254,7 @@ class Dispatcher:
             for link, (connection, output, _) in zip(links, handed, strict=True):
                 link.close()
                 _close((connection, output))
-            text = f"{key.size} ranks cannot be started: {error.strerror}"
+            text = f"not all can be started: {error.strerror}"
             self._unstarted(key, Fault("died", None, text, key.size, ours=True))
             return None
         world = self._worlds[key] = World(
@@ -294,7 +294,7 @@ class Dispatcher:
 
         def on_output(fd: int) -> None:
             size = link.output.read()
-            world.watchdog.stirred(held_up=size >= MUCH)
+            world.watchdog.stirred(held_up=size >= link.output.much)
             if not size:
                 self._unwatch(fd)
 

@@ -17,7 +17,7 @@ from aggverify.world.wire import Decoder, Frame, WireError
 _CHUNK = 1 << 18
 _TAIL = 8_000
 MUCH = 1 << 14
-"""Output at a time that may have filled the pipe: its writer then waited for us to read it."""
+"""Of an answer, at a time: it may have filled the connection, and its sender waited for us."""
 
 
 @dataclass(slots=True)
@@ -25,6 +25,8 @@ class Output:
     """The reading end of a pipe of which only the tail is kept, whatever was written."""
 
     fd: int
+    much: int
+    """Bytes at a time that may have filled the pipe: its writer then waited for us to read them."""
     tail: bytes = b""
     size: int = 0
     """Bytes that were written since this was last set back."""
@@ -50,7 +52,8 @@ def output_pipe() -> tuple[Output, int]:
     os.set_blocking(read, False)
     with contextlib.suppress(OSError):  # what prints by the megabyte waits less often
         fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, _CHUNK)
-    return Output(read), write
+    # Its pages need not be full: of two writes that do not fit into one each has its own.
+    return Output(read, fcntl.fcntl(read, fcntl.F_GETPIPE_SZ) // 2), write
 
 
 class Arrived(NamedTuple):

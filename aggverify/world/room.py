@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 _ROOT = Path("/")
@@ -17,35 +17,44 @@ NO_MORE = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 """Errors of the kernel that refuses one more process, thread or open file."""
 
 
-_SAID = (*(os.strerror(n) for n in (errno.EAGAIN, errno.EMFILE, errno.ENFILE)), "start new thread")
+_SAID: Mapping[str, tuple[str, ...]] = {
+    "processes": (os.strerror(errno.EAGAIN), "start new thread"),
+    "open files": (os.strerror(errno.EMFILE), os.strerror(errno.ENFILE)),
+}
 """By the kernel, torch and the interpreter, of code that asked for more of these; not of memory, of
 which a rank has a limit of its own."""
 
 
 def ran_out(message: str) -> bool:
     """Whether an exception, or the last words of a process, say that there was no more."""
-    return any(words in message for words in _SAID)
+    return bool(_lacking(message))
+
+
+def _lacking(message: str) -> set[str]:
+    """Of what it says that there was no more."""
+    return {what for what, said in _SAID.items() if any(words in message for words in said)}
 
 
 def tight(root: Path = _ROOT) -> tuple[str, ...]:
     """The limits that may keep ranks from running, in words; none where there is room for all."""
-    return tuple(_limits(root))
+    return tuple(text for _, text in _limits(root))
 
 
-def _limits(root: Path) -> Iterator[str]:
+def _limits(root: Path) -> Iterator[tuple[str, str]]:
+    """Each with what it is a limit on."""
     for folder in _groups(root):
         with contextlib.suppress(OSError, ValueError):
             most = int((folder / "pids.max").read_text())
             now = int((folder / "pids.current").read_text())
             if most - now < _ENOUGH["processes"]:
                 name = f"/{(folder / 'pids.max').relative_to(root)}"
-                yield f"{name} is {most}, and {now} processes and threads are there"
+                yield "processes", f"{name} is {most}, and {now} processes and threads are there"
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if os.geteuid() and 0 <= soft < _ENOUGH["processes"]:
-        yield f"the limit on this user's processes (ulimit -u) is {soft}"
+        yield "processes", f"the limit on this user's processes (ulimit -u) is {soft}"
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= soft < _ENOUGH["open files"]:
-        yield f"the limit on open files (ulimit -n) is {soft}"
+        yield "open files", f"the limit on open files (ulimit -n) is {soft}"
 
 
 class Watched:
@@ -85,5 +94,6 @@ def _groups(root: Path) -> Iterator[Path]:
 
 def without(text: str, why: str | None, root: Path = _ROOT) -> str:
     """What cannot be done and why, with the limits that may be to blame."""
-    limits = "; ".join(tight(root))
+    lacking = _lacking(why or "") or set(_SAID)
+    limits = "; ".join(text for what, text in _limits(root) if what in lacking)
     return f"{text}: {why or 'no room'}" + (f" ({limits})" if limits else "")

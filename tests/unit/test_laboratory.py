@@ -61,10 +61,22 @@ def test_what_fails_before_the_reducer_is_called_is_not_judged() -> None:
         with pytest.raises(NotJudged, match="not get as far as the reducer here: rank 1: Runtime"):
             laboratory.run(SUBJECT, [CASE])
         assert laboratory.executed == 1
+    less = laboratory.in_less_room(SUBJECT)
+    assert less is not None
+    assert (less.max_world, less.found.no_room[:23]) == (1, "2 ranks: ranks do not g")
+    assert laboratory.in_less_room(less) is None
     laboratory.begin()
     with pytest.raises(NotJudged):
         laboratory.run(SUBJECT, [CASE])
     assert laboratory.executed == 2
+
+
+def test_where_one_rank_has_no_room_nothing_is_run() -> None:
+    laboratory = Laboratory(Ranks(Fault("died", 0, "rank 0: no room", 1, ours=True)))  # type: ignore[arg-type]
+    with pytest.raises(NotJudged):
+        laboratory.run(SUBJECT, [CASE.trivial])
+    with pytest.raises(NotJudged, match="ranks cannot be run here: ranks do not get as far"):
+        laboratory.in_less_room(SUBJECT)
 
 
 @dataclass(slots=True)
@@ -92,7 +104,7 @@ def test_worlds_are_as_large_as_there_is_room_for(monkeypatch: pytest.MonkeyPatc
     sights = Sights()
     sights.add(found, [CASE])
     [told] = [w.detail for w in sights.weaknesses(found) if w.code == "AGVW19"]
-    assert told == ("up to 3 were run; 8 ranks: rank 0 cannot be started: no room (pids.max is 60)")
+    assert told.startswith("those of more than 3 were left out; 8 ranks: rank 0 cannot be started:")
     [found] = with_room([SUBJECT], Laboratory(Small(8)))  # type: ignore[arg-type]
     assert found == SUBJECT
     with pytest.raises(NotJudged, match="ranks cannot be run here: 8 ranks: rank 0 cannot be star"):

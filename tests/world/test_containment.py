@@ -186,7 +186,7 @@ def test_where_no_ranks_fit_there_is_one_sentence(tmp_path: Path) -> None:
     ("pids", "told"),
     [
         # Half a minute of ranks that find no room.
-        pytest.param(60, "up to 4 were run", marks=pytest.mark.exhaustive),
+        pytest.param(60, "those of more than 4 were left out", marks=pytest.mark.exhaustive),
         pytest.param(200, None, marks=pytest.mark.thorough),
     ],
 )
@@ -199,6 +199,24 @@ def test_a_right_reducer_is_right_where_there_is_little_room(
     if told is not None:
         assert told in found.text
         assert f"pids.max is {pids}" in found.text
+
+
+@pytest.mark.thorough
+def test_few_open_files_are_told_once(tmp_path: Path) -> None:
+    """Ranks that fit by themselves find no room on the way: from then on there are fewer."""
+    (tmp_path / "r.py").write_text(RIGHT)
+    command = [sys.executable, "-m", "aggverify", "check", "r.py", "--profile", "quick"]
+    with cage() as made:
+        found = made.run(
+            [*command, "--max-examples", "2"], tmp_path, {"PYTHONPATH": ROOT}, "ulimit -n 24"
+        )
+    assert found.left == (), found.text
+    assert found.code in (0, 2), found.text
+    warned = [line for line in found.text.split("\n") if "AGVW19" in line]
+    assert found.code == 2 or len(warned) == 1, found.text
+    # When it was seen, and in the end.
+    assert 1 <= found.text.count("(ulimit -n) is 24") <= 2, found.text
+    assert "pids.max" not in found.text
 
 
 ASKS = {

@@ -233,6 +233,12 @@ def test_what_prints_without_end_is_ended(pool: Pool) -> None:
     made.close()
 
 
+def test_who_prints_now_and_then_sleeps_in_between(play: Template) -> None:
+    """Much less than its pipe takes: nobody has kept it waiting."""
+    found = fault(play, job("print_and_sleep", 2, on=[1]))
+    assert (found.kind, found.rank) == ("blocked", 1)
+
+
 def test_closing_every_file_is_a_death(play: Template) -> None:
     found = fault(play, job("close_everything", 2, on=[1]))
     assert (found.kind, found.rank) == ("died", 1)

@@ -145,7 +145,7 @@ def test_no_file_is_left_for_a_world(pool: Pool) -> None:
         for number in filling:
             os.close(number)
     assert isinstance(large, Fault) and large.ours
-    assert large.message == "8 ranks cannot be started: Too many open files"
+    assert large.message == "not all can be started: Too many open files"
     assert isinstance(small, Replies)
     assert isinstance(template.run([job("nothing", 8)])[0], Replies)
     template.close()
@@ -206,6 +206,12 @@ def test_the_limit_of_the_control_group_is_named(own: str, folder: str, tmp_path
 def test_few_files_are_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda which: (64, 64))
     assert "the limit on open files (ulimit -n) is 64" in room.tight(tmp_path)
+    # Of two that are low, the one that was hit.
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert len(room.tight(tmp_path)) == 2
+    for number, limit in ((errno.EMFILE, "ulimit -n"), (errno.EAGAIN, "ulimit -u")):
+        said = room.without("ranks", os.strerror(number), tmp_path)
+        assert (said.count("ulimit"), limit in said) == (1, True)
 
 
 def test_without_a_loopback_interface(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,7 +111,8 @@ class Sights:
         for finding in self.doubted:
             yield Weakness("AGVW20", f"{finding.case.layout.world_size} ranks: {finding.message}")
         if subject.found.no_room:
-            yield Weakness("AGVW19", f"up to {subject.max_world} were run; {subject.found.no_room}")
+            left_out = f"those of more than {subject.max_world} were left out"
+            yield Weakness("AGVW19", f"{left_out}; {subject.found.no_room}")
         if self.altered:
             names = ", ".join(sorted(self.altered))
             yield Weakness("AGVW11", f"{names}; put right after every step, or the ranks replaced")

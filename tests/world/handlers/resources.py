@@ -85,6 +85,13 @@ def print_without_end(play: Play, job: dict[str, Any]) -> None:
 
 
 @act
+def print_and_sleep(play: Play, job: dict[str, Any]) -> None:
+    while True:
+        os.write(1, b"y" * 20_000)
+        time.sleep(0.01)
+
+
+@act
 def large_reply(play: Play, job: dict[str, Any]) -> dict[str, Any]:
     return {"text": "x" * job["size"]}
 
