@@ -77,7 +77,7 @@ def listed(subject: Subject, shape: str) -> tuple[Case, ...]:
     """The cases of one shape, as many as the profile has."""
     budget = subject.claim.budget
     most = dict.fromkeys(budget.shapes, 0) | {shape: budget.shapes[shape]}
-    return shaped(shapes.space(subject), subject.found.constants, most)
+    return shaped(shapes.space(subject), subject.found.constants, most, subject.found.dtypes)
 
 
 def of_shape(shape: str) -> list[Check]:

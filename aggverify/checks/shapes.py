@@ -48,7 +48,8 @@ def space(subject: Subject) -> Space:
 def stored(subject: Subject) -> Sequence[Case]:
     """The listed cases, as many of each shape as the profile has time for."""
     most = subject.claim.budget.shapes
-    cases = shaped(space(subject), subject.found.constants, most)
+    found = subject.found
+    cases = shaped(space(subject), found.constants, most, found.dtypes)
     return list(filter(_is_for_any, cases)) if subject.nonlinear else cases
 
 

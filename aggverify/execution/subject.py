@@ -63,6 +63,8 @@ class Discovered:
     """False once a step was seen without."""
     constants: tuple[float, ...] = ()
     """The numbers that its code names: what it may compare anything with."""
+    dtypes: tuple[str, ...] = ()
+    """Those of losses that its code names."""
     surroundings: tuple[str, ...] = ()
     """What its code may ask that a launch decides (``trainer.surroundings``)."""
     communicates: bool = False

@@ -17,118 +17,176 @@ MOST_TURNS = 600
 """Of a mask around a constant."""
 LONGEST_SPREAD = 17_000
 """Tokens of a response that is also run on several ranks."""
+AT_A_TIME = 6
+"""Constants, the nearest to the function first, that are compared with everything before the next
+ones are."""
+
+Side = Callable[[int], int]
+SIDES: Sequence[Side] = (lambda c: c + 1, lambda c: c, lambda c: 2 * c, lambda c: c - 1)
+"""A code's threshold is passed, met, passed for good, and not reached."""
 
 
-def around(space: Space, constants: Sequence[float]) -> Iterator[Case | None]:
-    """Cases on both sides of the constants of a reducer's code, whatever they may be compared with.
+def around(
+    space: Space, constants: Sequence[float], dtypes: Sequence[str] = ()
+) -> Iterator[Case | None]:
+    """Cases on all sides of the constants of a reducer's code, whatever they may be compared with;
+    the first of them also in the dtypes that the code names.
 
-    The constants in turn for each quantity: so each has its share where not all cases are run.
+    Of each constant every quantity has its first side before any has its second one: so each has
+    its share where not all cases are run.
     """
+    seen: set[Case] = set()
+    for case in _around(Builder(space), constants, [d for d in dtypes if d != "float64"]):
+        if case is not None and case not in seen:
+            seen.add(case)
+            yield case
+
+
+def _around(
+    build: Builder, constants: Sequence[float], dtypes: Sequence[str]
+) -> Iterator[Case | None]:
     whole = [int(c) for c in constants if c == int(c) and c >= 2]
     parts = [c for c in constants if 0 < c < 1]
-    build = Builder(space)
-    for recipe in _RECIPES:
-        for c in whole:
-            yield from recipe(build, c)
-        if recipe is _just_longer:
-            for part in parts:
-                yield from _dense(build, part)
+    for c in whole:
+        yield from (quantity(build, c + 1) for quantity in (_length, _cp_length))
+    for part in parts:
+        yield from _dense(build, part)
+    for dtype in dtypes:
+        yield from _in_dtype(build, dtype, whole)
+    blocks = [whole[n : n + AT_A_TIME] for n in range(0, len(whole), AT_A_TIME)]
+    for side in SIDES:
+        for block in blocks:
+            for quantity in _QUANTITIES:
+                yield from (quantity(build, side(c)) for c in block)
+            for recipe in _BESIDE if side is SIDES[0] else ():
+                yield from chain.from_iterable(recipe(build, c) for c in block)
+    for part in parts:
+        yield from _small_losses(build, part)
 
 
+Quantity = Callable[[Builder, int], Case | None]
+"""A case in which something is of that size, if there is one."""
 Recipe = Callable[[Builder, int], Iterator[Case | None]]
+"""What else may be compared with a constant."""
 
 
-def _lengths(build: Builder, length: int, *sizes: tuple[int, int, int]) -> Iterator[Case | None]:
-    if length <= MOST_TOKENS:
-        for size in sizes:
-            if size == (1, 1, 1) or length <= LONGEST_SPREAD:
-                yield build.case((holed(length), b"\1\1\1"), size)
+def _long(build: Builder, length: int, size: tuple[int, int, int]) -> Case | None:
+    most = MOST_TOKENS if size == (1, 1, 1) else LONGEST_SPREAD
+    return build.case((holed(length), b"\1\1\1"), size) if length <= most else None
 
 
-def _just_longer(build: Builder, c: int) -> Iterator[Case | None]:
-    yield from _lengths(build, c + 1, (1, 1, 1), (1, 2, 1))
+def _length(build: Builder, size: int) -> Case | None:
+    return _long(build, size, (1, 1, 1))
 
 
-def _longer_shards(build: Builder, c: int) -> Iterator[Case | None]:
-    yield from _lengths(build, 2 * c + 2, (1, 2, 1))
+def _cp_length(build: Builder, size: int) -> Case | None:
+    return _long(build, size, (1, 2, 1))
 
 
-def _longer_spread(build: Builder, c: int) -> Iterator[Case | None]:
-    yield from _lengths(build, c + 1, (2, 1, 1), (1, 1, 2))
+def _dp_length(build: Builder, size: int) -> Case | None:
+    return _long(build, size, (2, 1, 1))
 
 
-def _as_long(build: Builder, c: int) -> Iterator[Case | None]:
-    for length in (c, 2 * c):
-        if length <= LONGEST_SPREAD:
-            yield build.case((b"\1" * length, b"\1\1\1"), (1, 1, 1))
-            yield build.case((holed(length), b"\1\1\1"), (1, 2, 1))
+def _length_of_a_micro_batch(build: Builder, size: int) -> Case | None:
+    return _long(build, size, (1, 1, 2))
 
 
-def _shorter(build: Builder, c: int) -> Iterator[Case | None]:
-    yield from _lengths(build, c - 1, (1, 1, 1), (1, 2, 1))
+def _shard(build: Builder, size: int) -> Case | None:
+    """Half of a response."""
+    return _long(build, 2 * size, (1, 2, 1))
 
 
-def _more_samples(build: Builder, c: int) -> Iterator[Case | None]:
-    if c < MOST_SAMPLES // 2:
-        for size in ((1, 1, 1), (2, 1, 1), (1, 1, 2)):
-            yield build.case([holed(6), *short(c, 1)], size)
+def _unmasked(build: Builder, size: int) -> Case | None:
+    """A response without a hole."""
+    return build.case((b"\1" * size, b"\1\1\1")) if size <= LONGEST_SPREAD else None
 
 
-def _as_many_samples(build: Builder, c: int) -> Iterator[Case | None]:
-    for count in (c, 2 * c):
-        if count < MOST_SAMPLES:
-            yield build.case([holed(6), *short(count - 1, 1)])
+def _tokens(build: Builder, size: int) -> Case | None:
+    """Of a micro-batch, with no response that long; unmasked ones as many."""
+    if not 3 <= size <= MOST_TOKENS:
+        return None
+    return build.case((b"\1" * (size - size // 3), b"\1" * (size // 3)))
 
 
-def _more_micro_batches(build: Builder, c: int) -> Iterator[Case | None]:
-    if c < MOST_MICRO_BATCHES:
-        for masks, size in (((b"\1\0\1",), (1, 1, c + 1)), ((b"\1\1\1",), (1, 1, c))):
-            yield build.case(masks, size, ragged=True) or build.case(masks, size)
+def _samples(build: Builder, size: int) -> Case | None:
+    """Of a micro-batch; whole prompt groups where they have one size."""
+    count = -(-size // (build.space.group_size or 1))
+    return build.case([holed(6), *short(count - 1, 1)]) if count <= MOST_SAMPLES else None
 
 
-def _more_groups(build: Builder, c: int) -> Iterator[Case | None]:
-    if c < MOST_SAMPLES:
-        half = c // 2 + 1
-        yield build.case([holed(5), *short(half, 1)], (2, 1, 1), whole_prompts=False)
+def _micro_batches(build: Builder, size: int) -> Case | None:
+    if size > MOST_MICRO_BATCHES:
+        return None
+    masks, sizes = (b"\1\0\1",), (1, 1, size)
+    return build.case(masks, sizes, ragged=True) or build.case(masks, sizes)
 
 
-def _more_tokens(build: Builder, c: int) -> Iterator[Case | None]:
-    """No response that long, but a micro-batch, or a step."""
-    if 8 <= c <= MOST_TOKENS:
-        yield build.case((holed(c // 2 + 2), holed(c - c // 2 + 3)))
-    if 8 <= c <= LONGEST_SPREAD:
-        yield build.case((holed(c // 3 + 4),), (2, 1, 2), all_cells=True)
+def _prompt(build: Builder, size: int) -> Case | None:
+    return build.case((holed(7), b"\1\1"), prompt=size) if size <= MOST_TOKENS else None
 
 
-def _longer_prompts(build: Builder, c: int) -> Iterator[Case | None]:
-    if c <= MOST_TOKENS:
-        yield build.case((holed(7), b"\1\1"), prompt=c + 1)
-        yield build.case((holed(7), b"\1\1"), (1, 2, 1), prompt=c + 1)
-        yield build.case((holed(7), b"\1\1"), prompt=c)
+def _groups(build: Builder, size: int) -> Case | None:
+    """On two ranks where they can be shared out evenly, so that there are fewer samples a rank."""
+    ranks = 2 if size % 2 == 0 and build.space.max_dp > 1 else 1
+    if size // ranks > MOST_SAMPLES:
+        return None
+    masks = [holed(5), *short(size // ranks - 1, 1)]
+    return build.case(masks, (ranks, 1, 1), whole_prompts=False)
+
+
+def _turns(build: Builder, size: int) -> Case | None:
+    return build.case((turns(size), b"\1\1")) if size <= 2 * MOST_TURNS else None
+
+
+def _largest_loss(build: Builder, size: float) -> Case | None:
+    if size >= 2**40:
+        return None
+    case = build.case((holed(6), b"\1\1"))
+    sizes = (size, -size, size / 2, size / 8, -size / 4)
+    return case and case.with_losses(tuple(sizes[t % 5] for t in range(len(case.losses))))
+
+
+_QUANTITIES: Sequence[Quantity] = (
+    _length,
+    _cp_length,
+    _samples,
+    _micro_batches,
+    _prompt,
+    _tokens,
+    _dp_length,
+    _length_of_a_micro_batch,
+    _groups,
+    _largest_loss,
+    _unmasked,
+    _shard,
+    _turns,
+)
 
 
 def _ids_there(build: Builder, c: int) -> Iterator[Case | None]:
-    case = build.case((b"\1\1\1", b"\1", holed(5), b"\1\1"), (1, 1, 2))
+    """All sides of it at once."""
+    case = _ids(build, (1, 1, 2))
     if c < 2**62:
-        yield case and replace(case, step=named(case.step, lambda i, n: c - 1 + i))
+        sides = [side(c) for side in SIDES]
+        yield case and replace(
+            case, step=named(case.step, lambda i, n: sides[i] if i < len(sides) else 2 * c + i)
+        )
 
 
-def _more_turns(build: Builder, c: int) -> Iterator[Case | None]:
-    if c <= MOST_TURNS:
-        yield build.case((turns(c + 1), b"\1\1"))
-        yield build.case((turns(2 * c + 2), b"\1\1"), (1, 2, 1))
+def _ids(build: Builder, size: tuple[int, int, int] = (1, 1, 1)) -> Case | None:
+    return build.case((b"\1\1\1", b"\1", holed(5), b"\1\1"), size)
 
 
 def _ids_that_meet(build: Builder, c: int) -> Iterator[Case | None]:
     """Ids with the same place in a table that has so many."""
-    case = build.case((b"\1\1\1", b"\1", holed(5), b"\1\1"), (1, 1, 2))
+    case = _ids(build, (1, 1, 2))
     if c < 2**40:
         yield case and replace(case, step=named(case.step, lambda i, n: c * i))
 
 
 def _ids_packed(build: Builder, c: int) -> Iterator[Case | None]:
     """Pairs that are one number where a prompt group has room for so many rollouts."""
-    case = build.case((b"\1\1\1", b"\1", holed(5), b"\1\1"))
+    case = _ids(build)
     if case is None or c >= 2**32:
         return
     step = case.step
@@ -140,47 +198,77 @@ def _ids_packed(build: Builder, c: int) -> Iterator[Case | None]:
         yield replace(case, step=renamed(step, list(firsts)[::-1], rollouts))
 
 
-def _losses_there(build: Builder, c: int) -> Iterator[Case | None]:
-    case = build.case((holed(6), b"\1\1"))
-    if case is not None and c < 2**40:
-        sizes = (2.0 * c, -2.0 * c, c + 1.0, -(c + 1.0), 1.0)
-        yield case.with_losses(tuple(sizes[t % 5] for t in range(len(case.losses))))
+def _many_spread(build: Builder, c: int) -> Iterator[Case | None]:
+    """More samples and micro-batches than it, on two ranks."""
+    if c < MOST_SAMPLES // 2:
+        for size in ((2, 1, 1), (1, 1, 2)):
+            yield build.case([holed(6), *short(c, 1)], size)
+    if c < MOST_MICRO_BATCHES // 2:
+        yield build.case((b"\1\1\1",), (2, 1, c + 1))
+
+
+def _more_tokens(build: Builder, c: int) -> Iterator[Case | None]:
+    """With holes: no response that long, but a micro-batch, or a step."""
+    if 8 <= c <= LONGEST_SPREAD:
+        yield build.case((holed(c // 2 + c // 16 + 4), holed(c - c // 2 + 3)))
+        yield build.case((holed(c // 3 + 4),), (2, 1, 2), all_cells=True)
+
+
+def _prompts_of_shards(build: Builder, c: int) -> Iterator[Case | None]:
+    if c < MOST_TOKENS:
+        yield build.case((holed(7), b"\1\1"), (1, 2, 1), prompt=c + 1)
+
+
+_BESIDE: Sequence[Recipe] = (
+    _ids_there,
+    _many_spread,
+    _ids_that_meet,
+    _ids_packed,
+    _more_tokens,
+    _prompts_of_shards,
+)
 
 
 def _dense(build: Builder, part: float) -> Iterator[Case | None]:
-    """Of 200 tokens the share that is unmasked, and one token more and less."""
-    for unmasked in sorted({min(max(round(200 * part) + more, 1), 199) for more in (-1, 0, 1)}):
+    """Of 200 tokens the share that is unmasked, and one token more and less; and twice that."""
+    share = round(200 * part)
+    counts = {min(max(n, 1), 199) for n in (share - 1, share, share + 1, 2 * share)}
+    for unmasked in sorted(counts):
         mask = bytearray(b"\1" * unmasked + b"\0" * (200 - unmasked))
         mask[0], mask[-1] = mask[-1], mask[0]
         for size in ((1, 1, 1), (1, 2, 1), (2, 1, 1)):
             yield build.case((bytes(mask),), size, all_cells=True)
 
 
-_RECIPES: Sequence[Recipe] = (
-    _just_longer,
-    _longer_shards,
-    _more_samples,
-    _more_micro_batches,
-    _longer_prompts,
-    _more_turns,
-    _longer_spread,
-    _more_groups,
-    _as_long,
-    _more_tokens,
-    _ids_there,
-    _ids_that_meet,
-    _ids_packed,
-    _losses_there,
-    _as_many_samples,
-    _shorter,
-)
+def _small_losses(build: Builder, part: float) -> Iterator[Case | None]:
+    """A little more than it and less, and twice it, in numbers that sums of are exact."""
+    near = round(part * 1024)
+    for size in dict.fromkeys((near + 1, near, 2 * near, near - 1)):
+        yield _largest_loss(build, size / 1024)
+
+
+def _in_dtype(build: Builder, dtype: str, whole: Sequence[int]) -> Iterator[Case | None]:
+    """Every layout in a dtype that the code names, and what its constants are compared with."""
+    for size in ((1, 1, 1), (1, 2, 1), (2, 1, 1), (1, 1, 2), (2, 2, 2)):
+        for masks in ((holed(7), b"\1\1", b"\1"), (b"\1\1\1\1", b"\1\1")):
+            yield build.case(masks, size, dtype=dtype, all_cells=True)
+    for quantity in (_length, _cp_length, _samples, _tokens, _micro_batches):
+        for c in whole[:AT_A_TIME]:
+            case = quantity(build, c + 1)
+            yield case and replace(case, dtype=dtype)
+
 
 CONSTANTS = "constants"
 
 
-def shaped(space: Space, constants: Sequence[float], most: Mapping[str, int]) -> tuple[Case, ...]:
+def shaped(
+    space: Space,
+    constants: Sequence[float],
+    most: Mapping[str, int],
+    dtypes: Sequence[str] = (),
+) -> tuple[Case, ...]:
     """The cases of a space, of each shape so many at most; the most usual mistakes first."""
-    families = {CONSTANTS: around(space, constants)}
+    families = {CONSTANTS: around(space, constants, dtypes)}
     families |= {name: family(space) for name, family in FAMILIES.items()}
     chosen = (
         islice((case for case in cases if case is not None), most[name])

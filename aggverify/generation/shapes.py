@@ -17,7 +17,7 @@ from aggverify.steps.case import Case
 from aggverify.steps.layouts import CpKind, Layout
 from aggverify.steps.reordering import renamed
 
-LONG = (257, 33, 1000, 64, 513, 129, 2048, 100, 1024, 65, 2049, 128)
+LONG = (257, 33, 1023, 64, 2048, 97, 513, 127, 192, 1025, 63, 129, 65, 96, 193, 128)
 """On both sides of powers of two and of their multiples."""
 BEYOND_INT16 = 2**15 + 3000
 """Tokens, of which some are masked."""
@@ -98,6 +98,9 @@ class Builder:
         such case.
         """
         dp, cp, k = size
+        if self.space.rows:  # every micro-batch has so many samples
+            units = self.space.rows // (self.space.group_size or 1)
+            masks = [*masks, *short(units - len(masks), 2)]
         samples: list[Sample] = []
         cells: list[tuple[int, ...]] = []
         for n in range(dp * k):

@@ -64,7 +64,7 @@ def resolved(
     request = completed(request, template.description)
     found = subjects(request, target, template.description)
     numbers, asks = template.description["constants"], template.description["surroundings"]
-    ranks = template.description["environment"]
+    named, ranks = template.description["dtypes"], template.description["environment"]
     lines = tuple((name, tuple(own)) for name, own in template.description["functions"])
     texts = tuple((first, tuple(text)) for first, text in template.description["texts"])
     conditions = tuple(
@@ -74,6 +74,7 @@ def resolved(
     found = tuple(
         s.knowing(
             constants=tuple(numbers.get(s.function, ())),
+            dtypes=tuple(named.get(s.function, ())),
             surroundings=tuple(asks.get(s.function, ())),
             functions=lines,
             texts=texts,

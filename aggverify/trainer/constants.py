@@ -1,4 +1,4 @@
-"""The code of a reducer and of what it calls in its own package, and the numbers that it names.
+"""The code of a reducer and of what it calls in its own package; the numbers and dtypes it names.
 
 Runs in a template process.
 
@@ -17,6 +17,13 @@ from typing import Any
 
 MOST = 24
 """Numbers that are told: a table of them is no threshold."""
+_DTYPES = {
+    "bfloat16": ("bfloat16",),
+    "float16": ("float16", "half"),
+    "float32": ("float32",),
+    "float64": ("float64", "double"),
+}
+"""By what names; ``float`` is written everywhere."""
 _DEEPEST, _MOST_FUNCTIONS, _MOST_MEMBERS = 6, 200, 16
 
 
@@ -36,11 +43,30 @@ def constants(function: Callable[..., Any]) -> list[float]:
 
 def codes(function: Callable[..., Any]) -> list[CodeType]:
     """The code of a function and of what it calls in its own package; never raises."""
+    return _whole(function).codes
+
+
+def dtypes(function: Callable[..., Any]) -> list[str]:
+    """The dtypes of losses that its code names, by their own names, however it does; never
+    raises."""
+    reading = _whole(function)
+    words = {word for code in reading.codes for word in _words(code)} | reading.dtypes
+    return [dtype for dtype, names in _DTYPES.items() if words.intersection(names)]
+
+
+def _whole(function: Callable[..., Any]) -> _Reading:
     reading = _Reading(_package(function))
     with suppress(Exception):  # an object whose attributes raise
         for _ in reading.of(function):
             pass
-    return reading.codes
+    return reading
+
+
+def _words(code: CodeType) -> Iterator[str]:
+    """The names in a code, and its texts without ``torch.``."""
+    yield from code.co_names
+    texts = [const for const in code.co_consts if isinstance(const, str)]
+    yield from (text.removeprefix("torch.") for text in texts)
 
 
 def _telling(value: float) -> bool:
@@ -61,6 +87,8 @@ class _Reading:
         self._seen: set[int] = set()
         self._functions = 0
         self.codes: list[CodeType] = []
+        self.dtypes: set[str] = set()
+        """Those that something else than code holds."""
 
     def of(self, function: Any) -> Iterator[float]:
         """Breadth first: its own numbers, then those of what it calls."""
@@ -78,6 +106,9 @@ class _Reading:
         if id(value) in self._seen or value is None or isinstance(value, str | bytes | bool):
             return
         self._seen.add(id(value))
+        if type(value).__name__ == "dtype":
+            self.dtypes.add(str(value).removeprefix("torch."))
+            return
         if isinstance(value, tuple | list | set | frozenset):
             if len(value) <= _MOST_MEMBERS:
                 inner += value

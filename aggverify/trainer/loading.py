@@ -17,7 +17,7 @@ from aggverify.conventions import Convention, convention
 from aggverify.conventions.adapter_functions import loaded
 from aggverify.conventions.base import Offer
 from aggverify.errors import InputError, shown
-from aggverify.trainer.constants import codes, constants
+from aggverify.trainer.constants import codes, constants, dtypes
 from aggverify.trainer.offers import offers
 from aggverify.trainer.source import Source
 from aggverify.trainer.surroundings import asked
@@ -60,6 +60,7 @@ def described(
     return {
         "offers": [asdict(offer) for offer in found],
         "constants": {o.name: _numbers(module, o.name) for o in found if o.own},
+        "dtypes": {o.name: _dtypes(module, o.name) for o in found if o.own},
         "surroundings": {o.name: _surroundings(module, o.name) for o in found if o.own},
         "functions": source.functions if source else [],
         "texts": source.texts if source else [],
@@ -80,8 +81,8 @@ def check_described(description: Mapping[str, Any]) -> None:
         for name, numbers in description["constants"].items():
             _texts([name])
             _need(all(isinstance(number, int | float) for number in numbers))
-        for asked_for in description["surroundings"].values():
-            _texts(asked_for)
+        for some in (*description["surroundings"].values(), *description["dtypes"].values()):
+            _texts(some)
         for name, lines in description["functions"]:
             _texts([name])
             _need(all(isinstance(line, int) for line in lines))
@@ -123,6 +124,13 @@ def _numbers(module: ModuleType, name: str) -> list[float]:
     try:
         return constants(attrgetter(name)(module))
     except Exception:  # a name that is none, or whose attributes raise
+        return []
+
+
+def _dtypes(module: ModuleType, name: str) -> list[str]:
+    try:
+        return dtypes(attrgetter(name)(module))
+    except Exception:
         return []
 
 

@@ -25,7 +25,7 @@ def description(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return copy.deepcopy(made)
 
 
-NAMES = ("offers", "constants", "surroundings", "functions", "declared", "environment")
+NAMES = ("offers", "constants", "dtypes", "surroundings", "functions", "declared", "environment")
 
 
 @pytest.mark.parametrize("name", NAMES)

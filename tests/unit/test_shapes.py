@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,11 +15,11 @@ from aggverify.checks.shapes import CHECK, space, stored
 from aggverify.execution.budget import PROFILES
 from aggverify.execution.subject import Subject
 from aggverify.generation.constants import CONSTANTS, shaped
-from aggverify.generation.shapes import FAMILIES, NAMINGS
+from aggverify.generation.shapes import FAMILIES, LONG, NAMINGS
 from aggverify.generation.space import Space
 from aggverify.generation.strategies import cases
 from aggverify.steps.case import Case
-from aggverify.trainer.constants import constants
+from aggverify.trainer.constants import constants, dtypes
 from tests.unit.test_checks import PLAIN, SUBJECTS
 
 LIMIT = 48
@@ -65,6 +66,22 @@ def test_the_numbers_of_the_code_and_of_what_it_calls_in_its_package(
     assert set(constants(function)) == told
 
 
+def in_half(losses: Any, batch: Any) -> Any:
+    return losses.half().sum() if batch else losses.double()
+
+
+def by_its_text(losses: Any, batch: Any) -> Any:
+    return str(losses.dtype) == "torch.bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [(in_half, ["float16", "float64"]), (by_its_text, ["bfloat16"]), (reduce, [])],
+)
+def test_the_dtypes_of_the_code(function: Callable[..., Any], told: list[str]) -> None:
+    assert dtypes(function) == told
+
+
 def test_an_object_that_raises_has_no_numbers() -> None:
     class Raises:
         def __getattribute__(self, name: str) -> Any:
@@ -81,56 +98,115 @@ def test_every_listed_case_can_be_given(subject: Subject) -> None:
     assert all(case in wanted for case in listed)
 
 
-def around(*numbers: float, within: Space | None = None) -> list[Case]:
-    most = dict.fromkeys([CONSTANTS, *FAMILIES], 0) | {CONSTANTS: 1000}
-    return list(shaped(within or space(PLAIN), numbers, most))
+def around(
+    *numbers: float, within: Space | None = None, most: int = 5000, dtypes: Sequence[str] = ()
+) -> list[Case]:
+    shares = dict.fromkeys([CONSTANTS, *FAMILIES], 0) | {CONSTANTS: most}
+    return list(shaped(within or space(PLAIN), numbers, shares, dtypes))
 
 
-@pytest.mark.parametrize(
-    "quantity",
-    [
-        lambda case: [s.response_length for s in case.step.samples],
-        lambda case: [s.prompt_length for s in case.step.samples],
-        lambda case: [len(cell) for _, _, cell in case.layout.cells()],
-        lambda case: [case.layout.num_microbatches],
-        lambda case: case.step.rollouts,
-        lambda case: map(abs, case.losses),
-    ],
-)
-def test_each_quantity_lies_on_both_sides_of_a_constant(
-    quantity: Callable[[Case], Iterable[float]],
-) -> None:
+def lengths(dp: int, cp: int, k: int) -> Quantity:
+    """Of responses with a hole on that layout."""
+
+    def of(case: Case) -> Iterable[float]:
+        layout = case.layout
+        if (layout.dp_size, layout.cp_size, layout.num_microbatches) != (dp, cp, k):
+            return []
+        found = (s for s in case.step.samples if s.num_unmasked < s.response_length)
+        return [s.response_length for s in found]
+
+    return of
+
+
+def tokens(case: Case) -> Iterable[float]:
+    """Of a micro-batch, where no response is as long."""
+    cells = [[case.step.samples[i] for i in cell] for _, _, cell in case.layout.cells()]
+    return [sum(s.num_unmasked for s in some) for some in cells if len(some) > 1]
+
+
+Quantity = Callable[[Case], Iterable[float]]
+QUANTITIES: dict[str, Quantity] = {
+    "length alone": lengths(1, 1, 1),
+    "length on cp=2": lengths(1, 2, 1),
+    "length on dp=2": lengths(2, 1, 1),
+    "length in K=2": lengths(1, 1, 2),
+    "tokens of a micro-batch": tokens,
+    "samples of a micro-batch": lambda case: [len(cell) for _, _, cell in case.layout.cells()],
+    "prompt": lambda case: [s.prompt_length for s in case.step.samples],
+    "K": lambda case: [case.layout.num_microbatches],
+    "groups": lambda case: [case.step.num_groups],
+    "rollouts' ids": lambda case: case.step.rollouts,
+    "groups' ids": lambda case: case.step.groups,
+    "largest loss": lambda case: [max(map(abs, case.losses))],
+}
+
+
+@pytest.mark.parametrize("quantity", QUANTITIES.values(), ids=list(QUANTITIES))
+def test_each_quantity_lies_on_all_sides_of_a_constant(quantity: Quantity) -> None:
     sizes = {size for case in around(40) for size in quantity(case)}
-    assert 41 in sizes
-    assert any(size <= 40 for size in sizes)
+    assert sizes >= {39, 40, 41, 80}
 
 
-def test_lengths_around_a_constant_are_spread_and_have_holes() -> None:
-    spread = {
-        (case.layout.dp_size, case.layout.cp_size, case.layout.num_microbatches)
-        for case in around(512)
-        for s in case.step.samples
-        if s.response_length == 513 and s.num_unmasked < 513
-    }
-    assert spread == {(1, 1, 1), (1, 2, 1), (2, 1, 1), (1, 1, 2)}
-    shares = {s.num_unmasked for case in around(0.95) for s in case.step.samples}
-    assert {189, 190, 191} <= shares
+@pytest.mark.parametrize("quantity", QUANTITIES.values(), ids=list(QUANTITIES))
+def test_of_four_constants_each_meets_every_quantity_in_the_default_run(quantity: Quantity) -> None:
+    listed = around(40, 12, 90, 17, most=PROFILES["ci"].shapes[CONSTANTS])
+    assert {size for case in listed for size in quantity(case)} >= {41, 13, 91, 18}
+
+
+def test_densities_lie_on_both_sides_of_a_share() -> None:
+    unmasked = {s.num_unmasked for case in around(0.25) for s in case.step.samples}
+    assert unmasked >= {49, 50, 51, 100}
+
+
+def test_losses_lie_on_both_sides_of_a_share() -> None:
+    largest = {max(map(abs, case.losses)) for case in around(0.25)}
+    assert largest >= {0.25 - 1 / 1024, 0.25, 0.25 + 1 / 1024, 0.5}
+
+
+def test_a_dtype_that_the_code_names_is_met_on_every_layout_and_by_its_constants() -> None:
+    assert {case.dtype for case in around(40)} == {"float64"}
+    listed = [case for case in around(40, dtypes=("float16",)) if case.dtype == "float16"]
+    spread = {(c.layout.dp_size, c.layout.cp_size, c.layout.num_microbatches) for c in listed}
+    assert spread >= {(1, 1, 1), (1, 2, 1), (2, 1, 1), (1, 1, 2), (2, 2, 2)}
+    for name in ("length alone", "length on cp=2", "tokens of a micro-batch", "K"):
+        assert 41 in {size for case in listed for size in QUANTITIES[name](case)}, name
+    assert not [case for case in around(dtypes=("float64",)) if case.dtype != "float64"]
+
+
+def test_where_every_micro_batch_has_so_many_samples_there_are_cases_all_the_same() -> None:
+    """Which Space.rows asks for, with losses of whole responses beside them."""
+    wanted = replace(space(PLAIN), rows=5, uniform=True)
+    found = around(40, within=wanted)
+    assert {41} <= {size for case in found for size in QUANTITIES["length on cp=2"](case)}
+    assert {len(cell) for case in found for _, _, cell in case.layout.cells()} == {5}
+
+
+def test_long_ones_lie_on_both_sides_of_powers_of_two_and_of_their_multiples() -> None:
+    for power in (64, 128):
+        assert {power - 1, power, power + 1} <= set(LONG)
+    assert {96, 97, 192, 193} <= set(LONG)
+    assert min(LONG) >= 33 and max(LONG) <= 2048
+    most = dict.fromkeys([CONSTANTS, *FAMILIES], 0) | {"long": PROFILES["ci"].shapes["long"]}
+    listed = shaped(space(PLAIN), (), most)
+    for length in LONG:
+        spread = {c.layout for c in listed if c.step.samples[0].response_length == length}
+        assert len(spread) >= 5
 
 
 def test_every_constant_has_its_share() -> None:
     most = dict.fromkeys([CONSTANTS, *FAMILIES], 0) | {CONSTANTS: 40}
-    lengths = {
+    met = {
         s.response_length
         for case in shaped(space(PLAIN), [float(60 + 10 * n) for n in range(12)], most)
         for s in case.step.samples
     }
-    assert lengths >= {61 + 10 * n for n in range(12)}
+    assert met >= {61 + 10 * n for n in range(12)}
 
 
 def test_each_shape_is_there_at_its_size() -> None:
     listed = stored(PLAIN)
     shards = [c for c in listed if c.layout.cp_size > 1]
-    assert max(s.response_length for c in shards for s in c.step.samples if s.num_unmasked) >= 2049
+    assert max(s.response_length for c in shards for s in c.step.samples if s.num_unmasked) >= 2048
     for dtype in ("bfloat16", "float16", "float32"):
         kinds = {(c.layout.cp_size > 1, c.layout.cp_kind) for c in listed if c.dtype == dtype}
         assert {(True, "zigzag"), (True, "contiguous"), (True, "gathered")} <= kinds
@@ -187,8 +263,8 @@ def test_an_agents_turns_are_many_and_more_than_the_code_names() -> None:
 
 def test_long_responses_are_nearly_equal() -> None:
     most = dict.fromkeys([CONSTANTS, *FAMILIES], 0) | {"degenerate": 100}
-    lengths = [[s.response_length for s in c.step.samples] for c in shaped(space(PLAIN), (), most)]
-    assert any(100 < min(some) < max(some) <= min(some) + 2 for some in lengths)
+    steps = [[s.response_length for s in c.step.samples] for c in shaped(space(PLAIN), (), most)]
+    assert any(100 < min(some) < max(some) <= min(some) + 2 for some in steps)
 
 
 def test_a_count_beyond_float16_whose_weight_is_not() -> None:
