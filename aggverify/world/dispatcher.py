@@ -14,7 +14,7 @@ import select
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from aggverify.world import answers, linux, memory, wire
@@ -132,6 +132,10 @@ class Dispatcher:
         self._odd = 0
         self._known.clear()
 
+    def careful(self) -> None:
+        """Run jobs one by one from now on."""
+        self._odd = _MOST_ODD
+
     def restart(self) -> None:
         """Replace every world; jobs in flight run again."""
         self._known.clear()
@@ -154,7 +158,7 @@ class Dispatcher:
                 size, said = task.key.size, self._memory.said()
                 why = excess.text if excess else _TEMPLATE_KILLED
                 fault = Fault("died", None, why, size, out_of_memory=said)
-                task.deliver(replace(fault, processes=excess.processes, held=excess.held))
+                task.deliver(replace(fault, **asdict(excess)))
             else:
                 task.alone = True
                 found.append(task)

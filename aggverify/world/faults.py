@@ -64,22 +64,24 @@ class Replies:
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """What there was below a template when all of it was ended for that; nothing of either where it
-    was not: processes, and the mebibytes that they held."""
+    """What there was below a template when all of it was ended for that; nothing of any where it
+    was not: processes, the mebibytes that they held, and their threads."""
 
     processes: int = 0
     held: int = 0
+    threads: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.processes or self.held)
+        return bool(self.processes or self.held or self.threads)
 
     @property
     def text(self) -> str:
         """What is said of it."""
         if self.held:
             return f"it takes memory without end: all was ended when it held {self.held} MiB"
-        ended = f"all were ended when there were {self.processes} of them"
-        return f"it starts processes without end: {ended}"
+        what = "threads" if self.threads else "processes"
+        ended = f"all were ended when there were {self.threads or self.processes} of them"
+        return f"it starts {what} without end: {ended}"
 
 
 NO_EXCESS = Excess()
@@ -97,7 +99,7 @@ class Fault:
     left changed. ``crash``: the interpreter's last words. ``first``: the ranks had finished no job.
     ``out_of_memory``: what the kernel says, if it ended processes of ours for lack of memory.
     ``processes``: how many there were when all were ended for that; ``held``: the mebibytes that
-    they held then, if it was for those. ``ours``: it happened before
+    they held then, if it was for those; ``threads``: theirs, likewise. ``ours``: it happened before
     the code under test was called, in fresh ranks beside no others, so that it is no fault of that
     code; only where nobody else can have caused it, so it is not part of what is stored.
     """
@@ -119,6 +121,7 @@ class Fault:
     out_of_memory: str = ""
     processes: int = 0
     held: int = 0
+    threads: int = 0
     ours: bool = field(default=False, compare=False)
 
     @property
@@ -127,7 +130,7 @@ class Fault:
 
         Of the process that ranks are forked from it is not known how it ended.
         """
-        if self.kind != "died" or self.processes or self.held:
+        if self.kind != "died" or self.processes or self.held or self.threads:
             return ""
         if self.rank is None:
             return "an unknown signal"
@@ -177,6 +180,7 @@ _PLAIN = (
     "out_of_memory",
     "processes",
     "held",
+    "threads",
 )
 _FROM_OUTSIDE = frozenset(
     -number for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -204,6 +208,7 @@ def _fault(data: Mapping[str, Any]) -> Fault:
         str(data["out_of_memory"]),
         int(data["processes"]),
         int(data["held"]),
+        int(data["threads"]),
     )
 
 

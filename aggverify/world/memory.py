@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 _ROOT = Path("/")
 
@@ -72,15 +73,23 @@ def free(root: Path = _ROOT) -> int:
     return max(0, min(found))
 
 
-def own(pid: int) -> int:
-    """Bytes that a process holds which are no file's; 0 once it is gone."""
+class Own(NamedTuple):
+    """What a process has: bytes which are no file's, and threads; nothing once it is gone."""
+
+    held: int = 0
+    threads: int = 0
+
+
+def own(pid: int) -> Own:
+    """Of that process."""
     with contextlib.suppress(OSError):
         lines = (line.split() for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-        return sum(1024 * int(words[1]) for words in lines if words[0] in _OWN)
-    return 0
+        found = {words[0]: int(words[1]) for words in lines if words[0] in _OWN}
+        return Own(1024 * sum(found.get(name, 0) for name in _OWN[:2]), found.get(_OWN[2], 0))
+    return Own()
 
 
-_OWN = ("RssAnon:", "RssShmem:")
+_OWN = ("RssAnon:", "RssShmem:", "Threads:")
 
 
 class Watched:

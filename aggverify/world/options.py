@@ -16,7 +16,8 @@ MOST_HELPERS = 64 + 2 * (os.cpu_count() or 1)
 MOST_PROCESSES = 4 * MOST_HELPERS
 """Below the process that ranks are forked from: a run has up to two dozen ranks at a time, and
 code under test may start a few helpers in each."""
-
+MOST_THREADS = 4 * MOST_PROCESSES
+"""Of all these together, which a run has up to four hundred of."""
 LEAST_MEMORY = 1 << 30
 SHARE_OF_MEMORY = 0.75
 """Of what is free when the launcher starts, for all processes below it together, at least those

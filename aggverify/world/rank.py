@@ -142,6 +142,7 @@ class _Loop:
         self._counted: dict[str, int] = {}
         self._waiting: tuple[Any, dict[str, Any]] | None = None  # with the evidence that is its own
         self._pid = os.getpid()
+        self._spoiled = False
         self._preparation = getattr(handler, "preparation", lambda jobs: None)
 
     def run(self) -> None:
@@ -151,10 +152,19 @@ class _Loop:
             if os.getpid() != self._pid:
                 return  # a process the candidate forked came back here instead of ending
             forking.reap()
+            if self._spoiled:
+                self._rest()
+                return
             # After an exception the others may wait in a collective of this job. Going on would
             # answer their call with the next job's.
             if failed and not self._released():
                 return
+
+    def _rest(self) -> None:
+        """Do nothing more: this rank is replaced, and what it leaves behind in each job adds up."""
+        self._finish()
+        while self._connection.recv(1 << 18):
+            pass
 
     def _next(self) -> Frame | None:
         if not self._frames and self._waiting is not None:
@@ -246,6 +256,7 @@ class _Loop:
         if changes:
             body["changes"] = changes
             body["replace"] = beyond_repair
+            self._spoiled |= beyond_repair
         body["trace"] = TRACER.entries
         if TRACER.count > KEPT:
             body["checksums"] = TRACER.checksums

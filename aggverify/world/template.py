@@ -244,7 +244,10 @@ class Template:
         excess = NO_EXCESS if opened is None else self._launcher.excess(opened)
         waiting = old.salvage(excess)
         self._release()
-        self._ready().add(waiting)
+        new = self._ready()
+        if excess:  # several jobs together may have come to that, and would again
+            new.careful()
+        new.add(waiting)
 
     def _task(self, pending: Pending, index: int, job: Job, backend: Backend) -> Task:
         task = _task(pending, index, job, backend)

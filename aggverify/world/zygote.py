@@ -23,7 +23,7 @@ from aggverify.world import forking, linux, memory, trace, wire
 from aggverify.world.backends import backend
 from aggverify.world.devices import unusable
 from aggverify.world.faults import NO_EXCESS, Excess
-from aggverify.world.options import MOST_HELPERS, MOST_PROCESSES
+from aggverify.world.options import MOST_HELPERS, MOST_PROCESSES, MOST_THREADS
 from aggverify.world.template_process import serve
 
 # How often to look for templates that ended and for processes they left behind.
@@ -113,8 +113,8 @@ class _Zygote:
             self._count()
 
     def _count(self) -> None:
-        """End a template below which there are more processes than any run needs, or which hold
-        more memory than there is for them."""
+        """End a template below which there are more processes or threads than any run needs, or
+        which hold more memory than there is for them."""
         now = time.monotonic()
         if now - self._counted < _COUNT_EVERY:
             return
@@ -125,11 +125,8 @@ class _Zygote:
             size = sum(map(len, trees))
             if size >= MOST_PROCESSES or any(len(tree) > MOST_HELPERS for tree in trees):
                 self._excesses[pid] = Excess(processes=size)
-            # What they had when they were forked is the template's, and there once.
-            elif (held := self._held(pid, chain.from_iterable(trees))) > self._templates[pid]:
-                self._excesses[pid] = Excess(held=held >> 20)
             else:
-                every[pid] = held
+                self._add_up(pid, chain.from_iterable(trees), every)
             if pid in self._excesses:
                 linux.end_tree(pid)
         # Several may do together what none does by itself: the one with the most is ended.
@@ -138,10 +135,18 @@ class _Zygote:
             self._excesses[most] = Excess(held=every[most] >> 20)
             linux.end_tree(most)
 
-    @staticmethod
-    def _held(template: int, below: Iterable[int]) -> int:
-        shared = memory.own(template)
-        return shared + sum(max(0, memory.own(pid) - shared) for pid in below)
+    def _add_up(self, template: int, below: Iterable[int], every: dict[int, int]) -> None:
+        """Note what all of them hold together, or what of it is too much."""
+        first, others = memory.own(template), list(map(memory.own, below))
+        # What they had when they were forked is the template's, and there once.
+        held = first.held + sum(max(0, each.held - first.held) for each in others)
+        threads = first.threads + sum(each.threads for each in others)
+        if threads > MOST_THREADS:
+            self._excesses[template] = Excess(threads=threads)
+        elif held > self._templates[template]:
+            self._excesses[template] = Excess(held=held >> 20)
+        else:
+            every[template] = held
 
     def _fork(self, request: dict[str, Any], fds: list[int]) -> None:
         me = os.getpid()

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,17 @@ def test_what_has_no_end_is_ended_and_the_rest_goes_on(
     assert found.left == (), found.text
     bomb, after = json.loads(found.text)
     assert bomb.startswith(says), bomb
+    assert after == FINE
+
+
+@pytest.mark.thorough
+def test_what_starts_threads_without_end_is_ended(tmp_path: Path) -> None:
+    script = SCRIPT.replace("ACT", "'thread_without_end'").replace("JOBS", "1")
+    with cage(2000) as made:
+        found = made.run([sys.executable, "-c", script], tmp_path, {"PYTHONPATH": ROOT})
+    assert found.left == (), found.text
+    bomb, after = json.loads(found.text)
+    assert bomb.startswith("it starts threads without end: all were ended when there were "), bomb
     assert after == FINE
 
 
@@ -287,7 +299,10 @@ def test_what_wastes_time_ends_within_the_time_asked_for(act: str, tmp_path: Pat
     (tmp_path / "r.py").write_text(
         f"{text}\n\nimport threading\n\n\ndef reduce(losses, batch):\n{body}"
     )
-    found = ran(tmp_path, "-m", "aggverify", "check", "r.py", "--max-time", "30")
+    began = time.monotonic()
+    found = ran(tmp_path, "-m", "aggverify", "check", "r.py", "--max-time", "15")
+    # What no command can see of itself, the interpreter's start and end, beside other tests.
+    assert time.monotonic() - began < 15 + 15, found.text
     assert found.code in (0, 1, 2), found.text
     assert "Traceback" not in found.text, found.text
     # Cut by the time, judged, or a finding: never nothing.

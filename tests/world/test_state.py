@@ -45,6 +45,15 @@ def test_streams_and_threads_left_behind(play: Template, name: str) -> None:
     assert chatter[1]["changes"] == ()
 
 
+def test_a_rank_that_must_be_replaced_does_nothing_more(play: Template, tmp_path: Path) -> None:
+    """What it was given ahead is done by others: threads, say, would add up in it."""
+    marks = tmp_path / "marks"
+    replies = answers(play, *[job("leave_thread_and_mark", 1, marks=str(marks))] * 5)
+    assert all(rank["changes"] == ("threads",) for [rank] in replies)
+    pids = marks.read_text().split()
+    assert len(pids) == len(set(pids)) >= 5
+
+
 def test_stdin_is_empty(play: Template) -> None:
     assert answers(play, job("read_stdin", 1))[0][0]["read"] == ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import multiprocessing
 import os
@@ -123,6 +124,18 @@ def hold_without_end(play: Play, job: dict[str, Any]) -> None:
     time.sleep(600)
 
 
+@act
+def thread_without_end(play: Play, job: dict[str, Any]) -> None:
+    """In several processes: the memory of one has room for a hundred stacks or two."""
+    for _ in range(20):
+        if os.fork() == 0:
+            with contextlib.suppress(RuntimeError, MemoryError):
+                while True:
+                    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+            time.sleep(600)
+    time.sleep(600)
+
+
 _WAYS = multiprocessing.get_context("fork")
 _POOLS: list[Any] = []
 
@@ -166,6 +179,13 @@ def leave_daemon(play: Play, job: dict[str, Any]) -> dict[str, Any]:
 @act
 def leave_thread(play: Play, job: dict[str, Any]) -> None:
     threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+
+
+@act
+def leave_thread_and_mark(play: Play, job: dict[str, Any]) -> None:
+    with Path(job["marks"]).open("a") as file:
+        file.write(f"{os.getpid()}\n")
+    leave_thread(play, job)
 
 
 @act
