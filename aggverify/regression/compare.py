@@ -130,19 +130,29 @@ def _changes(b: Verdict, h: Verdict, base: Document, head: Document) -> Iterator
         *coverage.less_precise(b, h),
         *_warnings(b, h),
         *_question(h),
-        *_expired(h, head),
+        *_accepted(h, base, head),
     ]
     yield from found or [_stays(h, reading.summary(b), reading.summary(h))]
 
 
-def _expired(verdict: Verdict, head: Document) -> Iterator[Change]:
-    """What is accepted no longer, still fails, and was found by nothing but its own case."""
+def _accepted(verdict: Verdict, base: Document, head: Document) -> Iterator[Change]:
+    """What is accepted no longer, still fails, and was found by nothing but its own case; entries
+    of the baseline that the head puts out of date."""
     found = {finding.identity for finding in verdict.findings}
+    known = {one.what for one in base.stale}
     for one in head.baseline:
-        mine = one.identity.about == verdict.about and one.identity not in found
-        if one.state is Standing.EXPIRED and mine:
+        if one.identity.about != verdict.about:
+            continue
+        if one.state is Standing.EXPIRED and one.identity not in found:
             says = f"still fails, and was accepted until {one.expires}: {one.reason}"
             yield Change(Kind.EXPIRED, verdict.about, one.what, "", "expired", says, "", None, ())
+        elif one.state.stale and one.what not in known:
+            says = f"puts the baseline out of date: {one.what} is {one.state}; prune it with "
+            says += "--baseline-write"
+            what = f"baseline {one.what}"
+            yield Change(
+                Kind.NEW_WARNING, verdict.about, what, "known", str(one.state), says, "", None, ()
+            )
 
 
 def _stays(verdict: Verdict, was: str, now: str) -> Change:

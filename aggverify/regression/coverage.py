@@ -1,35 +1,19 @@
-"""What a head no longer verifies, or verifies less: checks, worlds, features, policy, bounds."""
+"""What a head no longer verifies, or verifies less: checks, features, policy, what it reaches."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
 
 from aggverify.codes.state import State
+from aggverify.regression.lost import THIN, Lost
 from aggverify.regression.model import Change, Kind
+from aggverify.regression.reached import bounds, figures
 from aggverify.report import reading
 from aggverify.report.drawing import counted
-from aggverify.report.marked import share
-from aggverify.report.model import Check, Margin, Tried, Verdict
+from aggverify.report.model import Check, Verdict
 
-THIN = 2
-"""So many times less is thinner. Which cases are drawn follows constants of the reducer's code, so
-that a change of it moves their number a little."""
-WIDER = 2
-"""So many times wider is a wider bound, for the same reason: it is that of the smallest weight."""
 WORSE, BEYOND = 2, 0.05
 """An error over its bound that is so many times larger, and by so much, is a worse precision."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """One thing that is verified less."""
-
-    what: str
-    base: str
-    head: str
-    sentence: str
-    kind: Kind = Kind.COVERAGE_LOST
 
 
 def lost(base: Verdict, head: Verdict) -> Iterator[Change]:
@@ -38,7 +22,7 @@ def lost(base: Verdict, head: Verdict) -> Iterator[Change]:
     found = [*said, *_policy(base, head), *_asked(base, head), *_checks(base, head)]
     found += [*_waivers(base, head), *_cuts(base, head)]
     if not said and not _has_more_findings(base, head):
-        found += [*_thinner(base, head), *_figures(base, head), *_bounds(base, head)]
+        found += [*_thinner(base, head), *figures(base, head), *bounds(base, head)]
     for one in found:
         yield Change(one.kind, head.about, one.what, one.base, one.head, one.sentence, "", None, ())
 
@@ -140,12 +124,22 @@ def _policy(base: Verdict, head: Verdict) -> Iterator[Lost]:
         if was != after:
             sentence = f"is judged by another {what}"
             yield Lost(what, _said(was), _said(after), sentence)
+    for what, field in (("the term", "terms"), ("the mode", "offered")):
+        for one in _texts(base.claim, field):
+            if one not in _texts(head.claim, field):
+                yield Lost(f"{what} {one}", "tested", "not tested", f"no longer tests {what} {one}")
     if head.identified and not base.identified:
         yield Lost("mode", "said", "found out", "no longer says its mode", Kind.CLAIM_WITHDRAWN)
     if base.against is not None and head.against is None:
         yield Lost("against", base.against, "nothing", "is no longer held to its other path")
     if base.linear and not head.linear:
         yield Lost("oracle", "exact weights", "the same value everywhere", "has no oracle any more")
+
+
+def _texts(claim: object, field: str) -> list[str]:
+    """A list of a stored claim, whose own reader is the ranks'."""
+    found = claim.get(field) if isinstance(claim, dict) else None
+    return [text for text in found if isinstance(text, str)] if isinstance(found, list) else []
 
 
 def _said(value: object) -> str:
@@ -186,102 +180,6 @@ def _cuts(base: Verdict, head: Verdict) -> Iterator[Lost]:
             drawn = f"{cut.drawn} of {cut.planned} drawn in time"
             was = f"{before.drawn} in time" if before else "all in time"
             yield Lost(cut.check, was, drawn, f"has no time for all cases of {cut.check}")
-
-
-def _figures(base: Verdict, head: Verdict) -> Iterator[Lost]:
-    """Worlds, kinds of layouts and sizes that nothing was run on.
-
-    Steps are counted with those that make a counterexample smaller and name its cause: beside a
-    base that has more of them, only what nothing is run on any more says something.
-    """
-    found = len(base.findings) > len(head.findings)
-    for world, steps in base.worlds.items():
-        now = head.worlds.get(world, 0)
-        if now * THIN < steps and not (found and now):
-            sides = counted(steps, "step"), counted(now, "step") if now else "no step"
-            less = "fewer steps" if now else "nothing"
-            yield Lost(f"world of {world}", *sides, f"runs {less} on {world} ranks")
-    yield from _lines(base, head)
-    (was, of), (now, of_now) = share(base.covered), share(head.covered)
-    if now * of < was * of_now:
-        thin = now * of * THIN < was * of_now
-        sides = f"{was} of {of}", f"{now} of {of_now}"
-        sentence = f"runs {sides[1]} lines and branches of its code on several ranks"
-        kind = Kind.COVERAGE_LOST if thin else Kind.NEW_WARNING
-        yield Lost("lines and branches on several ranks", *sides, sentence, kind)
-    if head.executed * THIN < base.executed and not found:
-        sides = counted(base.executed, "step"), counted(head.executed, "step")
-        yield Lost("steps", *sides, "runs fewer steps")
-    for dtype, kinds in base.tried.dtypes.items():
-        left = [kind for kind in kinds if kind not in head.tried.dtypes.get(dtype, ())]
-        if left:
-            what = f"{dtype} on {', '.join(left)}"
-            yield Lost(what, "run", "not run", f"runs no {what}")
-    for field in fields(Tried):
-        was, now = getattr(base.tried, field.name), getattr(head.tried, field.name)
-        if isinstance(was, int) and now * THIN < was:
-            what = field.name.replace("_", " ")
-            yield Lost(f"largest {what}", str(was), str(now), f"tries no {what} beyond {now}")
-
-
-def _lines(base: Verdict, head: Verdict) -> Iterator[Lost]:
-    """Functions of which nothing ran, and kinds of steps on which no line did."""
-    if base.covered.functions and not head.covered.functions:
-        functions = counted(len(base.covered.functions), "function")
-        yield Lost("lines of its code", functions, "none", "runs no line of its code that is noted")
-    for kind, lines in base.covered.lines.items():
-        if lines and not head.covered.lines.get(kind):
-            what = f"lines of its code on {kind}"
-            yield Lost(what, counted(len(lines), "line"), "none", f"runs no {what}")
-
-
-def _sizes(base: Margin, head: Margin) -> Iterator[Lost]:
-    """Steps of a size that nothing near it was judged of: classes are a factor of 4 apart."""
-    was, now = (max((s.tokens for s in m.by_size), default=0) for m in (base, head))
-    if now * 4 < was:
-        what = f"largest step judged in {base.dtype}"
-        sides = f"up to {was} tokens", f"up to {now} tokens"
-        yield Lost(what, *sides, f"judges no step of {was} tokens in {base.dtype}")
-
-
-def _bounds(base: Verdict, head: Verdict) -> Iterator[Lost]:
-    if head.computes_in not in ("float64", base.computes_in):
-        what, now = "precision it computes in", head.computes_in
-        sentence = f"is judged with the bounds of {now}"
-        yield Lost(what, base.computes_in, now, sentence)
-        return
-    now_by = {margin.dtype: margin for margin in head.margins}
-    for margin in base.margins:
-        after = now_by.get(margin.dtype)
-        if after is None:
-            what, caught = f"margin in {margin.dtype}", _caught(margin.smallest_caught)
-            yield Lost(what, caught, "no result", f"judges nothing in {margin.dtype}")
-        else:
-            yield from _sizes(margin, after)
-        if after is not None and after.smallest_caught > WIDER * margin.smallest_caught:
-            sides = _caught(margin.smallest_caught), _caught(after.smallest_caught)
-            sentence = f"is judged with wider bounds in {margin.dtype}"
-            yield Lost(f"bound in {margin.dtype}", *sides, sentence)
-        if after is not None:
-            yield from _loss_bounds(margin, after)
-
-
-def _loss_bounds(before: Margin, after: Margin) -> Iterator[Lost]:
-    """How sharply the reported loss is judged, which has bounds of its own."""
-    was, now = before.reported_loss, after.reported_loss
-    pairs = (
-        ("one loss alone", was.smallest_caught_alone, now.smallest_caught_alone),
-        ("dense steps", was.smallest_caught_dense, now.smallest_caught_dense),
-    )
-    for kind, one, other in pairs:
-        if other > WIDER * one:
-            what = f"bound of the reported loss in {before.dtype}, {kind}"
-            sentence = f"judges the reported loss with wider bounds in {before.dtype}"
-            yield Lost(what, _caught(one), _caught(other), sentence)
-
-
-def _caught(factor: float) -> str:
-    return f"catches factors {factor:.1g} from 1"
 
 
 def less_precise(base: Verdict, head: Verdict) -> Iterable[Change]:

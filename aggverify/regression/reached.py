@@ -1,0 +1,178 @@
+"""Worlds, lines, sizes and dtypes that a head reaches no more, and wider bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+
+from aggverify.regression.lost import THIN, Lost
+from aggverify.regression.model import Kind
+from aggverify.report.drawing import counted
+from aggverify.report.marked import share
+from aggverify.report.model import Covered, Margin, Tried, Verdict
+from aggverify.report.reading.finding import shortened
+
+WIDER = 2
+"""So many times wider is a wider bound, for the same reason: it is that of the smallest weight."""
+
+
+def figures(base: Verdict, head: Verdict) -> Iterator[Lost]:
+    """Worlds, kinds of layouts and sizes that nothing was run on.
+
+    Steps are counted with those that make a counterexample smaller and name its cause: beside a
+    base that has more of them, only what nothing is run on any more says something.
+    """
+    found = len(base.findings) > len(head.findings)
+    for world, steps in base.worlds.items():
+        now = head.worlds.get(world, 0)
+        if now * THIN < steps and not (found and now):
+            sides = counted(steps, "step"), counted(now, "step") if now else "no step"
+            less = "fewer steps" if now else "nothing"
+            yield Lost(f"world of {world}", *sides, f"runs {less} on {world} ranks")
+    yield from _lines(base, head)
+    (was, of), (now, of_now) = share(base.covered), share(head.covered)
+    if now * of < was * of_now:
+        thin = now * of * THIN < was * of_now
+        sides = f"{was} of {of}", f"{now} of {of_now}"
+        sentence = f"runs {sides[1]} lines and branches of its code on several ranks"
+        kind = Kind.COVERAGE_LOST if thin else Kind.NEW_WARNING
+        yield Lost("lines and branches on several ranks", *sides, sentence, kind)
+    if head.executed * THIN < base.executed and not found:
+        sides = counted(base.executed, "step"), counted(head.executed, "step")
+        yield Lost("steps", *sides, "runs fewer steps")
+    for dtype, kinds in base.tried.dtypes.items():
+        left = [kind for kind in kinds if kind not in head.tried.dtypes.get(dtype, ())]
+        if left:
+            what = f"{dtype} on {', '.join(left)}"
+            yield Lost(what, "run", "not run", f"runs no {what}")
+    for field in fields(Tried):
+        was, now = getattr(base.tried, field.name), getattr(head.tried, field.name)
+        if isinstance(was, int) and now * THIN < was:
+            what = field.name.replace("_", " ")
+            yield Lost(f"largest {what}", str(was), str(now), f"tries no {what} beyond {now}")
+
+
+def _lines(base: Verdict, head: Verdict) -> Iterator[Lost]:
+    """Functions of which nothing ran, and lines and outcomes that are still there and are not
+    reached on a kind of step any more."""
+    was, now = base.covered, head.covered
+    if was.functions and not now.functions:
+        functions = counted(len(was.functions), "function")
+        yield Lost("lines of its code", functions, "none", "runs no line of its code that is noted")
+        return
+    left = {of.function for of in now.functions}
+    for of in was.functions:
+        if of.function not in left:
+            what, lines = f"lines of {of.function}", counted(len(of.lines), "line")
+            sentence = f"runs no line of {of.function}"
+            yield Lost(what, lines, "none", sentence, Kind.NEW_WARNING)
+    for kind, ran in was.lines.items():
+        if ran and not now.lines.get(kind):
+            what = f"lines of its code on {kind}"
+            yield Lost(what, counted(len(ran), "line"), "none", f"runs no {what}")
+    on, still = _reached(was), _reached(now)
+    here = {(of.function, text.strip()) for of in now.functions for text in of.source}
+    same = [place for place in on if (place.function, place.line) in here]
+    never = [place for place in same if on[place] and not still.get(place)]
+    yield from _left(never, "any step", Kind.COVERAGE_LOST)
+    for kind in (kind for kind in was.lines if now.lines.get(kind)):
+        less = [p for p in same if kind in on[p] and kind not in still.get(p, {kind})]
+        yield from _left([p for p in less if p not in never], kind, Kind.NEW_WARNING)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A line of a function by its text, or an outcome of a condition on it."""
+
+    function: str
+    line: str
+    condition: str = ""
+    outcome: str = ""
+
+    def __str__(self) -> str:
+        if self.condition:
+            return f"'{shortened(self.condition)}' {self.outcome}"
+        return f"'{shortened(self.line)}'"
+
+
+def _left(places: list[_Place], kind: str, how: Kind) -> Iterator[Lost]:
+    if places:
+        more = f" and {counted(len(places) - 1, 'more place')}" if places[1:] else ""
+        what = f"{places[0]}{more} on {kind}"
+        yield Lost(what, "reached", "not reached", f"does not reach {what}", how)
+
+
+def _reached(covered: Covered) -> dict[_Place, set[str]]:
+    """The kinds of step on which each was reached, wherever it stands now."""
+    found: dict[_Place, set[str]] = {}
+    texts: dict[tuple[str, int], str] = {}
+    for of in covered.functions:
+        for line in (line for line in of.lines if 0 <= line - of.first < len(of.source)):
+            text = texts[of.function, line] = of.source[line - of.first].strip()
+            kinds = {kind for kind, lines in covered.lines.items() if line in lines}
+            found.setdefault(_Place(of.function, text), set()).update(kinds)
+    for c in covered.conditions:
+        if (c.function, c.line) in texts:
+            text = texts[c.function, c.line]
+            for outcome, on in (("true", c.true), ("false", c.false)):
+                found.setdefault(_Place(c.function, text, c.text, outcome), set()).update(on)
+    return found
+
+
+def _sizes(base: Margin, head: Margin) -> Iterator[Lost]:
+    """Sizes of step that nothing near them was judged of: classes are a factor of 4 apart."""
+    now = [size.tokens for size in head.by_size]
+    left = [
+        s.tokens
+        for s in base.by_size
+        if not any(s.tokens < 4 * n and n < 4 * s.tokens for n in now)
+    ]
+    if left:
+        sizes = ", ".join(map(str, left))
+        what = f"steps of {sizes} tokens judged in {base.dtype}"
+        yield Lost(
+            what,
+            "some",
+            "none near them",
+            f"judges no step of about {sizes} tokens in {base.dtype}",
+        )
+
+
+def bounds(base: Verdict, head: Verdict) -> Iterator[Lost]:
+    if head.computes_in not in ("float64", base.computes_in):
+        what, now = "precision it computes in", head.computes_in
+        sentence = f"is judged with the bounds of {now}"
+        yield Lost(what, base.computes_in, now, sentence)
+        return
+    now_by = {margin.dtype: margin for margin in head.margins}
+    for margin in base.margins:
+        after = now_by.get(margin.dtype)
+        if after is None:
+            what, caught = f"margin in {margin.dtype}", _caught(margin.smallest_caught)
+            yield Lost(what, caught, "no result", f"judges nothing in {margin.dtype}")
+        else:
+            yield from _sizes(margin, after)
+        if after is not None and after.smallest_caught > WIDER * margin.smallest_caught:
+            sides = _caught(margin.smallest_caught), _caught(after.smallest_caught)
+            sentence = f"is judged with wider bounds in {margin.dtype}"
+            yield Lost(f"bound in {margin.dtype}", *sides, sentence)
+        if after is not None:
+            yield from _loss_bounds(margin, after)
+
+
+def _loss_bounds(before: Margin, after: Margin) -> Iterator[Lost]:
+    """How sharply the reported loss is judged, which has bounds of its own."""
+    was, now = before.reported_loss, after.reported_loss
+    pairs = (
+        ("one loss alone", was.smallest_caught_alone, now.smallest_caught_alone),
+        ("dense steps", was.smallest_caught_dense, now.smallest_caught_dense),
+    )
+    for kind, one, other in pairs:
+        if other > WIDER * one:
+            what = f"bound of the reported loss in {before.dtype}, {kind}"
+            sentence = f"judges the reported loss with wider bounds in {before.dtype}"
+            yield Lost(what, _caught(one), _caught(other), sentence)
+
+
+def _caught(factor: float) -> str:
+    return f"catches factors {factor:.1g} from 1"
