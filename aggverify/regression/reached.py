@@ -16,13 +16,16 @@ WIDER = 2
 """So many times wider is a wider bound, for the same reason: it is that of the smallest weight."""
 
 
-def figures(base: Verdict, head: Verdict) -> Iterator[Lost]:
-    """Worlds, kinds of layouts and sizes that nothing was run on.
+def _busier(base: Verdict, head: Verdict) -> bool:
+    """Whether the base has more findings. Steps are counted with those that make a counterexample
+    smaller and name its cause: beside more of them, only what nothing is run on any more says
+    something."""
+    return len(base.findings) > len(head.findings)
 
-    Steps are counted with those that make a counterexample smaller and name its cause: beside a
-    base that has more of them, only what nothing is run on any more says something.
-    """
-    found = len(base.findings) > len(head.findings)
+
+def figures(base: Verdict, head: Verdict) -> Iterator[Lost]:
+    """Worlds, kinds of layouts and sizes that nothing was run on."""
+    found = _busier(base, head)
     for world, steps in base.worlds.items():
         now = head.worlds.get(world, 0)
         if now * THIN < steps and not (found and now):
@@ -119,23 +122,14 @@ def _reached(covered: Covered) -> dict[_Place, set[str]]:
     return found
 
 
-def _sizes(base: Margin, head: Margin) -> Iterator[Lost]:
+def _sizes(base: Margin, head: Margin, busier: bool) -> Iterator[Lost]:
     """Sizes of step that nothing near them was judged of: classes are a factor of 4 apart."""
-    now = [size.tokens for size in head.by_size]
-    left = [
-        s.tokens
-        for s in base.by_size
-        if not any(s.tokens < 4 * n and n < 4 * s.tokens for n in now)
-    ]
+    was, now = ([size.tokens for size in margin.by_size] for margin in (base, head))
+    looked_at = [max(was, default=0)] if busier else was
+    left = [n for n in looked_at if n and not any(n < 4 * m and m < 4 * n for m in now)]
     if left:
-        sizes = ", ".join(map(str, left))
-        what = f"steps of {sizes} tokens judged in {base.dtype}"
-        yield Lost(
-            what,
-            "some",
-            "none near them",
-            f"judges no step of about {sizes} tokens in {base.dtype}",
-        )
+        steps = f"steps of about {', '.join(map(str, left))} tokens in {base.dtype}"
+        yield Lost(steps, "judged", "not judged", f"judges no {steps}")
 
 
 def bounds(base: Verdict, head: Verdict) -> Iterator[Lost]:
@@ -151,7 +145,7 @@ def bounds(base: Verdict, head: Verdict) -> Iterator[Lost]:
             what, caught = f"margin in {margin.dtype}", _caught(margin.smallest_caught)
             yield Lost(what, caught, "no result", f"judges nothing in {margin.dtype}")
         else:
-            yield from _sizes(margin, after)
+            yield from _sizes(margin, after, _busier(base, head))
         if after is not None and after.smallest_caught > WIDER * margin.smallest_caught:
             sides = _caught(margin.smallest_caught), _caught(after.smallest_caught)
             sentence = f"is judged with wider bounds in {margin.dtype}"
