@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -20,10 +21,15 @@ from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 
 NAME = "counts_are_exact"
-CODE = "AGV301"
+CODE, OTHERWISE = "AGV301", "AGV101"
+"""A count that its format does not hold; and a long response that is wrong of something else."""
 LARGE = "counts_are_exact_beyond_float32"
 BEYOND = 2**24 + 1
 """Tokens that float32 cannot count: with float64 losses that is 6e-8 of every weight."""
+LONG_ONES = "right for short responses, wrong for long ones"
+MOST_ROUNDED = Fraction(1, 8)
+"""Of a weight, by an accumulator of 16 bits that does not stall."""
+_LARGEST_HALF = 65_504
 LENGTHS = (257, 2049, 4097)
 """One more than bfloat16 counts to one by one, than float16 does, and a bfloat16 spacing of 32."""
 
@@ -51,15 +57,19 @@ def _judge(name: str, subject: Subject, executions: Sequence[Execution]) -> Find
     assert found.token is not None
     # So many tokens are miscounted by no more than that.
     limit = found.limit if len(expected) < BEYOND else Fraction(0)
-    message = _explained(case, expected[found.token], observed[found.token], precision)
-    finding = Finding(CODE, name, message, case, subject.mode, expected, observed)
+    message = _miscount(case, expected[found.token], observed[found.token], precision)
+    counted = message or _rounded(case, found.token, expected[found.token], observed)
+    code, message = CODE if counted else OTHERWISE, message or LONG_ONES
+    finding = Finding(code, name, message, case, subject.mode, expected, observed)
     return replace(finding, token=found.token, error=found.error, bound=found.bound, limit=limit)
 
 
-def _explained(case: Case, expected: Fraction, observed: float, precision: str) -> str:
-    """Which count of the step would have to be miscounted, and what miscounts it so."""
-    if not observed or not expected or observed in (float("inf"), -float("inf")):
+def _miscount(case: Case, expected: Fraction, observed: float, precision: str) -> str:
+    """Which count would have to be miscounted, and what miscounts it so; "" for none."""
+    if not math.isfinite(observed) or (not observed and _overflows(case.step)):
         return f"the weight is {observed!r}: a count overflowed or underflowed"
+    if not observed or not expected:
+        return ""
     ratio = float(expected) / observed
     for what, count in _counts(case):
         used = count * ratio
@@ -68,7 +78,24 @@ def _explained(case: Case, expected: Fraction, observed: float, precision: str) 
             near = 16 * count * float(PRECISIONS[precision].unit_roundoff)
             if wrong != count and abs(used - wrong) <= max(near, 1e-9 * count):
                 return f"behaves as if the {count} tokens of the {what} were {wrong}: {how}"
-    return "right for short responses, wrong for long ones"
+    return ""
+
+
+def _overflows(step: Step) -> bool:
+    """Whether what is counted, times the samples, is more than float16 has numbers for."""
+    return step.num_unmasked * len(step.samples) > _LARGEST_HALF
+
+
+def _rounded(case: Case, token: int, expected: Fraction, observed: Sequence[float]) -> bool:
+    """Whether arithmetic in few bits may have made it: a little is missing, of all tokens of the
+    response. What leaves tokens out, or weighs some of one response otherwise, does not count."""
+    if not expected or abs(Fraction(observed[token]) / expected - 1) > MOST_ROUNDED:
+        return False
+    starts = case.step.offsets
+    place = max(n for n, start in enumerate(starts[: len(case.step.samples)]) if start <= token)
+    mask, first = case.step.samples[place].loss_mask, starts[place]
+    own = [observed[first + t] for t, bit in enumerate(mask) if bit]
+    return all(abs(weight / observed[token] - 1) <= MOST_ROUNDED for weight in own)
 
 
 def _counts(case: Case) -> Iterator[tuple[str, int]]:
