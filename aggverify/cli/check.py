@@ -45,9 +45,9 @@ def check(target: str, **given: Any) -> int:
     config = mine.get("config")
     trusted = "sandbox" not in mine
     project = (
-        settings.find(Path.cwd(), trusted=trusted)
+        settings.find(Path.cwd(), trusted=trusted, said=mine)
         if config is None
-        else settings.read(Path(config), trusted=trusted)
+        else settings.read(Path(config), trusted=trusted, said=mine)
     )
     formats = mine["report"].split(",") if "report" in mine else texts(project.get("report", ()))
     where = Path(mine.get("report_dir") or project.get("report_dir", default("report_dir")))

@@ -50,8 +50,9 @@ def record(target: str, folder: Path | None, force: bool, **given: Any) -> int:
 
     if not force and os.environ.get("CI", "").lower() not in ("", "0", "false"):
         raise InputError("nothing is recorded on CI (CI is set): record it, look at it, commit it")
-    project = settings.find(Path.cwd())
-    request = requested(target, said(given), project.values, project.source)
+    mine = said(given)
+    project = settings.find(Path.cwd(), said=mine)
+    request = requested(target, mine, project.values, project.source)
     with Pool(LIMITS) as pool:
         made = session.record(request, pool=pool)
     path = file.write(made, _where(folder), session.file_name(made.target))

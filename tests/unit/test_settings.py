@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,68 @@ def test_a_project_names_only_what_is_its_own(tmp_path: Path, key: str, path: st
         InputError, match=f"{key} leads out of .*mine.py: say it on the command line"
     ):
         read(found)
+
+
+def test_what_lies_where_anybody_may_write_is_no_project(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    found = written(tmp_path, '[tool.aggverify]\nmode = "token_mean"\n')
+    assert find(tmp_path / "mine").source == found
+    tmp_path.chmod(0o1777)
+    assert find(tmp_path / "mine").source is None
+    assert find(tmp_path).source == found
+
+
+ENGINE = """
+from dataclasses import replace
+from pathlib import Path
+from aggverify.engines.mean import MEAN
+Path(__file__).with_name("imported").touch()
+ENGINE = replace(MEAN, name=f"{__name__}:ENGINE")
+"""
+
+
+@pytest.mark.parametrize("how", ["elsewhere", "link", "package", "installed", "found by a hook"])
+def test_an_engine_of_somebody_elses_is_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Whatever finds it: the path of Python, a link in the project, or a package there."""
+    project, others = tmp_path / "p", tmp_path / "others"
+    project.mkdir()
+    others.mkdir()
+    (others / "their_engine.py").write_text(ENGINE)
+    named = "their_engine:ENGINE"
+    if how == "elsewhere":
+        monkeypatch.syspath_prepend(others)
+    elif how == "link":
+        (project / "their_engine.py").symlink_to(others / "their_engine.py")
+    elif how == "package":
+        (project / "package").mkdir()
+        (project / "package" / "their_engine.py").symlink_to(others / "their_engine.py")
+        named = "package.their_engine:ENGINE"
+    elif how == "installed":
+        named = "aggverify.engines.mean:MEAN"
+    else:
+        named = "nowhere_to_be_found:ENGINE"
+    monkeypatch.chdir(project)
+    found = written(project, f'[tool.aggverify]\nengine = "{named}"\n')
+    with pytest.raises(InputError, match=r"engine '.*' does not lie in .*: say it on the command"):
+        read(found)
+    assert not list(tmp_path.rglob("imported"))
+    assert read(found, said={"engine"}).values == {}
+
+
+def test_an_engine_of_the_projects_own_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_projects_engine.py").write_text(ENGINE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    found = written(tmp_path, '[tool.aggverify]\nengine = "my_projects_engine:ENGINE"\n')
+    assert read(found).get("engine") == "my_projects_engine:ENGINE"
+    assert (tmp_path / "imported").exists()
+
+
+def test_what_the_person_says_need_not_be_the_projects_own(tmp_path: Path) -> None:
+    found = written(tmp_path, '[tool.aggverify]\noracle = "../theirs.py"\nworld = 2\n')
+    assert read(found, said={"oracle", "world"}).values == {"world": 2}
 
 
 def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:

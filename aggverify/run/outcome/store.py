@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from errno import EEXIST
-from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -193,19 +192,10 @@ def check_trusted(stored: StoredCase, name: str, directory: Path) -> None:
 
 
 def _places(head: str) -> list[Path]:
-    """Where a file or a module lies, which is not imported for that; somewhere, where it cannot be
-    said: what finds a module may be anybody's."""
+    """Where a file or a module lies."""
     if is_path(head):
         return [Path(head).resolve()]
-    top = head.partition(".")[0]
-    try:
-        found = PathFinder.find_spec(top, [str(Path.cwd()), *sys.path])
-    except (ImportError, ValueError):
-        found = None
-    if found is None:
-        return [Path("/")]
-    places = found.submodule_search_locations or [found.origin or "/"]
-    return [Path(place).resolve() for place in places]
+    return project.places(head, [str(Path.cwd()), *sys.path])
 
 
 def found_again(stored: StoredCase) -> str:

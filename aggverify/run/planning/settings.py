@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -95,20 +96,37 @@ def _unknown(where: str, what: str, given: object, accepted: Iterable[str]) -> I
     return InputError(f"{where}: {unknown(what, given, accepted)}")
 
 
-def find(start: Path, *, trusted: bool = True) -> Settings:
+def _check_own(where: str, name: str, folder: Path) -> None:
+    """The same of a module that is imported here, by name."""
+    module = name.partition(":")[0]
+    lies = project.places(module, [*sys.path, str(Path.cwd())])
+    if not all(place.is_relative_to(folder.resolve()) for place in lies):
+        raise InputError(
+            f"{where} {name!r:.200} does not lie in {folder}: say it on the command line"
+        )
+
+
+_LEADS = frozenset({"engine", *(key for key, option in KEYS.items() if option.is_path)})
+"""What names code to run here, or a place to read or write."""
+
+
+def find(start: Path, *, trusted: bool = True, said: Collection[str] = ()) -> Settings:
     """The settings of the nearest pyproject.toml of the project that has the section, at or above
     ``start``; what lies above the project is somebody else's. ``trusted``: whether a module of the
-    project's that they name as an engine may be imported here."""
+    project's that they name as an engine may be imported here; ``said``: what the person says, so
+    that it does not matter where the project's leads."""
     for folder in project.folders(start):
         path = folder / "pyproject.toml"
         if path.is_file():
-            found = read(path, required=False, trusted=trusted)
+            found = read(path, required=False, trusted=trusted, said=said)
             if found.source is not None:
                 return found
     return Settings()
 
 
-def read(path: Path, *, required: bool = True, trusted: bool = True) -> Settings:
+def read(
+    path: Path, *, required: bool = True, trusted: bool = True, said: Collection[str] = ()
+) -> Settings:
     """The settings of one TOML file; raises InputError for what cannot be read or used."""
     try:
         text = contents(path, MAX_BYTES)
@@ -123,15 +141,20 @@ def read(path: Path, *, required: bool = True, trusted: bool = True) -> Settings
         if required:
             raise InputError(f"{path} has no [{SECTION}] section")
         return Settings()
-    named = section.get("engine") if isinstance(section, Mapping) else None
-    if not trusted and isinstance(named, str) and ":" in named:
-        raise InputError(
-            f"[{SECTION}] in {path}: the engine {named!r:.200} would be run in this process, which "
-            "is outside of --sandbox"
-        )
-    values = validated(f"[{SECTION}] in {path}", section, KEYS)
+    where, folder = f"[{SECTION}] in {path}", path.parent
+    if isinstance(section, Mapping):
+        section = {k: v for k, v in section.items() if not (k in said and k in _LEADS)}
+        named = section.get("engine")
+        if isinstance(named, str) and ":" in named:
+            if not trusted:
+                raise InputError(
+                    f"{where}: the engine {named!r:.200} would be run in this process, which is "
+                    "outside of --sandbox"
+                )
+            _check_own(f"{where}: engine", named, folder)
+    values = validated(where, section, KEYS)
     for key in values:
         if KEYS[key].is_path:  # relative to the file that says so, wherever the command is run
-            values[key] = str(path.parent / values[key])
-            _check_inside(f"[{SECTION}] in {path}: {key}", Path(values[key]), path.parent)
+            values[key] = str(folder / values[key])
+            _check_inside(f"{where}: {key}", Path(values[key]), folder)
     return Settings(values, path)
