@@ -20,6 +20,8 @@ sys.path.insert(0, str(ROOT))
 from reports.pull_requests import told  # noqa: E402
 
 BROKEN = ROOT / "examples" / "broken" / "cp_shard_sample_mean.py"
+PHONE, NARROWEST = 390, 500
+"""Pixels: a window of a browser is no narrower than this, so a phone's page is framed in one."""
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
@@ -36,11 +38,10 @@ class Picture:
 
 PICTURES = (
     Picture("report", "report.html", 900, 1340),
-    Picture("report_phone_dark", "report.html", 500, 1700, dark=True),
+    Picture("report_phone_dark", "report.html", PHONE, 1700, dark=True),
     Picture("compare", "compare.html", 1000, 1150),
-    Picture("compare_phone_dark", "compare.html", 500, 1700, dark=True),
+    Picture("compare_phone_dark", "compare.html", PHONE, 1700, dark=True),
 )
-"""A window of a browser is no narrower than 500."""
 
 
 def browser() -> str:
@@ -50,16 +51,29 @@ def browser() -> str:
     return found or sys.exit("no Chromium: say where it is, in CHROMIUM")
 
 
+def framed(page: Path, picture: Picture) -> Path:
+    """A page of grey with the page in it, as wide as a phone."""
+    style = f"border:0;display:block;margin:auto;width:{picture.width}px;height:{picture.height}px"
+    frame = page.with_name(f"framed_{page.name}")
+    frame.write_text(
+        f'<body style="margin:0;background:grey"><iframe src="{page.name}" style="{style}">'
+    )
+    return frame
+
+
 def taken(picture: Picture, folder: Path, program: str) -> None:
     """Write the picture of a page that lies in the folder."""
     scheme = 0 if picture.dark else 1
+    page = folder / picture.page
+    if picture.width < NARROWEST:
+        page = framed(page, picture)
     command = [
         *(program, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"),
         f"--user-data-dir={folder / 'profile'}",
         f"--blink-settings=preferredColorScheme={scheme}",
-        f"--window-size={picture.width},{picture.height}",
+        f"--window-size={max(picture.width, NARROWEST)},{picture.height}",
         f"--screenshot={ROOT / 'docs' / picture.name}.png",
-        (folder / picture.page).as_uri(),
+        page.as_uri(),
     ]
     subprocess.run(command, check=True, capture_output=True, timeout=120)
 
