@@ -49,6 +49,8 @@ PROFILES: Mapping[str, Profile] = {
     "ci": Profile(150, 75, _shapes(150, 81, 31, 30, 24, 35, 10), 48),
     "thorough": Profile(3000, 600, _shapes(2000, 81, 31, 30, 24, 35, 16), 300),
 }
+"""The one table of what each phase has. Not in ``run/planning``: a claim, which is stored and sent,
+names its profile, and checks, which may not import a run, ask the claim for their share."""
 
 
 PRODUCTION = "production"

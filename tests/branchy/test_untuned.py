@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from aggverify.codes import CODES
+from aggverify.diagnosis.bugs import BUGS
 from aggverify.world import Pool
+from tests.branchy.causes import CAUSES, is_found
+from tests.branchy.unread import registry as unread
 from tests.branchy.untuned import RIGHT, WRONG, Untuned
 from tests.branchy.untuned.judging import judged
 from tests.choosing import thorough_at_times
@@ -22,13 +26,24 @@ def name(entry: Untuned) -> str:
 @pytest.mark.parametrize("entry", thorough_at_times(WRONG, 9, ids=name))
 def test_a_wrong_one_is_found(entry: Untuned, shared_pool: Pool) -> None:
     row = judged(entry, 0, shared_pool)
-    assert (row["exit"] == 0) if entry.missed else (row["exit"] == 1), row
+    assert is_found(entry.name, row) is not bool(entry.missed), row
 
 
 @pytest.mark.parametrize("entry", thorough_at_times(RIGHT, 9, ids=name))
 def test_a_right_one_has_no_finding(entry: Untuned, shared_pool: Pool) -> None:
     row = judged(entry, 0, shared_pool)
     assert (row["exit"], row["findings"]) == (0, []), row
+
+
+def test_a_cause_is_known_of_each_and_another_one_does_not_count() -> None:
+    assert CAUSES.keys() == {entry.name for entry in (*WRONG, *unread.WRONG)}
+    known = {*CODES, *(bug.name for bug in BUGS), "samples-dropped"}
+    assert all(causes and causes <= known for causes in CAUSES.values())
+    told = {"code": "AGV101", "bug": ""}
+    assert is_found("grid_rounded", {"exit": 1, "findings": [told]})
+    assert not is_found("grid_rounded", {"exit": 0, "findings": [told]})
+    assert not is_found("grid_rounded", {"exit": 1, "findings": [told | {"code": "AGV301"}]})
+    assert not is_found("grid_rounded", {"exit": 1, "findings": [told | {"bug": "mask-shifted"}]})
 
 
 def test_the_figure_is_of_all_of_them() -> None:
