@@ -36,6 +36,8 @@ from aggverify.run.search.drawing import search  # noqa: E402
 from aggverify.run.search.run_check import run_check  # noqa: E402
 from aggverify.run.session import prepared  # noqa: E402
 from aggverify.steps.case import Case  # noqa: E402
+from aggverify.steps.layouts import Layout  # noqa: E402
+from aggverify.steps.notation import parse_step  # noqa: E402
 from aggverify.world import Pool  # noqa: E402
 from tests.branchy import untuned, wrong  # noqa: E402
 
@@ -54,6 +56,19 @@ CHECKS: Mapping[str, tuple[str, ...]] = {
     "launched ranks": ("launched_as_forked",),
 }
 """Shapes that are checks of their own."""
+BRANCHES = Request(target="tests.branchy.right:fused_rows_are_scaled_back", modes=("token_mean",))
+NEEDS: Mapping[str, Request] = {
+    CONSTANTS: BRANCHES,
+    STEERED: BRANCHES,
+    "every log key": Request(
+        target="tests.branchy.untuned.worlds:logs_what_it_has", modes=("token_mean",)
+    ),
+    "launched ranks": Request(
+        target="tests.branchy.untuned.worlds:two_levels", modes=("token_mean",)
+    ),
+}
+"""Right reducers that have what a shape is about: numbers, conditions, logs, collectives."""
+WORLDS = (1, 2, 4, 8)
 SHAPES = (CONSTANTS, *FAMILIES, STEERED, *CHECKS)
 
 
@@ -155,20 +170,41 @@ def import_torch() -> float:
 
 def costs(pool: Pool) -> tuple[dict[str, tuple[int, int]], dict[str, Cost]]:
     """Cases and steps of every check of a default run; the cost of each shape."""
+    rows, found = {}, {}
     with loaded(RIGHT, pool) as (subjects, laboratory):
         laboratory.begin()
         subject = prepared(subjects[0], laboratory)
-        rows, found = {}, {}
         for entry in plan(subject).entries:
             before = laboratory.executed
             outcome = run_check(entry, laboratory)
             if laboratory.executed > before:
                 rows[entry.check.name] = (outcome.summary.cases, laboratory.executed - before)
-        for shape in SHAPES:
-            steps, began = laboratory.executed, spent()
-            cases, _ = runs(subject, shape, laboratory)
-            found[shape] = Cost(cases, laboratory.executed - steps, spent() - began)
-        return rows, found
+    for shape in SHAPES:
+        found[shape] = cost(shape, NEEDS.get(shape, RIGHT), pool)
+    return rows, found
+
+
+def cost(shape: str, request: Request, pool: Pool) -> Cost:
+    """Of one shape, on a right reducer whose ranks are up."""
+    with loaded(request, pool) as (subjects, laboratory):
+        laboratory.begin()
+        subject = prepared(subjects[0], laboratory)
+        laboratory.run(subject, up_to_eight())
+        steps, began = laboratory.executed, spent()
+        cases, wrong = runs(subject, shape, laboratory)
+        made = Cost(cases, laboratory.executed - steps, spent() - began)
+    if wrong or not cases:
+        raise SystemExit(f"{shape} is not measured on {request.target}: {made}")
+    return made
+
+
+def up_to_eight() -> list[Case]:
+    """A case for each world, so that its ranks are there."""
+    step = parse_step("1/1; 1/1; 1/1; 1/1; 1/1; 1/1; 1/1; 1/1")
+    cells = [(i,) for i in range(8)]
+    # Every rank has as many micro-batches of one sample.
+    spread = [tuple(tuple(cells[d::n]) for d in range(n)) for n in WORLDS]
+    return [Case(step, Layout(ranks), (0.5,) * 8) for ranks in spread]
 
 
 def report(
@@ -183,11 +219,11 @@ def report(
         "# Shapes",
         "",
         "Written by `python reports/shapes.py`; do not edit. The reducers are the wrong ones of",
-        "`tests/branchy`, each shape by itself. Cost is that of a right one without a number in",
-        f"its code: processor time of all ranks over that of `import torch` ({torch:.1f} s here).",
+        "`tests/branchy`, each shape by itself. Cost is that of a right one that has what the",
+        "shape is about (numbers in its code, logs, collectives), its ranks up: processor time of",
+        f"all of them over that of `import torch` ({torch:.1f} s here).",
         "What is steered to begins with all listed cases, which are not counted, and is not asked",
-        "of a reducer that they find. Ranks are launched for reducers that communicate or hash:",
-        "this one does neither.",
+        "of a reducer that they find.",
         "",
         "| shape | cases | steps | processor time | finds | finds alone |",
         "|---|---|---|---|---|---|",
