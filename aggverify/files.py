@@ -19,7 +19,10 @@ def contents(path: Path, most: int | None = None) -> bytes:
 
     Opening a pipe waits for its other side, and reading a device may never end.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except ValueError as error:  # no name that a file can have
+        raise OSError(EINVAL, str(error), str(path)) from None
     with open(descriptor, "rb") as file:  # noqa: PTH123
         kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
         if kind != stat.S_IFREG:
@@ -35,6 +38,15 @@ _KINDS = {
     stat.S_IFBLK: "Is a device, not a file",
     stat.S_IFSOCK: "Is a socket, not a file",
 }
+
+
+def resolved(path: Path) -> Path:
+    """Where it leads to; the root of all files where that cannot be said, as of links in a circle
+    or what is no name of a file."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError, ValueError):
+        return Path("/")
 
 
 def read_json(path: Path, what: str, most: int) -> Any:

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 from pathlib import Path
 
-from aggverify.files import is_path, split
+from aggverify.files import is_path, resolved, split
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -26,7 +26,7 @@ def place(target: str, function: str, start: Path) -> Place | None:
     """
     head, _ = split(target)
     try:
-        file = Path(head).resolve() if is_path(head) else _module(head, start)
+        file = resolved(Path(head)) if is_path(head) else _module(head, start)
         if file is None or not file.is_file():
             return None
     except (OSError, ValueError):  # no name that a file can have

@@ -10,7 +10,8 @@ from aggverify.errors import InputError
 from aggverify.execution.claim import Claim, called_as
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
-from aggverify.run.opening import opened, resolved
+from aggverify.files import resolved
+from aggverify.run import opening
 from aggverify.run.outcome import store
 from aggverify.run.planning import project
 from aggverify.run.planning.choosing import choose
@@ -61,10 +62,10 @@ def file_name(target: str) -> str:
 def record(request: Request, *, pool: Pool) -> Snapshot:
     """The reducer as it is now, under what is claimed of it; raises AggverifyError."""
     request, target = replace(request, oracle=None, against=None), parse_target(request.target)
-    with opened(
+    with opening.opened(
         pool, target.setup(), compiled=request.compiled, adapter=request.adapter
     ) as template:
-        subjects = resolved(request, target, template)
+        subjects = opening.resolved(request, target, template)
         laboratory = Laboratory(template)
         laboratory.begin()
         entries: dict[Key, Entry] = {}
@@ -105,7 +106,7 @@ def check(
                 f"{claim.adapter!r:.200})"
             )
     compiled = any(claim.compiled for claim in snapshot.claims.values())
-    with opened(pool, wanted.setup(), compiled=compiled, adapter=adapter) as template:
+    with opening.opened(pool, wanted.setup(), compiled=compiled, adapter=adapter) as template:
         laboratory = Laboratory(template)
         laboratory.begin()
         found: list[Moved] = []
@@ -142,7 +143,7 @@ def _found_again(target: str) -> str:
         return target
     root = project.root(Path.cwd()).resolve()
     path = root / head
-    if not path.resolve().is_relative_to(root):
+    if not resolved(path).is_relative_to(root):
         raise InputError(
             f"{target!r:.200}, which the snapshot names, does not lie in the project {root}: it is "
             f"run if you say so, by --target"

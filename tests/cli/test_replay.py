@@ -157,6 +157,11 @@ def test_a_case_from_elsewhere_runs_nothing_unasked(
     for where in (tmp_path / "sent.json", tmp_path / ".aggverify" / "cases" / "sent.json"):
         where.parent.mkdir(parents=True, exist_ok=True)
         where.write_text(json.dumps(stored))
+    nothing = {**stored, "claim": {**stored["claim"], "target": "\0/r.py"}}
+    (tmp_path / ".aggverify" / "cases" / "nothing.json").write_text(json.dumps(nothing))
+    for name, trust in (("nothing", ()), ("nothing", ("--trust-target",))):
+        ran = cli("replay", name, *trust)
+        assert (ran.code, "internal error" in ran.err) == (2, False), ran
     for name, why in (("sent.json", "the case lies in"), ("sent", "does not lie in the project")):
         ran = cli("replay", name)
         assert (ran.code, why in ran.err, target in ran.err) == (2, True, True), ran

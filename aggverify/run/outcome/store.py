@@ -19,7 +19,7 @@ from aggverify.codes.identity import About
 from aggverify.errors import InputError
 from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Subject
-from aggverify.files import read_json, told, write_inside
+from aggverify.files import read_json, resolved, told, write_inside
 from aggverify.run.planning import project
 from aggverify.run.planning.target import is_path, split
 from aggverify.steps.case import Case
@@ -175,7 +175,7 @@ def check_trusted(stored: StoredCase, name: str, directory: Path) -> None:
     lies in the project, and the case in a report directory, where only the tool writes."""
     head, _ = split(found_again(stored))
     root = project.root(Path.cwd()).resolve()
-    case, cases = _path(name, directory).resolve(), directory / "cases"
+    case, cases = resolved(_path(name, directory)), directory / "cases"
     linked = next((folder for folder in (directory, cases) if folder.is_symlink()), None)
     if linked is not None:
         untrusted = f"{linked} is a link, to {linked.resolve()}"
@@ -194,7 +194,7 @@ def check_trusted(stored: StoredCase, name: str, directory: Path) -> None:
 def _places(head: str) -> list[Path]:
     """Where a file or a module lies."""
     if is_path(head):
-        return [Path(head).resolve()]
+        return [resolved(Path(head))]
     return project.places(head, [str(Path.cwd()), *sys.path])
 
 

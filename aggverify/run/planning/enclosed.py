@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aggverify.files import is_path, split
+from aggverify.files import is_path, resolved, split
 from aggverify.run.planning import project
 from aggverify.world import Sandbox
 from aggverify.world.sandbox import ENVIRONMENT, TEMPORARY
@@ -19,6 +19,6 @@ SEEN = (
 def sandbox(*files: str | None) -> Sandbox:
     """One that shows the project that the person stands in, and those of targets and adapters."""
     heads = [split(text)[0] for text in files if text is not None]
-    found = [Path(head).resolve() for head in heads if is_path(head)]
+    found = [resolved(Path(head)) for head in heads if is_path(head)]
     folders = (Path.cwd(), *(path.parent for path in found))
     return Sandbox(tuple(dict.fromkeys(map(project.root, folders))))

@@ -8,6 +8,8 @@ from contextlib import suppress
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from aggverify.files import resolved
+
 _SIGNS = (".git", "pyproject.toml")
 
 
@@ -55,4 +57,4 @@ def places(module: str, path: Sequence[str]) -> list[Path]:
             return [Path("/")]
         folders = list(spec.submodule_search_locations or ())
         found += folders if spec.origin is None else [*folders, spec.origin]
-    return [Path(each).resolve() for each in found]
+    return [resolved(Path(each)) for each in found]

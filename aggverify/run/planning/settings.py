@@ -14,7 +14,7 @@ from aggverify.engines import engine
 from aggverify.errors import InputError, shown, unknown
 from aggverify.execution.budget import PROFILES, STEPS
 from aggverify.execution.options import OPTIONS, Option, Where, texts
-from aggverify.files import contents, is_path
+from aggverify.files import contents, is_path, resolved
 from aggverify.oracles import OracleError, Policy
 from aggverify.run.planning import project
 from aggverify.run.planning.naming import canonical
@@ -56,10 +56,9 @@ def validated(where: str, values: object, keys: Mapping[str, Option]) -> dict[st
 
 def _check_inside(where: str, path: Path, folder: Path) -> None:
     """Raise unless what a file names lies beside or below it: it may be anybody's."""
-    if not path.resolve().is_relative_to(folder.resolve()):
-        raise InputError(
-            f"{where} leads out of {folder}, to {path.resolve()}: say it on the command line"
-        )
+    leads = resolved(path)
+    if not leads.is_relative_to(folder.resolve()):
+        raise InputError(f"{where} leads out of {folder}, to {leads}: say it on the command line")
 
 
 def _check_names(where: str, values: Mapping[str, Any]) -> None:
