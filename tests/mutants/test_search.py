@@ -18,6 +18,7 @@ from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.run.opening import opened
 from aggverify.run.outcome.consequences import Outcome
+from aggverify.run.outcome.events import CheckFinished, CheckStarted, Event, Found
 from aggverify.run.planning.plan import plan
 from aggverify.run.search.run_check import run_check
 from aggverify.run.session import examine
@@ -100,3 +101,24 @@ def test_one_wrong_term_is_told_once(laboratory: Laboratory) -> None:
     about = subject("two_terms_alike", "token_mean", "kl", "entropy")
     [found] = outcome(laboratory, about, terms.CHECK).findings
     assert found.finding.term == "kl"
+
+
+def test_a_finding_is_shown_once_it_is_confirmed_before_anything_else_is_looked_for(
+    laboratory: Laboratory,
+) -> None:
+    about = subject("two_terms", "token_mean", "kl", "entropy")
+    shown: list[tuple[str, int]] = []
+
+    def emit(event: Event) -> None:
+        if isinstance(event, Found):
+            assert event.report.confirmed
+            shown.append((event.report.finding.code, laboratory.executed))
+        elif isinstance(event, CheckStarted | CheckFinished):
+            shown.append((type(event).__name__, laboratory.executed))
+
+    examine(about, laboratory, emit, checks=[terms.CHECK, padding.CHECK])
+    assert [what for what, _ in shown] == [
+        "CheckStarted", "AGV207", "AGV207", "CheckFinished", "CheckStarted", "CheckFinished",
+    ]  # fmt: skip
+    first, second = shown[1:3]
+    assert first[1] < second[1], "the first one waited until the second one was found"

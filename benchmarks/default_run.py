@@ -1,0 +1,81 @@
+"""Seconds of a default run, and until its first finding is shown, beside one ``import torch``.
+
+    python benchmarks/default_run.py
+
+Each is a command as a person gives it, from its start, with its own imports; what is shown is read
+as it comes. Every command is run ROUNDS times and the fastest counts, as with ``import torch``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "examples"
+ROUNDS = 3
+RIGHT = (
+    ("nothing to close with", [str(EXAMPLES / "native" / "sum" / "token_mean.py")]),
+    ("closed under the library's engine", [str(EXAMPLES / "native" / "mean" / "token_mean.py")]),
+    (
+        "issues collectives: also launched ranks",
+        ["tests.branchy.untuned.worlds:two_levels", "--mode", "token_mean"],
+    ),
+)
+WRONG = ("cp_shard_mean", "micro_batch_token_mean", "padded_width", "bfloat16_count")
+SHOWN = re.compile(r"\] AGV\d+ ")
+"""A finding among the lines of progress."""
+
+
+def import_torch() -> float:
+    """Seconds of ``import torch`` in a fresh interpreter."""
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "import torch"], check=True)
+    return time.perf_counter() - start
+
+
+def timed(arguments: Sequence[str]) -> tuple[float, float, int]:
+    """Seconds until the first finding is shown (of a right one: inf) and until the end, and the
+    exit code."""
+    start, first = time.perf_counter(), float("inf")
+    command = [sys.executable, "-u", "-m", "aggverify", "check", *arguments]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as running:
+        assert running.stdout is not None
+        for line in running.stdout:
+            if SHOWN.search(line):
+                first = min(first, time.perf_counter() - start)
+    return first, time.perf_counter() - start, running.returncode
+
+
+def fastest(arguments: Sequence[str], wanted: int) -> tuple[float, float]:
+    """Of several runs, which all must end as they should."""
+    runs = [timed(arguments) for _ in range(ROUNDS)]
+    codes = {code for _, _, code in runs}
+    if codes != {wanted}:
+        raise SystemExit(f"{' '.join(arguments)} ended with {codes}, not {wanted}")
+    return min(first for first, _, _ in runs), min(end for _, end, _ in runs)
+
+
+def main() -> None:
+    torch = min(import_torch() for _ in range(ROUNDS))
+    print(f"{os.cpu_count()} cores; import torch {torch:.2f} s")
+    for what, arguments in RIGHT:
+        _, end = fastest(arguments, 0)
+        print(f"right, {what}: {end:.1f} s = {end / torch:.1f} x import torch")
+    for name in WRONG:
+        first, end = fastest([str(EXAMPLES / "broken" / f"{name}.py")], 1)
+        print(
+            f"{name}: first finding after {first:.1f} s = {first / torch:.1f} x, "
+            f"all after {end:.1f} s = {end / torch:.1f} x"
+        )
+
+
+if __name__ == "__main__":
+    main()
