@@ -67,8 +67,8 @@ class Events:
                 return ndjson.line("subject", **known, mode=subject.mode_name, checks=checks)
             case CheckStarted(name=name, title=title):
                 return ndjson.line("check_started", name=name, title=title)
-            case Progress(check=check, executed=executed):
-                return ndjson.line("progress", check=check, executed=executed)
+            case Progress(check=check, executed=executed, phase=phase):
+                return ndjson.line("progress", check=check, executed=executed, phase=str(phase))
             case Waiting(what=what):
                 return ndjson.line("waiting", what=what)
             case Measured(check=check, seconds=seconds, peak_bytes=peak):

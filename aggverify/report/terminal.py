@@ -54,7 +54,8 @@ class Terminal:
             case CheckStarted():
                 self._show(event.name)
             case Progress():
-                self._show(f"{event.check} · {event.executed} steps · {self._findings} findings")
+                at = f"{event.check} · {event.phase}"
+                self._show(f"{at} · {event.executed} steps · {self._findings} findings")
             case Waiting():
                 self._wait(event.what)
             case Measured():

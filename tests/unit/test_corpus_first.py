@@ -14,6 +14,7 @@ from aggverify.execution.claim import Claim
 from aggverify.execution.laboratory import Submitted
 from aggverify.execution.subject import Subject
 from aggverify.generation.corpus import corpus
+from aggverify.run.outcome.events import Phase
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.search.check_run import CheckRun
 from aggverify.run.search.pipeline import Running
@@ -29,8 +30,11 @@ class Noted(CheckRun):
 
     seen: list[Case] = field(default_factory=list)
 
+    phases: list[Phase] = field(default_factory=list)
+
     def submit(self, cases: Sequence[Case]) -> Running:
         self.seen += cases
+        self.phases.append(self.phase)
         return Running(Submitted(list, lambda: False), lambda _: [None] * len(cases))
 
 
@@ -50,3 +54,6 @@ def test_a_check_begins_with_the_corpus(check: Check) -> None:
     common = [check.project(hard.case) for hard in corpus() if not hard.checks]
     listed = [case for case in dict.fromkeys((*own, *common)) if case in run.space]
     assert first[: len(listed)] == listed[: check.max_stored], "the grid comes after it"
+    phases = list(dict.fromkeys(run.phases))
+    assert phases == [phase for phase in Phase if phase in phases], "in their order"
+    assert phases[0] is Phase.CATALOGUE and phases[-1] is Phase.SEARCH

@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from aggverify.execution.subject import Subject
 from aggverify.run.outcome.verdict import CheckSummary, ReportedFinding, Verdict
+
+
+class Phase(StrEnum):
+    """What a check is at, in this order."""
+
+    CATALOGUE = "catalogue"
+    """Hard cases that are kept in a file, and those that failed before."""
+    GRID = "grid"
+    """Cases that are listed: small ones, or all that there are."""
+    SEARCH = "search"
+    """Cases that are drawn."""
+    CONFIRM = "confirm"
+    """The finding on smaller cases, and again in fresh worlds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +44,7 @@ class Progress:
 
     check: str
     executed: int
+    phase: Phase
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,12 @@ def _listed(check: Check, subject: Subject, space: Space) -> int:
     return len([case for case in first_cases(check, subject, space) if case in space])
 
 
+def catalogue(check: Check) -> frozenset[Case]:
+    """The hard cases, as this check runs them."""
+    own = [hard.case for hard in corpus() if check.name in hard.checks]
+    return frozenset((*own, *map(check.project, hard_cases())))
+
+
 def first_cases(check: Check, subject: Subject, space: Space) -> list[Case]:
     """What a check begins with: all of its own cases; or the corpus, what it has for this check
     first, then its lists or the grid, brought into its space, each once."""

@@ -20,8 +20,9 @@ from aggverify.execution.trial import trial
 from aggverify.generation.space import Space, folded, sizes
 from aggverify.generation.steering import steered
 from aggverify.run.outcome.covered import Covered
+from aggverify.run.outcome.events import Phase
 from aggverify.run.outcome.tally import Tally
-from aggverify.run.planning.bill import first_cases
+from aggverify.run.planning.bill import catalogue, first_cases
 from aggverify.run.search.alike import of_one_cause
 from aggverify.run.search.drawing import search
 from aggverify.run.search.pipeline import Judged, Pipeline, Running
@@ -52,6 +53,7 @@ class CheckRun:
     progress: Callable[[], None] = lambda: None
     look: Callable[[], None] = lambda: None
     """Raises OutOfTime once nothing new is to be looked for."""
+    phase: Phase = Phase.CATALOGUE
     found: Finding | None = None
     """The smallest case so far that shows it."""
     cases: int = 0
@@ -92,8 +94,10 @@ class CheckRun:
         if self.check.only is not None:
             self.found = self.stored_failure(deadline)
             return self.found if self.check.confirming is None else self._made_small()
+        self.found = self.stored_failure()
+        self.phase = Phase.SEARCH
         self.found = (
-            self.stored_failure()
+            self.found
             or self.steered_failure()
             or search(
                 self.check.draws(self.space),
@@ -107,7 +111,10 @@ class CheckRun:
         return self._made_small()
 
     def _made_small(self) -> Finding | None:
-        return None if self.found is None else self.smaller(self.found)
+        if self.found is None:
+            return None
+        self.phase = Phase.CONFIRM
+        return self.smaller(self.found)
 
     def smaller(self, found: Finding) -> Finding:
         """The same finding on the smallest case that shows it, as far as there is time."""
@@ -147,6 +154,7 @@ class CheckRun:
         told = (f for f in self._told if f.case in self.space and not self._is_known(f))
         self.found = next(told, None) or self.stored_failure()
         if self.found is None and drawn:
+            self.phase = Phase.SEARCH
             self.found = search(
                 self.check.draws(rest),
                 self._look,
@@ -282,7 +290,9 @@ class CheckRun:
             cases = self.stored_cases() if only is None else only(self.subject)
             # The space may become smaller before all of them are run.
             self._left = (case for case in cases if case in self.space)
+        hard = catalogue(self.check)
         for batch in _doubling(self._left):
+            self.phase = Phase.CATALOGUE if batch[0] in hard else Phase.GRID
             found = _first(pipeline.push(batch))
             self.complete = self.laboratory.clock() < deadline
             if found is not None or not self.complete:

@@ -80,7 +80,7 @@ def run_check(
         entry.space,
         laboratory,
         tally,
-        lambda: emit(Progress(check.name, laboratory.executed)),
+        lambda: emit(Progress(check.name, laboratory.executed, run.phase)),
         deadline.look,
     )
     began = laboratory.clock()
