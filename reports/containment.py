@@ -12,16 +12,18 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import textwrap
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from xml.etree import ElementTree
 
 from attacks import EXAMPLES, HOSTILE, NOBODY, ROOT, Attack, surrounded
 
@@ -39,6 +41,8 @@ SECONDS = 300
 """A wait without end, for this report."""
 MARGIN = 15.0
 """Seconds beyond those asked for: the interpreter's start and end and the report, beside others."""
+AT_MOST = 1.0
+"""Seconds until nothing is left of what was sent a signal."""
 HEAD = """# What it stands
 
 Poor surroundings and code that means harm, each in a control group of its own: what must come of
@@ -46,7 +50,8 @@ it, and what did. Written by `python reports/containment.py`; times depend on th
 codes: 0 conforms, 1 findings, 2 could not judge, with a sentence. Every command is given a time
 (`--max-time`, s) and has ended {margin:.0f} s after that. In poor surroundings each of the README's
 {examples} examples is run (`--profile quick --max-examples 1`, in worlds of up to four unless more
-are said), and must come to the exit code that it has elsewhere, or to 2 with a sentence.
+are said), and must come to the exit code that it has elsewhere, or to 2 with a sentence. Signals
+are sent to processes of a pool, of whose jobs `tests/world/test_ended.py` says what becomes.
 
 | attack | expected | seen | exit code | seconds |
 |---|---|---|---|---|
@@ -187,11 +192,41 @@ def main(names: list[str], tell: Callable[[str], None] = print) -> int:
             failed |= any(map(judged, cames))
             rows[name] = row(cames)
             tell(rows[name].strip())
-            kept = "".join(rows[each] for each in every if each in rows)
-            fuzzed = f"\n{FUZZED.read_text()}" if FUZZED.exists() else ""
-            head = HEAD.format(margin=MARGIN, examples=len(EXAMPLES))
-            REPORT.write_text(head + kept + fuzzed, encoding="utf-8")
+            write(rows, every)
+    if not names or any(name in "SIGKILL, SIGTERM and SIGSTOP" for name in names):
+        with tempfile.TemporaryDirectory() as folder:
+            signals = ended(Path(folder))
+        failed |= any("**" in each for each in signals.values())
+        rows |= signals
+        tell("".join(signals.values()).strip())
+        write(rows, every)
     return int(failed)
+
+
+def write(rows: Mapping[str, str], every: Sequence[str]) -> None:
+    """The report: attacks in this order, then all others."""
+    kept = [rows[name] for name in every if name in rows]
+    signals = [each for name, each in rows.items() if name.startswith("SIG")]
+    fuzzed = f"\n{FUZZED.read_text()}" if FUZZED.exists() else ""
+    head = HEAD.format(margin=MARGIN, examples=len(EXAMPLES))
+    REPORT.write_text("".join([head, *kept, *signals, fuzzed]), encoding="utf-8")
+
+
+def ended(folder: Path) -> dict[str, str]:
+    """The rows of the test of whom is ended or stopped; by itself, for the sake of its seconds."""
+    results = folder / "results.xml"
+    options = ["-q", "-p", "no:cacheprovider", "-o", "junit_family=xunit1"]
+    command = [sys.executable, "-m", "pytest", *options, "-m", "", f"--junitxml={results}"]
+    subprocess.run([*command, "tests/world/test_ended.py"], cwd=ROOT, stdout=subprocess.DEVNULL)
+    rows = {}
+    for case in ElementTree.parse(results).iter("testcase"):
+        name = case.attrib["name"].partition("[")[2].rstrip("]")
+        found = [each.attrib["value"] for each in case.iter("property")]
+        seen = f"nothing is left after {found[0]} s" if found else "**the test fails**"
+        seen = f"**{seen}**" if found and float(found[0]) > AT_MOST else seen
+        time = float(case.attrib["time"])
+        rows[name] = f"| {name} | nothing left within {AT_MOST:g} s | {seen} | | {time:.0f} |\n"
+    return rows
 
 
 def ran(attack: Attack) -> Came:

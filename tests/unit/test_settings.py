@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,12 @@ def test_the_nearest_file_that_has_the_section_counts(tmp_path: Path) -> None:
     found = find(inner)
     assert (found.source, found.values) == (outer, {"mode": "token_mean", "world": 4})
     assert find(Path("/nonexistent-folder")).source is None
+
+
+def test_a_pipe_in_its_place_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pyproject.toml")
+    with pytest.raises(InputError, match="Is a pipe"):
+        find(tmp_path)
 
 
 @pytest.mark.parametrize("sign", [".git", "pyproject.toml"])

@@ -116,7 +116,7 @@ def find(start: Path, *, trusted: bool = True, said: Collection[str] = ()) -> Se
     that it does not matter where the project's leads."""
     for folder in project.folders(start):
         path = folder / "pyproject.toml"
-        if path.is_file():
+        if path.exists():  # what is no file is refused, not passed over
             found = read(path, required=False, trusted=trusted, said=said)
             if found.source is not None:
                 return found
