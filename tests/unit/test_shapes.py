@@ -148,9 +148,16 @@ def test_each_quantity_lies_on_all_sides_of_a_constant(quantity: Quantity) -> No
 
 
 @pytest.mark.parametrize("quantity", QUANTITIES.values(), ids=list(QUANTITIES))
-def test_of_four_constants_each_meets_every_quantity_in_the_default_run(quantity: Quantity) -> None:
-    listed = around(40, 12, 90, 17, most=PROFILES["ci"].shapes[CONSTANTS])
-    assert {size for case in listed for size in quantity(case)} >= {41, 13, 91, 18}
+def test_of_five_constants_each_meets_every_quantity_in_the_default_run(
+    quantity: Quantity,
+) -> None:
+    """On all sides; and where the profile has fewer cases, first on one side of each."""
+    numbers = (40, 12, 60, 17, 50)
+    ci, quick = (PROFILES[name].shapes[CONSTANTS] for name in ("ci", "quick"))
+    found = {size for case in around(*numbers, most=ci) for size in quantity(case)}
+    assert found >= {side for c in numbers for side in (c - 1, c, c + 1, 2 * c)}
+    found = {size for case in around(*numbers[:3], most=quick) for size in quantity(case)}
+    assert found >= {41, 13, 61}
 
 
 def test_densities_lie_on_both_sides_of_a_share() -> None:
