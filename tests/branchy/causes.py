@@ -1,8 +1,8 @@
 """What may be said of each reducer that nothing was tuned to: codes, and known bugs by their names.
 
-Written from the reducers, not from what was found. Wrong with one micro-batch on one rank already
-is AGV101, and no layout's code then; a code of a layout is right where its control passes, that is
-where pieces or micro-batches of a step are what goes wrong.
+Judged by reading each reducer, by one who had seen what runs say of them. Wrong with one
+micro-batch on one rank already is AGV101, and no layout's code then; a code of a layout is right
+where its control passes, that is where pieces or micro-batches of a step are what goes wrong.
 """
 
 from __future__ import annotations

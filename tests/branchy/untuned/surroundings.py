@@ -61,6 +61,7 @@ def set_in_turn(losses: Tensor, batch: MicroBatch) -> Tensor:
 @wrong(
     "token_mean",
     "a launcher's variable decides: with more than one process a node, the mean is over them too",
+    missed="found, but told to be a factor of cp_size that is missing",
 )
 def local_world_size(losses: Tensor, batch: MicroBatch) -> Tensor:
     local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
