@@ -61,9 +61,10 @@ NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 BRIEF = ("--profile", "quick", "--max-examples", "1", "--report", "json")
 SMALL, LARGE = (*BRIEF, "--world", "4"), (*BRIEF, "--world", "8")
 SANDBOX = (*OPTIONS, "--sandbox", "--mode", "token_mean", "--engine", "sum")
+FEW = " (two examples)"
 SURROUNDINGS: tuple[tuple[str, tuple[str, ...], dict[str, int]], ...] = (
-    ("a load of 20", shell(BURNERS), {"asked": 90}),
-    ("nice 19", ("nice", "-n", "19"), {"asked": 90}),
+    ("a load of 20", shell(BURNERS), {}),
+    ("nice 19", ("nice", "-n", "19"), {}),
     ("64 open files", shell('ulimit -n 64; exec "$@"'), {}),
     ("24 open files", shell('ulimit -n 24; exec "$@"'), {}),
     ("no HOME", ("env", "-u", "HOME"), {}),
@@ -73,23 +74,25 @@ SURROUNDINGS: tuple[tuple[str, tuple[str, ...], dict[str, int]], ...] = (
     ("another user", NOBODY, {}),
     ("no loopback interface", ("unshare", "-n"), {}),
     ("pids.max 200, worlds of 8", (), {"pids": 200}),
-    ("pids.max 60, worlds of 8", (), {"pids": 60}),
-    ("pids.max 8", (), {"pids": 8}),
-    ("a sandbox", (), {}),
-    ("a sandbox of another user", NOBODY, {}),
+    (f"pids.max 60, worlds of 8{FEW}", (), {"pids": 60}),
+    (f"pids.max 8{FEW}", (), {"pids": 8}),
+    (f"a sandbox{FEW}", (), {}),
+    (f"a sandbox of another user{FEW}", NOBODY, {}),
 )
 
 
 def surrounded() -> list[Attack]:
-    """Every example in each."""
+    """Every example in each, or the first two: a right one and a wrong one."""
     found = []
     for name, wrapped, more in SURROUNDINGS:
         options = LARGE if "worlds" in name else SMALL
         if "sandbox" in name:
             options = (*SMALL, "--sandbox")
-        for source, code in EXAMPLES.items():
+        for source, code in list(EXAMPLES.items())[: 2 if FEW in name else None]:
             codes = tuple(sorted({code, 2}))
-            found.append(Attack(name, codes, source, "", wrapped, options=options, **more))  # type: ignore[arg-type]
+            found.append(
+                Attack(name, codes, source, "", wrapped, options=options, asked=90, **more)  # type: ignore[arg-type]
+            )
     return found
 
 

@@ -48,10 +48,11 @@ HEAD = """# What it stands
 Poor surroundings and code that means harm, each in a control group of its own: what must come of
 it, and what did. Written by `python reports/containment.py`; times depend on the machine. Exit
 codes: 0 conforms, 1 findings, 2 could not judge, with a sentence. Every command is given a time
-(`--max-time`, s) and has ended {margin:.0f} s after that. In poor surroundings each of the README's
-{examples} examples is run (`--profile quick --max-examples 1`, in worlds of up to four unless more
-are said), and must come to the exit code that it has elsewhere, or to 2 with a sentence. Signals
-are sent to processes of a pool, of whose jobs `tests/world/test_ended.py` says what becomes.
+(`--max-time`, 60 s, or 90 s in poor surroundings), and has ended {margin:.0f} s after that at most.
+In poor surroundings each of the README's {examples} examples is run, or a right and a wrong one
+(`--profile quick --max-examples 1`, in worlds of up to four unless more are said), and must come to
+the exit code that it has elsewhere, or to 2 with a sentence. Signals are sent to processes of a
+pool, of whose jobs `tests/world/test_ended.py` says what becomes.
 
 | attack | expected | seen | exit code | seconds |
 |---|---|---|---|---|
