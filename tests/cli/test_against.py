@@ -15,6 +15,7 @@ OLD = EXAMPLES / "broken" / "micro_batch_token_mean.py"
 QUICK = ("--profile", "quick", "--world", "2")
 
 
+@pytest.mark.thorough
 def test_the_same_mode_under_two_engines_agrees(cli: Cli) -> None:
     new, old = NATIVE / "sum" / "token_mean.py", NATIVE / "accumulated_mean" / "token_mean.py"
     ran = cli("check", new, "--against", old, *QUICK)

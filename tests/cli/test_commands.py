@@ -90,6 +90,7 @@ def test_bad_options_exit_2(cli: Cli, options: list[str], message: str) -> None:
     assert re.search(message, ran.err)
 
 
+@pytest.mark.thorough
 def test_identifies_the_mode(cli: Cli, tmp_path: Path) -> None:
     source = (EXAMPLES / "slime" / "sample_mean.py").read_text()
     (tmp_path / "zigzag.py").write_text((EXAMPLES / "slime" / "zigzag.py").read_text())

@@ -90,6 +90,7 @@ def test_a_non_linear_reference_is_the_same_everywhere(cli: Cli, file: str) -> N
     assert "a fixed bound of 2^-30" in ran.out
 
 
+@pytest.mark.thorough
 def test_a_hazard_is_named_and_no_failure_until_it_is_claimed(cli: Cli, tmp_path: Path) -> None:
     path = EXAMPLES / "hazards" / "slime_sample_mean.py"
     ran = cli("check", path, *BRIEF, "--report", "json,junit")

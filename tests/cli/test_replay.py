@@ -73,6 +73,7 @@ def test_what_cannot_run_a_step_is_not_fixed(
         assert "line 2, in reduce" in said, "the candidate's own traceback"
 
 
+@pytest.mark.thorough
 def test_fixed_failed_and_refused(cli: Cli, tmp_path: Path) -> None:
     case = kept(tmp_path, RIGHT, *KINDS[0])
     ran = cli("replay", case.id)

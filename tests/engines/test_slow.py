@@ -99,6 +99,7 @@ def test_a_slow_start_is_no_failure(tmp_path: Path, act: str) -> None:
             laboratory.fresh()
 
 
+@pytest.mark.thorough
 def test_what_never_comes_back_is_looked_at_again_once(tmp_path: Path) -> None:
     with under_test(tmp_path, "busy(3600)") as (laboratory, subject):
         began = laboratory.run(subject, CASES[:1])[0].failure
@@ -112,6 +113,7 @@ def test_what_never_comes_back_is_looked_at_again_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "other", ["_slow_later", pytest.param("_slow_at_first", marks=pytest.mark.thorough)]
 )
+@pytest.mark.thorough
 def test_what_one_reducer_does_is_not_held_against_the_next(tmp_path: Path, other: str) -> None:
     with under_test(tmp_path, "busy(3600)") as (laboratory, subject):
         first = laboratory.run(subject, CASES)
