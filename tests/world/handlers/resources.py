@@ -126,13 +126,18 @@ def hold_without_end(play: Play, job: dict[str, Any]) -> None:
 
 @act
 def thread_without_end(play: Play, job: dict[str, Any]) -> None:
-    """In several processes: the memory of one has room for a hundred stacks or two."""
+    """In several processes: the memory of one has room for a hundred stacks or two. They begin once
+    all of them are there: what they take is no more to be had for a fork."""
+    all_there, say_so = os.pipe()
     for _ in range(20):
         if os.fork() == 0:
+            os.close(say_so)
+            os.read(all_there, 1)
             with contextlib.suppress(RuntimeError, MemoryError):
                 while True:
                     threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
             time.sleep(600)
+    os.close(say_so)
     time.sleep(600)
 
 
