@@ -13,7 +13,7 @@ from aggverify.report.model import Covered, Margin, Tried, Verdict
 from aggverify.report.reading.finding import shortened
 
 WIDER = 2
-"""So many times wider is a wider bound, for the same reason: it is that of the smallest weight."""
+"""So many times wider is a wider bound: it is that of the smallest weight, which is drawn."""
 
 
 def _busier(base: Verdict, head: Verdict) -> bool:
@@ -25,10 +25,10 @@ def _busier(base: Verdict, head: Verdict) -> bool:
 
 def figures(base: Verdict, head: Verdict) -> Iterator[Lost]:
     """Worlds, kinds of layouts and sizes that nothing was run on."""
-    found = _busier(base, head)
+    busier = _busier(base, head)
     for world, steps in base.worlds.items():
         now = head.worlds.get(world, 0)
-        if now * THIN < steps and not (found and now):
+        if now * THIN < steps and not (busier and now):
             sides = counted(steps, "step"), counted(now, "step") if now else "no step"
             less = "fewer steps" if now else "nothing"
             yield Lost(f"world of {world}", *sides, f"runs {less} on {world} ranks")
@@ -40,7 +40,7 @@ def figures(base: Verdict, head: Verdict) -> Iterator[Lost]:
         sentence = f"runs {sides[1]} lines and branches of its code on several ranks"
         kind = Kind.COVERAGE_LOST if thin else Kind.NEW_WARNING
         yield Lost("lines and branches on several ranks", *sides, sentence, kind)
-    if head.executed * THIN < base.executed and not found:
+    if head.executed * THIN < base.executed and not busier:
         sides = counted(base.executed, "step"), counted(head.executed, "step")
         yield Lost("steps", *sides, "runs fewer steps")
     for dtype, kinds in base.tried.dtypes.items():
@@ -77,7 +77,9 @@ def _lines(base: Verdict, head: Verdict) -> Iterator[Lost]:
     here = {(of.function, text.strip()) for of in now.functions for text in of.source}
     same = [place for place in on if (place.function, place.line) in here]
     never = [place for place in same if on[place] and not still.get(place)]
-    yield from _left(never, "any step", Kind.COVERAGE_LOST)
+    # A base's counterexamples may be what came by.
+    how = Kind.NEW_WARNING if _busier(base, head) else Kind.COVERAGE_LOST
+    yield from _left(never, "any step", how)
     for kind in (kind for kind in was.lines if now.lines.get(kind)):
         less = [p for p in same if kind in on[p] and kind not in still.get(p, {kind})]
         yield from _left([p for p in less if p not in never], kind, Kind.NEW_WARNING)
