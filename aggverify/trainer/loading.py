@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, astuple
 from operator import attrgetter
 from pathlib import Path
@@ -57,11 +57,12 @@ def described(
     """What it offers, with what the person named, the numbers in the code of each, what its source
     holds, and the module's own declaration."""
     found = offers(module, named)
+    own = [offer.name for offer in found if offer.own]
     return {
         "offers": [asdict(offer) for offer in found],
-        "constants": {o.name: _numbers(module, o.name) for o in found if o.own},
-        "dtypes": {o.name: _dtypes(module, o.name) for o in found if o.own},
-        "surroundings": {o.name: _surroundings(module, o.name) for o in found if o.own},
+        "constants": {name: _read(constants, module, name) for name in own},
+        "dtypes": {name: _read(dtypes, module, name) for name in own},
+        "surroundings": {name: _read(_surroundings, module, name) for name in own},
         "functions": source.functions if source else [],
         "texts": source.texts if source else [],
         "conditions": [astuple(each) for each in source.conditions.all] if source else [],
@@ -120,25 +121,17 @@ def environment() -> dict[str, str]:
     }
 
 
-def _numbers(module: ModuleType, name: str) -> list[float]:
+def _read(look: Callable[[Any], list[Any]], module: ModuleType, name: str) -> list[Any]:
+    """What there is in an object's code; nothing of a name that is none, or whose attributes
+    raise."""
     try:
-        return constants(attrgetter(name)(module))
-    except Exception:  # a name that is none, or whose attributes raise
-        return []
-
-
-def _dtypes(module: ModuleType, name: str) -> list[str]:
-    try:
-        return dtypes(attrgetter(name)(module))
+        return look(attrgetter(name)(module))
     except Exception:
         return []
 
 
-def _surroundings(module: ModuleType, name: str) -> list[str]:
-    try:
-        return asked(codes(attrgetter(name)(module)))
-    except Exception:
-        return []
+def _surroundings(value: Any) -> list[str]:
+    return asked(codes(value))
 
 
 def _plain(declared: Any) -> Any:
