@@ -25,6 +25,7 @@ PARTS = (
     ("The whole path: drawing, ranks, oracle, comparison", "end_to_end.py", None),
     ("A default run, and until its first finding is shown", "default_run.py", None),
     ("The rank pool alone, beside what one would write instead", "pool.py", "throughput"),
+    ("A case under real engines, beside their formulas", "real_engines.py", None),
     ("Cost against size", "scaling.py", "scaling"),
     ("Making a hang small", "hangs.py", None),
     ("A pool per pytest-xdist worker, or one", "workers.py", None),

@@ -26,6 +26,7 @@ from aggverify.engines.real import (
     ACCELERATE,
     DDP,
     DEEPSPEED_2,
+    DEEPSPEED_ZERO_3,
     FSDP1,
     FSDP2,
     FSDP2_SUM,
@@ -60,7 +61,8 @@ _DEVIATIONS = (
 )
 _REAL = (
     *(DDP, FSDP2, FSDP2_SUM, FSDP1),
-    *(MEGATRON_CORE_SAMPLE, MEGATRON_CORE_TOKEN, ACCELERATE, DEEPSPEED_2),
+    *(MEGATRON_CORE_SAMPLE, MEGATRON_CORE_TOKEN, ACCELERATE),
+    *(DEEPSPEED_2, DEEPSPEED_ZERO_3),
 )
 ENGINES: Table[EngineSpec] = Table(
     "engines",
@@ -101,7 +103,7 @@ def usual(name: str) -> str:
         return name
     spec = engine(name)
     if isinstance(spec, RealEngine):
-        return spec.formula.name
+        return usual(spec.formula.name)
     return name if spec.deviates is None else spec.deviates.usual[0]
 
 

@@ -23,7 +23,7 @@ _BUCKETS = {"reduce_bucket_size": 1_000_000, "allgather_bucket_size": 1_000_000}
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """What DeepSpeed asks of an ``mpu``."""
+    """What DeepSpeed asks of an ``mpu``; without ``data`` as its own for Ulysses answers."""
 
     data: Any
     sequence: Any
@@ -31,6 +31,8 @@ class Groups:
 
     def __getattr__(self, name: str) -> Any:
         """``get_data_parallel_group`` and the like."""
+        if name == "initialize_sequence_parallel" and self.data is None:
+            return None  # asked for by its presence
         groups = {
             "get_data_parallel": self.data,
             "get_sequence_parallel": self.sequence,
@@ -68,15 +70,17 @@ class DeepSpeedSession:
             # A collective of its own for one machine, which would be compiled first.
             backend = sys.modules["deepspeed.comm.torch"]
             with mock.patch.object(backend, "build_shm_op", lambda: None):
-                model, *given = one_token(self.device)
+                model, *given = one_token(self.device, self._dtype)
                 engine = self._engine(model, 1, Groups(dist.group.WORLD, self._alone, self._alone))
                 engine.backward(engine(*given).sum())
 
     def accumulate(self, step: LocalStep) -> Tensor:
         from deepspeed.utils import safe_get_full_grad
 
-        model = PerToken(len(step.values), self.device)
-        groups = Groups(*step.groups, self._alone)
+        model = PerToken(len(step.values), self.device, self._dtype)
+        data, sequence = step.groups
+        # Over data-parallel ranks alone stage 3 would partition, and reduce nothing over the rest.
+        groups = Groups(data if self.stage < 3 else None, sequence, self._alone)
         engine = self._engine(model, step.num_microbatches, groups)
         for k in range(step.num_microbatches):
             engine.backward(step.loss(k, engine(step.values, step.tokens(k))))
@@ -84,6 +88,11 @@ class DeepSpeedSession:
                 engine.step()
         gradient: Tensor | None = safe_get_full_grad(model.theta)
         return step.gradient(model.theta) if gradient is None else gradient.double()
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        """Of the parameter: stage 0 reduces no gradient of float64."""
+        return torch.float64 if self.stage else torch.float32
 
     def reduce(self, parts: Sequence[Tensor]) -> Arrived:
         return Arrived(list(parts))

@@ -11,12 +11,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aggverify.engines.deepspeed import DEEPSPEED
+from aggverify.engines.deepspeed import DEEPSPEED, DEEPSPEED_3
 from aggverify.engines.emulated import EmulatedEngine
 from aggverify.engines.mean import ACCUMULATED_MEAN, MEAN
 from aggverify.engines.megatron import MEGATRON_SAMPLE, MEGATRON_TOKEN
 from aggverify.engines.plain_sum import PLAIN_SUM
-from aggverify.engines.spec import EngineSession, Sizes, Usual
+from aggverify.engines.spec import Deviation, EngineSession, Sizes, Usual
 
 if TYPE_CHECKING:
     import torch
@@ -76,6 +76,10 @@ class RealEngine(Usual):
     @property
     def takes_counts(self) -> bool:
         return self.formula.takes_counts
+
+    @property
+    def deviates(self) -> Deviation | None:
+        return self.formula.deviates
 
     def available(self) -> str | None:
         if self.package and not _has(self.package):
@@ -192,4 +196,12 @@ DEEPSPEED_2 = RealEngine(
     preloads=("torch._dynamo",),  # it looks for GPUs, which nothing that forks may
     computes_in="float32",  # in which gradients travel under sequence parallelism
     closes=False,
+)
+DEEPSPEED_ZERO_3 = replace(
+    DEEPSPEED_2,
+    name="deepspeed-zero-3",
+    library="DeepSpeed ZeRO stage 3",
+    trainers="DeepSpeed ZeRO stage 3 with Ulysses' groups, on processors with gloo",
+    formula=DEEPSPEED_3,
+    options={"stage": 3},
 )

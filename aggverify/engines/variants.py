@@ -30,8 +30,18 @@ FSDP2_EACH = _set(FSDP2, "FSDP2_EACH", f"{_EACH}: set_requires_gradient_sync(Tru
 FSDP2_KEPT = _set(FSDP2, "FSDP2_KEPT", "reshard_after_forward=False", reshard=False)
 FSDP2_FREED = _set(FSDP2, "FSDP2_FREED", "reshard_after_forward=True", reshard=True)
 DEEPSPEED_1 = _set(DEEPSPEED_2, "DEEPSPEED_1", "at stage 1", stage=1)
+DEEPSPEED_0 = _set(DEEPSPEED_2, "DEEPSPEED_0", "at stage 0", stage=0)
 
-VARIANTS = (DEEPSPEED_1, DDP_EACH, FSDP1_EACH, FSDP1_GRAD_OP, FSDP2_EACH, FSDP2_KEPT, FSDP2_FREED)
+VARIANTS = (
+    DEEPSPEED_0,
+    DEEPSPEED_1,
+    DDP_EACH,
+    FSDP1_EACH,
+    FSDP1_GRAD_OP,
+    FSDP2_EACH,
+    FSDP2_KEPT,
+    FSDP2_FREED,
+)
 
 
 def settings_of(engine: RealEngine) -> list[RealEngine]:

@@ -35,7 +35,7 @@ SIZES = (
 """Data parallel, context parallel, micro-batches."""
 _DTYPES = ("float64", "float32")
 _DIVISOR = 16.0
-DEVIATING = {"deepspeed": "two_outputs"}
+DEVIATING = {"deepspeed": "two_outputs", "deepspeed-3": "over_all_ranks"}
 """Functions of ``deviating.py`` for formulas without examples."""
 REAL = tuple(spec for spec in ENGINES.values() if isinstance(spec, RealEngine))
 FORMULAS = tuple(dict.fromkeys(spec.formula.name for spec in REAL))

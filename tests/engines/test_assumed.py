@@ -199,6 +199,7 @@ def test_ratios_are_read_off_the_engines_own_scalars() -> None:
     assert found.pop("fsdp2-sum") == found["sum"]
     assert found.pop("accelerate") == found["accumulated-mean"]
     assert found.pop("deepspeed-2") == found["deepspeed"]
+    assert found.pop("deepspeed-zero-3") == found["deepspeed-3"]
     for path in ("sample", "token"):
         assert found.pop(f"megatron-core-{path}") == found[f"megatron-{path}"]
     per_rank = (Power("dp_size", -1), Power("cp_size", -1))

@@ -19,7 +19,11 @@ from tests.engines.wheels import ACCELERATE, DEEPSPEED, installed
 @pytest.mark.usefixtures("own_launchers")
 @pytest.mark.parametrize(
     ("spec", "packages", "exactly"),
-    [(real.ACCELERATE, ACCELERATE, True), (real.DEEPSPEED_2, DEEPSPEED, False)],
+    [
+        (real.ACCELERATE, ACCELERATE, True),
+        (real.DEEPSPEED_2, DEEPSPEED, False),
+        (real.DEEPSPEED_ZERO_3, DEEPSPEED, False),
+    ],
     ids=lambda given: getattr(given, "name", ""),
 )
 def test_the_formula_is_what_it_does(
