@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from typing import Any
 
@@ -112,13 +113,55 @@ def miles_get_sum_of_sample_mean(
 
 
 def _chain(args: Any, batch: Any, logits: Any, reduce: Any) -> Any:
-    """The custom loss that the trainer part is told, and the tokens it counts."""
+    """The custom loss that the trainer part is told, the tokens it counts, and its log with what
+    that is a mean over."""
     module, _, name = args.custom_loss_function_path.rpartition(".")
     loss, log = getattr(importlib.import_module(module), name)(args, batch, logits, reduce)
-    tokens = sum([mask.sum() for mask in batch["loss_masks"]])
-    count = tokens if args.calculate_per_token_loss else torch.tensor(1)
-    values = torch.tensor([float(count), *map(float, log.values())])
-    return loss, count, {"keys": list(log), "values": values}
+    tokens, flag = sum([mask.sum() for mask in batch["loss_masks"]]), args.calculate_per_token_loss
+    over = float(tokens) if flag else len(batch["loss_masks"])
+    values = torch.tensor([over, *map(float, log.values())])
+    return loss, tokens if flag else torch.tensor(1), {"keys": list(log), "values": values}
+
+
+def _added(logs: Any, name: str, group: Any) -> Any:
+    numbers = torch.stack([log[name] for log in logs]).sum(0)
+    torch.distributed.all_reduce(numbers, group=group)
+    return numbers.tolist()
+
+
+def reduce_train_step_metrics(
+    logs: Any,
+    *,
+    calculate_per_token_loss: bool,
+    step_global_batch_size: int,
+    cp_size: int,
+    dp_with_cp_group: Any,
+) -> Any:
+    """What slime makes of its logs."""
+    count, *values = _added(logs, "values", dp_with_cp_group)
+    if not calculate_per_token_loss:
+        count, cp_size = step_global_batch_size, 1
+    every = zip(logs[0]["keys"], values, strict=True)
+    return {key: v * cp_size / max(count, 1) for key, v in every}
+
+
+def aggregate_train_losses(logs: Any) -> Any:
+    """What miles makes of its logs, and its fork, where each key has a count."""
+    state = PARALLEL.state
+    values = _added(logs, "values", state.intra_dp_cp.group)
+    if "normalizers" in logs[0]:
+        counts = _added(logs, "normalizers", state.intra_dp_cp.group)
+    else:
+        count, *values = values
+        counts = [count] * len(values)
+    every = zip(logs[0]["keys"], values, counts, strict=True)
+    return {key: v * state.cp.size / max(n, 1) for key, v, n in every}
+
+
+SLIME: Any = stand_in("slime.backends.megatron_utils.cp_utils")
+SLIME.reduce_train_step_metrics = reduce_train_step_metrics
+LOGS: Any = stand_in("miles.backends.training_utils.log_utils")
+LOGS.aggregate_train_losses = aggregate_train_losses
 
 
 def slime_loss_function(
@@ -216,3 +259,38 @@ wrong_slime_trainer = twin("slime-trainer", slime_loss_function)
 wrong_miles_trainer = twin("miles-trainer", miles_loss_function)
 wrong_miles_fsdp = twin("miles-fsdp", miles_loss_function)
 wrong_megatron_lm_two_output = twin("megatron-lm-two-output", two_output_loss_func)
+
+
+def _relogged(function: Any, change: Any) -> Any:
+    """The same function with its log changed."""
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        loss, count, log = function(*args, **kwargs)
+        change(loss, log)
+        return loss, count, log
+
+    return functools.update_wrapper(called, function, updated=())
+
+
+def _rescaled(loss: Any, log: Any) -> None:
+    log["values"][1] = loss.detach()  # 37: as Megatron's schedule gets it
+
+
+def _own_mean(loss: Any, log: Any) -> None:
+    log["values"][2] /= log["values"][0]  # of a micro-batch, added up
+
+
+def _a_count_each(loss: Any, log: Any) -> None:
+    count, *values = log["values"]
+    log |= {"values": torch.stack(values), "normalizers": torch.stack([count, 2 * count])}
+
+
+def _one_each(loss: Any, log: Any) -> None:
+    _a_count_each(loss, log)
+    log["normalizers"][1] = 1  # of a micro-batch, whatever it holds
+
+
+slime_logs_rescaled = _relogged(slime_loss_function, _rescaled)
+slime_logs_own_means = _relogged(slime_loss_function, _own_mean)
+miles_logs_a_count_each = _relogged(miles_loss_function, _a_count_each)
+miles_logs_one_each = _relogged(miles_loss_function, _one_each)

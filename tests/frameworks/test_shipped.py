@@ -213,6 +213,37 @@ def test_what_tinkers_client_logs(ranks: Laboratory, function: str, code: str | 
     assert (found and found.code) == code
 
 
+@pytest.mark.parametrize(
+    ("name", "mode", "function", "code", "key"),
+    [
+        ("slime-trainer", "sample_mean", "slime_loss_function", None, ""),
+        ("slime-trainer", "token_mean", "slime_loss_function", None, ""),
+        ("slime-trainer", "token_mean", "slime_logs_rescaled", "AGV511", "loss"),
+        ("slime-trainer", "sample_mean", "slime_logs_own_means", "AGV513", "metric"),
+        ("miles-trainer", "sample_mean", "miles_loss_function", None, ""),
+        ("miles-trainer", "token_mean", "miles_logs_a_count_each", None, ""),
+        ("miles-trainer", "token_mean", "miles_logs_one_each", "AGV513", "metric"),
+        ("miles-fsdp", "sample_mean", "miles_loss_function", None, ""),
+        ("miles-fsdp", "sample_mean", "miles_logs_one_each", "AGV513", "metric"),
+    ],
+)
+def test_what_trainers_of_megatron_log(
+    ranks: Laboratory, name: str, mode: str, function: str, code: str | None, key: str
+) -> None:
+    """Objective and metric, merged by slime's and miles' own, a count for each key included."""
+    engine = convention(name).default_engine(mode)
+    subject = Subject.of(Claim(f"{MODULE}:{function}", function, name, engine, mode))
+    several = [c for c in cases(name, mode) if c.layout.dp_size * c.layout.num_microbatches > 1]
+    own = tuple(t % 5 + 1.0 for t in range(len(several[0].losses)))
+    found = [
+        logs.CHECK.judge(subject, ranks.run(subject, list(logs.CHECK.variants(case))))
+        for case in (case.with_losses(own) for case in several)
+    ]
+    assert {finding and finding.code for finding in found} == {code}, found
+    for finding in filter(None, found):
+        assert f"log[{key!r}]" in finding.message, finding.message
+
+
 def test_each_window_of_a_generation_batch_has_its_own_tokens(ranks: Laboratory) -> None:
     """TRL #5619, #6024: tokens counted over the generation, losses summed over the step."""
     trl = ("GRPOTrainer._compute_loss", "trl", "mean")

@@ -1,6 +1,11 @@
 """slime's ``loss_function``: the reducer and the scaling that Megatron's schedule takes back, in
-one; the model's output stands for per-token losses, which a custom loss hands to the reducer."""
+one, with the logs that its trainer merges; the model's output stands for per-token losses, which a
+custom loss hands to the reducer."""
 
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +17,7 @@ ADAPTER = {
     "parameters": ["args", "batch", "num_microbatches", "step_global_batch_size", "logits"],
     "engine": {"megatron-sample-raw": ["sample_mean"], "megatron-token-raw": ["token_mean"]},
     "modes": {"sample_mean": False, "token_mean": True},
+    "logs": "merge_logs",
     "not_claimed": {
         "contiguous": "all-gather CP is sliced to zigzag again before the reducer runs",
         "gathered": "losses are never gathered over CP before the reducer runs",
@@ -27,7 +33,21 @@ ADAPTER = {
 
 def custom_loss(args: Any, batch: Any, logits: Any, sum_of_sample_mean: Any) -> Any:
     loss = sum_of_sample_mean(logits)
-    return loss, {"loss": loss.detach()}
+    metric = sum_of_sample_mean(logits.detach().abs())
+    return loss, {"loss": loss.detach(), "metric": metric}
+
+
+HOMES = "slime.observability.train_metric_utils", "slime.backends.megatron_utils.cp_utils"
+
+
+@cache
+def merger() -> Callable[..., Any] | None:
+    """slime's own; its older trainers have none, and merge as they go."""
+    for home in HOMES:
+        with suppress(ImportError, AttributeError):
+            found: Callable[..., Any] = import_module(home).reduce_train_step_metrics
+            return found
+    return None
 
 
 def call(loss_function: Any, losses: Any, batch: Any) -> Any:
@@ -48,5 +68,18 @@ def call(loss_function: Any, losses: Any, batch: Any) -> Any:
         ],
     }
     sizes = batch.num_microbatches, batch.num_rollouts
-    scaled, normalizer, _ = loss_function(args, given, *sizes, losses)
-    return scaled, normalizer
+    scaled, normalizer, log = loss_function(args, given, *sizes, losses)
+    how = {"per_token": batch.mode, "rollouts": batch.num_rollouts}
+    return scaled, normalizer, log | how if merger() else None
+
+
+def merge_logs(logs: Any, ctx: Any) -> Any:
+    merge = merger()
+    assert merge is not None
+    return merge(
+        logs,
+        calculate_per_token_loss=logs[0]["per_token"],
+        step_global_batch_size=logs[0]["rollouts"],
+        cp_size=ctx.cp_size,
+        dp_with_cp_group=ctx.dp_cp_group,
+    )
