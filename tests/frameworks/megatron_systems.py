@@ -61,7 +61,7 @@ def _reducer(
 
     def reduce(x: Any) -> Any:
         parts = zip(x.split([len(k) for k in kept]), kept, denominators, strict=True)
-        return sum([torch.where(k, part, 0).sum() / max(d, 1) for part, k, d in parts])
+        return sum([torch.where(k, part, 0).sum() / d for part, k, d in parts])
 
     return reduce
 
@@ -78,7 +78,7 @@ def get_sum_of_sample_mean(
 
     if sample_denoms is None or wrong("slime-core"):  # 51: each sample by itself
         sample_denoms = [mask.sum() for mask in loss_masks]
-    denominators = [1] * len(loss_masks) if calculate_per_token_loss else sample_denoms
+    denominators = [1 if calculate_per_token_loss else max(d, 1) for d in sample_denoms]
     rank = mpu.get_context_parallel_rank()
     size = mpu.get_context_parallel_world_size()
     return _reducer(total_lengths, response_lengths, loss_masks, denominators, rank, size)
@@ -108,6 +108,7 @@ def miles_get_sum_of_sample_mean(
     if wrong("miles-core"):  # 3: each shard's own count
         own = map(_zigzag, total_lengths, response_lengths, *([x] * 9 for x in (cp.rank, cp.size)))
         denominators = [mask[at].sum() for mask, at in zip(loss_masks, own, strict=False)]
+    denominators = [max(d, 1) for d in denominators]
     place = cp.rank, cp.size, max_seq_lens
     return _reducer(total_lengths, response_lengths, loss_masks, denominators, *place)
 
@@ -160,6 +161,8 @@ def aggregate_train_losses(logs: Any) -> Any:
 
 SLIME: Any = stand_in("slime.backends.megatron_utils.cp_utils")
 SLIME.reduce_train_step_metrics = reduce_train_step_metrics
+CORE: Any = stand_in("miles.backends.training_utils.cp_utils")
+CORE.get_sum_of_sample_mean = miles_get_sum_of_sample_mean
 LOGS: Any = stand_in("miles.backends.training_utils.log_utils")
 LOGS.aggregate_train_losses = aggregate_train_losses
 
@@ -214,7 +217,7 @@ def _validate(args: Any, batch: Any, masks: Any) -> None:
         raise ValueError(f"calculate_per_token_loss contradicts {mode}")
     if mode == "constant" and not (divisor is not None and divisor > 0):
         raise ValueError(f"loss_aggregation_divisor {divisor!r}")
-    if mode == "prompt_mean" and len(masks) != len(batch["prompt_mask_sums"]):
+    if mode == "prompt_mean" and len(masks) != len(batch["prompt_mask_sums"] or ()):
         raise ValueError("a count for each sample, please")
 
 
@@ -227,27 +230,46 @@ def get_pg_loss_reducer(
     pg_loss_masks: Any,
     default_reducer: Any,
 ) -> Any:
-    """slime's and miles' reducer of ``--loss-aggregation``."""
+    """slime's reducer of ``--loss-aggregation``."""
     from megatron.core import mpu
 
     if not wrong("slime-aggregation-unvalidated"):
         _validate(args, batch, pg_loss_masks)
-    group = 1 if wrong("slime-aggregation") else args.n_samples_per_prompt  # 44: by N, not P
-    if args.loss_aggregation == "constant":
-        denominators = [args.loss_aggregation_divisor] * len(pg_loss_masks)
-    elif args.loss_aggregation == "prompt_mean":
-        denominators = [max(float(n), 1) / group for n in batch["prompt_mask_sums"]]
-    else:
-        return default_reducer
     place = mpu.get_context_parallel_rank(), mpu.get_context_parallel_world_size()
-    own = [_zigzag(t, n, *place) for t, n in zip(total_lengths, response_lengths, strict=True)]
-    kept = [mask[at].bool() for mask, at in zip(pg_loss_masks, own, strict=True)]
+    denominators = _by_the_mode(args, batch, pg_loss_masks)
+    told = total_lengths, response_lengths, pg_loss_masks, denominators
+    return default_reducer if denominators is None else _reducer(*told, *place)
 
-    def reduce(x: Any) -> Any:
-        parts = zip(x.split([len(k) for k in kept]), kept, denominators, strict=True)
-        return sum([torch.where(k, part, 0).sum() / d for part, k, d in parts])
 
-    return reduce
+def miles_get_pg_loss_reducer(
+    args: Any,
+    batch: Any,
+    *,
+    total_lengths: Any,
+    response_lengths: Any,
+    pg_loss_masks: Any,
+    max_seq_lens: Any,
+    default_reducer: Any,
+) -> Any:
+    """miles'."""
+    _validate(args, batch, pg_loss_masks)
+    assert (args.qkv_format == "bshd") == (max_seq_lens is not None)
+    cp, denominators = PARALLEL.state.cp, _by_the_mode(args, batch, pg_loss_masks)
+    told = total_lengths, response_lengths, pg_loss_masks, denominators
+    return (
+        default_reducer if denominators is None else _reducer(*told, cp.rank, cp.size, max_seq_lens)
+    )
+
+
+def _by_the_mode(args: Any, batch: Any, masks: Any) -> Any:
+    """What each sample's sum is divided by, where that is no default."""
+    broken = wrong("slime-aggregation", "miles-aggregation")
+    group = 1 if broken else args.n_samples_per_prompt  # 44: by N, not P
+    if args.loss_aggregation == "constant":
+        return [args.loss_aggregation_divisor] * len(masks)
+    if args.loss_aggregation == "prompt_mean":
+        return [max(float(n), 1) / group for n in batch["prompt_mask_sums"]]
+    return None
 
 
 wrong_megatron_lm = twin("megatron-lm", loss_func)
@@ -255,6 +277,7 @@ wrong_slime_core = twin("slime-core", get_sum_of_sample_mean)
 wrong_miles_core = twin("miles-core", miles_get_sum_of_sample_mean)
 wrong_slime_aggregation = twin("slime-aggregation", get_pg_loss_reducer)
 unvalidated_slime_aggregation = twin("slime-aggregation-unvalidated", get_pg_loss_reducer)
+wrong_miles_aggregation = twin("miles-aggregation", miles_get_pg_loss_reducer)
 wrong_slime_trainer = twin("slime-trainer", slime_loss_function)
 wrong_miles_trainer = twin("miles-trainer", miles_loss_function)
 wrong_miles_fsdp = twin("miles-fsdp", miles_loss_function)

@@ -37,6 +37,7 @@ SYSTEMS = {
     "slime-core": "get_sum_of_sample_mean",
     "miles-core": "miles_get_sum_of_sample_mean",
     "slime-aggregation": "get_pg_loss_reducer",
+    "miles-aggregation": "miles_get_pg_loss_reducer",
     "tinker": "loss_fn",
     "trl": "GRPOTrainer._compute_loss",
     "skyrl-worker": "PolicyWorkerBase._forward_backward_micro",
@@ -49,7 +50,7 @@ SYSTEMS = {
 }
 CHECKED = SYSTEMS | {"skyrl": "apply_loss_reduction_to_advantages_minibatch"}
 MODULE = "tests.frameworks.systems"
-SHARED = ("slime-core", "miles-core", "slime-aggregation", "slime-trainer")
+SHARED = ("slime-core", "miles-core", "slime-aggregation", "miles-aggregation", "slime-trainer")
 """Those that see rollouts of several samples."""
 
 
@@ -139,15 +140,20 @@ def test_what_contradicts_itself_must_be_refused_by_the_reducer_where_that_is_cl
         "prompt_mean": {"calculate_per_token_loss", "unknown loss_aggregation"},
         "constant": {"calculate_per_token_loss", "loss_aggregation_divisor"},
     }
-    for function in ("get_pg_loss_reducer", "unvalidated_slime_aggregation"):
+    functions = {
+        "get_pg_loss_reducer": "slime-aggregation",
+        "miles_get_pg_loss_reducer": "miles-aggregation",
+        "unvalidated_slime_aggregation": "slime-aggregation",
+    }
+    for function, name in functions.items():
         for mode, names in missed.items():
             divisor = 4.0 if mode == "constant" else None
-            said = (f"{MODULE}:{function}", function, "slime-aggregation", "megatron-sample")
+            said = (f"{MODULE}:{function}", function, name, "megatron-sample")
             claim = Claim(*said, mode, divisor, claimed=frozenset({"validates-arguments"}))
             subject = Subject.of(claim)
             done = ranks.run(subject, list(arguments.REFUSES.variants(case)))
             finding = arguments.REFUSES.judge(subject, done)
-            if function == "get_pg_loss_reducer":
+            if not function.startswith("un"):
                 assert finding is None, finding
             else:
                 assert finding is not None and finding.code == "AGV504"

@@ -1,4 +1,4 @@
-"""The reducer of ``--loss-aggregation`` in slime and miles: four modes, told by ``args``."""
+"""The reducer of ``--loss-aggregation`` in slime: four modes, told by ``args``."""
 
 import sys
 from types import SimpleNamespace
@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 ADAPTER = {
-    "title": "slime / miles --loss-aggregation",
+    "title": "slime --loss-aggregation",
     "function": "get_pg_loss_reducer",
     "parameters": ["args", "batch", "total_lengths", "response_lengths", "pg_loss_masks"],
     "engine": {
