@@ -149,6 +149,11 @@ class MicroBatch:
         return [] if self._beyond is None else self._beyond.step_masks()
 
     @property
+    def step_group_ids(self) -> list[int]:
+        """Their prompt groups."""
+        return [] if self._beyond is None else self._beyond.step_ids()
+
+    @property
     def local_positions(self) -> list[Tensor]:
         """Of each sample, which tokens of its response this rank's losses stand for."""
         return [] if self._beyond is None else self._beyond.local_positions()
@@ -219,6 +224,9 @@ class Beyond:
         if self._site.elsewhere:
             raise RuntimeError("a step of which only the counts are known has no masks")
         return self._masks(range(len(self._site.case.step.samples)))
+
+    def step_ids(self) -> list[int]:
+        return [sample.group for sample in self._site.case.step.samples]
 
     def local_positions(self) -> list[Tensor]:
         import torch

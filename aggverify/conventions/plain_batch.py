@@ -30,7 +30,7 @@ _OF_THE_STEP = frozenset(
     {
         *("num_rollouts", "num_groups", "num_tokens", "num_microbatches", "step_rollout_tokens"),
         *("num_samples", "num_valid_samples", "step_width", "step_masks", "divisor", "gathered"),
-        *("dp_size", "cp_size", "cp_kind", "per_token"),
+        *("step_group_ids", "dp_size", "cp_size", "cp_kind", "per_token"),
     }
 )
 """The same in every micro-batch."""
@@ -170,6 +170,7 @@ def _values(
             f"window_{unit}_ids",
             listed(row([getattr(step.samples[i], unit) for i in cell]) for cell in rank),
         )
+    yield "step_group_ids", row([s.group for s in step.samples])
     yield "window_lengths", listed(map(row, lengths))
     yield "window_widths", row([max(own, default=0) for own in lengths])
     yield "window_tokens", row([sum(map(place.counted, cell)) for cell in rank])

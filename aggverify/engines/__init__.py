@@ -34,7 +34,12 @@ from aggverify.engines.real import (
     MEGATRON_CORE_TOKEN,
     RealEngine,
 )
-from aggverify.engines.skyrl import SKYRL_FSDP, SKYRL_MEGATRON, SKYRL_MEGATRON_02
+from aggverify.engines.skyrl import (
+    SKYRL_FSDP,
+    SKYRL_MEGATRON,
+    SKYRL_MEGATRON_02,
+    SKYRL_MEGATRON_RAW,
+)
 from aggverify.engines.spec import (
     Arrived,
     Deviation,
@@ -53,7 +58,7 @@ from aggverify.plugins import Table
 _OWN = (
     *(PLAIN_SUM, MEAN, ACCUMULATED_MEAN, MEGATRON_SAMPLE, MEGATRON_TOKEN),
     *(MEGATRON_TOKEN_RAW, MEGATRON_SAMPLE_RAW, MEGATRON_TWO_OUTPUT),
-    *(SKYRL_FSDP, SKYRL_MEGATRON, VERL_MEGATRON, AREAL, DEEPSPEED),
+    *(SKYRL_FSDP, SKYRL_MEGATRON, SKYRL_MEGATRON_RAW, VERL_MEGATRON, AREAL, DEEPSPEED),
 )
 _DEVIATIONS = (
     *(THREE_OUTPUT, THREE_OUTPUT_CP, PHANTOM_TOKEN, COUNT_DROPPED),

@@ -41,6 +41,18 @@ SKYRL_MEGATRON = EmulatedEngine(
     not_claimed=_NEVER_SLICED,
     guessed=False,
 )
+SKYRL_MEGATRON_RAW = replace(
+    SKYRL_MEGATRON,
+    name="skyrl-megatron-raw",
+    title="SkyRL on Megatron, nothing of its wrapper's before it: schedule * C / K, mean over D*C "
+    "ranks: update = 1/(K*D) * sum grad f, each copy of a gathered loss counted once",
+    trainers="SkyRL's Megatron wrapper: loss_func returns (loss, logs), every factor its own",
+    does="multiplies by cp_size, divides by K and averages gradients over ranks, as Megatron does "
+    "for SkyRL's two outputs",
+    required="K*D * sum(w*l) over its tokens, which are gathered over context parallelism",
+    roundings=4,
+    scale=(times("cp_size"), over("num_microbatches")),
+)
 SKYRL_MEGATRON_02 = replace(
     SKYRL_MEGATRON,
     name="skyrl-megatron-0.2",

@@ -65,7 +65,7 @@ def per_sample_chain(losses: Tensor, batch: MicroBatch) -> Tensor:
 
 
 def two_outputs(losses: Tensor, batch: MicroBatch) -> Tensor:
-    """megatron-two-output, deepspeed"""
+    """megatron-two-output, skyrl-megatron-raw, deepspeed"""
     return _mean(losses, batch) * batch.num_microbatches * batch.dp_size
 
 

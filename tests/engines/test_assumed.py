@@ -218,6 +218,7 @@ def test_ratios_are_read_off_the_engines_own_scalars() -> None:
         "skyrl-fsdp": (),
         "skyrl-megatron": (),
         "skyrl-megatron-0.2": (Power("cp_size", 1),),
+        "skyrl-megatron-raw": per_group,
         "verl-megatron": (Power("dp_size", -1),),
         "areal": (Power("dp_size", -1), Power("num_microbatches", -1)),
         "megatron-three-output": (Power("cp_size", -1), Power("tokens", -1)),

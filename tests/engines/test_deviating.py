@@ -33,6 +33,7 @@ RIGHT = (
     ("gathered_sum", "skyrl-fsdp", "sum"),
     ("gathered_sum", "skyrl-megatron", "skyrl-megatron-0.2"),
     ("scaled_for_0_2", "skyrl-megatron-0.2", "skyrl-megatron"),
+    ("two_outputs", "skyrl-megatron-raw", "skyrl-megatron"),
     ("per_token_chain", "megatron-token-raw", "megatron-token"),
     ("per_token_own_count", "megatron-token-raw", "megatron-token"),
     ("per_sample_chain", "megatron-sample-raw", "megatron-sample"),

@@ -9,7 +9,11 @@ import standins
 
 MORE = ("accelerate", "codetiming", "datasets", "deepspeed", "flash_attn", "huggingface_hub")
 AREAL = ("areal.api", "areal.infra", "areal.utils.data")
-standins.install(*MORE, *AREAL, "orjson", "pandas", "peft", "pyarrow", "pylatexenc")
+MEGATRON = (
+    *("megatron.core.distributed", "megatron.core.pipeline_parallel"),
+    *("skyrl.backends.skyrl_train.distributed.megatron", "skyrl.backends.skyrl_train.mtp"),
+)
+standins.install(*MORE, *AREAL, *MEGATRON, "orjson", "pandas", "peft", "pyarrow", "pylatexenc")
 folder, module, name = os.environ["AGGVERIFY_RELEASED"].split(":")
 sys.path.insert(0, folder)
 globals()[name] = getattr(importlib.import_module(module), name)

@@ -13,6 +13,10 @@ from typing import Any
 import torch
 
 from tests.frameworks.megatron_systems import *  # noqa: F403
+from tests.frameworks.skyrl_wrapper import (  # noqa: F401
+    MegatronModelWrapper,
+    wrong_skyrl_megatron_wrapper,
+)
 from tests.frameworks.twins import stand_in, twin, wrong
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -35,6 +35,11 @@ SKYRL = Released(
     *("skyrl", "0.3.0", "skyrl.backends.skyrl_train.workers.worker", "PolicyWorkerBase"),
     "._forward_backward_micro",
 )
+WRAPPER = Released(
+    *("skyrl", "0.3.0", "skyrl.backends.skyrl_train.workers.megatron.megatron_model_wrapper"),
+    *("MegatronModelWrapper", ".forward_backward_mini_batch"),
+)
+OLDER = replace(WRAPPER, version="0.2.0")
 AREAL = Released("areal", "1.0.4", "areal.utils.functional.functional", "ppo_actor_loss_fn")
 OPENRLHF = Released(
     *("openrlhf", "0.11.2", "openrlhf.models.loss", "aggregate_loss"),
@@ -71,6 +76,10 @@ ROWS = [
     # its entropy is each micro-batch's own mean; its policy loss and its KL are right
     (SKYRL, "skyrl-worker", "sample_mean", (), 1, "the weights of entropy, with everything else 0"),
     (SKYRL, "skyrl-worker", "token_mean", ("--accept", "AGV207=known"), 0, "1 waived finding"),
+    (SKYRL, "skyrl-worker", "prompt_mean", ("--accept", "AGV207=known"), 0, "1 waived finding"),
+    (WRAPPER, "skyrl-megatron-wrapper", "token_mean", ("--accept", "AGV207=known"), 0, "1 waived"),
+    # SkyRL #1420: Megatron multiplies by cp_size once more
+    (OLDER, "skyrl-megatron-wrapper", "token_mean", (), 1, "cp_size times too large"),
     # by the tokens of the generation, though an optimizer step is half of it: #5619, #6024
     (TRL, "trl", "dapo", ("--claim", "generations"), 1, "AGV101"),
     (AREAL, "areal", "token_mean", (), 0, "conforms: token_mean"),
@@ -79,7 +88,9 @@ ROWS = [
 
 
 @pytest.mark.parametrize(
-    "row", ROWS, ids=lambda row: f"{row[0].package}-{row[2]}" if isinstance(row, tuple) else None
+    "row",
+    ROWS,
+    ids=lambda row: f"{row[0].package}-{row[1]}-{row[2]}" if isinstance(row, tuple) else None,
 )
 def test_what_is_released(
     row: tuple[Released, str, str, tuple[str, ...], int, str],

@@ -41,6 +41,7 @@ SYSTEMS = {
     "tinker": "loss_fn",
     "trl": "GRPOTrainer._compute_loss",
     "skyrl-worker": "PolicyWorkerBase._forward_backward_micro",
+    "skyrl-megatron-wrapper": "MegatronModelWrapper.forward_backward_mini_batch",
     "prime-rl": "compute_loss",
     "skyrl-reduce-loss": "old_reduce_loss",
     "slime-trainer": "slime_loss_function",
@@ -76,7 +77,8 @@ def cases(name: str, mode: str) -> list[Case]:
         if several
         else ("0,1,2,3", "0,1 3,2", "0 1 | 3 2")
     )
-    kinds = ("zigzag", *getattr(convention(name), "unusual", ()))
+    gathers = convention(name).default_engine(mode) == "skyrl-megatron-raw"
+    kinds = ("gathered",) if gathers else ("zigzag", *getattr(convention(name), "unusual", ()))
     layouts = [Layout(parse_micro_batches(c), cp, kind) for c in cells for kind in kinds]
     return [Case(step, layout, plain_losses(step)) for layout in layouts]
 

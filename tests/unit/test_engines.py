@@ -26,6 +26,7 @@ SIZES = Sizes(dp_size=2, cp_size=3, num_microbatches=5, num_rollouts=7)
         ("skyrl-fsdp", Fraction(10, 3)),
         ("skyrl-megatron", Fraction(10)),
         ("skyrl-megatron-0.2", Fraction(30)),
+        ("skyrl-megatron-raw", Fraction(10, 10)),
         ("verl-megatron", Fraction(10, 2)),
         ("areal", Fraction(20, 12)),
         ("megatron-token-raw", Fraction(10, 12)),

@@ -35,6 +35,8 @@ def test_it_counts_for_the_step_and_for_the_rank() -> None:
     assert one.window_tokens == [3, 2]
     assert [len(ids) for ids in one.window_group_ids] == [2, 1]
     assert one.window_group_ids[0] == one.group_ids
+    assert len(one.step_group_ids) == len(one.step_masks)
+    assert [one.step_group_ids[i] for i in one.samples] == one.group_ids
     assert one.window_rollout_ids[0] == one.rollout_ids
     assert one.group_rollouts == [2, 2]
     other = batch("0,1 2 | 4 3", 1, 1)

@@ -21,6 +21,7 @@ ADAPTER = {
     "modes": {
         "token_mean": "token_mean",
         "sample_mean": "sequence_mean",
+        "prompt_mean": "prompt_mean",
         "constant": "seq_mean_token_sum_norm",
     },
     "not_claimed": {
@@ -43,10 +44,12 @@ ADAPTER = {
 def call(forward_backward: Any, losses: Any, batch: Any, kl: Any, entropy: Any) -> Any:
     utils = import_module("skyrl.backends.skyrl_train.utils.ppo_utils")
     masks = batch.padded(batch.step_masks, width="step").to(losses.dtype)
-    size = len(batch.samples)
-    scaled = utils.apply_loss_reduction_to_advantages_minibatch(
-        torch.ones_like(masks), masks, batch.mode, size, batch.divisor
-    )
+    size, groups = len(batch.samples), batch.step_group_ids
+    given = [torch.ones_like(masks), masks, batch.mode, size, batch.divisor]
+    if batch.mode == "prompt_mean":  # (first row, row after the last) of each
+        ends = {group: row + 1 for row, group in enumerate(groups)}
+        given.append([(groups.index(group), end) for group, end in ends.items()])
+    scaled = utils.apply_loss_reduction_to_advantages_minibatch(*given)
     zeros, handed, width = torch.zeros_like(losses.detach()), list[Any](), losses.shape[-1]
 
     def model(*given: Any, **how: Any) -> Any:
