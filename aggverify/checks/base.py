@@ -95,6 +95,7 @@ FORMULA = "formula"
 LAYOUT = "layout"
 COLLECTIVES = "collectives"
 MASK = "mask"
+COUNTS = "counts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,7 @@ class Need:
 
 
 RIGHT_FORMULA = Need(FORMULA, "the formula is wrong already")
+EXACT_COUNTS = Need(COUNTS, "smaller counts are wrong already")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,14 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
-from aggverify.checks.base import RIGHT_FORMULA, Check, Finding, failure_finding
+from aggverify.checks.base import (
+    COUNTS,
+    EXACT_COUNTS,
+    RIGHT_FORMULA,
+    Check,
+    Finding,
+    failure_finding,
+)
 from aggverify.checks.comparison import lowest_precision, worst_weight
 from aggverify.checks.spaces import alone
 from aggverify.execution.executed import Execution
@@ -131,6 +138,7 @@ CHECK = Check(
     variants=lambda case: (case.trivial,),
     judge=partial(_judge, NAME),
     project=lambda case: case.trivial,
+    aspect=COUNTS,
     needs=(RIGHT_FORMULA,),
     telling=_telling,
     max_examples=24,
@@ -154,5 +162,5 @@ BEYOND_FLOAT32 = Check(
     only=_beyond_float32,
     thorough=True,
     linear_only=True,
-    needs=(RIGHT_FORMULA,),
+    needs=(RIGHT_FORMULA, EXACT_COUNTS),
 )

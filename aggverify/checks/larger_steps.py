@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from aggverify.checks.base import RIGHT_FORMULA, Check, Finding
+from aggverify.checks.base import EXACT_COUNTS, RIGHT_FORMULA, Check, Finding
 from aggverify.checks.comparison import as_floats, lowest_precision, worst_weight
 from aggverify.checks.spaces import spread
 from aggverify.engines.emulated import EmulatedEngine
@@ -133,5 +133,5 @@ CHECK = Check(
     only=_listed,
     as_found=True,
     linear_only=True,
-    needs=(RIGHT_FORMULA,),
+    needs=(RIGHT_FORMULA, EXACT_COUNTS),
 )
