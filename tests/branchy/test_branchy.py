@@ -55,7 +55,7 @@ def outcomes(entry: Branchy, module: str, pool: Pool, *checks: str) -> list[Outc
 
 @pytest.mark.covers(check=shapes.NAME)
 @pytest.mark.parametrize(
-    "entry", thorough_but(WRONG, lambda e: e.function in QUICK, ids=name, each=6)
+    "entry", thorough_but(WRONG, lambda e: e.function in QUICK, ids=name, each=9)
 )
 def test_a_wrong_branch_is_found(entry: Branchy, shared_pool: Pool) -> None:
     [outcome] = outcomes(entry, "wrong", shared_pool, entry.check)
@@ -67,7 +67,7 @@ def test_a_wrong_branch_is_found(entry: Branchy, shared_pool: Pool) -> None:
 
 
 @pytest.mark.parametrize(
-    "entry", thorough_but(RIGHT, lambda e: e.function in QUICK, ids=name, each=6)
+    "entry", thorough_but(RIGHT, lambda e: e.function in QUICK, ids=name, each=9)
 )
 def test_a_right_branch_passes(entry: Branchy, shared_pool: Pool) -> None:
     for outcome in outcomes(entry, "right", shared_pool, entry.check):

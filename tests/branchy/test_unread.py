@@ -71,7 +71,7 @@ def _mask(chance: random.Random) -> str:
     return "".join("1" if chance.random() < density else "0" for _ in range(length))
 
 
-@pytest.mark.parametrize("entry", thorough_at_times(WRONG, 9, ids=name))
+@pytest.mark.parametrize("entry", thorough_at_times(WRONG, 15, ids=name))
 def test_a_wrong_one_is_wrong_on_its_witness_only(entry: Unread, shared_pool: Pool) -> None:
     assert entry.witness is not None
     with under_test(entry, shared_pool) as (subject, laboratory):
@@ -79,7 +79,7 @@ def test_a_wrong_one_is_wrong_on_its_witness_only(entry: Unread, shared_pool: Po
         assert run(subject, laboratory, [entry.witness]) != [""]
 
 
-@pytest.mark.parametrize("entry", thorough_at_times(RIGHT, 9, ids=name))
+@pytest.mark.parametrize("entry", thorough_at_times(RIGHT, 15, ids=name))
 def test_a_right_one_is_right_on_every_witness(entry: Unread, shared_pool: Pool) -> None:
     tried = [*_known("kl" in entry.met.lower()), *steps(len(entry.name), 24)]
     with under_test(entry, shared_pool) as (subject, laboratory):

@@ -73,7 +73,7 @@ QUICK_BROKEN = ("kl_local_count.py",)
 
 
 @pytest.mark.parametrize(
-    "path", thorough_but(CORRECT, lambda p: name(p) in QUICK, ids=name, each=4)
+    "path", thorough_but(CORRECT, lambda p: name(p) in QUICK, ids=name, each=6)
 )
 def test_a_correct_example_conforms(cli: Cli, path: Path) -> None:
     ran = cli("check", path, *BRIEF)
@@ -180,7 +180,7 @@ def test_no_broken_example_is_forgotten() -> None:
     assert {path.name for path in (EXAMPLES / "broken").glob("*.py")} == set(BROKEN) | large
 
 
-@pytest.mark.parametrize("file", thorough_but(BROKEN, QUICK_BROKEN.__contains__, ids=str, each=4))
+@pytest.mark.parametrize("file", thorough_but(BROKEN, QUICK_BROKEN.__contains__, ids=str, each=5))
 def test_a_broken_example_is_explained(cli: Cli, tmp_path: Path, file: str) -> None:
     code, explanation, size = BROKEN[file]
     ran = cli("check", EXAMPLES / "broken" / file, *BRIEF, "--report", "json")

@@ -32,6 +32,7 @@ from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_micro_batches, parse_step
 from aggverify.world import Pool
 from tests import verdicts
+from tests.choosing import thorough_at_times
 from tests.conftest import EXAMPLES as FILES
 from tests.conftest import ROOT, Cli
 from tests.explained import EXAMPLES, IDS, case_of, subject_of
@@ -61,6 +62,9 @@ RIGHT = {
     ("token_mean", "skyrl-fsdp"): "refuses_unknown_modes",
 }
 """Of the corpus, by mode and engine."""
+HANGS = ("AGV402", "AGV404")
+"""Codes of which some rank does not come back; all others have the time that a busy machine
+takes."""
 MOST = 30
 """Lines of code beside imports, the step's data and what imports the reducer."""
 WIDTH = 100
@@ -91,31 +95,36 @@ def test_every_convention_that_reduces_is_called_with_torch_alone() -> None:
     assert not_so == ["validation", "log-reducer"]
 
 
-@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "each",
+    [pytest.param(4, marks=pytest.mark.thorough), pytest.param(1, marks=pytest.mark.exhaustive)],
+)
 def test_every_code_is_shown_and_a_right_reducer_is_right(
-    laboratory: Laboratory, tmp_path: Path
+    each: int, laboratory: Laboratory, tmp_path: Path
 ) -> None:
     not_shown, right = {}, set()
-    for name, example in SHOWN:
+    for name, example in SHOWN[::each]:
         if example.convention in CALLED:
             continue
         subject, made = written(example, laboratory)
         if made.text is None:
             not_shown[name.split("-")[0]] = made.why_not
             continue
-        text = made.text.replace("later(30,", "later(5,")
+        hangs = name.startswith(HANGS)
+        text = made.text.replace("later(30,", f"later({10 if hangs else 300},")
         assert "aggverify" not in text.replace("engine", "") and len(code(text)) <= MOST, name
         assert max(len(line) for line in code(text)) <= WIDTH, name
         (tmp_path / f"{name}.wrong.py").write_text(text)
         other = RIGHT.get((example.mode, example.engine))
         if other and subject.convention.name in ("native", "skyrl") and not subject.terms:
             right.add(name)
-            mended = text.replace(f"({subject.function!r})", f"({other!r})")
+            mended = made.text.replace(f"({subject.function!r})", f"({other!r})")
+            mended = mended.replace("later(30,", "later(300,")
             (tmp_path / f"{name}.right.py").write_text(mended)
-    assert not_shown == NOT_SHOWN
+    assert not_shown.items() <= NOT_SHOWN.items()
     found = executed(tmp_path)
     assert {name: told for name, told in found.items() if not is_as_it_must_be(name, told)} == {}
-    assert len(right) > 35
+    assert len(right) > 35 // each
 
 
 CALLED = ("validation", "log-reducer")
@@ -293,8 +302,7 @@ TRAINED = {"ddp": "token_mean", "fsdp2": "sample_mean", "sgd": "prompt_mean"}
 TRAINED |= {"engine": "token_mean"}
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("name", thorough_at_times(TRAINED, 4, ids=str))
 def test_a_whole_training_step_is_shown(name: str, shared_pool: Pool, tmp_path: Path) -> None:
     if name == "fsdp2" and (why := engine("fsdp2").available()) is not None:
         pytest.skip(why)

@@ -18,6 +18,7 @@ import pytest
 from aggverify.errors import InputError
 from aggverify.run.planning.request import Request
 from aggverify.world import Fault, Options, Pool, PoolError, Replies, Sandbox, linux, sandbox
+from tests.choosing import thorough_at_times
 from tests.conftest import EXAMPLES, ROOT, Cli
 from tests.waiting import wait_until
 from tests.world.conftest import HERE, Script, job, opened
@@ -241,18 +242,17 @@ def test_a_right_reducer_passes_and_reaches_nothing(real: None, home: Path) -> N
     assert set(HARMLESS) <= set(ast.literal_eval(free.stdout))
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("act", "told"),
-    [
-        ("open(HOME + '/log', 'w')", "Read-only file system"),
-        ("socket.create_connection(('192.0.2.1', 80), 5)", "Network is unreachable"),
-        ("open(HOME + '/.ssh/id_rsa')", "No such file or directory"),
-        ("os.environ['SECRET']", "KeyError: SECRET"),
-    ],
-    ids=["writes to HOME", "connects", "reads a key", "reads a secret"],
-)
-def test_what_fails_for_it_is_told_plainly(real: None, home: Path, act: str, told: str) -> None:
+ACTS = {
+    "connects": ("socket.create_connection(('192.0.2.1', 80), 5)", "Network is unreachable"),
+    "writes to HOME": ("open(HOME + '/log', 'w')", "Read-only file system"),
+    "reads a key": ("open(HOME + '/.ssh/id_rsa')", "No such file or directory"),
+    "reads a secret": ("os.environ['SECRET']", "KeyError: SECRET"),
+}
+
+
+@pytest.mark.parametrize("name", thorough_at_times(ACTS, 2, ids=str))
+def test_what_fails_for_it_is_told_plainly(real: None, home: Path, name: str) -> None:
+    act, told = ACTS[name]
     text = RIGHT.read_text().replace("def reduce(", "def _reduce(")
     (home / "project" / "r.py").write_text(
         f"import os, socket\nHOME = {str(home)!r}\n{text}\n\ndef reduce(losses, batch):\n"

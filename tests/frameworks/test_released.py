@@ -85,11 +85,13 @@ ROWS = [
     (AREAL, "areal", "token_mean", (), 0, "conforms: token_mean"),
     (OPENRLHF, "openrlhf", "sample_mean", ("--policy", "empty_units=exclude"), 1, "AGV111"),
 ]
+LATER = ("token-sum", "seq-mean-token-sum", "seq-mean-token-sum-norm", "dr_grpo")
+"""Modes that only the exhaustive suite takes."""
 
 
 @pytest.mark.parametrize(
     "row",
-    ROWS,
+    [pytest.param(r, marks=pytest.mark.exhaustive if r[2] in LATER else ()) for r in ROWS],
     ids=lambda row: f"{row[0].package}-{row[1]}-{row[2]}" if isinstance(row, tuple) else None,
 )
 def test_what_is_released(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from filelock import FileLock
 from tests.conftest import Cli
 
 pytestmark = pytest.mark.network
+LATER = partial(pytest.param, marks=pytest.mark.exhaustive)
 CANDIDATE = Path(__file__).with_name("skyrl_candidate.py")
 
 
@@ -55,7 +57,7 @@ def test_the_old_token_mean_is_found_and_named(shell: Cli, wheels: Path) -> None
     assert "SkyRL before #1296" in out
 
 
-@pytest.mark.parametrize("mode", ["sample_mean", "constant"])
+@pytest.mark.parametrize("mode", ["sample_mean", LATER("constant")])
 def test_the_old_reducer_is_right_in_its_other_modes(shell: Cli, wheels: Path, mode: str) -> None:
     code, out = check(shell, wheels, "0.1.0", mode, "--profile", "quick")
     assert code == 0, out
@@ -64,9 +66,12 @@ def test_the_old_reducer_is_right_in_its_other_modes(shell: Cli, wheels: Path, m
 @pytest.mark.parametrize(
     ("version", "mode"),
     [
-        *((version, m) for version in ("0.2.0", "0.3.0") for m in ("token_mean", "sample_mean")),
-        ("0.2.0", "constant"),
-        ("0.3.0", "constant"),
+        ("0.2.0", "token_mean"),
+        LATER("0.2.0", "sample_mean"),
+        LATER("0.2.0", "constant"),
+        ("0.3.0", "token_mean"),
+        LATER("0.3.0", "sample_mean"),
+        LATER("0.3.0", "constant"),
         ("0.3.0", "prompt_mean"),
     ],
 )
@@ -77,7 +82,7 @@ def test_the_fixed_version_conforms(shell: Cli, wheels: Path, version: str, mode
     assert f"conforms: {mode}" in out
 
 
-@pytest.mark.parametrize("version", ["0.1.0", "0.3.0"])
+@pytest.mark.parametrize("version", [LATER("0.1.0"), "0.3.0"])
 def test_the_mean_over_micro_batches_holds_for_a_size_that_is_said(
     shell: Cli, wheels: Path, version: str
 ) -> None:

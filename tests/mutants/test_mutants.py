@@ -40,7 +40,7 @@ QUICK_RIGHT = first_of_each(CORRECT, lambda entry: entry.convention)
 
 
 @pytest.mark.parametrize(
-    "mutant", thorough_but(MUTANTS, QUICK.__contains__, ids=name, marks=covering, each=4)
+    "mutant", thorough_but(MUTANTS, QUICK.__contains__, ids=name, marks=covering, each=6)
 )
 def test_a_mutant_is_killed_and_named(mutant: Mutant, laboratory: Laboratory) -> None:
     told = first_told(mutant, laboratory)
@@ -51,13 +51,13 @@ def test_a_mutant_is_killed_and_named(mutant: Mutant, laboratory: Laboratory) ->
 
 
 @pytest.mark.parametrize(
-    "entry", thorough_but(CORRECT, QUICK_RIGHT.__contains__, ids=name, marks=covering, each=3)
+    "entry", thorough_but(CORRECT, QUICK_RIGHT.__contains__, ids=name, marks=covering, each=5)
 )
 def test_a_right_reducer_is_not_blamed(entry: Correct, laboratory: Laboratory) -> None:
     assert every_finding(entry, laboratory, EXAMPLES) == []
 
 
-@pytest.mark.parametrize("entry", thorough_at_times(CORRECT, 6, ids=name))
+@pytest.mark.parametrize("entry", thorough_at_times(CORRECT, 9, ids=name))
 def test_a_right_reducer_holds_where_others_branch(entry: Correct, laboratory: Laboratory) -> None:
     subject = subject_of(entry, laboratory)
     run = CheckRun(shapes.CHECK, subject, shapes.space(subject), laboratory, Tally())
