@@ -1,11 +1,12 @@
 """What the default run says of reducers that nothing was tuned to.
 
 ``python reports/untuned.py ROWS.json [SEED ...] [--folder unread]`` runs ``check`` with each seed
-(0 by default) over every reducer of ``tests/branchy/untuned`` (or ``unread``), in one process, each
-until its first confirmed finding that fails, and writes ``reports/untuned.md`` (``unread.md``). A
-pair of reducer and seed that ROWS has already is kept: interrupted, it goes on where it was.
-``untuned-first.json`` and ``unread-first.json`` are what was found when they were first run, before
-anything was mended: those figures stay.
+(0 by default) over every reducer of ``tests/branchy/untuned`` (or ``unread``, ``fresh``), in one
+process, each until its first confirmed finding that fails, and writes ``reports/untuned.md``
+(``unread.md``, ``fresh.md``). A pair of reducer and seed that ROWS has already is kept:
+interrupted, it goes on where it was. ``untuned-first.json`` and its like are what was found when
+they were first run, before anything was mended: those figures stay. Where there is no such file,
+there is no first figure.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from aggverify.execution.limits import LIMITS  # noqa: E402
 from aggverify.world import Pool  # noqa: E402
 from tests.branchy import untuned  # noqa: E402
 from tests.branchy.causes import is_found  # noqa: E402
+from tests.branchy.fresh import registry as fresh  # noqa: E402
 from tests.branchy.unread import registry as unread  # noqa: E402
 from tests.branchy.untuned import Untuned  # noqa: E402
 from tests.branchy.untuned.judging import Row, judged  # noqa: E402
@@ -41,7 +43,7 @@ class Folder:
     wrong: Sequence[Untuned]
     right: Sequence[Untuned]
     first: Path
-    """Rows of the day on which they were first run."""
+    """Rows of the day on which they were first run; no file before that."""
 
     @property
     def table(self) -> Path:
@@ -53,6 +55,7 @@ FOLDERS = {
     for folder in (
         Folder("untuned", untuned.WRONG, untuned.RIGHT, ROOT / "reports" / "untuned-first.json"),
         Folder("unread", unread.WRONG, unread.RIGHT, ROOT / "reports" / "unread-first.json"),
+        Folder("fresh", fresh.WRONG, fresh.RIGHT, ROOT / "reports" / "fresh-first.json"),
     )
 }
 
@@ -120,12 +123,17 @@ def report(folder: Folder, now: Rows) -> str:
         "with another code, or told to be another bug, does not count as found.",
         "",
     ]
-    columns = {"first": json.loads(folder.first.read_text()), "now": now}
-    first = figures(folder, columns["first"])
-    lines += [
-        f"- When they were first run: {first} This is the untuned figure.",
-        f"- Now, after whole classes that were missed were mended: {figures(folder, now)}",
-    ]
+    columns: dict[str, Rows] = {"now": now}
+    if folder.first.exists():
+        columns = {"first": json.loads(folder.first.read_text()), "now": now}
+        lines.append(
+            f"- When they were first run: {figures(folder, columns['first'])} This is the untuned "
+            "figure."
+        )
+        since = "Now, after whole classes that were missed were mended"
+    else:
+        since = "As they are run now, with no first run kept"
+    lines.append(f"- {since}: {figures(folder, now)}")
     heads = " | ".join(columns)
     rule = "|---" * len(columns)
     lines += ["", f"| wrong | {heads} | missed, because | met where |", f"|---{rule}|---|---|"]
