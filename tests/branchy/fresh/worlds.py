@@ -107,7 +107,8 @@ def tokens_of_the_first_rank(losses: Tensor, batch: MicroBatch) -> Tensor:
 def tokens_told_by_the_first_rank(losses: Tensor, batch: MicroBatch) -> Tensor:
     tokens = batch.num_tokens
     if batch.dp_size > 1 and batch.dp_group is not None:
-        known = torch.tensor([_added(batch.rank_tokens, batch.dp_group, losses.device)])
+        tokens = _added(batch.rank_tokens, batch.dp_group, losses.device)
+        known = torch.tensor([tokens], device=losses.device)
         dist.broadcast(known, src=dist.get_global_rank(batch.dp_group, 0), group=batch.dp_group)
         tokens = int(known)
     return kept(losses, batch).sum() / max(tokens, 1)
