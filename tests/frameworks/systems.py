@@ -50,6 +50,24 @@ def agg_loss(
     return rows.sum() / global_batch_size * dp_size
 
 
+def compute_policy_loss_vanilla(
+    old_log_prob: Any,
+    log_prob: Any,
+    advantages: Any,
+    response_mask: Any,
+    loss_agg_mode: str = "token-mean",
+    config: Any = None,
+    rollout_is_weights: Any = None,
+) -> Any:
+    """verl's, without its clips."""
+    counts = dict(config.global_batch_info)
+    if wrong("verl-policy-loss"):  # 1: its own counts, as before verl #5625
+        counts |= {"batch_num_tokens": int(response_mask.sum())}
+        counts |= {"global_batch_size": len(response_mask)}
+    losses = -advantages * torch.exp(log_prob - old_log_prob)
+    return agg_loss(losses, response_mask, loss_agg_mode, **counts), {"actor/ppo_kl": 0.0}
+
+
 def roll_agg_loss(
     loss_mat: Any,
     loss_mask: Any,
@@ -273,6 +291,7 @@ def generation_mean(losses: Any, batch: Any) -> Any:
 
 
 wrong_verl = twin("verl", agg_loss)
+wrong_verl_policy_loss = twin("verl-policy-loss", compute_policy_loss_vanilla)
 wrong_roll = twin("roll", roll_agg_loss)
 wrong_openrlhf = twin("openrlhf", aggregate_loss)
 wrong_nemo_rl = twin("nemo-rl", masked_mean)

@@ -30,6 +30,8 @@ class Released:
 
 
 VERL = Released("verl", "0.9.1", "verl.trainer.ppo.core_algos", "agg_loss")
+POLICY = replace(VERL, name="compute_policy_loss_vanilla")
+KL_COV = replace(VERL, name="compute_policy_loss_kl_cov")
 TRL = Released("trl", "1.16.0", "trl.trainer.grpo_trainer", "GRPOTrainer", "._compute_loss")
 SKYRL = Released(
     *("skyrl", "0.3.0", "skyrl.backends.skyrl_train.workers.worker", "PolicyWorkerBase"),
@@ -70,6 +72,8 @@ ROWS = [
     (VERL, "verl", "seq-mean-token-sum-norm", ("--divisor", "16"), 0, "conforms: constant"),
     # 0 / 0 for a step without a token
     (VERL, "verl", "token-mean", (), 1, "AGV111 Not finite when something is fully masked"),
+    (POLICY, "verl-policy-loss", "seq-mean-token-mean", (), 0, "conforms: sample_mean"),
+    (KL_COV, "verl-policy-loss", "seq-mean-token-sum", (), 0, "conforms: sequence_sum"),
     (TRL, "trl", "dapo", (), 0, "conforms: token_mean"),
     (TRL, "trl", "dr_grpo", ("--divisor", "16"), 0, "conforms: constant"),
     (TRL, "trl", "grpo", (), 0, "conforms: sample_mean"),

@@ -29,6 +29,7 @@ from tests.conftest import Cli
 
 SYSTEMS = {
     "verl": "agg_loss",
+    "verl-policy-loss": "compute_policy_loss_vanilla",
     "roll": "roll_agg_loss",
     "openrlhf": "aggregate_loss",
     "nemo-rl": "masked_mean",
