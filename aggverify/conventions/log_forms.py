@@ -73,7 +73,9 @@ def _short_counts(logs: list[Log]) -> None:
 
 
 def mixed(logs: list[Log]) -> None:
-    logs[-1] = normalised({key: Part(1.0, 2) for key in KEYS})
+    """Of the other form in the last micro-batch."""
+    form = legacy if "normalizers" in logs[-1] else normalised
+    logs[-1] = form({key: Part(1.0, 2) for key in KEYS})
 
 
 Spoil = Callable[[list[Log]], None]
@@ -85,5 +87,12 @@ _BOTH: Mapping[str, Spoil] = {
 }
 FORMS: Mapping[str, tuple[Callable[[Mapping[str, Part]], Log], Mapping[str, Spoil]]] = {
     "legacy": (legacy, {**_BOTH, "a normalised log after legacy ones": mixed}),
-    "normalised": (normalised, {**_BOTH, "a normalizer less than keys": _short_counts}),
+    "normalised": (
+        normalised,
+        {
+            **_BOTH,
+            "a normalizer less than keys": _short_counts,
+            "a legacy log after normalised ones": mixed,
+        },
+    ),
 }

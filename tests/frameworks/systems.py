@@ -108,6 +108,8 @@ def masked_mean(
     kept = torch.where(mask.bool(), values, 0)
     if wrong("nemo-rl"):  # 36: a local count
         global_normalization_factor = int(mask.sum())
+    if global_normalization_factor is None:
+        return kept.sum(dim) / mask.sum(dim).clamp(min=1)
     return kept.sum(dim) / max(global_normalization_factor, 1)
 
 
