@@ -59,7 +59,7 @@ def baselines() -> st.SearchStrategy[Any]:
 
 
 HEADER = (
-    "# aggverify-snapshot 1",
+    f"# aggverify-snapshot {file.SCHEMA}",
     f"# corpus {file.VERSION}",
     "# torch 2.6.0",
     "# processor AVX2",
@@ -69,6 +69,8 @@ HEADER = (
 LINES = st.sampled_from(
     [
         *HEADER, '# claim token_mean {"engine": "sum"}', "# claim token_mean {", "# claim", "# ",
+        "token_mean a dp1.cp1.mb1 float64 value=0x1p-1 weights=0x1p+0*2",
+        "token_mean a dp1.cp1.mb1 float64 weights=9:0123456789ab:8:0x1p+0:0x1p+3",
         "a token_mean d1c1k1 float64 value=0x1p-1 weights=00", "a b c d fault=x", "a b c d e=f",
         "\x1b[31m", "a b", "",
     ]

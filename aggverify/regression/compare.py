@@ -9,6 +9,7 @@ from aggverify.codes.state import Standing
 from aggverify.regression import coverage, findings
 from aggverify.regression.model import (
     CONFORMS,
+    FAILURES,
     FINDINGS,
     NO_JUDGEMENT,
     SCHEMA,
@@ -88,6 +89,22 @@ def _errors(document: Document, name: str) -> Iterator[Change]:
         yield error(f"the {name} was not judged", document.error)
     elif document.incomplete:
         yield error(f"the {name} is not complete", str(document.incomplete))
+    elif not _explained(document):
+        what = f"the {name} ended with exit code {document.exit}"
+        yield error(what, "and nothing in the document says why")
+
+
+def _explained(document: Document) -> bool:
+    """Whether its exit code is that of what stands in it."""
+    if document.exit == CONFORMS:
+        return True
+    if document.exit == FINDINGS:
+        expired = any(entry.state is Standing.EXPIRED for entry in document.baseline)
+        return expired or any(verdict.fails for verdict in document.verdicts)
+    if document.exit != NO_JUDGEMENT:
+        return False
+    conform = document.verdicts and all(verdict.conforms for verdict in document.verdicts)
+    return not conform or bool(document.stale or document.unmatched)
 
 
 def _cut(base: Document, name: str) -> Iterator[Change]:
@@ -124,9 +141,10 @@ def _subjects(base: Document, head: Document) -> Iterator[Change]:
 
 
 def _changes(b: Verdict, h: Verdict, base: Document, head: Document) -> Iterator[Change]:
+    became = [*findings.changes(b, h, base.replays, head.replays)]
     found = [
-        *coverage.lost(b, h),
-        *findings.changes(b, h, base.replays, head.replays),
+        *coverage.lost(b, h, fails=any(change.kind in FAILURES for change in became)),
+        *became,
         *coverage.less_precise(b, h),
         *_warnings(b, h),
         *_question(h),

@@ -16,21 +16,19 @@ WORSE, BEYOND = 2, 0.05
 """An error over its bound that is so many times larger, and by so much, is a worse precision."""
 
 
-def lost(base: Verdict, head: Verdict) -> Iterator[Change]:
-    """Everything that the head's verdict says less of than the base's on the same subject."""
+def lost(base: Verdict, head: Verdict, *, fails: bool) -> Iterator[Change]:
+    """Everything that the head's verdict says less of than the base's on the same subject.
+
+    ``fails``: whether a finding fails the head that does not fail the base. Then less is run, and
+    the head is no better for it.
+    """
     said = [*_refused(base, head), *_claims(base, head)]
     found = [*said, *_policy(base, head), *_asked(base, head), *_checks(base, head)]
     found += [*_waivers(base, head), *_cuts(base, head)]
-    if not said and not _has_more_findings(base, head):
+    if not said and not fails:
         found += [*_thinner(base, head), *figures(base, head), *bounds(base, head)]
     for one in found:
         yield Change(one.kind, head.about, one.what, one.base, one.head, one.sentence, "", None, ())
-
-
-def _has_more_findings(base: Verdict, head: Verdict) -> bool:
-    """Whether the head has been busy with findings that the base has not: then less else is run."""
-    known = {finding.identity for finding in base.findings}
-    return any(finding.identity not in known for finding in head.findings)
 
 
 def gone(base: Verdict) -> Change:
@@ -117,6 +115,10 @@ def _policy(base: Verdict, head: Verdict) -> Iterator[Lost]:
         if answer != before.reading:
             what, sentence = f"policy {before.question}", f"reads {before.question} as {answer}"
             yield Lost(what, before.reading, answer, sentence)
+    asked = {reading.question for reading in base.policy}
+    for reads in (reads for reads in head.policy if reads.question not in asked):
+        what, sentence = f"policy {reads.question}", f"reads {reads.question} as {reads.reading}"
+        yield Lost(what, "not asked", reads.reading, sentence, Kind.NEW_WARNING)
     for what, was, after in (
         ("convention", base.convention, head.convention),
         ("divisor", base.divisor, head.divisor),
@@ -165,11 +167,17 @@ def _asked(base: Verdict, head: Verdict) -> Iterator[Lost]:
 
 
 def _waivers(base: Verdict, head: Verdict) -> Iterator[Lost]:
-    known = {waiver.identity or waiver.what for waiver in base.waivers}
+    """What is accepted now, or for longer."""
+    known = {waiver.identity or waiver.what: waiver for waiver in base.waivers}
     for waiver in head.waivers:
-        if (waiver.identity or waiver.what) not in known:
+        what, before = f"waiver {waiver.what}", known.get(waiver.identity or waiver.what)
+        if before is None:
             sentence = f"accepts {waiver.what}: {waiver.reason}"
-            yield Lost(f"waiver {waiver.what}", "not accepted", "accepted", sentence)
+            yield Lost(what, "not accepted", "accepted", sentence)
+        elif before.expires and (waiver.expires is None or waiver.expires > before.expires):
+            until = f"until {waiver.expires}" if waiver.expires else "for good"
+            sentence = f"accepts {waiver.what} {until}, before until {before.expires}"
+            yield Lost(what, f"until {before.expires}", until, sentence)
 
 
 def _cuts(base: Verdict, head: Verdict) -> Iterator[Lost]:

@@ -19,7 +19,6 @@ from aggverify.report.markdown import MARKER
 SECONDS, PAGES, EACH = 30, 20, 100
 MAX_BYTES = 1 << 24
 """Of an answer, and of the event that started a job."""
-_OURS = ("OWNER", "MEMBER", "COLLABORATOR")
 
 
 class Forbidden(InputError):
@@ -106,14 +105,30 @@ def github() -> Forge:
         f"/issues/{number}/comments",
         lambda comment: f"/issues/comments/{comment}",
         "PATCH",
-        # Anybody may write a comment with our marker: that one is left alone.
-        lambda c: c.get("author_association") in _OURS or _is_bot(c),
+        _written_by(_login(api, headers)),
     )
 
 
-def _is_bot(comment: Mapping[str, Any]) -> bool:
-    user = comment.get("user")
-    return isinstance(user, dict) and user.get("type") == "Bot"
+def _login(api: str, headers: Mapping[str, str]) -> str | None:
+    """Of whose token it is; None for a job's own, which may not ask."""
+    try:
+        user = _call("GET", f"{api}/user", headers)
+    except InputError:
+        return None
+    return user.get("login") if isinstance(user, dict) else None
+
+
+def _written_by(login: str | None) -> Callable[[Mapping[str, Any]], bool]:
+    """Which comments are that one's, or a bot's: anybody may write one with our marker, which is
+    left alone."""
+
+    def is_ours(comment: Mapping[str, Any]) -> bool:
+        user = comment.get("user")
+        if not isinstance(user, dict):
+            return False
+        return user.get("type") == "Bot" if login is None else user.get("login") == login
+
+    return is_ours
 
 
 def _number(address: str, headers: Mapping[str, str]) -> int:
@@ -125,6 +140,8 @@ def _number(address: str, headers: Mapping[str, str]) -> int:
     run = event.get("workflow_run") if isinstance(event, dict) else None
     if not isinstance(run, dict):
         raise InputError("the event is neither a pull request nor a workflow that followed one")
+    if not isinstance(run.get("head_repository"), dict):  # null once a fork is deleted
+        raise InputError("the fork that the pull request came from is gone: there is no comment")
     owner, branch = run["head_repository"]["owner"]["login"], run["head_branch"]
     head = urllib.parse.quote(f"{owner}:{branch}", safe="")
     for pull in _call("GET", f"{address}/pulls?state=open&head={head}", headers):

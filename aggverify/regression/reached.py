@@ -23,12 +23,19 @@ def _busier(base: Verdict, head: Verdict) -> bool:
     return len(base.findings) > len(head.findings)
 
 
+def _stops_earlier(base: Verdict, head: Verdict) -> bool:
+    """Whether the head has findings that the base has not: a check draws no more than it takes to
+    find something, so that fewer steps say nothing, and none at all still does."""
+    known = {finding.identity for finding in base.findings}
+    return any(finding.identity not in known for finding in head.findings)
+
+
 def figures(base: Verdict, head: Verdict) -> Iterator[Lost]:
     """Worlds, kinds of layouts and sizes that nothing was run on."""
-    busier = _busier(base, head)
+    fewer = _busier(base, head) or _stops_earlier(base, head)
     for world, steps in base.worlds.items():
         now = head.worlds.get(world, 0)
-        if now * THIN < steps and not (busier and now):
+        if now * THIN < steps and not (fewer and now):
             sides = counted(steps, "step"), counted(now, "step") if now else "no step"
             less = "fewer steps" if now else "nothing"
             yield Lost(f"world of {world}", *sides, f"runs {less} on {world} ranks")
@@ -40,7 +47,7 @@ def figures(base: Verdict, head: Verdict) -> Iterator[Lost]:
         sentence = f"runs {sides[1]} lines and branches of its code on several ranks"
         kind = Kind.COVERAGE_LOST if thin else Kind.NEW_WARNING
         yield Lost("lines and branches on several ranks", *sides, sentence, kind)
-    if head.executed * THIN < base.executed and not busier:
+    if head.executed * THIN < base.executed and not fewer:
         sides = counted(base.executed, "step"), counted(head.executed, "step")
         yield Lost("steps", *sides, "runs fewer steps")
     for dtype, kinds in base.tried.dtypes.items():

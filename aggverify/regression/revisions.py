@@ -20,7 +20,7 @@ from aggverify.regression.compare import compare
 from aggverify.regression.documents import merged
 from aggverify.regression.model import Comparison
 from aggverify.regression.plan import Plan
-from aggverify.regression.trees import Tree, beside
+from aggverify.regression.trees import Tree, beside, uncommitted
 from aggverify.report.model import Document, Finding, load, render
 
 Tell = Callable[[str], None]
@@ -44,6 +44,8 @@ def compared(
     Raises InputError for what is no revision, and where a check comes to no document.
     """
     with _ended_gently(), beside(base, head) as (before, after), _folder() as folder:
+        if uncommitted(base, head):
+            tell("uncommitted changes are not compared: say . for the files as they are")
         sides: dict[str, list[Document]] = {"base": [], "head": []}
         for n, target in enumerate(plan.targets):
             files = folder / f"base{n}", folder / f"head{n}"

@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,7 +30,9 @@ class Tree:
         what is installed from the person's own checkout."""
         own = [folder for folder in (self.root, self.root / "src") if folder.is_dir()]
         given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-        paths = [*own, *(self._here(Path(path)) for path in given)]
+        mine = (self._here(path) for path in _imported_from())
+        installed = [path for path in mine if path.is_relative_to(self.root) and path.is_dir()]
+        paths = dict.fromkeys([*own, *(self._here(Path(path)) for path in given), *installed])
         return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
 
     def _here(self, path: Path) -> Path:
@@ -37,6 +40,33 @@ class Tree:
         top = repository()
         inside = path.resolve()
         return self.root / inside.relative_to(top) if inside.is_relative_to(top) else path
+
+
+def _imported_from() -> Iterator[Path]:
+    """The folders that this interpreter imports from, those of editable installs included: by lines
+    of a ``.pth`` file, which are in ``sys.path``, or by a finder that setuptools writes."""
+    yield from (Path(path) for path in sys.path if path)
+    for name, module in list(sys.modules.items()):
+        mapping = getattr(module, "MAPPING", None) if name.startswith("__editable__") else None
+        if isinstance(mapping, dict):
+            yield from (Path(str(path)).parent for path in mapping.values())
+
+
+def uncommitted(*revisions: str) -> bool:
+    """Whether one of them is what the person stands on, with changes that are no part of it."""
+    top = repository()
+    if not git("status", "--porcelain", "--untracked-files=no", at=top):
+        return False
+    here = git("rev-parse", "HEAD", at=top)
+    return here in (_commit(one, top) for one in revisions if not _is_folder(one))
+
+
+def _commit(revision: str, top: Path) -> str:
+    return git("rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}", at=top)
+
+
+def _is_folder(revision: str) -> bool:
+    return revision.startswith((".", "/")) and Path(revision).is_dir()
 
 
 def git(*arguments: str, at: Path | None = None) -> str:
@@ -76,11 +106,11 @@ def beside(*revisions: str) -> Iterator[tuple[Tree, ...]]:
 
 @contextlib.contextmanager
 def _tree(revision: str, top: Path, inside: Path, folder: Path) -> Iterator[Tree]:
-    if revision.startswith((".", "/")) and Path(revision).is_dir():
+    if _is_folder(revision):
         root = Path(git("rev-parse", "--show-toplevel", at=Path(revision))).resolve()
         yield Tree(revision, root, root / inside)
         return
-    commit = git("rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}", at=top)
+    commit = _commit(revision, top)
     try:
         git("worktree", "add", "--quiet", "--detach", str(folder), commit, at=top)
         name = revision if commit.startswith(revision) else f"{revision} ({commit[:7]})"

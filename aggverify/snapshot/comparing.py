@@ -12,7 +12,7 @@ from aggverify.checks.nonlinear import BOUND
 from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.oracles.bounds import PRECISIONS, scalar_bound, weight_bound
-from aggverify.snapshot.pinned import Entry, Key, Pinned
+from aggverify.snapshot.pinned import MOST_FACTOR, Entry, Key, Pinned
 from aggverify.snapshot.taking import Ran, computes_in, pinned, rows
 from aggverify.steps.case import Case
 
@@ -58,7 +58,7 @@ class Allowed:
     ulps: int
     precision: str
     bounds: Sequence[Fraction]
-    of_moment: Fraction
+    of_projection: Fraction
 
     def level(self, before: float, now: float, bound: Fraction) -> Level:
         """Of one number."""
@@ -128,7 +128,7 @@ def _level(before: Pinned, now: Pinned, allowed: Allowed) -> tuple[Level, int]:
         return Level.IDENTICAL, 0
     seen = [
         allowed.level(before.largest, now.largest, allowed.bounds[now.place]),
-        allowed.level(before.moment, now.moment, allowed.of_moment),
+        allowed.level(before.projection, now.projection, allowed.of_projection),
     ]
     return max(Level.ULPS, *seen), now.place
 
@@ -150,14 +150,14 @@ def _allowances(
 
     def allowed(field: str) -> Allowed:
         if field == "weights":
-            sizes = [abs(w) * place for place, w in enumerate(weights, 1)]
-            return Allowed(ulps, name, bounds, share * sum(sizes, Fraction(0)))
+            size = sum(map(abs, weights), Fraction(0))
+            return Allowed(ulps, name, bounds, share * MOST_FACTOR * size)
         row = now[field]
         sizes = [Fraction(abs(x)) for x in row if math.isfinite(x)]
         if field == "value":
             losses = (Fraction(x) if math.isfinite(x) else Fraction(0) for x in case.losses)
             sizes += [abs(w * x) for w, x in zip(weights, losses, strict=False)]
         far = share * sum(sizes, Fraction(0))
-        return Allowed(ulps, name, [far] * len(row), far * len(row))
+        return Allowed(ulps, name, [far] * len(row), far * MOST_FACTOR * len(row))
 
     return allowed

@@ -19,7 +19,7 @@ from aggverify.files import contents, told, write_inside
 from aggverify.generation.corpus import VERSION
 from aggverify.snapshot.pinned import Entry, Key, Pinned, broken
 
-SCHEMA = 2
+SCHEMA = 3
 MAX_BYTES = 1 << 22
 NO_MODE = "no-mode"
 """Where a reducer implements none that is known."""

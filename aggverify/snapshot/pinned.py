@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import re
 import struct
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,8 @@ from aggverify.errors import InputError
 IN_FULL = 8
 """Numbers that are written one by one; equal neighbours once, with their number."""
 _DIGEST = 12
+MOST_FACTOR = 2
+"""No number counts for more in a projection."""
 _ZEROS = re.compile(r"\.?0*(?=p)")
 
 
@@ -29,7 +32,7 @@ class Pinned:
     """A row of numbers. ``numbers``: all of them, None where there are too many.
 
     Of many: how many, a digest of their bits, and, unless it is ``bare``, the largest by size with
-    its place, and the sum of each times its place, so that a small one that changes shows as well.
+    its place, and its projection, so that small ones that change show as well.
     """
 
     numbers: tuple[float, ...] | None
@@ -37,7 +40,7 @@ class Pinned:
     digest: str = ""
     place: int = 0
     largest: float = 0.0
-    moment: float = 0.0
+    projection: float = 0.0
     bare: bool = False
 
     @staticmethod
@@ -50,7 +53,7 @@ class Pinned:
         if bare:
             return Pinned(None, len(numbers), digest, bare=True)
         place = max(range(len(numbers)), key=lambda i: _size(numbers[i]))
-        return Pinned(None, len(numbers), digest, place, numbers[place], moment(numbers))
+        return Pinned(None, len(numbers), digest, place, numbers[place], projection(numbers))
 
     def __str__(self) -> str:
         if self.numbers is not None:
@@ -60,8 +63,8 @@ class Pinned:
             return ",".join(text if n == 1 else f"{text}*{n}" for text, n in runs) or "none"
         if self.bare:
             return f"{self.count}:{self.digest}"
-        largest, moment = hexadecimal(self.largest), hexadecimal(self.moment)
-        return f"{self.count}:{self.digest}:{self.place}:{largest}:{moment}"
+        largest, projected = hexadecimal(self.largest), hexadecimal(self.projection)
+        return f"{self.count}:{self.digest}:{self.place}:{largest}:{projected}"
 
     @staticmethod
     def read(text: str) -> Pinned:
@@ -91,9 +94,11 @@ def _run(word: str) -> list[float]:
     return [float.fromhex(number)] * int(times or 1)
 
 
-def moment(numbers: Sequence[float]) -> float:
-    """The sum of each times its place, from 1 on; NaN where something on the way is not finite."""
-    products = [x * (i + 1) for i, x in enumerate(numbers)]
+def projection(numbers: Sequence[float]) -> float:
+    """The sum of each times an irregular factor of its place's own, the same for ever: what moves
+    between places moves it, too. NaN where something on the way is not finite."""
+    factors = random.Random(0)  # its numbers are those of every Python
+    products = [x * (1 + factors.random()) for x in numbers]
     if not all(map(math.isfinite, products)):
         return math.nan
     try:

@@ -21,6 +21,8 @@ class Standin:
     pulls: list[dict[str, Any]] = field(default_factory=list)
     asked: list[tuple[str, str]] = field(default_factory=list)
     forbidden: bool = False
+    login: str | None = None
+    """Of the token's own; None where it may not ask."""
 
     def answer(self, method: str, address: str, data: Any) -> tuple[int, Any]:
         parts = urlsplit(address)
@@ -28,7 +30,9 @@ class Standin:
         if parts.path.endswith("/pulls"):
             return 200, self.pulls
         if parts.path.endswith("/user"):
-            return 200, {"id": 7}
+            answer = {"id": 7, "login": self.login}
+            known = self.login or "/api/v4/" in address
+            return (200, answer) if known else (403, {"message": "not by integration"})
         if method == "GET":
             page = int(parse_qs(parts.query)["page"][0])
             return 200, self.comments[100 * (page - 1) : 100 * page]

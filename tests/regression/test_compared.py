@@ -286,6 +286,34 @@ def test_a_waiver_is_known_by_what_it_accepts() -> None:
     assert only(document(one), document(other)).kind is Kind.UNCHANGED
 
 
+@pytest.mark.parametrize("later", ["2026-02-01", None])
+def test_what_is_accepted_for_longer_is_told(later: str | None) -> None:
+    one = waiver(FINDING, expired=False)
+    waived, longer = (replace(GREEN, waivers=(w,)) for w in (one, replace(one, expires=later)))
+    change = only(document(waived), document(longer))
+    assert change.kind is Kind.COVERAGE_LOST and "before until 2026-01-31" in change.sentence
+    assert only(document(longer), document(waived)).kind is Kind.UNCHANGED
+
+
+@pytest.mark.parametrize("code", [1, 2, 130])
+def test_an_exit_that_nothing_explains_is_an_error(code: int) -> None:
+    """Whatever a document was robbed of."""
+    green = document(GREEN)
+    for pair in ((green, replace(green, exit=code)), (replace(green, exit=code), green)):
+        found = compare(*pair)
+        assert found.exit == 2 and f"ended with exit code {code}" in found.changes[0].what
+    left = replace(
+        GREEN, checks=(*GREEN.checks[1:], replace(GREEN.checks[0], state=State.NOT_JUDGED))
+    )
+    found = compare(document(left), replace(document(left), exit=2))
+    assert not any("ended with exit code" in change.what for change in found.changes)
+
+
+def test_a_question_that_only_the_head_answers_is_told() -> None:
+    answered = replace(GREEN, policy=(*GREEN.policy, model.Reading("q", "yes", False, "which?")))
+    assert only(document(GREEN), document(answered)).kind is Kind.NEW_WARNING
+
+
 def test_a_wider_bound_of_the_reported_loss_is_told() -> None:
     (margin,) = GREEN.margins
     loss = margin.reported_loss

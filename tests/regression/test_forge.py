@@ -52,7 +52,7 @@ def comment(cli: Cli, tmp_path: Path, forge: Standin):  # type: ignore[no-untype
             "GITHUB_EVENT_PATH": str(tmp_path / "event.json"),
             "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
             "GITHUB_WORKSPACE": str(tmp_path),
-            "CI_API_V4_URL": forge.address,
+            "CI_API_V4_URL": f"{forge.address}/api/v4",
             "CI_PROJECT_ID": "3",
             "CI_MERGE_REQUEST_IID": "12",
             "AGGVERIFY_GITLAB_TOKEN": "t",
@@ -67,6 +67,7 @@ def comment(cli: Cli, tmp_path: Path, forge: Standin):  # type: ignore[no-untype
 def test_there_is_one_comment_and_it_is_edited(where: str, comment, forge: Standin) -> None:  # type: ignore[no-untyped-def]
     others = [{"id": n + 1, "body": "said", "user": {}} for n in range(120)]
     stranger = {"id": 121, "body": f"{MARKER} mine", "user": {"type": "User"}, "author": {"id": 1}}
+    stranger["author_association"] = "OWNER"
     forge.comments = [*others, stranger]
     for kind, said in (
         (Kind.NEW_FAILURE, "posted"),
@@ -80,6 +81,17 @@ def test_there_is_one_comment_and_it_is_edited(where: str, comment, forge: Stand
     assert "### ✅ Merging this fixes AGV201" in forge.comments[-1]["body"]
     writes = [method for method, _ in forge.asked if method != "GET"]
     assert writes == ["POST", "PATCH" if where == "github" else "PUT"]
+
+
+def test_a_token_of_somebody_s_own_edits_what_they_wrote(comment, forge: Standin) -> None:  # type: ignore[no-untyped-def]
+    forge.login = "me"
+    users = ({"type": "Bot", "login": "b[bot]"}, {"type": "User", "login": "me"})
+    forge.comments = [
+        {"id": n, "body": f"{MARKER} old", "user": user} for n, user in enumerate(users, 1)
+    ]
+    ran = comment(Kind.FIXED)
+    assert "comment: edited" in ran.err, ran
+    assert [c["body"] == f"{MARKER} old" for c in forge.comments] == [True, False]
 
 
 def test_where_the_token_may_not_write_the_report_stands(comment, forge: Standin) -> None:  # type: ignore[no-untyped-def]
@@ -97,6 +109,9 @@ def test_a_workflow_that_followed_asks_the_forge_which_pull_request_it_was(
     forge.pulls = []
     ran = comment(Kind.FIXED, FOLLOWED)
     assert ran.code == 2 and "no open pull request has 'abc' as its head" in ran.err
+    gone = {"workflow_run": {**FOLLOWED["workflow_run"], "head_repository": None}}
+    ran = comment(Kind.FIXED, gone)
+    assert ran.code == 2 and "the fork that the pull request came from is gone" in ran.err
     ran = comment(Kind.FIXED, {"push": {}})
     assert ran.code == 2 and "neither a pull request nor a workflow" in ran.err
 

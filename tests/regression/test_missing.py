@@ -111,6 +111,11 @@ def test_whatever_goes_missing_is_coverage_that_is_lost(place: tuple[Any, ...]) 
         assert first is Kind.NEW_WARNING
         return
     assert found.exit == 1 and first in LOSSES
+    # A new hazard, which fails nothing, hides nothing that is gone.
+    hazard = replace(FINDING, effect="hazard")
+    beside = document(replace(less, findings=(*less.findings, hazard)))
+    told = compare(document(FULL, replays=[again(hazard, Again.PASSES)]), beside)
+    assert told.exit == (place != ("executed",)), [change.kind for change in told.changes]
     if (
         place[-1] not in ("first", "line", "tokens")
         and "source" not in place

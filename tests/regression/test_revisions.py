@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -16,7 +17,7 @@ from aggverify.regression import revisions
 from aggverify.regression.model import Kind
 from aggverify.regression.plan import Plan
 from aggverify.regression.revisions import compared
-from aggverify.regression.trees import Tree, beside
+from aggverify.regression.trees import Tree, beside, uncommitted
 from aggverify.report.model import render
 from tests import waiting
 from tests.conftest import ROOT, Cli
@@ -74,6 +75,28 @@ def test_what_is_installed_from_the_checkout_is_that_of_the_tree(
     with beside("main") as (tree,):
         paths = tree.environment()["PYTHONPATH"].split(os.pathsep)
         assert paths == [str(tree.root), str(tree.root / "rl"), "/elsewhere"]
+
+
+def test_an_editable_install_of_a_folder_below_is_that_of_the_tree(
+    own: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a line of a .pth file, or by setuptools' finder."""
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    finder = ModuleType("__editable___rl_finder")
+    finder.MAPPING = {"rl": str(own.path / "rl"), "other": "/elsewhere/other"}  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, finder.__name__, finder)
+    monkeypatch.setattr("sys.path", [*sys.path, str(own.path / "rl"), str(own.path / ".venv")])
+    with beside("main") as (tree,):
+        paths = tree.environment()["PYTHONPATH"].split(os.pathsep)
+        assert paths == [str(tree.root), str(tree.root / "rl")]
+
+
+def test_changes_that_are_in_no_revision_are_told_of(own: Repository) -> None:
+    assert not uncommitted("main", "HEAD")
+    (own.path / "rl" / "helper.py").write_text("ONE = 3\n")
+    assert uncommitted("doubled", "HEAD")
+    assert not uncommitted("doubled", ".")
+    own.git("checkout", "-q", "--", ".")
 
 
 def test_what_is_no_revision_is_refused(own: Repository, monkeypatch: pytest.MonkeyPatch) -> None:

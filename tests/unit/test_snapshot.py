@@ -17,7 +17,7 @@ from aggverify.errors import InputError
 from aggverify.execution.claim import Claim
 from aggverify.generation.corpus import VERSION, corpus
 from aggverify.oracles import Policy
-from aggverify.snapshot.comparing import Allowed, Level, Moved
+from aggverify.snapshot.comparing import Allowed, Level, Moved, _level
 from aggverify.snapshot.file import Environment, Snapshot, read, write
 from aggverify.snapshot.pinned import Entry, Key, Pinned, hexadecimal
 from aggverify.snapshot.session import Compared
@@ -61,7 +61,18 @@ def test_of_many_a_small_one_that_changes_is_seen_with_its_size() -> None:
     before, after = Pinned.of(row), Pinned.of([*row[:-1], 0.002])
     assert before.numbers is None and before.largest == after.largest == 1.0
     assert before.digest != after.digest
-    assert after.moment - before.moment == pytest.approx(0.021)
+    assert 0.001 < after.projection - before.projection < 0.002
+
+
+def test_of_many_what_moves_between_places_is_seen_with_its_size() -> None:
+    """Whatever sums of them it leaves as they were."""
+    row = [0.1] * 9 + [0.5]
+    for moved in ([0.03, 0.0, -0.01], [0.02, -0.04, 0.02], [0.0, 0.05, -0.05]):
+        other = [x + y for x, y in zip(row, [*moved, *[0.0] * 7], strict=True)]
+        allowed = Allowed(4, "float64", [Fraction(1, 10**12)] * 10, Fraction(1, 10**12))
+        before, now = Pinned.of(row), Pinned.of(other)
+        assert before.largest == now.largest
+        assert _level(before, now, allowed)[0] is Level.CHANGED
 
 
 def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
