@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from aggverify.conventions.base import (
-    ADAPTED,
-    FEATURES,
-    UNUSUAL,
-    Bound,
-    Convention,
-    Misuse,
-    Offer,
-    Output,
-    Site,
-    WholeStep,
-)
+from aggverify.conventions.base import ADAPTED, Bound, Convention, Misuse, Output, Site, WholeStep
 from aggverify.conventions.calls import Called
 from aggverify.conventions.declared import Declared
 from aggverify.conventions.declaring import declared
+from aggverify.conventions.features import FEATURES, UNUSUAL
 from aggverify.conventions.log_reducer import LogReducer
 from aggverify.conventions.micro_batch import MicroBatch
 from aggverify.conventions.native import Native
+from aggverify.conventions.offer import Offer
 from aggverify.conventions.policy_loss import PolicyBatch, PolicyLoss
 from aggverify.conventions.scripted import Calling, PlainlyCalled, PlainSite
 from aggverify.conventions.shipped import shipped

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from aggverify.conventions.adapting import Adapter, Known
-from aggverify.conventions.base import Offer
+from aggverify.conventions.adapter_forms import Known
+from aggverify.conventions.adapting import Adapter
+from aggverify.conventions.offer import Offer
 from aggverify.conventions.parameters import CHOICES, Role, role
 
 _SHOWN = frozenset(

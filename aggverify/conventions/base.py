@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_ch
 
 import numpy as np
 
+from aggverify.conventions.offer import Offer
 from aggverify.steps.case import Case
 
 if TYPE_CHECKING:
@@ -25,68 +26,6 @@ Tinker's client does (``loss:sum``, ``kl:mean`` weighted by data, ``:min``, ``:m
 function of its own, which an adapter has."""
 ADAPTED = "adapter"
 """In a convention's place, where a person's own file says how the reducer is called."""
-FEATURES: Mapping[str, str] = {
-    "data-parallel": "samples dealt to several data-parallel ranks",
-    "micro-batches": "several micro-batches accumulated on a rank",
-    "context-parallel": "samples sliced over context-parallel ranks",
-    "contiguous": "context-parallel ranks that own contiguous chunks",
-    "gathered": "losses gathered over context parallelism before the reduction",
-    "bshd": "context-parallel ranks that own zigzag chunks of rows padded to one width",
-    "fan-out": "rollouts that consist of several samples",
-    "straddling-groups": "prompt groups split over ranks or micro-batches",
-    "straddling-shards": "prompt groups split over data-parallel ranks",
-    "dummy-samples": "fully masked copies of a sample that fill up micro-batches",
-    "rejection": "tokens rejected after the fact: the losses' mask differs from the one counted",
-    "ragged-micro-batches": "micro-batches with different numbers of samples",
-    "generations": "generation batches of several optimizer steps, of which each is judged",
-    "whole-groups": "only prompt groups of one size, each whole in one micro-batch",
-    "poison": "NaN and infinite losses behind the mask",
-    "validates-arguments": "calls that contradict themselves, which must raise",
-    "loss-function": "a loss that our trainer has in hand: to scale before backward, to compute "
-    "without gradients, to compare with its gradient",
-}
-"""What a step or layout may contain that not every convention can see."""
-UNUSUAL = frozenset({"bshd", "generations"})
-"""Those of few frameworks: seen by the conventions that say so, and where they are claimed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """Something of the candidate's module that can be called and might be the reducer.
-
-    ``name`` may be dotted, where the person has named an attribute of an object.
-    """
-
-    name: str
-    parameters: tuple[str, ...]
-    """In order; ``*args`` and ``**kwargs`` with their stars."""
-    required: tuple[str, ...] = ()
-    """Those without a default."""
-    keyword_only: tuple[str, ...] = ()
-    own: bool = True
-    """Whether the file makes it, and does not only import it."""
-    why_not: str = ""
-    """Why a call of it can give no loss, as what follows its name; "" where it may."""
-
-    @property
-    def shown(self) -> str:
-        """``name(parameters)``."""
-        return f"{self.name}({', '.join(self.parameters)})"
-
-    def takes(self, count: int) -> bool:
-        """Whether it can be called with so many positional arguments and no others."""
-        if set(self.required) & set(self.keyword_only):
-            return False
-        named = (p for p in self.parameters if not p.startswith("*"))
-        most = sum(p not in self.keyword_only for p in named)
-        several = any(p.startswith("*") and not p.startswith("**") for p in self.parameters)
-        return len(self.required) <= count and (count <= most or several)
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Offer:
-        """Rebuild an offer from ``dataclasses.asdict``, what is left out by its default."""
-        lists = {"parameters", "required", "keyword_only"} & data.keys()
-        return Offer(**{**data, **{name: tuple(data[name]) for name in lists}})
 
 
 @dataclass(frozen=True, slots=True)

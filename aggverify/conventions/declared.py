@@ -8,11 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from aggverify.conventions.adapter_functions import MERGE, loaded, merging
-from aggverify.conventions.base import Bound, LogRule, Misuse, Offer, Output, Site
+from aggverify.conventions.asked_of_batch import asked_of_batch
+from aggverify.conventions.base import Bound, LogRule, Misuse, Output, Site
 from aggverify.conventions.micro_batch import Side, Width
 from aggverify.conventions.native import RETURNS, inputs, output
+from aggverify.conventions.offer import Offer
 from aggverify.conventions.plain_adapter import code_of
-from aggverify.conventions.plain_batch import asked_of_batch, batches
+from aggverify.conventions.plain_batch import batches
 from aggverify.conventions.scripted import Calling, PlainSite
 from aggverify.conventions.step_batches import Totals, micro_batch
 from aggverify.engines import usual

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from aggverify.conventions.base import Bound, Misuse, Offer, Site
+from aggverify.conventions.base import Bound, Misuse, Site
 from aggverify.conventions.calls import Call
 from aggverify.conventions.log_forms import FORMS, KEYS, Log, Part, Spoil, legacy, mixed, part
+from aggverify.conventions.offer import Offer
 from aggverify.conventions.trainer import TrainContext, context
 from aggverify.oracles.bounds import PRECISIONS, scalar_bound
 

@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from aggverify.conventions.base import Bound, Misuse, Offer, Output, Site
+from aggverify.conventions.asked_of_batch import asked_of_batch
+from aggverify.conventions.base import Bound, Misuse, Output, Site
 from aggverify.conventions.misuses import NATIVE
-from aggverify.conventions.plain_batch import asked_of_batch, batches
+from aggverify.conventions.offer import Offer
+from aggverify.conventions.plain_batch import batches
 from aggverify.conventions.scripted import Calling, PlainSite
 from aggverify.conventions.step_batches import Totals, micro_batch
 from aggverify.oracles import LEGACY, MODES

@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from aggverify.conventions.base import NONLINEAR, Bound, Misuse, Offer, Site
+from aggverify.conventions.asked_of_batch import asked_of_batch
+from aggverify.conventions.base import NONLINEAR, Bound, Misuse, Site
 from aggverify.conventions.micro_batch import MicroBatch
 from aggverify.conventions.misuses import POLICY_LOSS
 from aggverify.conventions.native import RETURNS, output
-from aggverify.conventions.plain_batch import asked_of_batch, batches
+from aggverify.conventions.offer import Offer
+from aggverify.conventions.plain_batch import batches
 from aggverify.conventions.scripted import Calling, PlainSite
 from aggverify.conventions.step_batches import Totals, micro_batch
 from aggverify.oracles import LEGACY, MODES

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from aggverify.conventions.base import Bound, Misuse, Offer, Output, Site
+from aggverify.conventions.base import Bound, Misuse, Output, Site
 from aggverify.conventions.misuses import SKYRL
+from aggverify.conventions.offer import Offer
 from aggverify.conventions.plain_batch import formed
 from aggverify.conventions.scripted import Calling, PlainData, PlainSite
 from aggverify.conventions.skyrl_rows import Rows

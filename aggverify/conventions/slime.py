@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggverify.conventions.base import Bound, Misuse, Offer, Output, Site, mask_tensor
+from aggverify.conventions.base import Bound, Misuse, Output, Site, mask_tensor
 from aggverify.conventions.misuses import SLIME
+from aggverify.conventions.offer import Offer
 from aggverify.conventions.plain_batch import ranks
 from aggverify.conventions.plain_text import listed, row, tensor
 from aggverify.conventions.scripted import Calling, PlainData, PlainSite

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from aggverify.conventions.base import Site, mask_tensor
-from aggverify.conventions.micro_batch import Beyond, MicroBatch
+from aggverify.conventions.beyond import Beyond
+from aggverify.conventions.micro_batch import MicroBatch
 from aggverify.steps.layouts import positions, rank_width, visible_pieces
 
 

@@ -11,8 +11,10 @@ from functools import cache
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
-from aggverify.conventions.base import Misuse, Offer, Site, WholeStep
-from aggverify.conventions.plain_batch import asked_of_batch, batches
+from aggverify.conventions.asked_of_batch import asked_of_batch
+from aggverify.conventions.base import Misuse, Site, WholeStep
+from aggverify.conventions.offer import Offer
+from aggverify.conventions.plain_batch import batches
 from aggverify.conventions.scripted import Calling, PlainSite
 from aggverify.conventions.step_batches import Totals, micro_batch
 from aggverify.engines import TRAIN_STEP

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from aggverify.conventions.base import Offer
+from aggverify.conventions.offer import Offer
 from aggverify.conventions.trainer import TrainContext, Trainer
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from aggverify.conventions.base import Bound, Misuse, Offer, Site
+from aggverify.conventions.base import Bound, Misuse, Site
 from aggverify.conventions.calls import Call
+from aggverify.conventions.offer import Offer
 from aggverify.conventions.validated_arguments import Names, Validate, calls, plainly
 
 

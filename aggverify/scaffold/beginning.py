@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aggverify.conventions import undeclared
+from aggverify.conventions.adapter_forms import Known
 from aggverify.conventions.adapter_text import adapted
-from aggverify.conventions.adapting import Adapter, Known, best
-from aggverify.conventions.base import Offer
+from aggverify.conventions.adapting import Adapter, best
+from aggverify.conventions.offer import Offer
 from aggverify.conventions.parameters import CHOICES
 from aggverify.errors import CandidateError, InputError, NoReducer
 from aggverify.execution.laboratory import Laboratory

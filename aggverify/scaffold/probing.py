@@ -10,9 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
+from aggverify.conventions.adapter_forms import Known
 from aggverify.conventions.adapter_text import adapted
-from aggverify.conventions.adapting import Adapter, Known
-from aggverify.conventions.base import Offer
+from aggverify.conventions.adapting import Adapter
+from aggverify.conventions.offer import Offer
 from aggverify.errors import AggverifyError
 from aggverify.execution.executed import Execution
 from aggverify.execution.laboratory import Laboratory

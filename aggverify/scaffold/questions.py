@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from aggverify.conventions.adapting import Adapter, Known
-from aggverify.conventions.base import Offer
+from aggverify.conventions.adapter_forms import Known
+from aggverify.conventions.adapting import Adapter
+from aggverify.conventions.offer import Offer
 from aggverify.engines import formulas
 from aggverify.errors import InputError
 from aggverify.execution.subject import Subject

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice, product
 
-from aggverify.conventions.adapting import DIVISOR, EXPRESSIONS, Adapter, Known, Shape
-from aggverify.conventions.base import Offer
+from aggverify.conventions.adapter_forms import DIVISOR, EXPRESSIONS, Known, Shape
+from aggverify.conventions.adapting import Adapter
+from aggverify.conventions.offer import Offer
 from aggverify.conventions.parameters import CHOICES, Role, role
 from aggverify.oracles import MODES, NAMES
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from aggverify.conventions import Convention, convention
 from aggverify.conventions.adapter_functions import loaded
-from aggverify.conventions.base import Offer
+from aggverify.conventions.offer import Offer
 from aggverify.errors import InputError, shown
 from aggverify.trainer.constants import codes, constants, dtypes
 from aggverify.trainer.offers import offers

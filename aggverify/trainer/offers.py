@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
-from aggverify.conventions.base import Offer
+from aggverify.conventions.offer import Offer
 
 _ANY = ("*args", "**kwargs")
 

@@ -11,7 +11,8 @@ import torch
 from torch import tensor
 
 from aggverify.conventions import MicroBatch, PlainSite, Site
-from aggverify.conventions.plain_batch import _BY_THE_CALL, asked_of_batch, batches, losses_of
+from aggverify.conventions.asked_of_batch import asked_of_batch
+from aggverify.conventions.plain_batch import _BY_THE_CALL, batches, losses_of
 from aggverify.conventions.plain_text import named, row
 from aggverify.conventions.step_batches import Totals, micro_batch
 from aggverify.generation.catalogue import plain_losses

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from aggverify.conventions import Offer
+from aggverify.conventions.adapter_forms import Known, Shape
 from aggverify.conventions.adapter_text import Origin, adapted
-from aggverify.conventions.adapting import Adapter, Known, Shape
+from aggverify.conventions.adapting import Adapter
 from aggverify.errors import InputError
 from aggverify.oracles import MODES
 from aggverify.run.planning.target import Target
