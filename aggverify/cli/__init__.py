@@ -9,7 +9,7 @@ from typing import NoReturn
 import click
 
 from aggverify import __version__
-from aggverify.cli import streams, ways_out
+from aggverify.cli import joined, streams, ways_out
 from aggverify.cli.check import check
 from aggverify.cli.compare import compare
 from aggverify.cli.engines import engines
@@ -51,7 +51,9 @@ def main() -> NoReturn:
     """Entry point: every way out ends in one of the four exit codes."""
     began = time.monotonic()
     with streams.guarded(), ways_out.warned():
-        code = ways_out.ended(lambda: commands.main(standalone_mode=False, obj=began))
+        code = ways_out.ended(
+            lambda: joined.run(began, lambda run: commands.main(standalone_mode=False, obj=run))
+        )
         if (why := streams.lost()) is not None:
             ways_out.complain(f"error: cannot write to standard output: {why}")
             code = code or ways_out.NO_JUDGEMENT

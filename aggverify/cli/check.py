@@ -14,6 +14,7 @@ import click
 from aggverify.cli.options import every_option, said
 
 if TYPE_CHECKING:
+    from aggverify.cli.joined import Run
     from aggverify.execution.deadline import Deadline
     from aggverify.report.delivery import Delivery
     from aggverify.report.events import Events
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from aggverify.run.outcome.verdict import Verdict
     from aggverify.run.planning.request import Request
     from aggverify.run.planning.settings import Settings
-    from aggverify.world import Options
+    from aggverify.world import Hosts, Pool
 
 
 @click.command()
@@ -53,26 +54,38 @@ def check(target: str, **given: Any) -> int:
     where = Path(mine.get("report_dir") or project.get("report_dir", default("report_dir")))
     delivery = Delivery.to(where, formats, github="github" in mine)
     request = requested(target, mine, project.values, project.source)
-    deadline = request.deadline(began=click.get_current_context().obj)
+    run: Run = click.get_current_context().obj
+    deadline = request.deadline(began=run.began)
+    hosts = _hosts(run, request)
     if "list" in mine:
-        return _list(request, deadline)
+        return _list(request, deadline, hosts)
     others = _others(mine, project)
     if "replay_into" in mine:
-        return _replay_into(Path(mine["replay_into"]), request, others, deadline)
-    return _check(request, where, delivery, deadline, others)
+        return _replay_into(Path(mine["replay_into"]), request, others, deadline, hosts)
+    return _check(request, where, delivery, deadline, others, hosts)
 
 
-def _replay_into(path: Path, request: Request, others: Others, deadline: Deadline) -> int:
+def _hosts(run: Run, request: Request) -> Hosts | None:
+    """Of ranks, where they were launched."""
+    from aggverify.errors import InputError
+
+    if run.hosts is not None and request.sandbox:
+        raise InputError("--sandbox is for ranks that are started here, not by torchrun or srun")
+    return run.hosts
+
+
+def _replay_into(
+    path: Path, request: Request, others: Others, deadline: Deadline, hosts: Hosts | None
+) -> int:
     """Run others' cases only, and add what becomes of them to a document of this version."""
     from aggverify.files import put
     from aggverify.report.document import with_replays
     from aggverify.report.model import load, render
     from aggverify.run.again import again
     from aggverify.run.opening import in_time
-    from aggverify.world import Pool
 
     made = load(path)
-    with Pool(_options(request, deadline)) as pool, in_time():
+    with _pool(request, deadline, hosts) as pool, in_time():
         reruns = again(others.findings, request, pool=pool)
     put(path, render(with_replays(made, reruns)))
     return made.exit
@@ -93,26 +106,27 @@ def _others(mine: Mapping[str, Any], project: Settings) -> Others:
     return Others.of(findings, None if path is None else Path(path), write=write)
 
 
-def _list(request: Request, deadline: Deadline) -> int:
+def _list(request: Request, deadline: Deadline, hosts: Hosts | None) -> int:
     """Print what would be run."""
     from aggverify.report.plan import plan_lines
     from aggverify.run.session import plans
-    from aggverify.world import Pool
 
-    with Pool(_options(request, deadline)) as pool:
+    with _pool(request, deadline, hosts) as pool:
         for planned in plans(request, pool=pool):
             for line in plan_lines(planned):
                 click.echo(line)
     return 0
 
 
-def _options(request: Request, deadline: Deadline) -> Options:
+def _pool(request: Request, deadline: Deadline, hosts: Hosts | None) -> Pool:
     """Of the ranks: how long they may take, and where they live."""
     from aggverify.execution.limits import LIMITS
     from aggverify.run.planning.enclosed import sandbox
+    from aggverify.world import Pool
 
     inside = sandbox(request.target, request.against, request.adapter) if request.sandbox else None
-    return replace(LIMITS, turn=deadline.check, sandbox=inside)
+    options = replace(LIMITS, turn=deadline.check, sandbox=inside)
+    return Pool(options, launcher=hosts)
 
 
 @dataclass(slots=True)
@@ -129,6 +143,7 @@ def _check(
     delivery: Delivery,
     deadline: Deadline,
     others: Others,
+    hosts: Hosts | None,
 ) -> int:
     """Verify, show, store the cases under ``where``, deliver the reports; the exit code.
 
@@ -139,7 +154,7 @@ def _check(
     from aggverify.report.document import document, stopped
     from aggverify.report.reading import headline
 
-    known, error = _verified(request, where, deadline, others, delivery.events)
+    known, error = _verified(request, where, deadline, others, delivery.events, hosts)
     if error is None:
         made = document(known.verdicts, where, known.reruns)
     else:
@@ -164,7 +179,12 @@ def _check(
 
 
 def _verified(
-    request: Request, where: Path, deadline: Deadline, others: Others, events: Events | None
+    request: Request,
+    where: Path,
+    deadline: Deadline,
+    others: Others,
+    events: Events | None,
+    hosts: Hosts | None,
 ) -> tuple[_Known, BaseException | None]:
     """What became of others' findings, then the verdicts, each shown as soon as it is there; and
     what stopped it if anything did."""
@@ -177,7 +197,6 @@ def _verified(
     from aggverify.run.opening import in_time
     from aggverify.run.outcome.events import Event, Finished, Waiting
     from aggverify.run.session import verify
-    from aggverify.world import Pool
 
     # Hypothesis would leave a folder where the user stands: nothing of what it keeps is needed.
     configuration.set_hypothesis_home_dir(os.devnull)
@@ -191,7 +210,7 @@ def _verified(
         terminal(event)
 
     try:
-        with Pool(_options(request, deadline)) as pool:
+        with _pool(request, deadline, hosts) as pool:
             if others.findings:
                 told = counted(len(others.findings), "known finding")
                 terminal(Waiting(f"the cases of {told} are run again"))

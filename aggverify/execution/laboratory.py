@@ -85,6 +85,11 @@ class Laboratory:
         self.executed = 0
         self.worlds: dict[int, int] = {}
 
+    @property
+    def most(self) -> int:
+        """Ranks that a world may have."""
+        return self._template.most
+
     def clock(self) -> float:
         """Seconds of which none are spent on ranks that start, import or prepare."""
         every = (self, *self._beside.values())
@@ -106,8 +111,10 @@ class Laboratory:
 
         Raises NotJudged where there is none.
         """
-        why = ""
-        for size in (n for n in SIZES if n <= wanted):
+        most, why = self._template.most, ""
+        if wanted > most:
+            why = f"{most} rank{'s were' if most > 1 else ' was'} launched"
+        for size in (n for n in SIZES if n <= min(wanted, most)):
             cells = [tuple(((d,),) for d in range(n)) for n in range(1, size + 1) if size % n == 0]
             layouts = [Layout(cell, size // len(cell)).to_json() for cell in cells]
             [outcome] = self._template.run([Job(size, {GROUPS: layouts})])

@@ -83,6 +83,8 @@ class Discovered:
     """The largest world that the machine has room for, where that is less than was asked for."""
     no_room: str = ""
     """Why no larger one."""
+    carried: str = ""
+    """What carries collectives beside the backend, where that is not this machine's usual."""
     compiles: bool = False
     """Whether a step was seen to call something that was given to torch.compile."""
     sandbox: str | None = None

@@ -48,10 +48,11 @@ def document(
     what became of findings of other documents."""
     incomplete = next(filter(None, (verdict.incomplete for verdict in verdicts)), None)
     made = tuple(written(verdict, where) for verdict in verdicts)
+    carried = next((verdict.subject.found.carried for verdict in verdicts), "")
     return model.Document(
         model.SCHEMA,
         __version__,
-        environment(),
+        environment(carried),
         int(exit_code(verdicts)),
         None,
         incomplete,
@@ -81,11 +82,13 @@ def _replay(rerun: Rerun) -> model.Replay:
     )
 
 
-def environment() -> model.Environment:
-    """Of the ranks: they have this process's interpreter, and the torch that is installed."""
+def environment(carried: str = "") -> model.Environment:
+    """Of the ranks: they have this process's interpreter, and the torch that is installed.
+    ``carried``: what carries collectives beside the backend."""
     backend = LIMITS.backend
+    transport = f"{backend.transport} {carried}".rstrip()
     return model.Environment(
-        platform.python_version(), metadata.version("torch"), backend.name, backend.transport
+        platform.python_version(), metadata.version("torch"), backend.name, transport
     )
 
 

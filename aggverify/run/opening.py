@@ -81,6 +81,7 @@ def resolved(
             conditions=conditions,
             processor=ranks["processor"],
             threads=ranks["threads"],
+            carried=template.carried,
         )
         for s in found
     )
@@ -92,10 +93,12 @@ def resolved(
 
 
 def with_room(subjects: Sequence[Subject], laboratory: Laboratory) -> tuple[Subject, ...]:
-    """The subjects with no larger worlds than there is room for; looked into where it is scarce."""
-    if not room.tight():
+    """The subjects with no larger worlds than there is room for; looked into where it is scarce, or
+    fewer ranks were launched."""
+    wanted = max(s.max_world for s in subjects)
+    if not room.tight() and wanted <= laboratory.most:
         return tuple(subjects)
-    size, why = laboratory.largest(max(s.max_world for s in subjects))
+    size, why = laboratory.largest(wanted)
     fits = [s.max_world <= size for s in subjects]
     return tuple(
         s if enough else s.knowing(room=size, no_room=why)

@@ -19,6 +19,7 @@ from aggverify.world.faults import (
     TemplateFailure,
 )
 from aggverify.world.frames import Frame, Stack
+from aggverify.world.hosts import Hosts
 from aggverify.world.launcher import Launcher
 from aggverify.world.options import Options
 from aggverify.world.pool import Pool
@@ -32,6 +33,7 @@ __all__ = [
     "Collective",
     "Fault",
     "Frame",
+    "Hosts",
     "Job",
     "Launcher",
     "Options",

@@ -9,21 +9,20 @@ its outcome.
 
 from __future__ import annotations
 
-import os
 import select
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from functools import partial
 
 from aggverify.world import answers, linux, memory, wire
 from aggverify.world.clock import Clock
 from aggverify.world.faults import NO_EXCESS, Excess, Fault
 from aggverify.world.flight import Key, Task
-from aggverify.world.launcher import Opened
-from aggverify.world.link import MUCH, Link, open_link
+from aggverify.world.link import MUCH, Link
 from aggverify.world.options import Options
+from aggverify.world.source import Ending, NoRoom, Source
 from aggverify.world.world import World
 
 # Oddities after which jobs are run one by one from the first: code that often fails, or alters
@@ -45,11 +44,10 @@ class Dispatcher:
     An OSError out of any method means that the template process is gone.
     """
 
-    def __init__(self, opened: Opened, options: Options) -> None:
+    def __init__(self, opened: Source, options: Options) -> None:
         self._opened = opened
         self._usual = self._options = options
         self._clock = Clock()
-        self._decoder = wire.Decoder(answers.SMALL)
         self._epoll = select.epoll()
         self._readers: dict[int, Callable[[int], None]] = {}
         self._worlds: dict[Key, World] = {}
@@ -62,8 +60,8 @@ class Dispatcher:
         self._born = 0
         self._memory = memory.Watched()
         self._known: set[frozenset[tuple[str, int]]] = set()
-        self._watch(opened.connection.fileno(), self._on_process)
-        self._watch(opened.output.fd, self._on_output)
+        for fd, read in opened.watched().items():
+            self._watch(fd, partial(self._on_process, read))
 
     def add(self, tasks: Iterable[Task]) -> None:
         """Queue tasks for the worlds they are meant for."""
@@ -247,40 +245,17 @@ class Dispatcher:
 
     def _start(self, key: Key, now: float, *, alone: bool) -> World | None:
         self._born += 1
-        links: list[Link] = []
-        handed: list[tuple[int, int, int]] = []
         try:
-            for rank in range(key.size):
-                link, fds = open_link(rank)
-                links.append(link)
-                handed.append(fds)
-        except OSError as error:  # no more files: not the template's end
-            for link, (connection, output, _) in zip(links, handed, strict=True):
-                link.close()
-                _close((connection, output))
-            text = f"not all can be started: {error.strerror}"
+            links = self._opened.start(self._born, key, self._options.memory, alone=alone)
+        except NoRoom as error:
+            text = f"not all can be started: {error}"
             self._unstarted(key, Fault("died", None, text, key.size, ours=True))
             return None
         world = self._worlds[key] = World(
-            self._born, key, links, self._options, now, self._opened.pid, self._known
+            self._born, key, links, self._options, now, self._opened.sight, self._known
         )
         for link in links:
             self._watch_link(world, link)
-        request = {
-            "op": "world",
-            "world": self._born,
-            "size": key.size,
-            "backend": key.backend.name,
-            "alone": alone,
-        }
-        try:
-            self._send(
-                {**request, "memory": self._options.memory}, [fd for fds in handed for fd in fds]
-            )
-        finally:
-            # The slate is open once here, and read.
-            for connection, output, _ in handed:
-                _close((connection, output))
         return world
 
     def _watch_link(self, world: World, link: Link) -> None:
@@ -325,21 +300,14 @@ class Dispatcher:
             self._unwatch(link.output.fd)
         del self._worlds[world.key]
         world.close()
-        self._send({"op": "kill", "world": world.number})
+        self._opened.end(world.number)
 
-    def _send(self, request: dict[str, Any], fds: Sequence[int] = ()) -> None:
-        wire.send(self._opened.connection, request, fds=fds)
-
-    def _on_output(self, fd: int) -> None:
-        if not self._opened.output.read():
+    def _on_process(self, read: Callable[[], Sequence[Ending] | None], fd: int) -> None:
+        said = read()
+        if said is None:
             self._unwatch(fd)
-
-    def _on_process(self, fd: int) -> None:
-        data = self._opened.connection.recv(1 << 16)
-        if not data:
-            raise ConnectionResetError("the template process ended")
         try:
-            for header, _ in self._decoder.feed(data):
+            for header in said or ():
                 for world in self._worlds.values():
                     if world.number == header.get("world"):
                         rank, status, refused = answers.ending(header, world.key.size)
@@ -347,8 +315,3 @@ class Dispatcher:
                         link.exit_status, link.refused = status, refused
         except wire.WireError as error:
             raise ConnectionResetError(f"the template process sent no message: {error}") from None
-
-
-def _close(fds: Iterable[int]) -> None:
-    for fd in fds:
-        os.close(fd)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import socket
 import subprocess
 import sys
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +19,14 @@ from aggverify.world.clock import Clock
 from aggverify.world.evidence import threads_text
 from aggverify.world.exits import exit_text, printed
 from aggverify.world.faults import NO_EXCESS, Excess, PoolError, TemplateFailure
-from aggverify.world.link import Output, open_link
-from aggverify.world.options import Options
+from aggverify.world.link import open_link
+from aggverify.world.opened import Opened
+from aggverify.world.options import MAX_RANKS, Options
 from aggverify.world.sandbox import Sandbox
+from aggverify.world.sight import HERE
 from aggverify.world.starting import start
 from aggverify.world.threads import Threads
-from aggverify.world.watchdog import Watchdog, glance
+from aggverify.world.watchdog import Watchdog
 
 _OUTPUT_KEPT = 8_000
 _MOST_SAID = 1 << 26
@@ -37,27 +37,6 @@ _CUDA = (
     "the import initialises CUDA, which ranks forked after it could not use: make the first CUDA "
     "call inside a function"
 )
-
-
-@dataclass(slots=True)
-class Opened:
-    """A template process that has constructed its handler, as held by the parent."""
-
-    connection: socket.socket
-    output: Output
-    slate: int
-    pid: int
-    number: int
-    """The pid that the launcher calls it by: another one in a sandbox."""
-    description: dict[str, Any]
-    lacks_threads: bool = False
-    """Whether the import has left threads that ranks forked from it do without."""
-
-    def close(self) -> None:
-        """Let go of connection and files."""
-        self.connection.close()
-        os.close(self.output.fd)
-        os.close(self.slate)
 
 
 class Zygote:
@@ -301,7 +280,7 @@ class Zygote:
         ends = clock.now() + self._silence
         while not poll.poll(1000 * _TURN):
             self._turn()
-            if glance([self._started.pid]).running:
+            if HERE.glance([self._started.pid]).running:
                 ends = clock.now() + self._silence
             elif clock.now() > ends:
                 self._process.kill()  # it may be stopped
@@ -325,6 +304,8 @@ class Zygote:
 
 class Launcher:
     """The current zygote, replaced should it die."""
+
+    most, carried = MAX_RANKS, ""
 
     def __init__(self, inside: Sandbox | None = None) -> None:
         self.inside = inside
@@ -373,6 +354,6 @@ def _no_room(error: OSError) -> PoolError:
 
 
 def _hung(opened: Opened, kind: Any, message: str) -> TemplateFailure:
-    found = stacks.collect({0: (opened.pid, opened.slate)})
+    found = stacks.collect({0: (opened.pid, opened.slate)}, lambda pid: HERE.ask(pid, wake=True))
     shown = threads_text(found.get(0, ()))
     return TemplateFailure(kind, message, shown, opened.output.drain())

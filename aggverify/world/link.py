@@ -33,7 +33,10 @@ class Output:
 
     def read(self) -> int:
         """Take what is there; how many bytes that was, 0 at the end."""
-        data = os.read(self.fd, _CHUNK)
+        try:
+            data = os.read(self.fd, _CHUNK)
+        except ConnectionError:  # of another machine's rank
+            data = b""
         self.tail = (self.tail + data)[-_TAIL:]
         self.size += len(data)
         return len(data)
@@ -70,7 +73,7 @@ class Link:
     rank: int
     sock: socket.socket
     output: Output
-    slate: int
+    slate: slate.Page
     pid: int | None = None
     replies: deque[Frame] = field(default_factory=deque)
     out: bytearray = field(default_factory=bytearray)
@@ -145,7 +148,9 @@ class Link:
     def close(self) -> None:
         """Let go of everything."""
         self.sock.close()
-        _close(self.output.fd, self.slate)
+        _close(self.output.fd)
+        if isinstance(self.slate, int):
+            _close(self.slate)
 
 
 def open_link(rank: int) -> tuple[Link, tuple[int, int, int]]:

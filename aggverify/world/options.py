@@ -18,6 +18,8 @@ MOST_PROCESSES = 4 * MOST_HELPERS
 code under test may start a few helpers in each."""
 MOST_THREADS = 4 * MOST_PROCESSES
 """Of all these together, which a run has up to four hundred of."""
+MAX_RANKS = 64
+"""Of a world."""
 LEAST_MEMORY = 1 << 30
 SHARE_OF_MEMORY = 0.75
 """Of what is free when the launcher starts, for all processes below it together, at least those

@@ -15,13 +15,18 @@ from aggverify.world.exits import exit_text, printed
 from aggverify.world.faults import Fault, FaultKind, Outcome, Replies, Reply
 from aggverify.world.frames import Frame, Stack
 from aggverify.world.link import Link
+from aggverify.world.sight import Sight
 from aggverify.world.stacks import collect, parse
 from aggverify.world.state import PROCESS_GROUP
 from aggverify.world.wire import Frame as Message
 
 
 def finished(
-    frames: Sequence[Message], links: Sequence[Link], number: int, watched: room.Watched
+    frames: Sequence[Message],
+    links: Sequence[Link],
+    number: int,
+    watched: room.Watched,
+    sight: Sight,
 ) -> tuple[Replies | Fault, bool]:
     """Outcome of a job that every rank has answered; True when the world can go on."""
     headers = [header for header, _ in frames]
@@ -30,9 +35,9 @@ def finished(
     if any("error" in header for header in headers):
         types = {header["error"]["type"] if "error" in header else None for header in headers}
         alike = len(types) == 1 and odd is None
-        return Scene(links, number, watched).raised(), usable and alike
+        return Scene(links, number, watched, sight).raised(), usable and alike
     if odd is not None:
-        return Scene(links, number, watched).diverged(odd), False
+        return Scene(links, number, watched, sight).diverged(odd), False
     return Replies(tuple(_reply(header, blob) for header, blob in frames)), usable
 
 
@@ -80,8 +85,11 @@ def _trace(header: Mapping[str, Any]) -> Trace:
 class Scene:
     """A job gone wrong: the evidence, gathered while ranks and their remains still exist."""
 
-    def __init__(self, links: Sequence[Link], number: int, watched: room.Watched) -> None:
+    def __init__(
+        self, links: Sequence[Link], number: int, watched: room.Watched, sight: Sight
+    ) -> None:
         self._links = links
+        self._sight = sight
         self._watched = watched
         self._number = number
         self._signs = tuple(slate.signs(link.slate) for link in links)
@@ -261,7 +269,7 @@ class Scene:
             for link in self._links
             if link.pid is not None and not link.ended and not link.replies
         }
-        return collect(silent, wake=wake)
+        return collect(silent, lambda pid: self._sight.ask(pid, wake=wake))
 
 
 def _called(stack: Stack) -> Sequence[Frame]:

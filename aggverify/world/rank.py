@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aggverify.world import forking, linux
+from aggverify.world import forking, linux, meeting
 from aggverify.world.backends import Backend, Place
 from aggverify.world.candidate_errors import raised
 from aggverify.world.devices import DEVICES, Device
@@ -43,6 +43,8 @@ class Handed:
     slate: int
     store: int
     memory: int
+    meeting: Sequence[Any] | None = None
+    """Where the others are met instead of in the store, as of a ``Meeting``."""
 
 
 def construct(request: dict[str, Any]) -> Any:
@@ -113,8 +115,11 @@ def _join(place: Place, backend: Backend, handed: Handed, more: dict[str, Any]) 
     import torch.distributed as dist
     from torch._C._distributed_c10d import FileStore
 
-    # A file in memory, reached by descriptor: no port, no path, nothing to clean up.
-    store = FileStore(f"/proc/self/fd/{handed.store}", place.size)
+    if handed.meeting is not None:
+        store = meeting.Meeting(*handed.meeting).joined()
+    else:
+        # A file in memory, reached by descriptor: no port, no path, nothing to clean up.
+        store = FileStore(f"/proc/self/fd/{handed.store}", place.size)
     # A rank that waits is the parent's business: the backend's own timeout must not come first.
     dist.init_process_group(
         backend.name,

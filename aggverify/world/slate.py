@@ -10,6 +10,7 @@ import mmap
 import os
 import struct
 from dataclasses import dataclass
+from typing import Protocol
 
 _HEAD = struct.Struct("<IIIII")
 _INSIDE, _OWN = 1, 2
@@ -23,6 +24,26 @@ def create() -> int:
     os.ftruncate(fd, DUMP)
     os.lseek(fd, DUMP, os.SEEK_SET)
     return fd
+
+
+class Distant(Protocol):
+    """A slate on another machine."""
+
+    def pread(self, size: int, at: int) -> bytes:
+        """So many of its bytes from there."""
+        ...
+
+    def size(self) -> int:
+        """Of its file."""
+        ...
+
+
+Page = int | Distant
+"""As the parent holds it: an open file, or what reads one elsewhere."""
+
+
+def _pread(page: Page, size: int, at: int) -> bytes:
+    return os.pread(page, size, at) if isinstance(page, int) else page.pread(size, at)
 
 
 class Writer:
@@ -91,9 +112,9 @@ class Reading:
     pid: int = 0
 
 
-def read(fd: int) -> Reading:
+def read(page: Page) -> Reading:
     """The parent's side; what the rank has scribbled over or cut off reads as empty."""
-    data = os.pread(fd, DUMP, 0).ljust(_HEAD.size, b"\0")
+    data = _pread(page, DUMP, 0).ljust(_HEAD.size, b"\0")
     job, length, where, _, pid = _HEAD.unpack_from(data)
     text = data[_HEAD.size : _HEAD.size + length].decode(errors="replace")
     entries = tuple(text.splitlines())
@@ -101,21 +122,22 @@ def read(fd: int) -> Reading:
     return Reading(job, entries, inside, bool(where & _OWN), pid)
 
 
-def signs(fd: int) -> bytes:
+def signs(page: Page) -> bytes:
     """The head as it stands: another one after every sign of life."""
-    return os.pread(fd, _HEAD.size, 0)
+    return _pread(page, _HEAD.size, 0)
 
 
-def untouched(fd: int) -> bool:
+def untouched(page: Page) -> bool:
     """Whether no rank has ever written there."""
-    return not any(signs(fd))
+    return not any(signs(page))
 
 
-def dump_size(fd: int) -> int:
+def dump_size(page: Page) -> int:
     """Bytes faulthandler has written so far."""
-    return max(0, os.fstat(fd).st_size - DUMP)
+    size = os.fstat(page).st_size if isinstance(page, int) else page.size()
+    return max(0, size - DUMP)
 
 
-def dump(fd: int, start: int = 0) -> str:
+def dump(page: Page, start: int = 0) -> str:
     """What faulthandler wrote after so many bytes, cut to a sane length."""
-    return os.pread(fd, _DUMP_LIMIT, DUMP + start).decode(errors="replace")
+    return _pread(page, _DUMP_LIMIT, DUMP + start).decode(errors="replace")

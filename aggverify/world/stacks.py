@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from aggverify.world import slate
 from aggverify.world.frames import Frame, Stack, owner
@@ -19,19 +19,24 @@ _PATIENCE = 0.25
 _PAUSE = 0.003
 
 
+def ask(pid: int, *, wake: bool) -> None:
+    """Have a process write them; ``wake``: one that was stopped could not, and goes on."""
+    with contextlib.suppress(OSError):
+        os.kill(pid, STACK_SIGNAL)
+        if wake:
+            os.kill(pid, signal.SIGCONT)
+
+
 def collect(
-    processes: Mapping[int, tuple[int, int]], *, wake: bool = True
+    processes: Mapping[int, tuple[int, slate.Page]], asked: Callable[[int], None]
 ) -> dict[int, tuple[Stack, ...]]:
     """Stacks per key, of ``(pid, slate)``; what has not come after a moment is left out.
 
-    ``wake``: a process that was stopped could not answer, and goes on.
+    ``asked``: has one write them (``ask``).
     """
     before = {key: slate.dump_size(page) for key, (_, page) in processes.items()}
     for pid, _ in processes.values():
-        with contextlib.suppress(OSError):
-            os.kill(pid, STACK_SIGNAL)
-            if wake:
-                os.kill(pid, signal.SIGCONT)
+        asked(pid)
     ends = time.monotonic() + _PATIENCE
     sizes: dict[int, int] = {}
     while time.monotonic() < ends:

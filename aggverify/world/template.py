@@ -13,10 +13,9 @@ from aggverify.world.backends import Backend
 from aggverify.world.dispatcher import Dispatcher
 from aggverify.world.faults import NO_EXCESS, Fault, Job, Outcome, PoolError, TemplateFailure
 from aggverify.world.flight import Key, Task
-from aggverify.world.launcher import Launcher, Opened
-from aggverify.world.options import Options
+from aggverify.world.options import MAX_RANKS, Options
+from aggverify.world.source import Launches, Source
 
-MAX_RANKS = 64
 # Losing a template is a matter of the machine, or of code bent on it: not for ever.
 _MOST_LOSSES = 5
 
@@ -113,10 +112,10 @@ class Template:
 
     def __init__(
         self,
-        opened: Opened,
+        opened: Source,
         request: dict[str, Any],
         options: Options,
-        launcher: Launcher,
+        launcher: Launches,
     ) -> None:
         self.description: dict[str, Any] = opened.description
         self.loading = 0.0
@@ -124,12 +123,22 @@ class Template:
         self._request = request
         self._options = options
         self._launcher = launcher
-        self._opened: Opened | None = opened
+        self._opened: Source | None = opened
         self._dispatcher: Dispatcher | None = Dispatcher(opened, options)
         self._pendings: list[Pending] = []
         self._closed = False
         self._beside: list[Template] = []
         self._doubt, self._imports = Doubt(), False
+
+    @property
+    def most(self) -> int:
+        """Ranks that a world may have."""
+        return self._launcher.most
+
+    @property
+    def carried(self) -> str:
+        """What carries collectives, beside the backend; "" for this machine's usual."""
+        return self._launcher.carried
 
     @property
     def closed(self) -> bool:
@@ -229,7 +238,7 @@ class Template:
             self._dispatcher = Dispatcher(self._open_again(), self._options)
         return self._dispatcher
 
-    def _open_again(self) -> Opened:
+    def _open_again(self) -> Source:
         self._imports = self._doubt.imports
         request = {**self._request, "late": True} if self._imports else self._request
         opened = self._launcher.open(request, self._options)

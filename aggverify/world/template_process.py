@@ -149,17 +149,21 @@ class _Template:
     def _world(self, request: dict[str, Any], fds: list[int]) -> None:
         if request["alone"]:
             self._wait_for_all()
-        number, r = request["world"], 0
+        number, r, ranks = request["world"], 0, request["ranks"]
         try:
             store, size = os.memfd_create("store"), request["size"]
             fds.append(store)
-            if len(fds) != 3 * size + 1:  # the kernel drops those for which there is no number
+            if (
+                len(fds) != 3 * len(ranks) + 1
+            ):  # the kernel drops those for which there is no number
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             joined_by = backend(request["backend"])
-            for r in range(size):
-                mine = fds[3 * r : 3 * r + 3]
+            for n, r in enumerate(ranks):
+                mine = fds[3 * n : 3 * n + 3]
                 place = Place(r, size, joined_by.device_of(r))
-                handed = rank.Handed(mine[0], mine[1], mine[2], store, request["memory"])
+                handed = rank.Handed(
+                    mine[0], mine[1], mine[2], store, request["memory"], request.get("meeting")
+                )
                 live = self._as_rank(place, joined_by, handed)
                 self._fork(number, r, live, [fd for fd in fds[:-1] if fd not in mine])
         except OSError as error:

@@ -15,7 +15,8 @@ from aggverify.world.flight import Flight, Key, Task, next_flight
 from aggverify.world.link import Link
 from aggverify.world.options import Options
 from aggverify.world.polling import Polling
-from aggverify.world.watchdog import Watchdog, glance
+from aggverify.world.sight import Sight
+from aggverify.world.watchdog import Watchdog
 from aggverify.world.wire import encode
 
 # Enough jobs in flight that ranks never wait for the parent.
@@ -52,8 +53,8 @@ class World:
     links: Sequence[Link]
     options: Options
     born: float
-    template: int
-    """Number of the process that its ranks are forked from."""
+    sight: Sight
+    """Of its ranks' processes."""
     known: set[frozenset[tuple[str, int]]] = field(default_factory=set)
     """Lines on which ranks have slept for good: the same needs no second look. Shared by worlds."""
     flying: deque[Flight] = field(default_factory=deque)
@@ -70,10 +71,11 @@ class World:
     _room: room.Watched = field(default_factory=room.Watched)
     _signs: tuple[bytes, ...] = ()
     _asleep_since: float = 0.0
-    _polling: Polling = field(default_factory=Polling)
+    _polling: Polling = field(init=False)
 
     def __post_init__(self) -> None:
-        self.watchdog = Watchdog(self.options.patience, self.key.backend.ticking)
+        self.watchdog = Watchdog(self.options.patience, self.key.backend.ticking, self.sight)
+        self._polling = Polling(self.sight)
         self.watchdog.progress(self.born)
 
     @property
@@ -149,7 +151,7 @@ class World:
     def _finished(self) -> list[tuple[Task, Outcome]]:
         """The outcomes of the first dispatch, which every rank has answered."""
         frames = [link.replies[0] for link in self.links]
-        outcome, usable = outcomes.finished(frames, self.links, self.done, self._room)
+        outcome, usable = outcomes.finished(frames, self.links, self.done, self._room, self.sight)
         count = len(self.flying[0].tasks)
         each = [outcome] if count == 1 else outcomes.apart(outcome, count)
         if (usable and None not in each) or self._by_itself:
@@ -222,7 +224,7 @@ class World:
 
     def _patience_with_the_end(self, unanswered: Sequence[Link], dead: Sequence[Link]) -> float:
         """How long to wait for exit statuses, and for ranks that do not sleep to end, too."""
-        seen = glance(link.pid for link in unanswered if link.pid is not None)
+        seen = self.sight.glance(link.pid for link in unanswered if link.pid is not None)
         states = {thread.number: thread.state for thread in seen.threads}
         over = [link for link in dead if link.pid and states.get(link.pid, b"Z") in b"ZX"]
         if any(link.exit_status is None for link in over):
@@ -279,7 +281,7 @@ class World:
         return limit if self._by_itself else limit * _DOUBT
 
     def _scene(self) -> outcomes.Scene:
-        return outcomes.Scene(self.links, self.done, self._room)
+        return outcomes.Scene(self.links, self.done, self._room, self.sight)
 
     def _start(self, now: float) -> None:
         for link in self.links:
@@ -291,7 +293,7 @@ class World:
             self.watchdog.progress(now)
         elif now - self.born <= self.options.silence:
             if now - self.born > self.options.second_look:
-                linux.wake(self.template)  # code under test can stop it
+                self.sight.wake()  # code under test can stop it
             if now >= self.watchdog.next_look and self._starts_asleep(late, now):
                 self._not_started(late[0], f"rank {late[0]} sleeps or waits while it starts")
         else:
@@ -307,17 +309,17 @@ class World:
     def _starts_asleep(self, late: Sequence[int], now: float) -> bool:
         """Whether all that are not ready have slept for good: backends that are refused a thread
         may wait for it for ever."""
-        seen = [slate.read(self.links[rank].slate) for rank in late]
-        pids = [linux.child(self.template, page.pid) for page in seen]
+        seen = {rank: slate.read(self.links[rank].slate) for rank in late}
+        pids = [self.sight.child(rank, page.pid) for rank, page in seen.items()]
         self.watchdog.next_look = now + _DOZING
         if linux.NOBODY in pids:
             self._asleep_since = now
             return False
-        theirs = not all(page.own for page in seen)
+        theirs = not all(page.own for page in seen.values())
         patience = self.options.import_patience if theirs else _START * self.options.second_look
         if self._polling.seconds(pids, now) > patience:
             return True
-        if glance(pids).running:
+        if self.sight.glance(pids).running:
             self._asleep_since = now
             return False
         asleep = now - max(self._asleep_since, self.born)
@@ -329,7 +331,7 @@ class World:
             header, _ = link.replies.popleft()
             if "error" not in header:
                 # It is sent signals: it must be one of ours.
-                pid = linux.child(self.template, header["ready"])
+                pid = self.sight.child(rank, header["ready"])
                 if pid != linux.NOBODY:
                     link.pid = pid
                 else:

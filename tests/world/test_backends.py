@@ -30,7 +30,8 @@ from aggverify.world import (
 from aggverify.world.backends import backend
 from aggverify.world.flight import Key, Task
 from aggverify.world.link import open_link
-from aggverify.world.watchdog import look
+from aggverify.world.processes import look
+from aggverify.world.sight import Near
 from aggverify.world.world import World
 from tests.world.conftest import HERE, ROOT
 
@@ -126,7 +127,7 @@ def asleep(joined_by: Backend) -> Iterator[World]:
     link.pid = process.pid
     try:
         limits = Options(silence=9.0)
-        yield World(1, Key(1, joined_by), [link], limits, born=0.0, template=os.getpid())
+        yield World(1, Key(1, joined_by), [link], limits, born=0.0, sight=Near(os.getpid()))
     finally:
         process.kill()
         process.stdout.close()

@@ -11,9 +11,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from aggverify.world import Fault, Pool, Replies, Template, world
+from aggverify.world import Fault, Pool, Replies, Template
 from aggverify.world.polling import Polling
-from aggverify.world.watchdog import Look, Thread
+from aggverify.world.processes import Look, Thread
+from aggverify.world.sight import Near
 from tests.waiting import wait_until
 from tests.world.conftest import HERE, job
 
@@ -51,7 +52,7 @@ def test_ranks_that_poll_while_they_start_are_not_waited_for(
 ) -> None:
     """On a busy machine, where one of them is always about to run."""
     busy = Look((Thread(os.getpid(), b"R", 0, 0.0),), {}, {}, glance=True)
-    monkeypatch.setattr(world, "glance", lambda pids: busy)
+    monkeypatch.setattr(Near, "glance", lambda self, pids: busy)
     more = {"second_look": 0.02}
     made = pool.template("handlers:StartsPolling", {"rank": 1}, paths=[HERE], more=more)
     assert isinstance(made, Template)

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from aggverify.world import Replies, Template
-from aggverify.world.watchdog import Watchdog, glance, look
+from aggverify.world.processes import glance, look
+from aggverify.world.watchdog import Watchdog
 from tests.waiting import GIVEN_UP_AFTER
 from tests.world.conftest import job
 

@@ -86,9 +86,11 @@ class Sights:
             yield Weakness("AGVW02", "every group lay whole in one micro-batch of one rank")
         if not self.fully_masked:
             yield Weakness("AGVW03", "every sample had an unmasked token")
-        yield Weakness("AGVW04", "gloo on processors carried every collective")
+        carried = subject.found.carried
+        between = f", {carried}" if carried else ""
+        yield Weakness("AGVW04", f"gloo on processors carried every collective{between}")
         cores = len(os.sched_getaffinity(0))
-        if self.largest_world > cores:
+        if self.largest_world > cores and not carried:
             yield Weakness("AGVW05", f"up to {self.largest_world} ranks shared {cores} cores")
         if subject.not_claimed:
             yield Weakness("AGVW06", ", ".join(subject.not_claimed))

@@ -1,0 +1,101 @@
+"""A template process that has constructed its handler, as its parent holds it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aggverify.world import answers, wire
+from aggverify.world.flight import Key
+from aggverify.world.link import Link, Output, open_link
+from aggverify.world.sight import Near
+from aggverify.world.source import Ending, NoRoom
+
+
+@dataclass(slots=True)
+class Opened:
+    """A ``Source`` on this machine."""
+
+    connection: socket.socket
+    output: Output
+    slate: int
+    pid: int
+    number: int
+    """The pid that the launcher calls it by: another one in a sandbox."""
+    description: dict[str, Any]
+    lacks_threads: bool = False
+    """Whether the import has left threads that ranks forked from it do without."""
+    _decoder: wire.Decoder = field(default_factory=lambda: wire.Decoder(answers.SMALL))
+
+    @property
+    def sight(self) -> Near:
+        """Of the ranks."""
+        return Near(self.pid)
+
+    def watched(self) -> Mapping[int, Callable[[], Sequence[Ending] | None]]:
+        """Files, and what reading one brings: None where nothing more will come."""
+        return {self.connection.fileno(): self._endings, self.output.fd: self._printed}
+
+    def _endings(self) -> Sequence[Ending]:
+        return endings(self.connection, self._decoder)
+
+    def _printed(self) -> Sequence[Ending] | None:
+        return () if self.output.read() else None
+
+    def start(self, world: int, key: Key, memory: int, *, alone: bool) -> list[Link]:
+        """Have the ranks of a world forked; raises NoRoom, and OSError where this is gone."""
+        links: list[Link] = []
+        handed: list[tuple[int, int, int]] = []
+        request = {
+            "op": "world",
+            "world": world,
+            "size": key.size,
+            "ranks": list(range(key.size)),
+            "backend": key.backend.name,
+            "alone": alone,
+            "memory": memory,
+        }
+        try:
+            try:
+                for rank in range(key.size):
+                    link, fds = open_link(rank)
+                    links.append(link)
+                    handed.append(fds)
+            except OSError as error:  # no more files: not the template's end
+                raise NoRoom(error.strerror) from None
+            wire.send(self.connection, request, fds=[fd for fds in handed for fd in fds])
+        except BaseException:
+            for link in links:
+                link.close()
+            raise
+        finally:
+            # The slate is open once here, and read.
+            for connection, output, _ in handed:
+                os.close(connection)
+                os.close(output)
+        return links
+
+    def end(self, world: int) -> None:
+        """Have its ranks ended."""
+        wire.send(self.connection, {"op": "kill", "world": world})
+
+    def close(self) -> None:
+        """Let go of connection and files."""
+        self.connection.close()
+        os.close(self.output.fd)
+        os.close(self.slate)
+
+
+def endings(connection: socket.socket, decoder: wire.Decoder) -> list[Ending]:
+    """What has arrived from a process that ranks are forked from; ConnectionResetError at its
+    end."""
+    data = connection.recv(1 << 16)
+    if not data:
+        raise ConnectionResetError("the template process ended")
+    try:
+        return [header for header, _ in decoder.feed(data)]
+    except wire.WireError as error:
+        raise ConnectionResetError(f"the template process sent no message: {error}") from None

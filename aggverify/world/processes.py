@@ -1,0 +1,166 @@
+"""What /proc tells of processes and of their threads."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import Iterable, Set
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from aggverify.world import linux
+
+_PROCESSORS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """What /proc tells of a thread: state, how often it was switched to, and seconds it was
+    runnable, running or waiting for a processor."""
+
+    number: int
+    state: bytes
+    switched: int
+    runnable: float
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at some processes and those they started; ``cpu``: seconds per process.
+
+    ``roots`` says whom each of them descends from, ``load`` how many threads want to run for each
+    processor of the machine. A mere ``glance`` has the main threads of the
+    processes themselves only.
+    """
+
+    threads: tuple[Thread, ...]
+    cpu: dict[int, float]
+    roots: dict[int, int]
+    glance: bool = False
+    load: float = 0.0
+
+    @property
+    def running(self) -> bool:
+        """Whether a thread runs, wants to, or waits for a disk."""
+        return any(thread.state in b"RD" for thread in self.threads)
+
+    @property
+    def switches(self) -> list[tuple[int, int]]:
+        """Per thread, how often it was switched to."""
+        return [(thread.number, thread.switched) for thread in self.threads]
+
+
+def look(pids: Iterable[int], ticking: Set[bytes] = frozenset()) -> Look:
+    """Read the threads of these processes and of all their descendants.
+
+    ``ticking``: names of threads that wake by themselves: being switched to means nothing there,
+    wanting to run does.
+    """
+    roots = {member: pid for pid in pids for member in _family(pid)}
+    threads = [thread for process in roots for thread in _threads(process, ticking)]
+    cpu = {process: stat.cpu for process in roots if (stat := _stat(f"/proc/{process}"))}
+    return Look(tuple(sorted(threads, key=lambda thread: thread.number)), cpu, roots, load=_load())
+
+
+def glance(pids: Iterable[int]) -> Look:
+    """Read no more than the main threads of these processes."""
+    stats = {pid: stat for pid in pids if (stat := _stat(f"/proc/{pid}"))}
+    threads = tuple(Thread(pid, stat.state, 0, 0.0) for pid, stat in stats.items())
+    return Look(threads, {p: s.cpu for p, s in stats.items()}, {p: p for p in stats}, glance=True)
+
+
+def _family(pid: int) -> list[int]:
+    family = [pid]
+    for member in family:
+        family += linux.children(member)
+    return family
+
+
+class _Stat(NamedTuple):
+    """Of a process or thread: its name, state, and seconds of processor time."""
+
+    name: bytes
+    state: bytes
+    cpu: float
+
+
+def _stat(folder: str) -> _Stat | None:
+    """None once it has ended, also where nobody has taken note of that: it does not sleep."""
+    try:
+        stat = _read(f"{folder}/stat")
+    except OSError:
+        return None
+    opened, closed = stat.index(b"("), stat.rindex(b")")
+    fields = stat[closed + 2 :].split(maxsplit=13)
+    if fields[0] in b"ZX":
+        return None
+    return _Stat(stat[opened + 1 : closed], fields[0], (int(fields[11]) + int(fields[12])) / _TICKS)
+
+
+def _threads(pid: int, ticking: Set[bytes]) -> list[Thread]:
+    found: list[Thread] = []
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
+    except OSError:
+        return found
+    for task in tasks:
+        # A thread that ends while we look has ended: nothing to note.
+        with contextlib.suppress(OSError):
+            folder = f"/proc/{pid}/task/{task}"
+            if (stat := _stat(folder)) is not None:
+                switched, runnable = _scheduled(folder)
+                if stat.name in ticking:
+                    switched = 0
+                found.append(Thread(int(task), stat.state, switched, runnable))
+    return found
+
+
+def _scheduled(folder: str) -> tuple[int, float]:
+    """(times switched to, seconds runnable) of a thread."""
+    try:
+        used, waited, switched = map(int, _read(f"{folder}/schedstat").split())
+        return switched, (used + waited) / 1e9
+    except FileNotFoundError:  # a kernel without CONFIG_SCHED_INFO
+        lines = _read(f"{folder}/status").splitlines()
+        switched = sum(int(line.split()[1]) for line in lines if b"ctxt_switches" in line)
+        # How long it waited is not known: polling is then left to the limit on silence.
+        return switched, math.inf
+
+
+def _load() -> float:
+    """Threads that want to run, for each processor."""
+    try:
+        runnable = int(_read("/proc/loadavg").split()[3].split(b"/")[0])
+    except (OSError, ValueError):
+        return 0.0
+    # This process is one of them, while it looks.
+    return (runnable - 1) / _PROCESSORS
+
+
+class Slept(NamedTuple):
+    """How often a process has gone to sleep by itself, and the processor time it has had."""
+
+    times: int
+    used: float
+
+
+def slept(pid: int) -> Slept | None:
+    """None where it has ended, or the kernel does not tell."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        folder = Path(f"/proc/{pid}")
+        status = (folder / "status").read_text()
+        _, _, after = status.partition("\nvoluntary_ctxt_switches:")
+        used, *_ = (folder / "schedstat").read_text().split()
+        return Slept(int(after.split()[0]), int(used) / 1e9)
+    return None
+
+
+def _read(path: str) -> bytes:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(fd, 8192)
+    finally:
+        os.close(fd)

@@ -1,0 +1,67 @@
+"""Where the processes of ranks are seen and signalled: on this machine, or on several
+(``hosts``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+from dataclasses import dataclass
+from typing import Protocol
+
+from aggverify.world import linux, processes, stacks
+from aggverify.world.processes import Look, Slept
+
+
+class Sight(Protocol):
+    """Processes go by numbers that only have to be different for each of them."""
+
+    def look(self, pids: Iterable[int], ticking: Set[bytes]) -> Look:
+        """See :func:`processes.look`."""
+        ...
+
+    def glance(self, pids: Iterable[int]) -> Look:
+        """See :func:`processes.glance`."""
+        ...
+
+    def slept(self, pid: int) -> Slept | None:
+        """See :func:`processes.slept`."""
+        ...
+
+    def child(self, rank: int, number: int) -> int:
+        """The rank that calls itself by this number, ``linux.NOBODY`` where there is none."""
+        ...
+
+    def wake(self) -> None:
+        """Let what ranks are forked from go on, should it have been stopped."""
+        ...
+
+    def ask(self, pid: int, *, wake: bool) -> None:
+        """Have a process write its stacks; ``wake``: see :func:`stacks.ask`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """This machine, and the process that ranks are forked from."""
+
+    template: int = linux.NOBODY
+
+    def look(self, pids: Iterable[int], ticking: Set[bytes]) -> Look:
+        return processes.look(pids, ticking)
+
+    def glance(self, pids: Iterable[int]) -> Look:
+        return processes.glance(pids)
+
+    def slept(self, pid: int) -> Slept | None:
+        return processes.slept(pid)
+
+    def child(self, rank: int, number: int) -> int:
+        return linux.child(self.template, number)
+
+    def wake(self) -> None:
+        linux.wake(self.template)
+
+    def ask(self, pid: int, *, wake: bool) -> None:
+        stacks.ask(pid, wake=wake)
+
+
+HERE = Near()

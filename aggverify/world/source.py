@@ -1,0 +1,99 @@
+"""Where worlds of ranks come from: a process on this machine (``launcher``), or one for each rank,
+on as many machines as one likes (``hosts``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from aggverify.world.backends import Backend
+from aggverify.world.faults import Excess, TemplateFailure
+from aggverify.world.flight import Key
+from aggverify.world.link import Link
+from aggverify.world.options import Options
+from aggverify.world.sandbox import Sandbox
+from aggverify.world.sight import Sight
+
+Ending = dict[str, Any]
+"""What a process says that ranks are forked from: see ``answers.ending``."""
+
+
+class NoRoom(Exception):
+    """There is no more of what ranks take; why."""
+
+
+class Source(Protocol):
+    """A handler that is constructed, and what forks worlds of ranks that hold it.
+
+    An OSError out of any method means that it is gone.
+    """
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What the handler described."""
+        ...
+
+    @property
+    def lacks_threads(self) -> bool:
+        """Whether the import has left threads that ranks forked from it do without."""
+        ...
+
+    @property
+    def sight(self) -> Sight:
+        """Of the ranks."""
+        ...
+
+    def watched(self) -> Mapping[int, Callable[[], Sequence[Ending] | None]]:
+        """Files, and what reading one brings: None where nothing more will come."""
+        ...
+
+    def start(self, world: int, key: Key, memory: int, *, alone: bool) -> list[Link]:
+        """Have the ranks of a world started; raises NoRoom. ``alone``: once no other is left."""
+        ...
+
+    def end(self, world: int) -> None:
+        """Have its ranks ended."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections and files."""
+        ...
+
+
+class Launches(Protocol):
+    """What constructs handlers."""
+
+    @property
+    def inside(self) -> Sandbox | None:
+        """The sandbox that all its processes are in."""
+        ...
+
+    @property
+    def most(self) -> int:
+        """Ranks that a world may have."""
+        ...
+
+    @property
+    def carried(self) -> str:
+        """What carries collectives, beside the backend; "" for this machine's usual."""
+        ...
+
+    def open(self, request: dict[str, Any], options: Options) -> Source | TemplateFailure:
+        """A handler constructed."""
+        ...
+
+    def require(self, backend: Backend) -> None:
+        """Raise PoolError, with the reason, where ranks cannot be joined by this backend."""
+        ...
+
+    def excess(self, source: Any) -> Excess:
+        """What a source was ended for."""
+        ...
+
+    def kill(self, source: Any) -> None:
+        """End a source and its ranks."""
+        ...
+
+    def close(self) -> None:
+        """End every process."""
+        ...
