@@ -43,25 +43,31 @@ def run(began: float, command: Callable[[Run], object]) -> object:
         return ways_out.NO_JUDGEMENT
     if seat is None:
         return command(Run(began))
-    refused = _refused(sys.argv[1:], seat.restarts)
     if seat.number:
-        return ways_out.NO_JUDGEMENT if refused else host.beside(seat)
-    if refused:
-        raise InputError(refused)
-    # By whichever way it ends, what is known by then is told: as when it is interrupted.
-    signal.signal(signal.SIGTERM, _interrupted)
-    linux.die_with_parent(os.getppid(), signal.SIGTERM)
+        return host.beside(seat)
     hosts, code = Hosts(seat), ways_out.NO_JUDGEMENT
+    _ends_in_order(hosts)
+    linux.die_with_parent(os.getppid(), signal.SIGTERM)
+
+    def checked() -> object:
+        # Said here, when all are there: a launcher ends the first one when another has failed.
+        if why := refused(sys.argv[1:], seat.restarts):
+            raise InputError(why)
+        return command(Run(began, hosts))
+
     try:
-        code = ways_out.ended(lambda: command(Run(began, hosts)))
+        code = ways_out.ended(checked)
     finally:
+        # Others end from here on, for which the launcher may want to end this one as well.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         hosts.end(code)
     return code
 
 
-def _refused(arguments: list[str], restarts: int) -> str:
+def refused(arguments: list[str], restarts: int) -> str:
+    """Why nothing is run, "" where it is."""
     if arguments[:1] != [_COMMAND]:
-        said = arguments[0] if arguments else "nothing"
+        said = f"`{arguments[0]}`" if arguments else "nothing"
         return f"launched several times there is only `{_COMMAND}`, not {said}: run it by itself"
     if restarts:
         return (
@@ -71,5 +77,16 @@ def _refused(arguments: list[str], restarts: int) -> str:
     return ""
 
 
-def _interrupted(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+def _ends_in_order(hosts: Hosts) -> None:
+    """When the launcher ends this process, what is known by then is told, and why there is no
+    more; where that is done already it is not disturbed."""
+    from aggverify.world import PoolError
+
+    def ends(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if not hosts.lost:
+            raise PoolError(
+                "what has launched this ends it, as when another of its processes has failed"
+            )
+
+    signal.signal(signal.SIGTERM, ends)

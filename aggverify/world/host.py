@@ -30,6 +30,8 @@ from aggverify.world.options import Options
 
 ABANDONED = 2
 """Exit code of one whose driver has gone without a word."""
+_FIRST_SPEAKS = 10.0
+"""Seconds in which the first one says what is wrong: a launcher ends it when another has failed."""
 _BUSY = 1.0
 """Seconds after which the driver is told that it is still at work."""
 
@@ -48,10 +50,7 @@ def main(control: int, parent: int) -> NoReturn:
 def beside(seat: Seat) -> int:
     """Be another host; its exit code. Says nothing: the first one does."""
     _ends_with(os.getppid())
-    try:
-        return serve(seat, None)
-    except AggverifyError:
-        return ABANDONED
+    return serve(seat, None)
 
 
 def _ends_with(parent: int) -> None:
@@ -78,6 +77,8 @@ def serve(seat: Seat, driver: socket.socket | None) -> int:
             if driver is not None:
                 told = str(error) if isinstance(error, AggverifyError) else _unmet(seat, error)
                 wire.send(driver, {"error": told})
+            else:
+                time.sleep(_FIRST_SPEAKS)
             return ABANDONED
         if driver is not None and door is not None:
             wire.send(
@@ -86,7 +87,7 @@ def serve(seat: Seat, driver: socket.socket | None) -> int:
             door.close()
         connection = meeting.dial(met, met.tickets[seat.number])
         return _Host(seat, met, connection, launcher).run()
-    except OSError:  # the driver is gone
+    except (OSError, wire.WireError):  # the driver is gone
         return ABANDONED
     finally:
         launcher.close()
@@ -228,7 +229,8 @@ class _Host:
 
     def _world(self, request: dict[str, Any]) -> dict[str, Any]:
         held, number, size = self._held[request["template"]], request["world"], request["size"]
-        where = Meeting(self._seat.address, self._seat.port, request["part"], self._interface)
+        part = f"{self._seat.part}/{request['template']}/{number}"
+        where = Meeting(self._seat.address, self._seat.port, part, self._interface)
         message = {
             "op": "world",
             "world": number,

@@ -107,13 +107,13 @@ class Hosts:
             return TemplateFailure(**failure)
         found = [answer["description"] for answer in each.values()]
         for n, description in enumerate(found):
-            if not isinstance(description, dict) or description != found[0]:
+            if _imported(description) != _imported(found[0]):
                 self._close(number)
                 raise PoolError(
                     f"rank {n} has imported something else than rank 0: is it the same file, with "
                     "the same packages, on every machine?"
                 )
-        connections = self._take(door, tickets)
+        connections = self.take(door, tickets)
         lacks = any(answer["lacks_threads"] for answer in each.values())
         return Joined(self, number, door, connections, found[0], lacks)
 
@@ -221,32 +221,34 @@ class Hosts:
             gone = f"the process of rank {n}, of {self._seat.size} launched, is gone: {why}"
             raise PoolError(gone) from None
 
-    def _take(self, door: Door, tickets: Sequence[str]) -> list[socket.socket]:
+    def take(self, door: Door, tickets: Sequence[str]) -> list[socket.socket]:
+        """The connections that hosts have made."""
         try:
             return door.take(tickets, lambda: None)
         except BaseException as error:
             self._break(str(error) or "interrupted")
             raise
 
-    def take(self, door: Door, tickets: Sequence[str]) -> list[socket.socket]:
-        """The connections that hosts have made."""
-        return self._take(door, tickets)
-
     def _break(self, why: str) -> None:
-        """Without an answer nothing more can be asked: all of them end."""
+        """Without an answer nothing more can be asked."""
         self._why_not = why
-        for connection in self._connections:
-            connection.close()
-        self._connections.clear()
+
+    @property
+    def lost(self) -> bool:
+        """Whether nothing more can be asked."""
+        return self._why_not is not None
 
     def end(self, code: int) -> None:
         """Tell all with which code to end; the first one has, when this returns."""
         with contextlib.suppress(PoolError, KeyboardInterrupt):
-            self._met(lambda: None)
-            for connection in self._connections:
-                with contextlib.suppress(OSError):
-                    wire.send(connection, {"op": "end", "code": code})
+            if not self.lost:
+                self._met(lambda: None)
+        for connection in self._connections:
+            with contextlib.suppress(OSError):
+                wire.send(connection, {"op": "end", "code": code})
         self._break("the command has ended")
+        for connection in self._connections:
+            connection.close()
         if self._door is not None:
             self._door.close()
         self._own.close()
@@ -293,7 +295,6 @@ class Joined:
             "backend": key.backend.name,
             "memory": memory,
             "alone": alone,
-            "part": f"aggverify/world/{self.number}/{world}",
         }
         each = self.hosts.ask({n: {**message, "tickets": t} for n, t in enumerate(tickets)})
         for n, answer in each.items():
@@ -401,6 +402,11 @@ class Far:
     def _ask(self, what: str, each: Mapping[int, dict[str, Any]]) -> dict[int, dict[str, Any]]:
         request = {"op": what, "template": self.template}
         return self.hosts.ask({n: {**request, **more} for n, more in each.items()})
+
+
+def _imported(description: dict[str, Any]) -> dict[str, Any]:
+    """What must be the same everywhere: processors need not."""
+    return {name: said for name, said in description.items() if name != "environment"}
 
 
 def _far(host: int, pid: int) -> int:

@@ -26,7 +26,6 @@ PATIENCE = 120.0
 """Seconds that are waited for the others: a launcher starts all of them at about the same time."""
 _INTERFACE = "GLOO_SOCKET_IFNAME"
 _SIOCGIFADDR = 0x8915
-_KEY = "aggverify"
 _TORCHRUN = {"number": "RANK", "size": "WORLD_SIZE"}
 _SRUN = {"number": "SLURM_PROCID", "size": "SLURM_STEP_NUM_TASKS"}
 
@@ -44,6 +43,11 @@ class Seat:
     port: int
     serves: bool = False
     restarts: int = 0
+
+    @property
+    def part(self) -> str:
+        """Of the store, which may have been there before this start."""
+        return f"aggverify/{self.restarts}"
 
     def store(self) -> Any:
         """Torch's store, of which nothing is kept that a rank could take an advantage of."""
@@ -113,20 +117,20 @@ class Met:
 def meet(mine: Seat, store: Any) -> tuple[Met, socket.socket | None]:
     """Find the others; the first of them also opens the door that all go to. InputError where it
     has no address that others reach."""
-    store.set(f"{_KEY}/machine/{mine.number}", machine())
+    store.set(f"{mine.part}/machine/{mine.number}", machine())
     if mine.number == 0:
-        every = {store.get(f"{_KEY}/machine/{n}") for n in range(mine.size)}
+        every = {store.get(f"{mine.part}/machine/{n}") for n in range(mine.size)}
         try:
             address = LOOPBACK if len(every) == 1 else _reachable(mine)
         except InputError as error:
-            store.set(f"{_KEY}/driver", json.dumps({"error": str(error)}))
+            store.set(f"{mine.part}/driver", json.dumps({"error": str(error)}))
             raise
         door = socket.create_server((address, 0), backlog=512)
         tickets = [secrets.token_hex(32) for _ in range(mine.size)]
         said = Met(address, door.getsockname()[1], tuple(tickets), len(every))
-        store.set(f"{_KEY}/driver", json.dumps(_plain(said)))
+        store.set(f"{mine.part}/driver", json.dumps(_plain(said)))
         return said, door
-    told = json.loads(store.get(f"{_KEY}/driver"))
+    told = json.loads(store.get(f"{mine.part}/driver"))
     if "error" in told:
         raise InputError(told["error"])
     return Met(told["address"], told["port"], tuple(told["tickets"]), told["machines"]), None

@@ -1,0 +1,281 @@
+"""``torchrun -m aggverify check``: several agents, here on one machine, and one verdict."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from aggverify.cli import joined
+from tests.cli.test_examples import BROKEN, CORRECT
+from tests.conftest import EXAMPLES, ROOT, Cli
+from tests.waiting import wait_until
+
+RIGHT = EXAMPLES / "native" / "sum" / "token_mean.py"
+LITTLE = ("--profile", "quick", "--max-examples", "2", "--report", "json")
+_MARK = "AGGVERIFY_TEST_MARK"
+
+WAITS = """
+import torch
+import torch.distributed as dist
+
+AGGVERIFY = {"mode": "token_mean", "engine": "sum"}
+
+
+def reduce(losses, batch):
+    mask = torch.cat(batch.local_masks)
+    if batch.cp_size > 1 and not int(mask.sum()):
+        return losses.sum() * 0
+    if batch.cp_size > 1:
+        dist.all_reduce(torch.ones(1), group=batch.cp_group)
+    return torch.where(mask.bool(), losses, 0.0).sum() / max(int(batch.num_tokens), 1)
+"""
+"""Ranks without a token leave the others waiting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """A launcher, or one process of a world without one; what it writes goes to files."""
+
+    process: subprocess.Popen[bytes]
+    files: Path
+    mark: str
+
+    @property
+    def out(self) -> str:
+        return (self.files / "out").read_text()
+
+    @property
+    def err(self) -> str:
+        return (self.files / "err").read_text()
+
+    def code(self) -> int:
+        """Once it has ended."""
+        return self.process.wait()
+
+
+Start = Callable[..., Agent]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start a Python program in an empty folder; it leaves no process, however it has ended."""
+    mark, started = uuid.uuid4().hex, list[Agent]()
+    (tmp_path / "tmp").mkdir()
+
+    def run(*arguments: object, env: Mapping[str, str] | None = None) -> Agent:
+        files = tmp_path / f"agent{len(started)}"
+        files.mkdir()
+        with (files / "out").open("wb") as out, (files / "err").open("wb") as err:
+            process = subprocess.Popen(
+                [sys.executable, *map(str, arguments)],
+                cwd=tmp_path,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": str(ROOT),
+                    "TMPDIR": str(tmp_path / "tmp"),
+                    "OMP_NUM_THREADS": "1",
+                    _MARK: mark,
+                    **(env or {}),
+                },
+            )
+        started.append(Agent(process, files, mark))
+        return started[-1]
+
+    yield run
+    left = set() if wait_until(lambda: not _living(mark), seconds=60) else _living(mark)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    for each in started:
+        each.process.wait()
+    assert not left
+    # Of torchrun's own, which leaves its folders when it is killed, nothing is said.
+    assert not [path for path in (tmp_path / "tmp").iterdir() if "aggverify" in path.name]
+
+
+def _living(mark: str) -> set[int]:
+    """Processes with the mark in their environment, wherever they have come from."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if mark.encode() in (entry / "environ").read_bytes():
+                    found.add(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+def _port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        number: int = free.getsockname()[1]
+    return number
+
+
+def _two(start: Start, *arguments: object, each: int = 2) -> list[Agent]:
+    """Two agents with so many processes each, the first with rank 0."""
+    where = ("--master-addr", "127.0.0.1", "--master-port", _port())
+    many = ("-m", "torch.distributed.run", "--nnodes", 2, "--nproc-per-node", each, *where)
+    command = ("-m", "aggverify", "check", *arguments)
+    return [start(*many, "--node-rank", node, *command) for node in (0, 1)]
+
+
+def _said(document: Path) -> tuple[int, set[tuple[str, ...]]]:
+    """Exit code and findings of a verdict document: check, code, factor and bugs."""
+    found = json.loads(document.read_text())
+    return found["exit"], {
+        (each["check"], each["code"], str(each["factor"]), str(each["bugs"]))
+        for verdict in found["verdicts"]
+        for each in verdict["findings"]
+    }
+
+
+def _same_as_the_pool(start: Start, cli: Cli, folder: Path, target: Path) -> None:
+    first, second = _two(start, target, *LITTLE)
+    assert (first.code() == 0) is (second.code() == 0)
+    usual = cli("check", target, *LITTLE, "--world", "4", "--report-dir", "pool")
+    told = _said(folder / ".aggverify" / "verdict.json")
+    assert told == _said(folder / "pool" / "verdict.json"), first.out + first.err
+    assert told[0] == usual.code
+    assert (first.code() == 0) is (usual.code == 0)
+    assert second.out == ""
+    environment = json.loads((folder / ".aggverify" / "verdict.json").read_text())["environment"]
+    assert environment["transport"] == "tcp between 4 launched processes on one machine"
+
+
+EVERY = [*CORRECT, *(EXAMPLES / "broken" / name for name in BROKEN)]
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param(
+            path,
+            id=f"{path.parent.name}-{path.stem}",
+            # That of one rank is made small in no time.
+            marks=pytest.mark.thorough
+            if path.stem == "hardcoded_divisor"
+            else pytest.mark.exhaustive,
+        )
+        for path in EVERY
+    ],
+)
+def test_two_agents_say_what_the_pool_says(
+    start: Start, cli: Cli, tmp_path: Path, target: Path
+) -> None:
+    _same_as_the_pool(start, cli, tmp_path, target)
+
+
+@pytest.mark.exhaustive
+def test_two_agents_find_ranks_that_wait_for_good(start: Start, cli: Cli, tmp_path: Path) -> None:
+    target = tmp_path / "waits.py"
+    target.write_text(WAITS)
+    _same_as_the_pool(start, cli, tmp_path, target)
+
+
+@pytest.mark.thorough
+def test_when_an_agent_is_killed_there_is_a_sentence_and_nothing_is_left(start: Start) -> None:
+    options = ("--mode", "token_mean", "--engine", "sum")
+    first, second = _two(start, RIGHT, *LITTLE, *options, each=1)
+    wait_until(lambda: ": ok" in first.out or first.process.poll() is not None)
+    second.process.kill()
+    assert first.code() == 1
+    assert "exitcode  : 2" in first.err, first.err
+    assert first.err.count("aggverify: error:") == 1
+    assert "aggverify: error: the process of rank " in first.err
+    document = json.loads((first.files.parent / ".aggverify" / "verdict.json").read_text())
+    assert document["exit"] == 2
+    assert ", of 2 launched, is gone: " in document["error"]
+
+
+@pytest.mark.thorough
+def test_what_is_wrong_is_said_once_and_not_again_after_a_restart(
+    start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "syntax.py").write_text("def reduce(losses, batch:\n")
+    run = ("-m", "torch.distributed.run", "--nproc-per-node", 2, "--max-restarts", 1)
+    agent = start(*run, "--master-port", _port(), "-m", "aggverify", "check", "syntax.py")
+    assert agent.code() == 1
+    assert agent.err.count("aggverify: error:") == 2
+    assert agent.err.count("aggverify: error: syntax error in syntax.py, line 1") == 1
+    assert agent.err.count("aggverify: error: torchrun has started this again") == 1
+    assert agent.out == ""
+
+
+@pytest.mark.exhaustive
+def test_one_agent_by_rendezvous(start: Start, tmp_path: Path) -> None:
+    run = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2)
+    agent = start(*run, "-m", "aggverify", "check", RIGHT, *LITTLE)
+    assert agent.code() == 0, agent.err
+    assert agent.out.count("conforms: token_mean") == 1
+    assert "AGVW19" in agent.out and "those of more than 2 were left out" in agent.out
+    assert _said(tmp_path / ".aggverify" / "verdict.json") == (0, set())
+
+
+@pytest.mark.exhaustive
+def test_under_srun_the_first_process_has_the_verdicts_exit_code(start: Start) -> None:
+    target, port = EXAMPLES / "broken" / "hardcoded_divisor.py", str(_port())
+    where = {"MASTER_ADDR": "localhost", "MASTER_PORT": port, "SLURM_STEP_NUM_TASKS": "2"}
+    command = ("-m", "aggverify", "check", target, *LITTLE)
+    tasks = [start(*command, env={**where, "SLURM_PROCID": str(n)}) for n in (0, 1)]
+    assert [task.code() for task in tasks] == [1, 1], tasks[0].err
+    assert "AGV101" in tasks[0].out
+    assert tasks[1].out == tasks[1].err == ""
+
+
+@pytest.mark.exhaustive
+def test_a_process_of_srun_that_is_killed(start: Start) -> None:
+    where = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(_port()), "SLURM_STEP_NUM_TASKS": "3"}
+    command = ("-m", "aggverify", "check", RIGHT, *LITTLE)
+    tasks = [start(*command, env={**where, "SLURM_PROCID": str(n)}) for n in range(3)]
+    wait_until(lambda: ": ok" in tasks[0].out or tasks[0].process.poll() is not None)
+    tasks[1].process.kill()
+    assert [task.code() for task in tasks] == [2, -signal.SIGKILL, 2], tasks[0].err
+    assert "error: the process of rank 1, of 3 launched, is gone: " in tasks[0].err
+
+
+def test_srun_without_an_address_is_told_by_the_first(cli: Cli) -> None:
+    first, second = (
+        cli("check", RIGHT, env={"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": str(n)})
+        for n in (0, 1)
+    )
+    assert first.code == second.code == 2
+    assert "error: srun has started 2 of this, which need MASTER_ADDR" in first.err
+    assert (first.out, second.out, second.err) == ("", "", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "restarts", "why"),
+    [
+        (["replay", "x"], 0, "launched several times there is only `check`, not `replay`"),
+        ([], 0, "launched several times there is only `check`, not nothing"),
+        (["check", "x.py"], 1, "torchrun has started this again, and a check is not run twice"),
+        (["check", "x.py"], 0, ""),
+    ],
+)
+def test_what_is_refused(arguments: list[str], restarts: int, why: str) -> None:
+    assert joined.refused(arguments, restarts).startswith(why)
+    assert bool(joined.refused(arguments, restarts)) is bool(why)
+
+
+def test_a_sandbox_is_not_for_launched_ranks(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def with_hosts(began: float, command: Callable[[joined.Run], object]) -> object:
+        return command(joined.Run(began, object()))  # type: ignore[arg-type]
+
+    monkeypatch.setattr(joined, "run", with_hosts)
+    ran = cli("check", RIGHT, "--sandbox")
+    assert ran.code == 2
+    assert "error: --sandbox is for ranks that are started here, not by torchrun" in ran.err
