@@ -405,8 +405,9 @@ class Far:
 
 
 def _imported(description: dict[str, Any]) -> dict[str, Any]:
-    """What must be the same everywhere: processors need not."""
-    return {name: said for name, said in description.items() if name != "environment"}
+    """What must be the same everywhere: torch, but not the processors that it finds."""
+    environment = description.get("environment") or {}
+    return {**description, "environment": environment.get("torch")}
 
 
 def _far(host: int, pid: int) -> int:
