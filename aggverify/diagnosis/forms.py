@@ -120,36 +120,52 @@ def telling(forms: Sequence[ClosedForm], cases: Sequence[Case]) -> Case | None:
 
 
 class _Table:
-    """Logarithms of every term on every unmasked token, observations one after the other."""
+    """Logarithms of every term on the unmasked tokens, observations one after the other; of
+    neighbours that no term tells apart, as in a long response, the least and the largest weight."""
 
     def __init__(self, observations: Sequence[Observation]) -> None:
         cases = [o.case for o in observations]
         self._tokens = Tokens(cases)
         weights: Array = np.concatenate([o.observed[o.mask] for o in observations])
-        self._seen = weights != 0
-        which = self._tokens.case[self._tokens.keep][self._seen]
+        terms = dict.fromkeys((*inner_terms(), *upper_terms()))
+        terms |= dict.fromkeys(term for outer in outer_terms() for term in outer)
+        seen = weights != 0
+        which, weights = self._tokens.case[self._tokens.keep][seen], np.log(weights[seen])
+        logs = {term: self._log(term, seen) for term in terms}
+        apart = np.diff(which, prepend=-1) != 0
+        for row in logs.values():
+            apart[1:] |= row[1:] != row[:-1]
+        groups = np.flatnonzero(apart)
+        ends = [part.reduceat(weights, groups) for part in (np.minimum, np.maximum)]
+        self._weights: Array = np.stack(ends, axis=1).ravel()
+        self._fits = bool((ends[1] - ends[0] <= TOLERANCE).all())
+        kept = np.repeat(groups, 2)
+        which = which[kept]
+        self._logs: dict[Term | None, Array] = {None: np.zeros(len(kept))}
+        self._logs |= {term: log[kept] for term, log in logs.items()}
         self._starts = np.flatnonzero(np.diff(which, prepend=-1))
         chosen = np.unique(np.linspace(0, len(cases) - 1, _SCREENED).astype(np.int64))
         columns = np.flatnonzero(np.isin(which, chosen))
         self._screen = columns, np.flatnonzero(np.diff(which[columns], prepend=-1))
-        self._weights: Array = np.log(weights[self._seen])
         self._sizes = np.log([_sizes(case) for case in cases]).reshape(-1, len(SIZES))
         self._monomials = np.array(_exponents(), dtype=np.float64) @ self._sizes.T
         self._outers = [(), *outer_terms()]
-        self._outer_logs = np.stack([sum(map(self._log, o), self._log(None)) for o in self._outers])
+        zero = self._logs[None]
+        self._outer_logs = np.stack([sum((self._logs[t] for t in o), zero) for o in self._outers])
 
-    def _log(self, term: Term | None) -> Array:
-        if term is None:
-            return np.zeros_like(self._weights)
+    def _log(self, term: Term, seen: Array) -> Array:
         with np.errstate(divide="ignore"):
-            logs: Array = np.log(self._tokens.values(term)[self._seen])
+            logs: Array = np.log(self._tokens.values(term)[seen])
         return logs
 
     def search(self, uppers: tuple[Term | None, ...]) -> Iterator[ClosedForm]:
-        """Every form with one of these uppers that fits."""
-        upper_logs = [self._log(upper) for upper in uppers]
+        """Every form with one of these uppers that fits: none where weights differ that no term
+        tells apart."""
+        if not self._fits:
+            return
+        upper_logs = [self._logs[upper] for upper in uppers]
         for inner in (None, *inner_terms()):
-            inner_log = self._weights + self._log(inner)
+            inner_log = self._weights + self._logs[inner]
             for upper, upper_log in zip(uppers, upper_logs, strict=True):
                 for row, constants in self._constant(inner_log - upper_log):
                     for exponents, constant in self._monomial(constants):
