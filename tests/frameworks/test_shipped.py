@@ -183,6 +183,7 @@ def test_a_mode_that_is_never_right_is_found_wrong_with_the_function_that_is_rig
     ("function", "wrong"),
     [
         ("PolicyWorkerBase._forward_backward_micro", set()),
+        ("MegatronModelWrapper.forward_backward_mini_batch", set()),
         ("wrong_skyrl_worker_entropy", {"entropy"}),
         ("wrong_skyrl_worker_weight", {"kl", "entropy"}),
     ],
@@ -192,9 +193,10 @@ def test_terms_of_an_adapter_are_looked_at_alone(
 ) -> None:
     """SkyRL's KL and entropy: the second in its releases a mean over each micro-batch's tokens; a
     micro-batch that weighs 1 instead of its share."""
-    how = convention("skyrl-worker")
+    how = convention("skyrl-megatron-wrapper" if "Megatron" in function else "skyrl-worker")
     assert isinstance(how, Declared) and how.terms == ("kl", "entropy")
-    claim = Claim(f"{MODULE}:{function}", function, how.name, "mean", "token_mean", terms=how.terms)
+    said = (how.name, how.default_engine("token_mean"), "token_mean")
+    claim = Claim(f"{MODULE}:{function}", function, *said, terms=how.terms)
     subject, found = Subject.of(claim), set()
     for text in ("2/1 3/101; 5/11 1/1011", "2/1 3/101; 5/11 1/10111"):
         step = parse_step(text)
