@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -9,7 +10,7 @@ import socket
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,12 +73,14 @@ def start(tmp_path: Path) -> Iterator[Start]:
     mark, started = uuid.uuid4().hex, list[Agent]()
     (tmp_path / "tmp").mkdir()
 
-    def run(*arguments: object, env: Mapping[str, str] | None = None) -> Agent:
+    def run(
+        *arguments: object, env: Mapping[str, str] | None = None, inside: Sequence[str] = ()
+    ) -> Agent:
         files = tmp_path / f"agent{len(started)}"
         files.mkdir()
         with (files / "out").open("wb") as out, (files / "err").open("wb") as err:
             process = subprocess.Popen(
-                [sys.executable, *map(str, arguments)],
+                [*inside, sys.executable, *map(str, arguments)],
                 cwd=tmp_path,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -201,7 +204,7 @@ def test_when_an_agent_is_killed_there_is_a_sentence_and_nothing_is_left(start: 
     assert ", of 2 launched, is gone: " in document["error"]
 
 
-@pytest.mark.thorough
+@pytest.mark.exhaustive
 def test_what_is_wrong_is_said_once_and_not_again_after_a_restart(
     start: Start, tmp_path: Path
 ) -> None:
@@ -223,6 +226,51 @@ def test_one_agent_by_rendezvous(start: Start, tmp_path: Path) -> None:
     assert agent.out.count("conforms: token_mean") == 1
     assert "AGVW19" in agent.out and "those of more than 2 were left out" in agent.out
     assert _said(tmp_path / ".aggverify" / "verdict.json") == (0, set())
+
+
+@pytest.fixture
+def machines() -> Iterator[list[list[str]]]:
+    """How to run something on each of two that share a network and no loopback interface."""
+    name = f"av{uuid.uuid4().hex[:8]}"
+    spaces = [f"{name}{n}" for n in (0, 1)]
+    commands = [f"netns add {space}" for space in spaces]
+    commands.append(f"link add {spaces[0]} type veth peer name {spaces[1]}")
+    for n, space in enumerate(spaces):
+        commands += [
+            f"link set {space} netns {space}",
+            f"-n {space} addr add 10.77.0.{n + 1}/24 dev {space}",
+            f"-n {space} link set {space} up",
+            f"-n {space} link set lo up",
+        ]
+    try:
+        for command in commands:
+            subprocess.run(["ip", *command.split()], check=True, capture_output=True)
+        yield [["ip", "netns", "exec", space] for space in spaces]
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no network namespaces can be made here: {error}")
+    finally:
+        for space in spaces:
+            with contextlib.suppress(OSError):
+                subprocess.run(["ip", "netns", "del", space], capture_output=True)
+
+
+@pytest.mark.exhaustive
+def test_two_machines(start: Start, tmp_path: Path, machines: list[list[str]]) -> None:
+    target = tmp_path / "waits.py"
+    target.write_text(WAITS)
+    run = ("-m", "torch.distributed.run", "--nnodes", 2, "--nproc-per-node", 1)
+    where = ("--master-addr", "10.77.0.1", "--master-port", 29500)
+    command = ("-m", "aggverify", "check", target, *LITTLE)
+    agents = [
+        start(*run, *where, "--node-rank", n, *command, inside=inside)
+        for n, inside in enumerate(machines)
+    ]
+    assert [agent.code() for agent in agents] == [1, 1]
+    assert "AGV404" in agents[0].out, agents[0].err
+    document = json.loads((tmp_path / ".aggverify" / "verdict.json").read_text())
+    transport = "tcp between 2 launched processes on 2 machines"
+    assert document["environment"]["transport"] == transport, agents[0].err
+    assert document["exit"] == 1
 
 
 @pytest.mark.exhaustive
