@@ -27,6 +27,7 @@ from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.world import Fault, Replies, answers, outcomes, room, wire
 from aggverify.world.link import open_link
+from aggverify.world.sight import HERE
 from aggverify.world.wire import Decoder, WireError
 
 VALUES = st.one_of(
@@ -253,7 +254,7 @@ def feed_rank(data: bytes) -> None:
         link.hear(data)
         assert len(link.replies) <= 3
         while link.replies:
-            outcome, _ = outcomes.finished([link.replies[0]], [link], 0, room.Watched())
+            outcome, _ = outcomes.finished([link.replies[0]], [link], 0, room.Watched(), HERE)
             assert len(outcomes.apart(outcome, 2)) == 2
             if isinstance(outcome, Replies):
                 reading.answers(Trial(CASE), outcome.replies)

@@ -83,7 +83,8 @@ def test_where_one_rank_has_no_room_nothing_is_run() -> None:
 class Small:
     """Stands for a template on a machine that has room for so many ranks."""
 
-    most: int
+    fits: int
+    most: int = 64
     asked: list[int] = field(default_factory=list)
 
     def run(self, jobs: Sequence[Job]) -> list[Outcome]:
@@ -91,7 +92,7 @@ class Small:
         self.asked.append(job.world)
         layouts = map(Layout.from_json, job.payload["groups"])
         assert {layout.world_size for layout in layouts} == {job.world}
-        if job.world > self.most:
+        if job.world > self.fits:
             return [Fault("died", 0, "rank 0 cannot be started: no room", job.world, ours=True)]
         return [Replies(())]
 
@@ -110,6 +111,13 @@ def test_worlds_are_as_large_as_there_is_room_for(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(NotJudged, match="ranks cannot be run here: 8 ranks: rank 0 cannot be star"):
         with_room([SUBJECT], Laboratory(Small(0)))  # type: ignore[arg-type]
     monkeypatch.setattr(room, "tight", lambda root=None: ())
+    launched = Small(8, most=2)
+    [found] = with_room([SUBJECT], Laboratory(launched))  # type: ignore[arg-type]
+    assert (found.max_world, launched.asked, found.found.no_room) == (
+        2,
+        [2],
+        "2 ranks were launched",
+    )
     unasked = Small(0)
     assert with_room([SUBJECT], Laboratory(unasked)) == (SUBJECT,)  # type: ignore[arg-type]
     assert unasked.asked == []
