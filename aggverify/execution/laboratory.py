@@ -249,7 +249,8 @@ class Laboratory:
         outcomes = pending.wait()
         for fault in outcomes:
             if isinstance(fault, Fault) and fault.ours:
-                asked = fault.error is not None and fault.error.candidate_line
+                theirs = fault.error is not None and fault.error.candidate_line
+                asked = theirs and room.ran_out(fault.message)  # else it is what warms an engine up
                 what = _NO_ROOM if asked else "ranks do not get as far as the reducer here"
                 why = room.without(what, fault.message)
                 self._unfit[fault.size] = why

@@ -15,23 +15,23 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from aggverify.world import answers, linux, wire
+from aggverify.world import answers, wire
 from aggverify.world.backends import GLOO, Backend
 from aggverify.world.door import Door
+from aggverify.world.far import Far, Page
 from aggverify.world.faults import NO_EXCESS, Excess, PoolError, TemplateFailure
 from aggverify.world.flight import Key
 from aggverify.world.link import Link, Output
 from aggverify.world.meeting import PATIENCE, Seat
 from aggverify.world.opened import endings
 from aggverify.world.options import Options
-from aggverify.world.processes import Look, Slept, Thread
 from aggverify.world.source import Ending, NoRoom
 
 _ROOT = str(Path(__file__).resolve().parent.parent.parent)
@@ -40,8 +40,6 @@ _CODE = (
     "from aggverify.world.host import main; main({fd}, {parent})"
 )
 _TURN = 0.1
-_SHIFT = 23
-"""Processes of host h go by their number there with h above these bits, which no number reaches."""
 _MUCH = 1 << 15
 """Of what a rank prints, at a time: as ``Output.much``."""
 
@@ -329,86 +327,7 @@ def _endings(connection: socket.socket, decoder: wire.Decoder, rank: int) -> lis
     return [{**said, "rank": rank} for said in endings(connection, decoder)]
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A rank's slate."""
-
-    hosts: Hosts
-    template: int
-    world: int
-    host: int
-
-    def pread(self, size: int, at: int) -> bytes:
-        """So many of its bytes from there; zeros at the end are left out."""
-        data: str = self._read(size, at)["data"]
-        return data.encode("latin-1")
-
-    def size(self) -> int:
-        """Of its file."""
-        size: int = self._read(0, 0)["size"]
-        return size
-
-    def _read(self, size: int, at: int) -> dict[str, Any]:
-        request = {"op": "page", "template": self.template, "world": self.world}
-        return self.hosts.ask({self.host: {**request, "size": size, "at": at}})[self.host]
-
-
-@dataclass(frozen=True, slots=True)
-class Far:
-    """Sees the ranks of several hosts; ``Sight``."""
-
-    hosts: Hosts
-    template: int
-
-    def look(self, pids: Iterable[int], ticking: Iterable[bytes]) -> Look:
-        return self._seen(pids, {"ticking": [name.decode() for name in ticking]}, glance=False)
-
-    def glance(self, pids: Iterable[int]) -> Look:
-        return self._seen(pids, {}, glance=True)
-
-    def _seen(self, pids: Iterable[int], more: Mapping[str, Any], *, glance: bool) -> Look:
-        there: dict[int, list[int]] = {}
-        for pid in pids:
-            there.setdefault(pid >> _SHIFT, []).append(pid & ((1 << _SHIFT) - 1))
-        each = self._ask("look", {n: {"pids": found, **more} for n, found in there.items()})
-        threads: list[Thread] = []
-        cpu: dict[int, float] = {}
-        roots: dict[int, int] = {}
-        for n, seen in each.items():
-            threads += [Thread(_far(n, t), s.encode(), c, r) for t, s, c, r in seen["threads"]]
-            cpu |= {_far(n, pid): seconds for pid, seconds in seen["cpu"]}
-            roots |= {_far(n, pid): _far(n, root) for pid, root in seen["roots"]}
-        load = max((seen["load"] for seen in each.values()), default=0.0)
-        return Look(tuple(threads), cpu, roots, glance, load)
-
-    def slept(self, pid: int) -> Slept | None:
-        found = self._of(pid, "slept")["slept"]
-        return None if found is None else Slept(*found)
-
-    def child(self, rank: int, number: int) -> int:
-        found = self._ask("child", {rank: {"number": number}})[rank]["child"]
-        return linux.NOBODY if found == linux.NOBODY else _far(rank, found)
-
-    def wake(self) -> None:
-        self.hosts.ask_all({"op": "wake", "template": self.template})
-
-    def ask(self, pid: int, *, wake: bool) -> None:
-        self._of(pid, "ask", wake=wake)
-
-    def _of(self, pid: int, what: str, **more: Any) -> dict[str, Any]:
-        n = pid >> _SHIFT
-        return self._ask(what, {n: {"pid": pid & ((1 << _SHIFT) - 1), **more}})[n]
-
-    def _ask(self, what: str, each: Mapping[int, dict[str, Any]]) -> dict[int, dict[str, Any]]:
-        request = {"op": what, "template": self.template}
-        return self.hosts.ask({n: {**request, **more} for n, more in each.items()})
-
-
 def _imported(description: dict[str, Any]) -> dict[str, Any]:
     """What must be the same everywhere: torch, but not the processors that it finds."""
     environment = description.get("environment") or {}
     return {**description, "environment": environment.get("torch")}
-
-
-def _far(host: int, pid: int) -> int:
-    return host << _SHIFT | pid

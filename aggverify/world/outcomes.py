@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import signal
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from itertools import accumulate
 from typing import Any
 
@@ -12,9 +14,10 @@ from aggverify.world.agreement import Disagreement, Trace, different, disagreeme
 from aggverify.world.candidate_errors import Raised
 from aggverify.world.collectives import Collective, read
 from aggverify.world.exits import exit_text, printed
-from aggverify.world.faults import Fault, FaultKind, Outcome, Replies, Reply
+from aggverify.world.faults import NO_EXCESS, Excess, Fault, FaultKind, Outcome, Replies, Reply
 from aggverify.world.frames import Frame, Stack
 from aggverify.world.link import Link
+from aggverify.world.options import MOST_HELPERS, MOST_THREADS
 from aggverify.world.sight import Sight
 from aggverify.world.stacks import collect, parse
 from aggverify.world.state import PROCESS_GROUP
@@ -227,9 +230,17 @@ class Scene:
         )
 
     def _fault(self, kind: FaultKind, rank: int, message: str, **more: Any) -> Fault:
+        refused = kind != "runaway" and self._watched.refused()
+        # On whichever rank: others fail for want of it, or wait for it.
+        lacking = refused or self._no_room(kind, rank)
+        # Who is refused one more may just have started all the others, in less time than passes
+        # between two counts of the process that ends ranks for that.
+        crowd = self._crowd() if lacking else NO_EXCESS
+        if crowd:
+            kind, message, more = "died", crowd.text, {**more, **asdict(crowd)}
         return Fault(
             kind,
-            rank,
+            None if crowd else rank,
             message,
             len(self._links),
             self._errors,
@@ -237,17 +248,30 @@ class Scene:
             traces={rank: trace.collectives for rank, trace in self._traces.items()},
             output={link.rank: text for link in self._links if (text := link.output.drain())},
             changes=self._changes,
-            ours=self._ours(kind, rank),
+            ours=not crowd and (lacking or self._ours(kind, rank)),
             **more,
         )
 
+    def _no_room(self, kind: FaultKind, rank: int) -> bool:
+        """Whether the machine has no room for what the code under test asks of it."""
+        if kind == "exception":
+            said = [self._errors[rank].message] if rank in self._errors else []
+        else:
+            said = [self._links[rank].output.drain()] if kind == "died" else []
+        return any(map(room.ran_out, said)) and bool(room.tight())
+
+    def _crowd(self) -> Excess:
+        """More processes or threads, below these ranks, than any run needs."""
+        seen = self._sight.look((link.pid for link in self._links if link.pid is not None), set())
+        if max(Counter(seen.roots.values()).values(), default=0) > MOST_HELPERS:
+            return Excess(processes=len(seen.roots))
+        return Excess(threads=len(seen.threads)) if len(seen.threads) > MOST_THREADS else NO_EXCESS
+
     def _ours(self, kind: FaultKind, rank: int) -> bool:
         """Whether the handler was at work of its own, on the rank at fault or on one that the
-        others wait for; or the machine has no room for what the code under test asks of it."""
-        if kind != "runaway" and self._watched.refused():
-            return True  # on whichever rank: others fail for want of it, or wait for it
+        others wait for."""
         if kind in ("exception", "died"):
-            return rank in self._own or self._no_room(kind, rank)
+            return rank in self._own
         if self._own & self._errors.keys():
             return True
         silent = {link.rank for link in self._links if not link.replies}
@@ -255,13 +279,6 @@ class Scene:
             return bool(silent) and silent <= self._own
         # All of them sleep: where one does so on its way, those in the code under test wait for it.
         return bool(silent & self._own)
-
-    def _no_room(self, kind: FaultKind, rank: int) -> bool:
-        if kind == "exception":
-            said = [self._errors[rank].message] if rank in self._errors else []
-        else:
-            said = [self._links[rank].output.drain()]
-        return any(map(room.ran_out, said)) and bool(room.tight())
 
     def _stacks(self, *, wake: bool = True) -> dict[int, tuple[Stack, ...]]:
         silent = {

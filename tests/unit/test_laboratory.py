@@ -24,6 +24,8 @@ from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
 from aggverify.trainer.answer import Answer
 from aggverify.world import Fault, Job, Outcome, Replies, Reply, room
+from aggverify.world.candidate_errors import Raised
+from aggverify.world.frames import Frame
 
 SUBJECT = Subject.of(Claim("r.py", "reduce", "native", "sum", "token_mean"))
 STEP = parse_step("1/1; 1/11")
@@ -69,6 +71,25 @@ def test_what_fails_before_the_reducer_is_called_is_not_judged() -> None:
     with pytest.raises(NotJudged):
         laboratory.run(SUBJECT, [CASE])
     assert laboratory.executed == 2
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (
+            "AssertionError: a step before",
+            "do not get as far as the reducer here: rank 0: Ass",
+        ),
+        ("OSError: [Errno 24] Too many open files", "the machine has no room for what the reducer"),
+    ],
+)
+def test_only_what_says_so_is_for_want_of_room(said: str, why: str) -> None:
+    """An engine's own file counts as the reducer's, and may fail where it warms up."""
+    kind, _, message = said.partition(": ")
+    error = Raised(kind, message, (Frame("r.py", 3, "reduce", "candidate", "r.py:3"),))
+    fault = Fault("exception", 0, f"rank 0: {said}", 1, {0: error}, ours=True)
+    with pytest.raises(NotJudged, match=why):
+        Laboratory(Ranks(fault)).run(SUBJECT, [CASE.trivial])  # type: ignore[arg-type]
 
 
 def test_where_one_rank_has_no_room_nothing_is_run() -> None:

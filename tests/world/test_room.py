@@ -17,6 +17,7 @@ from aggverify.world import (
     Template,
     groups,
     memory,
+    outcomes,
     room,
 )
 from aggverify.world.devices import loops_back
@@ -96,6 +97,25 @@ def test_what_the_machine_refuses_the_code_under_test_is_no_fault_of_it(
     [found] = template.run([job("ask_for_more", 2, errno=number)])
     assert isinstance(found, Fault)
     assert (found.kind, found.ours) == ("exception", ours)
+    template.close()
+
+
+@pytest.mark.parametrize(
+    ("most", "says"),
+    [("MOST_HELPERS", "it starts processes without end"), ("MOST_THREADS", "it starts threads")],
+)
+def test_who_filled_the_machine_is_to_blame_for_it(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch, most: str, says: str
+) -> None:
+    """Between two counts of who ends it for that; here two ranks are as many as fill it."""
+    monkeypatch.setattr(room, "tight", lambda: ("pids.max is 60",))
+    monkeypatch.setattr(outcomes, most, 0)
+    template = opened(pool, "Play")
+    [found] = template.run([job("ask_for_more", 2, errno=errno.EAGAIN)])
+    assert isinstance(found, Fault)
+    assert (found.kind, found.rank, found.ours) == ("died", None, False)
+    assert found.message.startswith(says)
+    assert bool(found.threads) == (most == "MOST_THREADS") and not found.ended
     template.close()
 
 
