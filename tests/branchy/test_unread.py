@@ -9,9 +9,11 @@ from contextlib import contextmanager
 import pytest
 
 from aggverify.api.running import request
+from aggverify.checks import scalar
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.oracles import MODES
+from aggverify.run import session
 from aggverify.run.opening import loaded
 from aggverify.world import Pool
 from tests.branchy.fresh import registry as fresh
@@ -93,6 +95,20 @@ def test_a_right_one_is_right_on_every_witness(entry: Unread, shared_pool: Pool)
     with under_test(entry, shared_pool) as (subject, laboratory):
         found = run(subject, laboratory, tried)
     assert not _wrong(entry, tried, found)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("name", "codes"), [("added_by_index", ["AGV102"]), ("accumulated_by_index", [])]
+)
+def test_a_loss_is_looked_at_where_code_branches(
+    name: str, codes: list[str], shared_pool: Pool
+) -> None:
+    """Every weight of it is right, and the loss wrong from eight samples of few groups on."""
+    [entry] = (each for each in (*fresh.WRONG, *fresh.RIGHT) if each.name == name)
+    with under_test(entry, shared_pool) as (subject, laboratory):
+        verdict = session.examine(subject, laboratory, checks=[scalar.CHECK])
+    assert [each.finding.code for each in verdict.reports] == codes
 
 
 def _known(terms: bool) -> list[Witness]:
