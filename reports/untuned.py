@@ -125,15 +125,16 @@ def report(folder: Folder, now: Rows) -> str:
     ]
     columns: dict[str, Rows] = {"now": now}
     if folder.first.exists():
-        columns = {"first": json.loads(folder.first.read_text()), "now": now}
+        first: Rows = json.loads(folder.first.read_text())
         lines.append(
-            f"- When they were first run: {figures(folder, columns['first'])} This is the untuned "
-            "figure."
+            f"- When they were first run: {figures(folder, first)} This is the untuned figure."
         )
+        columns = {"first": first} | ({} if now == first else columns)
         since = "Now, after whole classes that were missed were mended"
     else:
         since = "As they are run now, with no first run kept"
-    lines.append(f"- {since}: {figures(folder, now)}")
+    if "now" in columns:
+        lines.append(f"- {since}: {figures(folder, now)}")
     heads = " | ".join(columns)
     rule = "|---" * len(columns)
     lines += ["", f"| wrong | {heads} | missed, because | met where |", f"|---{rule}|---|---|"]
