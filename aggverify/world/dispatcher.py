@@ -90,11 +90,10 @@ class Dispatcher:
             self._discard(world)
             world = None
         afresh = waiting[0].cleared and (world is None or world.used or len(self._worlds) > 1)
-        if afresh or self._one_world:
-            for other, each in list(self._worlds.items()):
-                if afresh or other != key:
-                    self._discard(each)
-            world = self._worlds.get(key)
+        if afresh or (world is None and self._one_world):
+            for each in list(self._worlds.values()):
+                self._discard(each)
+            world = None
         alone = waiting[0].cleared or self._one_world
         world = world or self._start(key, now, alone=alone)
         if world is None:

@@ -33,7 +33,8 @@ def test_ranks_that_do_not_start_are_tried_again_beside_no_others(
     jobs = [job("nothing", 1), job("nothing", 2), job("nothing", 2), job("nothing", 1)]
     outcomes = template.run(jobs)
     assert [type(outcome) for outcome in outcomes] == [Replies, kind, kind, Replies]
-    assert len((tmp_path / "tries").read_text()) == 2
+    # Both jobs of two ranks may be in flight when these do not start; then each is tried again.
+    assert len((tmp_path / "tries").read_text()) in (2, 3)
     if isinstance(outcome := outcomes[1], Fault):
         assert (outcome.ours, outcome.kind, outcome.rank) == (True, "exception", 1)
         assert outcome.message == "rank 1: OSError: no room (while rank 1 started)"
@@ -137,7 +138,8 @@ def test_worlds_run_by_themselves_once_that_was_seen_to_help(pool: Pool, tmp_pat
         template = opened(pool, "FailsAtFirst", {"tries": str(tmp_path / f"tries{n}"), "fails": 1})
         assert all(isinstance(outcome, Replies) for outcome in template.run(jobs))
         assert template._dispatcher is not None
-        if template._dispatcher._one_world:
+        alone = len(template._dispatcher._worlds) == 1  # two that were there before may stay
+        if template._dispatcher._one_world and alone:
             break
         template.close()
     else:
