@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -20,7 +21,7 @@ from aggverify.cli import main
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.limits import LIMITS
 from aggverify.run.opening import opened
-from aggverify.world import Launcher, Pool, Template
+from aggverify.world import Launcher, Options, Pool, Template
 from tests import schemas
 
 # Tests never depend on how fast the machine is, nor on what earlier ones have left on the disk.
@@ -41,13 +42,19 @@ SEEDS = range(int(os.environ.get("AGGVERIFY_SEEDS", "1")))
 _WITH_ITS_OWN = Pool.__init__
 
 
+def _shared(
+    self: Pool, ours: Launcher, options: Options | None = None, *, launcher: Any = None
+) -> None:
+    """A pool that is given no launcher, or None as ``check`` does, takes ours."""
+    _WITH_ITS_OWN(self, options, launcher=launcher or ours)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def launcher() -> Iterator[Launcher]:
     """The one process that imports torch for a test process; every Pool made there uses it."""
     launcher = Launcher()
     with pytest.MonkeyPatch.context() as patch:
-        made = functools.partialmethod(Pool.__init__, launcher=launcher)
-        patch.setattr(Pool, "__init__", made)
+        patch.setattr(Pool, "__init__", functools.partialmethod(_shared, launcher))
         yield launcher
     launcher.close()
 
