@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 
 from aggverify.checks import logged_keys, merged_logs, suffixes
 from aggverify.checks.base import Check, Finding, Shown
@@ -16,10 +17,13 @@ from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
 from aggverify.oracles.bounds import PRECISIONS, scalar_bound
 from aggverify.steps.case import Case
+from aggverify.steps.layouts import token_owner
 from aggverify.trainer.answer import Log
 
 NAME = "logs_say_the_objective"
 OTHER_LOSS, UNMERGEABLE = "AGV511", "AGV512"
+RUNNING_TOTAL = "what is logged has grown from one micro-batch to the next"
+PART_SILENT = "zeros are logged for a part of the losses"
 OBJECTIVE = "loss"
 """The key of a log that must be the step scalar."""
 
@@ -97,13 +101,14 @@ def _of_the_objective(subject: Subject, ran: Execution) -> Finding | None:
         return None
     pair = isinstance(log := ran.logs[0][0], tuple) and len(dict(log)[key]) > 1
     what = f"log[{key!r}]{', merged as a sum over a count,' if pair else ''}"
-    factor = _factor(value, wanted, ran.case)
+    own_way = "" if own else _own_way(subject, ran, key, wanted)
+    factor = "" if own_way else _factor(value, wanted, ran.case)
     exact = f"the scalar whose gradient is taken {float(wanted.exact)!r}{factor and ': ' + factor}"
-    signs = (factor, "a sum over a count" if pair else "")
+    signs = (own_way or factor, "a sum over a count" if pair and not own_way else "")
     return Finding(
         OTHER_LOSS,
         NAME,
-        f"{what} is {_shown(value)}, {exact}",
+        f"{what} is {_shown(value)}, {exact}{own_way and ': ' + own_way}",
         ran.case,
         subject.mode,
         bound=wanted.bound,
@@ -165,6 +170,52 @@ def _merged(subject: Subject, ran: Execution, key: str) -> Fraction | None:
     numbers = [[dict(log)[key] for log in logs if isinstance(log, tuple)] for logs in ran.logs]
     found = logged_keys.merged(subject, ran, key, numbers)
     return None if found is None else found.value
+
+
+def _own_way(subject: Subject, ran: Execution, key: str, wanted: Objective) -> str:
+    """What the numbers of ranks and micro-batches are instead of those of their own losses, "" for
+    nothing that is known."""
+    numbers = logged_keys.numbers_of(ran).get(key, ())
+    if len({len(n) for rank in numbers for n in rank}) != 1:
+        return ""
+    said, own = _by_cell(ran, numbers)
+    if any(own[cell] and not any(said[cell]) for cell in own) and any(map(any, said.values())):
+        return PART_SILENT
+    none = (0.0,) * len(numbers[0][0])
+    grown = [[_less(*two) for two in pairwise((none, *rank))] for rank in numbers]
+    found = logged_keys.merged(subject, ran, key, grown)
+    if found is None or not wanted.is_met(found.value):
+        return ""
+    # Where every micro-batch says its own share, times a number, nothing has grown.
+    total, all_said = sum(own.values()), sum(each[0] for each in said.values())
+    apart = max(abs(said[cell][0] * total - own[cell] * all_said) for cell in own)
+    return RUNNING_TOTAL if apart > wanted.bound * Fraction(abs(all_said) + abs(total)) else ""
+
+
+Cells = dict[tuple[int, int], tuple[float, ...]]
+"""Numbers by data-parallel rank and micro-batch."""
+
+
+def _by_cell(
+    ran: Execution, numbers: logged_keys.Numbers
+) -> tuple[Cells, dict[tuple[int, int], float]]:
+    """What is logged there, added up over context-parallel ranks, and its share of the
+    objective."""
+    assert ran.weights is not None
+    layout = ran.case.layout
+    cells = [(dp, k) for dp, k, _ in layout.cells()]
+    own = dict.fromkeys(cells, 0.0)
+    owners = token_owner(ran.case.step, layout)
+    for (dp, _, k), weight, loss in zip(owners, ran.weights.tolist(), ran.case.losses, strict=True):
+        own[dp, k] += weight * loss if weight else 0.0
+    ranks = range(layout.cp_size)
+    columns = ((numbers[dp * layout.cp_size + c][k] for c in ranks) for dp, k in cells)
+    said = [tuple(map(sum, zip(*column, strict=True))) for column in columns]
+    return dict(zip(cells, said, strict=True)), own
+
+
+def _less(before: tuple[float, ...], after: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(b - a for a, b in zip(before, after, strict=True))
 
 
 def _shown(value: Fraction | None) -> str:

@@ -16,6 +16,7 @@ from aggverify.steps.case import Case
 
 NAME = "auxiliary_terms_stay"
 CODE = "AGV207"
+LEFT_OUT = "a term is left out of some tokens"
 
 
 def space(subject: Subject) -> Space | None:
@@ -44,7 +45,9 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     picked = variants(laid_out.case)[0].term
     assert picked is not None
     name = subject.terms[picked % len(subject.terms)]
-    return replace(found, term=name, message=f"the weights of {name}, with everything else 0")
+    message = f"the weights of {name}, with everything else 0"
+    lost = any(w == 0 != e for w, e in zip(found.observed, found.expected or (), strict=False))
+    return replace(found, term=name, message=message, signs=(LEFT_OUT,) if lost else ())
 
 
 CHECK = Check(

@@ -43,8 +43,10 @@ def diagnose(
     """
     if finding.traits.diagnosed is Diagnosed.VALUE:
         return _value(subject, finding, tiers)
+    right = [o for o in tiers[0] if o.case.layout.is_trivial and is_right(o)]
+    beside = right if finding.case.layout.is_trivial else ()
     for tier in tiers:
-        found = _explained(subject, finding, tier)
+        found = _explained(subject, finding, tier, beside)
         if found is not None and not _misses(found, finding, tier):
             return found
     return None
@@ -149,9 +151,13 @@ def _clues(subject: Subject, finding: Finding, *signs: str) -> Clues:
 
 
 def _explained(
-    subject: Subject, finding: Finding, observations: Sequence[Observation]
+    subject: Subject,
+    finding: Finding,
+    observations: Sequence[Observation],
+    beside: Sequence[Observation] = (),
 ) -> Diagnosis | None:
-    """Every clue there is in the weights, and the bug that left them."""
+    """Every clue there is in the weights, and the bug that left them. ``beside``: where one rank is
+    right; what is said to be computed instead, whatever the step, must be so there, too."""
     if not observations:
         return None
     seen = _clues(subject, finding)
@@ -172,9 +178,10 @@ def _explained(
     forms = closed_forms(observations)
     factor = _factor(subject, finding, observations)
     seen = replace(seen, form=forms[0] if forms else None, factor=factor)
-    shown = other_mode(subject, observations)
+    everywhere = [*observations, *beside]
+    shown = other_mode(subject, everywhere)
     if shown is None and not forms and factor is None:
-        shown = distorted_count(observations)
+        shown = distorted_count(everywhere)
     if shown is not None:
         return _shown(seen, shown)
     if forms or factor:

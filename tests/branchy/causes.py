@@ -145,4 +145,6 @@ def is_found(name: str, row: Mapping[str, Any]) -> bool:
 
 
 def said(finding: Mapping[str, Any]) -> str:
-    return str(finding.get("bug") or finding["code"])
+    """The bug, or the code where the formula is told and no bug is known to be it."""
+    bug = str(finding.get("bug") or "")
+    return bug if bug != "another-formula" and bug else str(finding["code"])

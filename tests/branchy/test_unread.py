@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from aggverify.api.running import request
-from aggverify.checks import scalar
+from aggverify.checks import Check, counts, logs, scalar, terms
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.oracles import MODES
@@ -109,6 +109,28 @@ def test_a_loss_is_looked_at_where_code_branches(
     with under_test(entry, shared_pool) as (subject, laboratory):
         verdict = session.examine(subject, laboratory, checks=[scalar.CHECK])
     assert [each.finding.code for each in verdict.reports] == codes
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("name", "looks", "bug"),
+    [
+        ("logged_as_the_sum_so_far", logs.CHECK, "running-total-logged"),
+        ("logged_by_the_first_rank", logs.CHECK, "logged-in-part"),
+        ("logged_over_lengths", logs.CHECK, "wrong-normaliser"),
+        ("divergence_on_the_first_shard", terms.CHECK, "auxiliary-left-out"),
+        ("entropy_as_a_mean_of_rows", terms.CHECK, "auxiliary-local-count"),
+        ("positions_in_a_byte", counts.CHECK, "another-formula"),  # of long responses only
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_told_is_what_it_does(name: str, looks: Check, bug: str, shared_pool: Pool) -> None:
+    [entry] = (each for each in fresh.WRONG if each.name == name)
+    with under_test(entry, shared_pool) as (subject, laboratory):
+        verdict = session.examine(subject, laboratory, checks=[looks])
+    diagnosis = verdict.reports[0].diagnosis
+    assert diagnosis is not None and diagnosis.bug is not None
+    assert diagnosis.bug.name == bug
 
 
 def _known(terms: bool) -> list[Witness]:

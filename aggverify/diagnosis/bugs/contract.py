@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aggverify.checks.logs import PART_SILENT, RUNNING_TOTAL
 from aggverify.codes import Symptom
 from aggverify.diagnosis.bugs.base import Bug
 from aggverify.diagnosis.clues import sign
@@ -102,6 +103,20 @@ BUGS: tuple[Bug, ...] = (
         "SkyRL #1420",
         "reduce a metric once: over the ranks that hold parts of it, not over copies",
         (sign(Symptom.LOGGED_LOSS), sign("cp_size times it")),
+    ),
+    Bug(
+        "running-total-logged",
+        "a total that grows over micro-batches is logged, and added up once more by who merges it",
+        "a progress bar's total in a key that the trainer sums",
+        "log what this micro-batch adds",
+        (sign(Symptom.LOGGED_LOSS), sign(RUNNING_TOTAL)),
+    ),
+    Bug(
+        "logged-in-part",
+        "some ranks or micro-batches log zeros for losses that are part of the objective",
+        "logging on the first rank only, while logs are added up over ranks",
+        "log on every rank and micro-batch what it adds",
+        (sign(Symptom.LOGGED_LOSS), sign(PART_SILENT)),
     ),
     Bug(
         "wrong-normaliser",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aggverify.checks.terms import LEFT_OUT
 from aggverify.codes import Symptom
 from aggverify.diagnosis.bugs.base import Bug
 from aggverify.diagnosis.clues import Claimed, Count, Error, Off, Shape, sign
@@ -98,6 +99,13 @@ BUGS: tuple[Bug, ...] = (
         "AReaL #1730",
         "select once for the step before it is split, or all-reduce the threshold",
         (sign(Symptom.SELECTION),),
+    ),
+    Bug(
+        "auxiliary-left-out",
+        "an auxiliary term is added on some ranks or micro-batches only",
+        "a KL term added by the first rank of context parallelism, as if it were the sample's",
+        "add every term wherever its tokens are",
+        (sign(Symptom.AUXILIARY_TERM), sign(LEFT_OUT)),
     ),
     Bug(
         "auxiliary-local-count",
