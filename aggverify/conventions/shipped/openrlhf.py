@@ -25,7 +25,8 @@ ADAPTER = {
         "rejection": "the mask is taken as final",
     },
     "notes": [
-        "its trainer counts rows with a token only: --policy empty_units=exclude is its reading"
+        "its trainer counts rows with a token only: --policy empty_units=exclude is its reading",
+        "clipping, importance ratios and KL around aggregate_loss are not exercised",
     ],
 }
 

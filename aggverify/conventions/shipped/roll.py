@@ -25,6 +25,7 @@ ADAPTER = {
         "fan-out": "a row is a rollout",
         "rejection": "the mask is taken as final",
     },
+    "notes": ["clipping, importance ratios and KL estimators around agg_loss are not exercised"],
     "misuses": [{"call": "an unknown loss_agg_mode", "with": {"loss_agg_mode": "token-avg"}}],
 }
 
