@@ -1,12 +1,12 @@
 """What the default run says of reducers that nothing was tuned to.
 
 ``python reports/untuned.py ROWS.json [SEED ...] [--folder unread]`` runs ``check`` with each seed
-(0 by default) over every reducer of ``tests/branchy/untuned`` (or ``unread``, ``fresh``), in one
-process, each until its first confirmed finding that fails, and writes ``reports/untuned.md``
-(``unread.md``, ``fresh.md``). A pair of reducer and seed that ROWS has already is kept:
-interrupted, it goes on where it was. ``untuned-first.json`` and its like are what was found when
-they were first run, before anything was mended: those figures stay. Where there is no such file,
-there is no first figure.
+(0 by default) over every reducer of ``tests/branchy/untuned`` (or ``unread``, ``fresh``,
+``latest``), in one process, each until its first confirmed finding that fails, and writes
+``reports/untuned.md`` (``unread.md``, ``fresh.md``, ``latest.md``). A pair of reducer and seed that
+ROWS has already is kept: interrupted, it goes on where it was. ``untuned-first.json`` and its like
+are what was found when they were first run, before anything was mended: those figures stay. Where
+there is no such file, there is no first figure.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from aggverify.world import Pool  # noqa: E402
 from tests.branchy import untuned  # noqa: E402
 from tests.branchy.causes import is_found  # noqa: E402
 from tests.branchy.fresh import registry as fresh  # noqa: E402
+from tests.branchy.latest import registry as latest  # noqa: E402
 from tests.branchy.unread import registry as unread  # noqa: E402
 from tests.branchy.untuned import Untuned  # noqa: E402
 from tests.branchy.untuned.judging import Row, judged  # noqa: E402
@@ -56,6 +57,7 @@ FOLDERS = {
         Folder("untuned", untuned.WRONG, untuned.RIGHT, ROOT / "reports" / "untuned-first.json"),
         Folder("unread", unread.WRONG, unread.RIGHT, ROOT / "reports" / "unread-first.json"),
         Folder("fresh", fresh.WRONG, fresh.RIGHT, ROOT / "reports" / "fresh-first.json"),
+        Folder("latest", latest.WRONG, latest.RIGHT, ROOT / "reports" / "latest-first.json"),
     )
 }
 

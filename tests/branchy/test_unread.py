@@ -17,14 +17,15 @@ from aggverify.run import session
 from aggverify.run.opening import loaded
 from aggverify.world import Pool
 from tests.branchy.fresh import registry as fresh
+from tests.branchy.latest import registry as latest
 from tests.branchy.unread import registry as unread
 from tests.branchy.unread.base import Unread
 from tests.branchy.unread.witness import Witness, run
 from tests.branchy.untuned.judging import DIVISOR
 from tests.choosing import thorough_at_times, thorough_but
 
-WRONG: tuple[Unread, ...] = (*unread.WRONG, *fresh.WRONG)
-RIGHT: tuple[Unread, ...] = (*unread.RIGHT, *fresh.RIGHT)
+WRONG: tuple[Unread, ...] = (*unread.WRONG, *fresh.WRONG, *latest.WRONG)
+RIGHT: tuple[Unread, ...] = (*unread.RIGHT, *fresh.RIGHT, *latest.RIGHT)
 QUICK = ("positions_in_a_byte",)
 PLAIN = Witness("1")
 """One token: what every reducer here is right on."""
@@ -155,3 +156,4 @@ def test_names_are_unique_and_of_each_kind_there_are_enough() -> None:
     assert len(set(names)) == len(names)
     assert len(unread.WRONG) >= 50 and len(fresh.WRONG) >= 45
     assert len(unread.RIGHT) >= 40 and len(fresh.RIGHT) >= 25
+    assert len(latest.WRONG) >= 42 and len(latest.RIGHT) >= 22
