@@ -199,7 +199,7 @@ STEPS = (
         "sample_mean",
         "a KL term on the last micro-batch of a window, times their number",
         Witness("1; 11", "0 1", term=0),
-        "AGV202 AGV204 AGV207",
+        "AGV202 AGV204 AGV207 auxiliary-left-out",
     ),
     wrong(
         "steps:every_other_token_of_the_term",
