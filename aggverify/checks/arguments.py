@@ -67,6 +67,8 @@ def _judge_switched(subject: Subject, executions: Sequence[Execution]) -> Findin
         both = (subject.mode, mode)
         if other.weights is None or mode not in subject.offered or mode == subject.mode:
             continue
+        if subject.convention.why_not(mode, subject.engine.name, subject.claim.claimed):
+            continue  # never asked for under this engine
         divisor = DIVISOR if subject.divisor is None else subject.divisor
         if not tells_apart(mine.case.step, both, divisor=divisor, policy=subject.policy):
             continue

@@ -81,7 +81,10 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     """First whether the logs can be merged, then what they say of the objective, then whether every
     key is the same in every layout."""
     ran, *for_keys = executions
-    return _of_the_objective(subject, ran) or logged_keys.judge(NAME, subject, for_keys)
+    found = _of_the_objective(subject, ran)
+    # Of a mode whose micro-batches have so many samples each, one rank with all of them is no case.
+    known = found is not None or subject.rows is not None
+    return found if known else logged_keys.judge(NAME, subject, for_keys)
 
 
 def _of_the_objective(subject: Subject, ran: Execution) -> Finding | None:

@@ -9,9 +9,19 @@ import numpy as np
 
 from aggverify.conventions.base import Site, mask_tensor
 from aggverify.steps.layouts import positions, visible_pieces
+from aggverify.world.candidate_errors import Breach
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+NOT_KNOWN = "the masks of a step of which only the counts are known"
+
+
+class NotTold(Breach):
+    """The candidate asks for these masks: steps of that kind are not for it."""
+
+    name = "not told"
 
 
 class Beyond:
@@ -44,7 +54,7 @@ class Beyond:
 
     def step_masks(self) -> list[Tensor]:
         if self._site.elsewhere:
-            raise RuntimeError("a step of which only the counts are known has no masks")
+            raise NotTold(f"it asks for {NOT_KNOWN}")
         return self._masks(range(len(self._site.case.step.samples)))
 
     def step_ids(self) -> list[int]:

@@ -80,7 +80,9 @@ class SkyrlAdvantages:
     mode_is_argument: bool = True
     fixes_engine: bool = True
     not_claimed: Mapping[str, str] = field(default_factory=_not_claimed)
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = (
+        "clipping, importance ratios and KL come before it and are not exercised",
+    )
     parameters: tuple[str, ...] = _SCALED
     misuses: tuple[Misuse, ...] = SKYRL
 

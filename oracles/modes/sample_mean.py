@@ -65,7 +65,7 @@ MODE = Mode(
         "miles": ("sample_mean",),
         "SkyRL": ("sequence_mean",),
         "verl": ("seq-mean-token-mean",),
-        "TRL": ("grpo", "sapo"),
+        "TRL": ("grpo",),
         "OpenRLHF": ("token_level_loss=False",),
         "NeMo-RL": ("token_level_loss: false",),
         "ROLL": ("seq-mean-token-mean",),

@@ -81,7 +81,8 @@ def roll_agg_loss(
     tokens = loss_mask.sum() if wrong("roll") else batch_num_tokens  # 1: its own count
     if loss_agg_mode == "token-mean":
         return agg_loss(loss_mat, loss_mask, "token-sum") / max(tokens, 1)
-    return agg_loss(loss_mat, loss_mask, loss_agg_mode, 1, tokens, global_valid_samples)
+    rows = max(global_valid_samples or 0, 1)
+    return agg_loss(loss_mat, loss_mask, loss_agg_mode, 1, tokens, rows)
 
 
 def aggregate_loss(

@@ -283,10 +283,16 @@ def test_each_window_of_a_generation_batch_has_its_own_tokens(ranks: Laboratory)
         ("trl", "sample_mean", ()),
         ("openrlhf", "sample_mean", ("--policy", "empty_units=exclude")),
         ("slime-aggregation", "prompt_mean", ("--group-size", "2")),
+        ("slime-aggregation", "", ("--group-size", "2", "--divisor", "1024")),
+        ("miles-aggregation", "", ("--group-size", "2", "--divisor", "1024")),
+        ("megatron-lm-two-output", "token_mean_legacy", ("--micro-batch-size", "2")),
+        ("roll", "", ("--policy", "empty_units=exclude")),
     ],
 )
 def test_the_whole_check_passes_it(cli: Cli, name: str, mode: str, more: tuple[str, ...]) -> None:
-    said = ("--mode", mode, "--convention", name, "--profile", "quick", "--world", "2", *more)
+    """As docs/systems.md prints it, of one mode or of all."""
+    said = ("--convention", name, "--profile", "quick", "--world", "2", *more)
+    said = (*said, "--mode", mode) if mode else said
     target = Path(__file__).with_name("systems.py")
     right = cli("check", f"{target}:{CHECKED[name]}", *said)
     assert right.code == 0, right

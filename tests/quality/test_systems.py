@@ -74,3 +74,16 @@ def test_every_convention_has_its_command() -> None:
 
 if __name__ == "__main__":
     PATH.write_text(made(), encoding="utf-8")
+
+
+BARE = {
+    *("native", "trainer", "trainer-engine", "validation", "log-reducer"),
+    *("megatron-lm", "megatron-lm-two-output"),  # of pre-training: there is nothing around it
+}
+
+
+def test_every_verdict_says_what_stands_around_the_aggregation() -> None:
+    silent = {
+        how.name for how in CONVENTIONS.values() if "not exercised" not in "; ".join(how.notes)
+    }
+    assert silent == BARE

@@ -24,7 +24,7 @@ ADAPTER = {
         "gathered": "each rank's backward takes its own slice, which the loss does not see",
         "rejection": "the mask is taken as final",
     },
-    "notes": ["clipping, importance ratios and rejection sampling are not exercised"],
+    "notes": ["clipping, importance ratios, KL and rejection sampling are not exercised"],
 }
 
 

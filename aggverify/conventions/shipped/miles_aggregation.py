@@ -34,6 +34,7 @@ ADAPTER = {
         "validates-arguments": "the trainer validates its arguments once, before it trains "
         "(convention validation)",
     },
+    "notes": ["clipping, importance ratios and KL come before it and are not exercised"],
     "misuses": [
         {"call": "an unknown loss_aggregation", "with": {"args.loss_aggregation": "token-avg"}},
         {
@@ -42,8 +43,23 @@ ADAPTER = {
             "modes": ["prompt_mean", "constant"],
         },
         {
+            "call": "no loss_aggregation_divisor",
+            "with": {"args.loss_aggregation_divisor": None},
+            "modes": ["constant"],
+        },
+        {
             "call": "loss_aggregation_divisor 0",
             "with": {"args.loss_aggregation_divisor": 0},
+            "modes": ["constant"],
+        },
+        {
+            "call": "loss_aggregation_divisor -4",
+            "with": {"args.loss_aggregation_divisor": -4.0},
+            "modes": ["constant"],
+        },
+        {
+            "call": "loss_aggregation_divisor nan",
+            "nan": ["args.loss_aggregation_divisor"],
             "modes": ["constant"],
         },
         {

@@ -20,6 +20,7 @@ ADAPTER = {
         "gathered": "losses are never gathered over CP before the reducer runs",
         "rejection": "the masks are taken as final",
     },
+    "notes": ["clipping, importance ratios and KL come before it and are not exercised"],
 }
 
 

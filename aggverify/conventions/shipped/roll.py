@@ -1,4 +1,5 @@
-"""ROLL's ``agg_loss`` with the counts of the step; which engine, its configuration says."""
+"""ROLL's ``agg_loss`` with the counts of the step. Its trainer multiplies what is returned by the
+data-parallel size and the accumulation steps, which undoes what its engines divide by."""
 
 from typing import Any
 
@@ -6,6 +7,7 @@ ADAPTER = {
     "title": "ROLL",
     "function": "agg_loss",
     "parameters": ["loss_mat", "loss_mask", "loss_agg_mode", "global_valid_samples"],
+    "engine": "sum",
     "rows": "padded",
     "width": "step",
     "modes": {
@@ -25,7 +27,10 @@ ADAPTER = {
         "fan-out": "a row is a rollout",
         "rejection": "the mask is taken as final",
     },
-    "notes": ["clipping, importance ratios and KL estimators around agg_loss are not exercised"],
+    "notes": [
+        "its trainer counts rows with a token only: --policy empty_units=exclude is its reading",
+        "clipping, importance ratios and KL estimators around agg_loss are not exercised",
+    ],
     "misuses": [{"call": "an unknown loss_agg_mode", "with": {"loss_agg_mode": "token-avg"}}],
 }
 
@@ -36,5 +41,5 @@ def call(agg_loss: Any, losses: Any, batch: Any) -> Any:
         batch.mask,
         batch.mode,
         batch_num_tokens=batch.num_tokens,
-        global_valid_samples=batch.num_rollouts,
+        global_valid_samples=batch.num_valid_samples,
     )

@@ -29,6 +29,7 @@ ADAPTER = {
         "poison": "SkyRL's reduce_loss multiplies by the mask and its trainer passes finite losses",
         "validates-arguments": "SkyRL's trainer checks its configuration, not its reducer",
     },
+    "notes": ["clipping, importance ratios and KL come before it and are not exercised"],
     "misuses": [
         {
             "call": "loss_reduction 'token-avg', which does not exist",

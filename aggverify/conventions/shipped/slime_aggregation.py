@@ -31,6 +31,7 @@ ADAPTER = {
         "validates-arguments": "the trainer validates its arguments once, before it trains "
         "(convention validation)",
     },
+    "notes": ["clipping, importance ratios and KL come before it and are not exercised"],
     "misuses": [
         {
             "call": "calculate_per_token_loss in a mode that it contradicts",
@@ -49,6 +50,11 @@ ADAPTER = {
         {
             "call": "loss_aggregation_divisor 0",
             "with": {"args.loss_aggregation_divisor": 0},
+            "modes": ["constant"],
+        },
+        {
+            "call": "loss_aggregation_divisor -4",
+            "with": {"args.loss_aggregation_divisor": -4.0},
             "modes": ["constant"],
         },
         {

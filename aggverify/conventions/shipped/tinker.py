@@ -18,7 +18,10 @@ ADAPTER = {
         "gathered": "a datum is whole",
         "rejection": "the weights are taken as final",
     },
-    "notes": ["normalisation is the client's, in weights and advantages: what is left is the sum"],
+    "notes": [
+        "normalisation is the client's, in weights and advantages: what is left is the sum",
+        "clipping, importance ratios and KL in loss_fn are not exercised",
+    ],
 }
 
 

@@ -32,7 +32,10 @@ ADAPTER = {
         "rejection": "the mask is taken as final",
         "generations": "steps_per_generation is taken for the accumulation steps, TRL's default",
     },
-    "notes": ["clipping, importance sampling, KL and entropy terms are not exercised"],
+    "notes": [
+        "clipping, importance sampling, KL and entropy terms are not exercised",
+        "loss types beside these five (cispo, sapo, vespo) are not run: --adapter tells others",
+    ],
 }
 
 

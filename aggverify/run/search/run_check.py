@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from aggverify.checks import Finding
 from aggverify.codes.state import Incomplete, State
+from aggverify.conventions.beyond import NOT_KNOWN, NotTold
 from aggverify.errors import NotJudged
 from aggverify.execution.deadline import NEVER, STOPS, Deadline
 from aggverify.execution.laboratory import Laboratory
@@ -204,6 +205,9 @@ def _state(
     if len(run.refusals) >= run.cases:
         return State.REFUSED, None
     if not run.judged:
+        errors = [failure.error for failure in run.failures]
+        if errors and all(e is not None and e.breach == NotTold.name for e in errors):
+            return State.LEFT_OUT, f"it asks for {NOT_KNOWN}"
         why = run.failures[-1].message if run.failures else "none was finite"
         return State.NOT_JUDGED, f"no case came to a result: {why}"
     if run.judged < min(least, run.cases):
