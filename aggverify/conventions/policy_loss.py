@@ -48,9 +48,10 @@ def policy_inputs(losses: Any, mask: Any, other_ratios: bool) -> Any:
     fixed = losses.detach()
     known = torch.nan_to_num(fixed)
     old = -1 - known.abs() % 1
+    behind = torch.where(mask, 0.0, fixed.clamp(-8, 8))  # else exp() of it is infinite
     if other_ratios:
-        return old + losses / 8, old, torch.sin(4 * known + 1)
-    behind = torch.where(mask, 0.0, fixed.clamp(-8, 8))
+        ratio = torch.where(mask, fixed / 8, behind) + (losses - fixed) / 8
+        return old + ratio, old, torch.sin(4 * known + 1)
     scale = torch.where(mask & (fixed != 0), fixed, 1.0)
     moved = torch.where(mask & fixed.isinf(), 0.0, (losses - fixed) / scale)
     return old + behind + moved, old, -fixed

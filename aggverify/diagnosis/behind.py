@@ -20,9 +20,15 @@ class Poison(StrEnum):
     INFINITY = "infinity"
     FINITE = "a huge finite value"
     OVERFLOW = "two values whose sum overflows"
+    LARGEST = "one of them, which is finite until something is made of it"
 
 
 _HUGE = math.ldexp(1.5, 1023)
+_OTHER_STEPS = {
+    Poison.OVERFLOW: Case(parse_step("1/100"), Layout.trivial(1), (1.0, _HUGE, _HUGE)),
+    Poison.LARGEST: Case(parse_step("1/10"), Layout.trivial(1), (1.0, _HUGE)),
+}
+"""Where it takes so many masked tokens and no others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +44,9 @@ class Behind:
 
 
 def poisoned(case: Case, poison: Poison) -> Case:
-    """The case with this behind its mask; another step where two masked tokens are needed."""
-    if poison is Poison.OVERFLOW:
-        step = parse_step("1/100")
-        return Case(step, Layout.trivial(1), (1.0, _HUGE, _HUGE))
+    """The case with this behind its mask; another step where their number matters."""
+    if poison in _OTHER_STEPS:
+        return _OTHER_STEPS[poison]
     value = {Poison.NAN: math.nan, Poison.INFINITY: math.inf, Poison.FINITE: 2.0**100}[poison]
     losses = list(case.losses)
     for token in case.masked_tokens():
@@ -60,7 +65,7 @@ def behind(runs: Sequence[Run]) -> Behind:
     gradient = {
         p
         for clean, p, o in seen
-        if p is not Poison.OVERFLOW and bool((o.observed != clean.observed).any())
+        if p not in _OTHER_STEPS and bool((o.observed != clean.observed).any())
     }
     losses = [
         x for _, p, o in seen if p is Poison.INFINITY for rank in o.local_losses for x in rank
@@ -71,5 +76,5 @@ def behind(runs: Sequence[Run]) -> Behind:
 
 
 def _alike(clean: Observation, poison: Poison, dirty: Observation) -> bool:
-    """The overflowing case is another step: there only what is not finite tells."""
-    return poison is Poison.OVERFLOW or dirty.value == clean.value
+    """On another step only what is not finite tells."""
+    return poison in _OTHER_STEPS or dirty.value == clean.value

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Cli
+from tests.conftest import EXAMPLES, Cli
 
 BRIEF = ("--profile", "quick", "--world", "2", "--max-examples", "2", "--mode", "token-mean")
 ADAPTER = """
@@ -98,3 +98,16 @@ def test_what_is_wrong_with_the_file_is_no_finding(cli: Cli, theirs: Path) -> No
     ran = cli("check", "theirs.py:agg_loss", "--adapter", "verl.py", *BRIEF)
     assert ran.code == 2, ran
     assert "verl.py: ModuleNotFoundError" in ran.err
+
+
+@pytest.mark.thorough
+def test_what_a_client_normalises_by_is_checked(cli: Cli) -> None:
+    folder = EXAMPLES / "tinker"
+    said = ("--adapter", folder / "adapter.py", "--mode", "prompt_mean", "--profile", "quick")
+    said = (*said, "--world", "2")
+    right = cli("check", f"{folder}/client.py:prompt_mean_weights", *said)
+    assert right.code == 0, right
+    assert "left out: it asks for the masks of a step of which only the counts are known" in right.out
+    wrong = cli("check", f"{folder}/client.py:rollouts_for_prompts", *said)
+    assert wrong.code == 1 and "AGV101" in wrong.out, wrong
+    assert "P/num_samples" in wrong.out

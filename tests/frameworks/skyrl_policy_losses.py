@@ -16,7 +16,7 @@ from skyrl.backends.skyrl_train.utils import ppo_utils  # noqa: E402
 
 CONFIG = SimpleNamespace(
     **dict.fromkeys(("eps_clip_low", "eps_clip_high"), 0.2),
-    clip_cov=SimpleNamespace(clip_ratio=0.5, clip_cov_lb=1.0, clip_cov_ub=5.0),
+    clip_cov=SimpleNamespace(clip_ratio=1.0, clip_cov_lb=0.001, clip_cov_ub=5.0),
     kl_cov=SimpleNamespace(kl_cov_frac=0.5, ppo_kl_coef=1.0),
 )
 

@@ -16,6 +16,7 @@ from tests.conftest import Cli
 pytestmark = pytest.mark.network
 LATER = partial(pytest.param, marks=pytest.mark.exhaustive)
 CANDIDATE = Path(__file__).with_name("skyrl_candidate.py")
+POLICY_LOSSES = Path(__file__).with_name("skyrl_policy_losses.py")
 
 
 @pytest.fixture(scope="session")
@@ -122,3 +123,16 @@ def test_a_mode_a_version_does_not_have_is_refused(shell: Cli, wheels: Path) -> 
     )
     assert ran.code == 2, ran
     assert "offers token_mean, sample_mean, constant" in ran.err
+
+
+@pytest.mark.parametrize("name", ["kl_cov", LATER("clip_cov")])
+def test_policy_losses_that_select_by_value(shell: Cli, wheels: Path, name: str) -> None:
+    """At ratio 1 they are right; what they select depends on the micro-batch at hand."""
+    said = ("--convention", "policy-loss", "--engine", "sum", "--profile", "quick", "--world", "2")
+    said = (*said, "--without", "context-parallel")
+    target, version = f"{POLICY_LOSSES}:{name}", {"AGGVERIFY_SKYRL": str(wheels / "0.3.0")}
+    right = shell("check", target, *said, "--mode", "token_mean", env=version)
+    assert right.code == 0 and "conforms: token_mean" in right.out, right
+    assert "what is made of values behind the mask is multiplied by 0" in right.out
+    found = shell("check", target, *said, "--mode", "nonlinear", env=version)
+    assert found.code == 1 and "AGV212 Selection by value depends on the split" in found.out, found

@@ -157,6 +157,7 @@ NAN, INF = math.nan, math.inf
     [
         ({Poison.NAN: NAN, Poison.INFINITY: NAN}, (), "multiply-by-mask"),
         ({Poison.NAN: NAN, Poison.INFINITY: NAN, Poison.OVERFLOW: NAN}, (), "keep-alive"),
+        (dict.fromkeys((Poison.NAN, Poison.OVERFLOW, Poison.LARGEST), NAN), (), "multiply-by-mask"),
         (
             {Poison.NAN: NAN, Poison.INFINITY: NAN, Poison.FINITE: 0.0, Poison.OVERFLOW: NAN},
             (),
@@ -170,7 +171,7 @@ NAN, INF = math.nan, math.inf
         ({}, (Poison.NAN, Poison.INFINITY), "mask-on-the-result"),
         ({}, (), None),
     ],
-    ids=["0 * NaN", "0 * sum", "inf - inf", "reported alone", "where in backward", "nothing"],
+    ids=["0 * NaN", "0 * sum", "0 * exp", "inf - inf", "reported alone", "where in backward", "nothing"],
 )
 def test_what_is_behind_the_mask_is_told_by_what_each_kind_does(
     what: dict[Poison, float], gradient: tuple[Poison, ...], bug: str | None

@@ -69,7 +69,7 @@ BUGS: tuple[Bug, ...] = (
         "0 * sum(everything) is added to keep the graph alive, and 0 * inf is NaN",
         "slime, miles",
         "multiply the masked sum by 0, or select before summing",
-        (Leaks(by=(Poison.OVERFLOW,), not_by=(Poison.FINITE,)),),
+        (Leaks(by=(Poison.OVERFLOW,), not_by=(Poison.FINITE, Poison.LARGEST)),),
     ),
     Bug(
         "multiply-by-mask",
@@ -77,6 +77,13 @@ BUGS: tuple[Bug, ...] = (
         "SkyRL #1635",
         "select with torch.where(mask.bool(), x, 0) before any arithmetic",
         (Leaks(by=(Poison.NAN,), not_by=(Poison.FINITE, Poison.OVERFLOW)),),
+    ),
+    Bug(
+        "multiply-by-mask",
+        "what is made of values behind the mask is multiplied by 0, and 0 * inf is NaN",
+        "SkyRL #1635",
+        "select with torch.where(mask.bool(), x, 0) before any arithmetic",
+        (Leaks(by=(Poison.NAN, Poison.LARGEST), not_by=(Poison.FINITE,)),),
     ),
     Bug(
         "list-runs-out",

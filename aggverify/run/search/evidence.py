@@ -48,7 +48,8 @@ def gather(run: CheckRun, finding: Finding, found: Evidence) -> None:
     found.diagnosis = explained(run, finding)
     if not run.check.as_found:
         found.relevance = relevance(finding, run.space, run.findings)
-    if found.diagnosis is None and LOSS_VALUES in found.relevance.matters:
+    linear = not run.subject.nonlinear
+    if found.diagnosis is None and linear and LOSS_VALUES in found.relevance.matters:
         # Weights that change with the losses: what is not linear shows here as well.
         found.diagnosis = recognised(run.subject, finding, Symptom.NOT_LINEAR)
 
