@@ -156,3 +156,23 @@ def test_what_cannot_be_meant_is_refused(cli: Cli, options: tuple[str, ...], sen
     ran = cli("check", EXAMPLES / "native" / "sum" / "token_mean.py", *options)
     assert ran.code == 2, ran
     assert sentence in " ".join(ran.err.split())
+
+
+WHOLE_STEP = """
+import torch
+
+AGGVERIFY = {"mode": "token_mean", "engine": "sum"}
+
+def reduce(losses, batch):
+    own = torch.cat(batch.local_masks).bool()
+    return torch.where(own, losses, 0.0).sum() / max(sum(int(m.sum()) for m in batch.step_masks), 1)
+"""
+
+
+@pytest.mark.thorough
+def test_one_that_wants_every_mask_is_not_held_to_counts_alone(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "r.py").write_text(WHOLE_STEP)
+    ran = cli("check", "r.py", "--profile", "quick", "--world", "2")
+    assert ran.code == 0, ran
+    said = "left out: it asks for the masks of a step of which only the counts are known"
+    assert said in ran.out
