@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from aggverify.checks.base import Check, Finding, Shown
-from aggverify.checks.spaces import alone, of_a_loss
+from aggverify.checks.spaces import alone, of_a_loss, with_branches
 from aggverify.execution.executed import Execution
 from aggverify.execution.laboratory import DIVISOR
 from aggverify.execution.subject import Subject
@@ -47,8 +48,8 @@ LEFT_ALONE = Check(
     space=_space,
     variants=_watched,
     judge=_judge_inputs,
+    stored=partial(with_branches, space=_space, usual=20),
     max_examples=20,
-    max_stored=20,
     shown=Shown.ARGUMENTS,
 )
 

@@ -8,6 +8,8 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
+import numpy as np
+
 from aggverify.checks.base import (
     COUNTS,
     EXACT_COUNTS,
@@ -37,6 +39,8 @@ LONG_ONES = "right for short responses, wrong for long ones"
 MOST_ROUNDED = Fraction(1, 8)
 """Of a weight, by an accumulator of 16 bits that does not stall."""
 _LARGEST_HALF = 65_504
+_COMPARED = 4_097
+"""Weights at each end that a count that is wrong must explain."""
 LENGTHS = (257, 2049, 4097)
 """One more than bfloat16 counts to one by one, than float16 does, and a bfloat16 spacing of 32."""
 
@@ -64,26 +68,35 @@ def _judge(name: str, subject: Subject, executions: Sequence[Execution]) -> Find
     assert found.token is not None
     # So many tokens are miscounted by no more than that.
     limit = found.limit if len(expected) < BEYOND else Fraction(0)
-    message = _miscount(case, expected[found.token], observed[found.token], precision)
+    message = _miscount(case, found.token, expected, observed, precision)
     counted = message or _rounded(case, found.token, expected[found.token], observed)
     code, message = CODE if counted else OTHERWISE, message or LONG_ONES
     finding = Finding(code, name, message, case, subject.mode, expected, observed)
     return replace(finding, token=found.token, error=found.error, bound=found.bound, limit=limit)
 
 
-def _miscount(case: Case, expected: Fraction, observed: float, precision: str) -> str:
+def _miscount(
+    case: Case,
+    token: int,
+    expected: Sequence[Fraction],
+    observed: Sequence[float],
+    precision: str,
+) -> str:
     """Which count would have to be miscounted, and what miscounts it so; "" for none."""
-    if not math.isfinite(observed) or (not observed and _overflows(case.step)):
-        return f"the weight is {observed!r}: a count overflowed or underflowed"
-    if not observed or not expected:
+    weight = observed[token]
+    if not math.isfinite(weight) or (not weight and _overflows(case.step)):
+        return f"the weight is {weight!r}: a count overflowed or underflowed"
+    if not weight or not expected[token]:
         return ""
-    ratio = float(expected) / observed
-    for what, count in _counts(case):
-        used = count * ratio
+    for what, tokens in _counts(case):
+        count = len(tokens)
+        # Weights themselves were rounded a few times on their way.
+        near = max(16 * count * float(PRECISIONS[precision].unit_roundoff), 1e-9 * count)
+        ends = {token, *tokens[:_COMPARED], *tokens[-_COMPARED:]}
+        used = [count * float(expected[t]) / observed[t] if observed[t] else 0.0 for t in ends]
         for how, wrong in _miscounted(count):
-            # The weight itself was rounded a few times on its way.
-            near = 16 * count * float(PRECISIONS[precision].unit_roundoff)
-            if wrong != count and abs(used - wrong) <= max(near, 1e-9 * count):
+            # It divides all of them: a chunk with another count than the next is something else.
+            if wrong != count and all(abs(each - wrong) <= near for each in used):
                 return f"behaves as if the {count} tokens of the {what} were {wrong}: {how}"
     return ""
 
@@ -105,12 +118,17 @@ def _rounded(case: Case, token: int, expected: Fraction, observed: Sequence[floa
     return all(abs(weight / observed[token] - 1) <= MOST_ROUNDED for weight in own)
 
 
-def _counts(case: Case) -> Iterator[tuple[str, int]]:
-    step = case.step
-    yield "step", step.num_unmasked
+def _counts(case: Case) -> Iterator[tuple[str, list[int]]]:
+    """The unmasked tokens of the step, of prompt groups and of rollouts."""
+    step, starts = case.step, case.step.offsets
+    own = [
+        np.flatnonzero(np.frombuffer(sample.loss_mask, np.uint8)) + starts[i]
+        for i, sample in enumerate(step.samples)
+    ]
+    yield "step", np.concatenate(own).tolist()
     for units, what in ((step.groups, "prompt group"), (step.rollouts, "rollout")):
         for members in units.values():
-            yield what, sum(step.samples[i].num_unmasked for i in members)
+            yield what, np.concatenate([own[i] for i in members]).tolist()
 
 
 def _miscounted(count: int) -> Iterator[tuple[str, int]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 
 from aggverify.checks.base import Check, Finding, Shown
 from aggverify.checks.comparison import (
@@ -16,17 +17,12 @@ from aggverify.checks.comparison import (
     worst_weight,
 )
 from aggverify.checks.judging import is_finite
-from aggverify.checks.spaces import of_a_loss
+from aggverify.checks.spaces import of_a_loss, with_branches
 from aggverify.execution.executed import Execution, Weights
 from aggverify.execution.subject import Subject
-from aggverify.generation.catalogue import grid, hard_cases
-from aggverify.generation.constants import shaped
 from aggverify.steps.case import Case
 
 NAME = "reported_loss_is_the_scalar"
-_PART, _SHORT = 4, 200
-"""Of the listed steps of every shape one in so many, and none of more tokens: two runs each, on top
-of what weights need."""
 CODE, NOT_FINITE = "AGV102", "AGV104"
 
 
@@ -96,24 +92,12 @@ def _weights(subject: Subject, case: Case, observed: Weights) -> tuple[tuple[Fra
     return tuple(Fraction(w) for w in observed.tolist()), "the gradient"
 
 
-def _stored(subject: Subject) -> Sequence[Case]:
-    """Those of every check, then steps around what its code names, and of other shapes that code
-    branches on: a path of its own may have a loss of its own."""
-    space = of_a_loss(subject)
-    if space is None:
-        return ()
-    most = {name: -(-number // _PART) for name, number in subject.claim.budget.shapes.items()}
-    listed = shaped(space, subject.found.constants, most)
-    short = [case for case in listed if case.step.num_response_tokens <= _SHORT]
-    return [*hard_cases(), *grid(subject.max_world, space.cp_kinds), *short]
-
-
 CHECK = Check(
     name=NAME,
     title="the reported loss is sum w*l, with all losses and with one alone",
     tests="T12",
     space=of_a_loss,
-    stored=_stored,
+    stored=partial(with_branches, space=of_a_loss),
     variants=lambda case: (case, probe(case)),
     judge=judge,
     max_examples=60,

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from aggverify.execution.subject import Subject
+from aggverify.generation.catalogue import grid, hard_cases
+from aggverify.generation.constants import shaped
 from aggverify.generation.space import Space
+from aggverify.steps.case import Case
 from aggverify.steps.layouts import CpKind
 
 _DTYPES = ("float64", "float32")
+_PART, _SHORT = 4, 200
+"""Of the listed steps of every shape one in so many, and none of more tokens, where a case costs
+several runs."""
 
 
 def cp_kinds(subject: Subject) -> tuple[CpKind, ...]:
@@ -77,3 +85,19 @@ def alone(subject: Subject, **narrowed: Any) -> Space:
         dtypes=_DTYPES,
     )
     return replace(space, **narrowed)
+
+
+def with_branches(
+    subject: Subject, space: Callable[[Subject], Space | None], usual: int | None = None
+) -> Iterator[Case]:
+    """The stored cases that every check begins with, so many of them, then steps around what the
+    subject's code names, and of other shapes that code branches on: a path of its own may have a
+    mistake of its own."""
+    own = space(subject)
+    if own is None:
+        return
+    stored = (*hard_cases(), *grid(subject.max_world, own.cp_kinds))
+    yield from islice((case for case in stored if case in own), usual)
+    most = {name: -(-number // _PART) for name, number in subject.claim.budget.shapes.items()}
+    listed = shaped(own, subject.found.constants, most)
+    yield from (case for case in listed if case.step.num_response_tokens <= _SHORT)

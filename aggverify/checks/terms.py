@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from fractions import Fraction
+from functools import partial
 
 from aggverify.checks.base import Check, Finding, failure_finding
 from aggverify.checks.judging import is_finite, judge_spread
-from aggverify.checks.spaces import spread
+from aggverify.checks.spaces import spread, with_branches
 from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial
 from aggverify.generation.space import Space
 from aggverify.steps.case import Case
+from aggverify.steps.layouts import token_owner
 
 NAME = "auxiliary_terms_stay"
 CODE = "AGV207"
 LEFT_OUT = "a term is left out of some tokens"
+OTHER_COUNT = "a term is divided by another count"
+_NEAR = Fraction(1, 2**16)
+"""Two roundings of float32 are nearer; two counts of up to so many tokens are not."""
 
 
 def space(subject: Subject) -> Space | None:
@@ -46,8 +54,25 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     assert picked is not None
     name = subject.terms[picked % len(subject.terms)]
     message = f"the weights of {name}, with everything else 0"
-    lost = any(w == 0 != e for w, e in zip(found.observed, found.expected or (), strict=False))
-    return replace(found, term=name, message=message, signs=(LEFT_OUT,) if lost else ())
+    return replace(found, term=name, message=message, signs=tuple(_signs(found)))
+
+
+def _signs(found: Finding) -> Iterator[str]:
+    """What is divided by another count changes alike in all of a sample that one rank has."""
+    pairs = [*zip(found.observed or (), found.expected or (), strict=True)]
+    if any(w == 0 != e for w, e in pairs):
+        yield LEFT_OUT
+    step, parts = found.case.step, defaultdict[object, list[Fraction]](list)
+    owner = token_owner(step, found.case.layout)
+    for i, (start, sample) in enumerate(zip(step.offsets, step.samples, strict=False)):
+        for t, bit in enumerate(sample.loss_mask, start):
+            weight, expected = pairs[t]
+            if bit and not (math.isfinite(weight) and expected):
+                return
+            if bit:
+                parts[i, owner[t]].append(Fraction(weight) / Fraction(expected))
+    if all(max(own) - min(own) <= _NEAR * abs(own[0]) for own in parts.values()):
+        yield OTHER_COUNT
 
 
 CHECK = Check(
@@ -55,6 +80,7 @@ CHECK = Check(
     title="each auxiliary term alone has the same weights in every layout",
     tests="T13",
     space=space,
+    stored=partial(with_branches, space=space),
     variants=variants,
     judge=judge,
     nothing_to_say="the reducer takes no per-token inputs beside the losses",

@@ -95,6 +95,8 @@ class Code:
     of_a_step: bool = False
     """Whether a step and its layout alone show it, and no more than what comes of them: the corpus
     of hard cases has one for each."""
+    compares: bool = False
+    """Whether runs are compared, so that what one of them leaves behind can look like it."""
     field: str = ""
     """The field of a case it is about: where that does not matter, the finding only shows what
     another one with the same fields shows."""

@@ -99,6 +99,7 @@ CATALOGUE: tuple[Code, ...] = (
         diagnosed=Diagnosed.SYMPTOM,
         varies_losses=True,
         of_a_step=True,
+        compares=True,
     ),
     Code(
         "AGV132",
@@ -108,6 +109,7 @@ CATALOGUE: tuple[Code, ...] = (
         diagnosed=Diagnosed.SYMPTOM,
         varies_losses=True,
         of_a_step=True,
+        compares=True,
     ),
     Code(
         "AGV133",
@@ -116,6 +118,7 @@ CATALOGUE: tuple[Code, ...] = (
         diagnosed=Diagnosed.SYMPTOM,
         varies_losses=True,
         of_a_step=True,
+        compares=True,
     ),
     Code("AGV141", "Padding changes the weights", of_a_step=True),
     Code("AGV142", "Masked or rejected tokens change the weights of others", of_a_step=True),
@@ -148,6 +151,7 @@ CATALOGUE: tuple[Code, ...] = (
         symptom=Symptom.AUXILIARY_TERM,
         diagnosed=Diagnosed.SYMPTOM,
         of_a_step=True,
+        compares=True,
     ),
     Code(
         "AGV208",
@@ -156,6 +160,7 @@ CATALOGUE: tuple[Code, ...] = (
         diagnosed=Diagnosed.SYMPTOM,
         unsteady=True,
         of_a_step=True,
+        compares=True,
     ),
     Code(
         "AGV211",

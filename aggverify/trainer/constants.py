@@ -24,21 +24,23 @@ _DTYPES = {
     "float64": ("float64", "double"),
 }
 """By what names; ``float`` is written everywhere."""
+_LARGEST = {"int8": 127, "uint8": 255, "byte": 255, "int16": 32767, "short": 32767, "uint16": 65535}
+"""Integers that a step's counts and places may be too large for."""
 _DEEPEST, _MOST_FUNCTIONS, _MOST_MEMBERS = 6, 200, 16
 
 
 def constants(function: Callable[..., Any]) -> list[float]:
-    """Positive numbers other than 1, the nearest to the function first; never raises."""
+    """Positive numbers other than 1, the nearest to the function first, and the largest of small
+    integer types that it names; never raises."""
     found: dict[float, None] = {}
-    try:
+    with suppress(Exception):  # an object whose attributes raise
         for value in _Reading(_package(function)).of(function):
             if _telling(value):
                 found.setdefault(abs(value))
             if len(found) == MOST:
                 break
-    except Exception:  # an object whose attributes raise
-        pass
-    return list(found)
+    words = _named(_whole(function))
+    return [*dict.fromkeys((*found, *(n for name, n in _LARGEST.items() if name in words)))]
 
 
 def codes(function: Callable[..., Any]) -> list[CodeType]:
@@ -49,8 +51,7 @@ def codes(function: Callable[..., Any]) -> list[CodeType]:
 def dtypes(function: Callable[..., Any]) -> list[str]:
     """The dtypes of losses that its code names, by their own names, however it does; never
     raises."""
-    reading = _whole(function)
-    words = {word for code in reading.codes for word in _words(code)} | reading.dtypes
+    words = _named(_whole(function))
     return [dtype for dtype, names in _DTYPES.items() if words.intersection(names)]
 
 
@@ -60,6 +61,10 @@ def _whole(function: Callable[..., Any]) -> _Reading:
         for _ in reading.of(function):
             pass
     return reading
+
+
+def _named(reading: _Reading) -> set[str]:
+    return {word for code in reading.codes for word in _words(code)} | reading.dtypes
 
 
 def _words(code: CodeType) -> Iterator[str]:

@@ -171,7 +171,15 @@ NAN, INF = math.nan, math.inf
         ({}, (Poison.NAN, Poison.INFINITY), "mask-on-the-result"),
         ({}, (), None),
     ],
-    ids=["0 * NaN", "0 * sum", "0 * exp", "inf - inf", "reported alone", "where in backward", "nothing"],
+    ids=[
+        "0 * NaN",
+        "0 * sum",
+        "0 * exp",
+        "inf - inf",
+        "reported alone",
+        "where in backward",
+        "nothing",
+    ],
 )
 def test_what_is_behind_the_mask_is_told_by_what_each_kind_does(
     what: dict[Poison, float], gradient: tuple[Poison, ...], bug: str | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aggverify.checks.terms import LEFT_OUT
+from aggverify.checks.terms import LEFT_OUT, OTHER_COUNT
 from aggverify.codes import Symptom
 from aggverify.diagnosis.bugs.base import Bug
 from aggverify.diagnosis.clues import Claimed, Count, Error, Off, Shape, sign
@@ -112,7 +112,7 @@ BUGS: tuple[Bug, ...] = (
         "an auxiliary term is divided by a count of what is at hand, not by the step's",
         "NeMo-RL #3791: 32 times too large",
         "give every additive term the normaliser of the objective",
-        (sign(Symptom.AUXILIARY_TERM),),
+        (sign(Symptom.AUXILIARY_TERM), sign(OTHER_COUNT)),
     ),
     Bug(
         "statistics-over-dp-only",

@@ -5,12 +5,13 @@ All executions that are made of a finding after it was found and made small, in 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from aggverify.checks import Finding
 from aggverify.codes import Symptom
 from aggverify.diagnosis import Diagnosis, recognised
 from aggverify.errors import NotJudged
+from aggverify.execution.trial import trial
 from aggverify.run.outcome.verdict import Relevance
 from aggverify.run.search.alike import same
 from aggverify.run.search.check_run import CheckRun
@@ -45,7 +46,10 @@ def gather(run: CheckRun, finding: Finding, found: Evidence) -> None:
         # Whatever else could be observed now is of ranks in another state.
         found.diagnosis = recognised(run.subject, finding, Symptom.STATE_KEPT)
         return
-    found.diagnosis = explained(run, finding)
+    past = needs_a_past(run, finding)
+    found.diagnosis = (
+        recognised(run.subject, finding, Symptom.STATE_KEPT) if past else explained(run, finding)
+    )
     if not run.check.as_found:
         found.relevance = relevance(finding, run.space, run.findings)
     linear = not run.subject.nonlinear
@@ -60,6 +64,16 @@ def confirm(run: CheckRun, finding: Finding) -> bool:
     with run.laboratory.patient():
         again = run.judge_again(finding.case)
     return same(finding, again)
+
+
+def needs_a_past(run: CheckRun, finding: Finding) -> bool:
+    """Whether it takes a run before: with ranks that have run nothing for every one, it is gone."""
+    alone = [replace(trial(each), fresh=True) for each in run.check.variants(finding.case)]
+    if not finding.traits.compares or len(alone) < 2:
+        return False
+    executions = run.laboratory.run(run.subject, alone)
+    done = all(each.weights is not None for each in executions)
+    return done and run.check.judge(run.subject, executions) is None
 
 
 def explained(run: CheckRun, finding: Finding) -> Diagnosis | None:
