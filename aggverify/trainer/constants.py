@@ -39,8 +39,9 @@ def constants(function: Callable[..., Any]) -> list[float]:
                 found.setdefault(abs(value))
             if len(found) == MOST:
                 break
-    words = _named(_whole(function))
-    return [*dict.fromkeys((*found, *(n for name, n in _LARGEST.items() if name in words)))]
+        words = _named(_whole(function))
+        found |= dict.fromkeys(n for name, n in _LARGEST.items() if name in words)
+    return list(found)
 
 
 def codes(function: Callable[..., Any]) -> list[CodeType]:
