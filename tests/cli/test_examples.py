@@ -69,7 +69,7 @@ def name(path: Path) -> str:
 
 
 QUICK = ("slime/constant",)
-QUICK_BROKEN = ("kl_local_count.py",)
+QUICK_BROKEN = ("hardcoded_divisor.py",)
 
 
 @pytest.mark.parametrize(
