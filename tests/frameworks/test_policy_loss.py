@@ -108,6 +108,8 @@ BRIEF = ("--profile", "quick", "--world", "4", "--max-examples", "4")
         ("broken/own_mean.py", "AGV202", ()),
         ("broken/masked_after_exp.py", "AGV124", ()),
         ("broken/clip_cov.py", "AGV212", ()),
+        ("off_policy_mask.py", "", ()),
+        ("broken/off_policy_mask.py", "AGV211", ()),
     ],
 )
 def test_the_whole_check(cli: Cli, file: str, code: str, more: tuple[str, ...]) -> None:

@@ -39,6 +39,7 @@ class Released:
 VERL = Released("verl", "0.9.1", "verl.trainer.ppo.core_algos", "agg_loss")
 POLICY = replace(VERL, name="compute_policy_loss_vanilla")
 KL_COV = replace(VERL, name="compute_policy_loss_kl_cov")
+CLIP_COV = replace(VERL, name="compute_policy_loss_clip_cov")
 TRL = Released("trl", "1.16.0", "trl.trainer.grpo_trainer", "GRPOTrainer", "._compute_loss")
 SKYRL = Released(
     *("skyrl", "0.3.0", "skyrl.backends.skyrl_train.workers.worker", "PolicyWorkerBase"),
@@ -81,7 +82,10 @@ ROWS = [
     (VERL, "verl", "token-mean", (), 1, "AGV111 Not finite when something is fully masked"),
     (POLICY, "verl-policy-loss", "seq-mean-token-mean", (), 0, "conforms: sample_mean"),
     (KL_COV, "verl-policy-loss", "seq-mean-token-sum", (), 0, "conforms: sequence_sum"),
+    (CLIP_COV, "verl-policy-loss", "seq-mean-token-mean", (), 0, "conforms: sample_mean"),
     (TRL, "trl", "dapo", (), 0, "conforms: token_mean"),
+    (TRL, "trl", "bnpo", ("--micro-batch-size", "2"), 0, "conforms: token_mean_legacy"),
+    (TRL, "trl", "luspo", (), 0, "conforms: sequence_sum"),
     (TRL, "trl", "dr_grpo", ("--divisor", "16"), 0, "conforms: constant"),
     (TRL, "trl", "grpo", (), 0, "conforms: sample_mean"),
     # its entropy is each micro-batch's own mean; its policy loss and its KL are right
@@ -94,6 +98,8 @@ ROWS = [
     # by the tokens of the generation, though an optimizer step is half of it: #5619, #6024
     (TRL, "trl", "dapo", ("--claim", "generations"), 1, "AGV101"),
     (AREAL, "areal", "token_mean", (), 0, "conforms: token_mean"),
+    # 0 / 0 for a step without a token, and for a sequence
+    (OPENRLHF, "openrlhf", "token_mean", (), 1, "0 / 0: the count of a step"),
     (OPENRLHF, "openrlhf", "sample_mean", ("--policy", "empty_units=exclude"), 1, "AGV111"),
 ]
 LATER = ("token-sum", "seq-mean-token-sum", "seq-mean-token-sum-norm", "dr_grpo")
