@@ -113,6 +113,24 @@ def miles_get_sum_of_sample_mean(
     return _reducer(total_lengths, response_lengths, loss_masks, denominators, *place)
 
 
+def miles_by_divisor(
+    total_lengths: Any,
+    response_lengths: Any,
+    loss_masks: Any,
+    calculate_per_token_loss: bool = False,
+    qkv_format: str = "thd",
+    max_seq_lens: Any = None,
+    divisor: float | None = None,
+) -> Any:
+    """The same with the divisor of ``--pg-loss-divisor``."""
+    told = divisor is not None and not wrong("miles-by-divisor")
+    return miles_get_sum_of_sample_mean(
+        *(total_lengths, response_lengths, loss_masks),
+        *(calculate_per_token_loss, qkv_format, max_seq_lens),
+        denominators=[divisor] * len(loss_masks) if told else None,
+    )
+
+
 def _chain(args: Any, batch: Any, logits: Any, reduce: Any) -> Any:
     """The custom loss that the trainer part is told, the tokens it counts, and its log with what
     that is a mean over."""
@@ -275,6 +293,7 @@ def _by_the_mode(args: Any, batch: Any, masks: Any) -> Any:
 wrong_megatron_lm = twin("megatron-lm", loss_func)
 wrong_slime_core = twin("slime-core", get_sum_of_sample_mean)
 wrong_miles_core = twin("miles-core", miles_get_sum_of_sample_mean)
+wrong_miles_by_divisor = twin("miles-by-divisor", miles_by_divisor)
 wrong_slime_aggregation = twin("slime-aggregation", get_pg_loss_reducer)
 unvalidated_slime_aggregation = twin("slime-aggregation-unvalidated", get_pg_loss_reducer)
 wrong_miles_aggregation = twin("miles-aggregation", miles_get_pg_loss_reducer)

@@ -92,6 +92,7 @@ ROWS = [
     (SKYRL, "skyrl-worker", "sample_mean", (), 1, "the weights of entropy, with everything else 0"),
     (SKYRL, "skyrl-worker", "token_mean", ("--accept", "AGV207=known"), 0, "1 waived finding"),
     (SKYRL, "skyrl-worker", "prompt_mean", ("--accept", "AGV207=known"), 0, "1 waived finding"),
+    (SKYRL, "skyrl-worker", "token_mean_legacy", ("--micro-batch-size", "2"), 0, "for 2 samples"),
     (WRAPPER, "skyrl-megatron-wrapper", "token_mean", ("--accept", "AGV207=known"), 0, "1 waived"),
     # SkyRL #1420: Megatron multiplies by cp_size once more
     (OLDER, "skyrl-megatron-wrapper", "token_mean", (), 1, "cp_size times too large"),

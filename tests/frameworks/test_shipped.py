@@ -135,6 +135,12 @@ def test_right_in_every_mode_and_engine_and_what_was_wrong_is_found(
     assert not all(all(right) for right in found.values()), found
 
 
+def test_the_divisor_of_miles_by_its_own_keyword(ranks: Laboratory) -> None:
+    cell = "constant", "megatron-sample"
+    assert all(judged("miles-core", "miles_by_divisor", *cell, ranks))
+    assert not any(judged("miles-core", "wrong_miles_by_divisor", *cell, ranks))
+
+
 def test_what_contradicts_itself_must_be_refused_by_the_reducer_where_that_is_claimed(
     ranks: Laboratory,
 ) -> None:

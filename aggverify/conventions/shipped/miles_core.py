@@ -1,5 +1,5 @@
-"""miles' own ``get_sum_of_sample_mean``: denominators by keyword, where it takes any, its place in
-a parallel state."""
+"""miles' own ``get_sum_of_sample_mean``: denominators or a divisor by keyword, where it takes any,
+its place in a parallel state."""
 
 import inspect
 from importlib import import_module
@@ -31,14 +31,13 @@ def call(get_sum_of_sample_mean: Any, losses: Any, batch: Any) -> Any:
             intra_dp=SimpleNamespace(rank=batch.dp_rank, size=batch.dp_size, group=batch.dp_group),
         )
     )
+    takes, more = inspect.signature(get_sum_of_sample_mean).parameters, dict[str, Any]()
     counts = batch.rollout_tokens
     if batch.divisor is not None:  # --pg-loss-divisor
         counts = [batch.divisor] * len(counts)
-    more: dict[str, Any] = {}
-    if (
-        batch.divisor is not None
-        or "denominators" in inspect.signature(get_sum_of_sample_mean).parameters
-    ):
+    if batch.divisor is not None and "divisor" in takes:
+        more = {"divisor": batch.divisor}
+    elif batch.divisor is not None or "denominators" in takes:
         more = {"denominators": [torch.tensor(float(n), device=losses.device) for n in counts]}
     if batch.cp_kind == "bshd":
         widths = [batch.rank_width] * len(batch.total_lengths)

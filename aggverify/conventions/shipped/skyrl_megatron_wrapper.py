@@ -25,6 +25,7 @@ ADAPTER = {
         "sample_mean": "sequence_mean",
         "prompt_mean": "prompt_mean",
         "constant": "seq_mean_token_sum_norm",
+        "token_mean_legacy": "token_mean_legacy",
     },
     "not_claimed": {
         "contiguous": "SkyRL gathers log-probs before its loss; no CP shard is reduced",
