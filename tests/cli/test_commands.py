@@ -238,6 +238,7 @@ def test_ctrl_c_tells_what_is_known_exits_130_and_leaves_no_process(
     assert wait_until(lambda: _gone(children))
 
 
+@pytest.mark.thorough
 def test_sigkill_of_the_parent_leaves_no_process(running: subprocess.Popen[bytes]) -> None:
     children = _descendants(running.pid)
     running.kill()

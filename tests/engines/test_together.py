@@ -19,7 +19,10 @@ from tests.conftest import EXAMPLES
     ("path", "mode", "engine"),
     [
         *((f"native/{e.replace('-', '_')}/prompt_mean.py", "prompt_mean", e)
-          for e in ("sum", "mean", "accumulated-mean", "megatron-sample", "megatron-token")),
+          for e in ("sum", "megatron-token")),
+        *(pytest.param(f"native/{e.replace('-', '_')}/prompt_mean.py", "prompt_mean", e,
+                       marks=pytest.mark.thorough)
+          for e in ("mean", "accumulated-mean", "megatron-sample")),
         ("broken/cp_shard_sample_mean.py", "sample_mean", "megatron-sample"),
     ],
 )  # fmt: skip

@@ -129,8 +129,13 @@ def test_an_optimizer_that_steps_by_something_else(
     [
         (NATIVE, ("--mode", "token_mean", "--engine", "train-step"), "only a whole training step"),
         (TRAINER / "ddp.py", ("--mode", "token_mean", "--engine", "mean"), "has its own engine"),
-        (TRAINER / "ddp.py", ("--mode", "nonlinear"), "a whole training step's is not seen"),
-        (TRAINER / "ddp.py", ("--mode", "token_mean", "--claim", "gathered"), "cannot be claimed"),
+        *(
+            pytest.param(TRAINER / "ddp.py", options, told, marks=THOROUGH)
+            for options, told in (
+                (("--mode", "nonlinear"), "a whole training step's is not seen"),
+                (("--mode", "token_mean", "--claim", "gathered"), "cannot be claimed"),
+            )
+        ),
     ],
 )
 def test_cells_that_cannot_be(cli: Cli, path: Path, options: tuple[str, ...], told: str) -> None:

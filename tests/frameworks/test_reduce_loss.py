@@ -24,7 +24,10 @@ def reduce_loss(loss, loss_mask, loss_reduction, max_seq_len=None):
 
 
 @pytest.mark.covers(convention="skyrl-reduce-loss", engine="accumulated-mean")
-@pytest.mark.parametrize(("mode", "code"), [("sample_mean", 0), ("token_mean", 1)])
+@pytest.mark.parametrize(
+    ("mode", "code"),
+    [("sample_mean", 0), pytest.param("token_mean", 1, marks=pytest.mark.thorough)],
+)
 def test_a_mean_of_sequences_and_of_tokens(cli: Cli, tmp_path: Path, mode: str, code: int) -> None:
     (tmp_path / "r.py").write_text(SOURCE)
     ran = cli("check", "r.py", "--mode", mode, *BRIEF)

@@ -53,8 +53,8 @@ def test_a_rounded_constant_is_no_dependence_on_the_layout(laboratory: Laborator
 @pytest.mark.parametrize(
     ("function", "code", "least"),
     [
-        ("off_by_a_millionth", "AGV203", 0.9e-6),
-        ("off_below_a_rounding", "AGV203", 0.9e-8),
+        pytest.param("off_by_a_millionth", "AGV203", 0.9e-6, marks=pytest.mark.thorough),
+        pytest.param("off_below_a_rounding", "AGV203", 0.9e-8, marks=pytest.mark.thorough),
         ("off_by_a_factor", "AGV201", 0.9),
     ],
 )
@@ -91,7 +91,10 @@ def test_rounding_of_what_is_taken_away_again_is_a_warning(
 
 @pytest.mark.parametrize(
     ("function", "code"),
-    [("one_and_back_off", "AGV202"), ("one_and_back_off_in_float32", "AGV101")],
+    [
+        ("one_and_back_off", "AGV202"),
+        pytest.param("one_and_back_off_in_float32", "AGV101", marks=pytest.mark.thorough),
+    ],
 )
 def test_a_mistake_beyond_such_rounding_is_found(
     laboratory: Laboratory, function: str, code: str

@@ -78,7 +78,12 @@ def everything(samples: int, tokens: int, ranks: int, fan_out: bool) -> Iterator
 
 
 @pytest.mark.parametrize(
-    ("samples", "tokens", "ranks", "fan_out"), [(2, 2, 2, True), (3, 1, 3, False), (3, 1, 1, True)]
+    ("samples", "tokens", "ranks", "fan_out"),
+    [
+        (2, 2, 2, True),
+        pytest.param(3, 1, 3, False, marks=pytest.mark.thorough),
+        (3, 1, 1, True),
+    ],
 )
 def test_every_class_is_there_once(samples: int, tokens: int, ranks: int, fan_out: bool) -> None:
     box = Box(samples, tokens, ranks, fan_out=fan_out)
