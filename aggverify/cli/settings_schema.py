@@ -19,6 +19,7 @@ from aggverify.oracles.policy import QUESTIONS, READINGS
 from aggverify.report.formats import FORMATS
 from aggverify.run.planning.settings import KEYS
 from aggverify.run.planning.waiver import FORM
+from aggverify.world import AUTO, BACKENDS
 
 _MEMBER = rf"^({'|'.join(FAMILIES)})(\(-?[0-9]{{1,9}}(\.[0-9]{{1,9}}|/[0-9]{{1,9}})?\))?$"
 _OBJECT = "^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
@@ -34,6 +35,7 @@ _NAMES: dict[str, dict[str, Any]] = {
     "claim": {"enum": list(FEATURES)},
     "accept": {"type": "string", "pattern": f"^{FORM}$"},
     "profile": {"enum": list(PROFILES)},
+    "backend": {"enum": [AUTO, *BACKENDS]},
     "step": {"enum": list(STEPS)},
     "report": {"enum": list(FORMATS.own)},
 }

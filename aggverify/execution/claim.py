@@ -14,8 +14,10 @@ from aggverify.engines import engine
 from aggverify.errors import InputError, shown, unknown
 from aggverify.execution.budget import LARGEST, MAX_GROUP, MAX_WORLD, Budget
 from aggverify.execution.installed import installed_modes
+from aggverify.execution.limits import RankKind
 from aggverify.files import is_path
 from aggverify.oracles import DEFAULT_POLICY, OracleError, Policy, mode
+from aggverify.world import GLOO, backend
 
 SCHEMA = 1
 
@@ -54,10 +56,17 @@ class Claim:
     group_size: int | None = None
     """G, when the candidate is promised whole prompt groups of G rollouts in every micro-batch."""
     max_world: int = MAX_WORLD
+    backend: str = GLOO.name
+    """What joins the ranks, and with it the device that every tensor is on."""
     against: Claim | None = None
     """Another path that must agree with this one on every step."""
     seed: int = 0
     budget: Budget = field(default_factory=Budget)
+
+    @property
+    def ranks(self) -> RankKind:
+        """What ranks its steps are run by."""
+        return RankKind(self.compiled, self.backend)
 
     @property
     def called(self) -> str:
@@ -87,8 +96,10 @@ class Claim:
 
     @staticmethod
     def from_json(data: object) -> Claim:
-        """Rebuild a claim from :meth:`to_json`'s data, every value checked; raises InputError."""
-        values = _exactly(data, "the claim", _READERS)
+        """Rebuild a claim from :meth:`to_json`'s data, every value checked; raises InputError.
+        Data of before there were others is of the usual backend."""
+        usual = {"backend": GLOO.name}
+        values = _exactly(usual | data if isinstance(data, dict) else data, "the claim", _READERS)
         claim = Claim(**{name: read(name, values[name]) for name, read in _READERS.items()})
         if (claim.adapter is None) == (claim.convention == ADAPTED):
             raise InputError(
@@ -217,6 +228,10 @@ def _policy(name: str, value: object) -> Policy:
         raise InputError(f"{name} cannot be used: {error!s:.300}") from None
 
 
+def _backend(name: str, value: object) -> str:
+    return backend(_text(name, value)).name
+
+
 def _against(name: str, value: object) -> Claim:
     # Refused before it is read: a file may nest as deep as it likes.
     if isinstance(value, Mapping) and value.get("against") is not None:
@@ -254,6 +269,7 @@ _READERS: Mapping[str, Reader] = {
     "strict": _flag,
     "group_size": _or_null(_integer(1, MAX_GROUP)),
     "max_world": _integer(1, MAX_WORLD),
+    "backend": _backend,
     "against": _or_null(_against),
     "seed": _integer(),
     "budget": _budget,

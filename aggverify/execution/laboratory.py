@@ -113,7 +113,7 @@ class Laboratory:
         """
         most, why = self._template.most, ""
         if wanted > most:
-            why = f"{most} rank{'s were' if most > 1 else ' was'} launched"
+            why = self._template.why_no_more
         for size in (n for n in SIZES if n <= min(wanted, most)):
             cells = [tuple(((d,),) for d in range(n)) for n in range(1, size + 1) if size % n == 0]
             layouts = [Layout(cell, size // len(cell)).to_json() for cell in cells]

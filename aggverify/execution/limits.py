@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from aggverify.world import Options
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from aggverify.world import GLOO, Options, backend
 
 # -- one case -------------------------------------------------------------------------------
 
@@ -19,12 +22,38 @@ COMPILED = {
     "silence": 600,
 }
 """Options of ranks that compile: the first step of each shape takes from seconds to minutes."""
+FAR: Mapping[str, Any] = {
+    "cpu_seconds": 60,
+    "cpu_seconds_after": 60,
+    "memory": 1 << 36,
+    "silence": 30,
+    "import_memory": 1 << 36,
+}
+"""Options of ranks on a device beside the processor: the first collective and kernel of each kind
+take seconds, host threads spin while they wait, so that only silence tells who is blocked."""
 LAUNCHED = {"cpu_seconds": 60, "cpu_seconds_after": 60, "memory": 1 << 34, "silence": 600}
 """Options of ranks that are launched: each imports torch, and has as many threads as it likes."""
 LARGE_STEP = 100_000
 """Response tokens from which a case has a dispatch, and its own processor time, to itself."""
 SECONDS_PER_TOKEN = 4e-6
 """Processor time a rank may take for each token of a step larger than that."""
+
+
+class RankKind(NamedTuple):
+    """What is the same of claims whose steps the same ranks can run, beside the files."""
+
+    compiled: bool = False
+    backend: str = GLOO.name
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Of a pool's template, other than its usual ones."""
+        joined = backend(self.backend)
+        far = {**FAR, "backend": joined} if joined.is_far else {}
+        return {**far, **(COMPILED if self.compiled else {})}
+
+
+USUAL = RankKind()
 
 
 def cpu_seconds(tokens: int, asked: float | None) -> float | None:

@@ -239,6 +239,15 @@ OPTIONS = (
         most=MAX_WORLD,
     ),
     Option(
+        key="backend",
+        kind=Kind.TEXT,
+        help="gloo, nccl or cuda+gloo, with the device it implies; auto: the first there is of "
+        "nccl, cuda+gloo, gloo.",
+        field="backend",
+        default="gloo",
+        names="backend",
+    ),
+    Option(
         key="profile",
         kind=Kind.TEXT,
         help="quick, ci or thorough.",

@@ -17,7 +17,6 @@ from aggverify.engines.ratio import ratio
 from aggverify.errors import AggverifyError
 from aggverify.execution.claim import NONLINEAR
 from aggverify.execution.deadline import TooLate
-from aggverify.execution.limits import LIMITS
 from aggverify.execution.subject import Subject
 from aggverify.files import told
 from aggverify.generation.space import sizes
@@ -39,6 +38,7 @@ from aggverify.run.outcome.verdict import Margin as Sharpness
 from aggverify.run.planning.engine import possible_engines
 from aggverify.steps import kinds
 from aggverify.steps.kinds import KINDS
+from aggverify.world import GLOO, backend
 
 
 def document(
@@ -49,10 +49,11 @@ def document(
     incomplete = next(filter(None, (verdict.incomplete for verdict in verdicts)), None)
     made = tuple(written(verdict, where) for verdict in verdicts)
     carried = next((verdict.subject.found.carried for verdict in verdicts), "")
+    joined = next((verdict.subject.claim.backend for verdict in verdicts), GLOO.name)
     return model.Document(
         model.SCHEMA,
         __version__,
-        environment(carried),
+        environment(carried, joined),
         int(exit_code(verdicts)),
         None,
         incomplete,
@@ -82,13 +83,12 @@ def _replay(rerun: Rerun) -> model.Replay:
     )
 
 
-def environment(carried: str = "") -> model.Environment:
+def environment(carried: str = "", joined: str = GLOO.name) -> model.Environment:
     """Of the ranks: they have this process's interpreter, and the torch that is installed.
-    ``carried``: what carries collectives beside the backend."""
-    backend = LIMITS.backend
-    transport = f"{backend.transport} {carried}".rstrip()
+    ``carried``: what carries collectives beside the backend, ``joined`` its name."""
+    transport = f"{backend(joined).transport} {carried}".rstrip()
     return model.Environment(
-        platform.python_version(), metadata.version("torch"), backend.name, transport
+        platform.python_version(), metadata.version("torch"), joined, transport
     )
 
 

@@ -9,6 +9,7 @@ from itertools import groupby
 from aggverify.codes.identity import Identity
 from aggverify.codes.state import Again
 from aggverify.errors import AggverifyError
+from aggverify.execution.limits import RankKind
 from aggverify.oracles import OracleError
 from aggverify.run.outcome import store
 from aggverify.run.outcome.store import StoredCase
@@ -48,16 +49,16 @@ def again(known: Iterable[Known], request: Request, *, pool: Pool) -> tuple[Reru
     mine = {k.stored.id: k for k in known if store.concerns(k.stored, request.target)}
     ordered = sorted(mine.values(), key=_ranks)
     found: list[Rerun] = []
-    for (target, compiled), group in groupby(ordered, key=_ranks):
+    for (target, ranks), group in groupby(ordered, key=_ranks):
         named = _named(request, target)
         said = Said(named, request.oracle, request.against, request.engine, request.adapter)
-        found += _together(tuple(group), said, compiled=compiled, pool=pool)
+        found += _together(tuple(group), said, ranks, pool=pool)
     return tuple(sorted(found, key=lambda rerun: rerun.known.stored.id))
 
 
-def _ranks(known: Known) -> tuple[str, bool]:
+def _ranks(known: Known) -> tuple[str, RankKind]:
     """What has to be the same for the same ranks to do."""
-    return known.stored.whose[0], known.stored.claim.compiled
+    return known.stored.whose[0], known.stored.claim.ranks
 
 
 def _named(request: Request, whose: str) -> str:
@@ -74,9 +75,11 @@ def _ran(one: Known, done: Replayed) -> Rerun:
     return Rerun(one, done.outcome, found.code, done.words, seen)
 
 
-def _together(known: Sequence[Known], said: Said, *, compiled: bool, pool: Pool) -> Iterator[Rerun]:
+def _together(
+    known: Sequence[Known], said: Said, ranks: RankKind, *, pool: Pool
+) -> Iterator[Rerun]:
     try:
-        with replaying(said, compiled=compiled, pool=pool) as run:
+        with replaying(said, ranks, pool=pool) as run:
             for one in known:
                 try:
                     done = run(one.stored)

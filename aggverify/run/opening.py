@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from aggverify.errors import CandidateError, InputError
 from aggverify.execution.claim import called_as
 from aggverify.execution.deadline import OutOfTime, TooLate
 from aggverify.execution.laboratory import Laboratory
-from aggverify.execution.limits import COMPILED
+from aggverify.execution.limits import USUAL, RankKind
 from aggverify.execution.subject import Subject
 from aggverify.oracles import OracleError
 from aggverify.run.planning.choosing import choose
@@ -27,7 +27,7 @@ from aggverify.run.planning.target import Target, dotted_instead, parse_target
 from aggverify.run.search.first_step import taken
 from aggverify.trainer.conditions import Condition
 from aggverify.trainer.loading import check_described
-from aggverify.world import Pool, Template, TemplateFailure, room
+from aggverify.world import GLOO, Pool, Template, TemplateFailure, room
 
 HANDLER = "aggverify.trainer.training:Trainer"
 
@@ -37,16 +37,19 @@ def loaded(request: Request, pool: Pool) -> Iterator[tuple[tuple[Subject, ...], 
     """The subjects of a request, and ranks that have imported them; raises AggverifyError."""
     target = parse_target(request.target)
     installed()
+    request = placed(request, pool)
     with (
         in_time(),
         opened(
             pool,
             target.setup(),
-            compiled=request.compiled,
+            ranks=request.ranks,
             adapter=request.adapter,
             engine=request.engine,
         ) as template,
-        other_path(pool, request.against, adapter=request.adapter) as other,
+        other_path(
+            pool, request.against, adapter=request.adapter, backend=request.backend
+        ) as other,
     ):
         found = resolved(request, target, template, other)
         try:
@@ -57,11 +60,18 @@ def loaded(request: Request, pool: Pool) -> Iterator[tuple[tuple[Subject, ...], 
             raise InputError(str(error)) from None
 
 
+def placed(request: Request, pool: Pool) -> Request:
+    """The request with a certain backend, which can be had here; raises AggverifyError."""
+    if request.backend == GLOO.name:
+        return request
+    return replace(request, backend=pool.joined_by(request.backend, request.max_world).name)
+
+
 def resolved(
     request: Request, target: Target, template: Template, other: OtherPath | None = None
 ) -> tuple[Subject, ...]:
     """The subjects of a request, one a mode."""
-    request = completed(request, template.description)
+    request = completed(replace(request, backend=template.backend), template.description)
     found = subjects(request, target, template.description)
     numbers, asks = template.description["constants"], template.description["surroundings"]
     named, ranks = template.description["dtypes"], template.description["environment"]
@@ -143,14 +153,20 @@ class OtherPath:
 
 @contextmanager
 def other_path(
-    pool: Pool, text: str | None, paths: Sequence[str] = (), *, adapter: str | None = None
+    pool: Pool,
+    text: str | None,
+    paths: Sequence[str] = (),
+    *,
+    adapter: str | None = None,
+    backend: str = GLOO.name,
 ) -> Iterator[OtherPath | None]:
     """The other path's template process, if one was asked for."""
     if text is None:
         yield None
         return
     target = parse_target(text)
-    with opened(pool, target.setup(), paths, adapter=adapter) as template:
+    ranks = RankKind(backend=backend)
+    with opened(pool, target.setup(), paths, ranks=ranks, adapter=adapter) as template:
         yield OtherPath(target, template.description, Laboratory(template))
 
 
@@ -160,7 +176,7 @@ def opened(
     setup: dict[str, str],
     paths: Sequence[str] = (),
     *,
-    compiled: bool = False,
+    ranks: RankKind = USUAL,
     adapter: str | None = None,
     engine: str | None = None,
 ) -> Iterator[Template]:
@@ -175,9 +191,9 @@ def opened(
     own = None if adapter is None else str(Path(adapter).absolute())
     template = pool.template(
         HANDLER,
-        {"target": setup, "compile": compiled, "adapter": own, "engine": engine},
+        {"target": setup, "compile": ranks.compiled, "adapter": own, "engine": engine},
         paths=paths,
-        more=COMPILED if compiled else None,
+        more=ranks.options,
     )
     where = setup.get("path") or setup["module"]
     if isinstance(template, TemplateFailure):

@@ -14,6 +14,7 @@ from aggverify.errors import InputError
 from aggverify.execution.claim import Claim, called_as
 from aggverify.execution.executed import Execution
 from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.limits import RankKind
 from aggverify.execution.subject import Refused, Subject
 from aggverify.generation.space import Space
 from aggverify.run.opening import OtherPath, opened, other_path
@@ -86,7 +87,7 @@ def replay(
     """
     said = Said(target_text or store.found_again(stored), oracle, against, engine, adapter)
     said.is_enough(stored)
-    with replaying(said, compiled=stored.claim.compiled, pool=pool) as again:
+    with replaying(said, stored.claim.ranks, pool=pool) as again:
         return again(stored)
 
 
@@ -125,13 +126,13 @@ class Said:
 
 @contextmanager
 def replaying(
-    said: Said, *, compiled: bool, pool: Pool
+    said: Said, ranks: RankKind, *, pool: Pool
 ) -> Iterator[Callable[[StoredCase], Replayed]]:
     """Ranks that have imported the target, and what judges a stored case on it."""
     target = parse_target(said.target)
     with (
-        opened(pool, target.setup(), compiled=compiled, adapter=said.adapter) as template,
-        other_path(pool, said.against, adapter=said.adapter) as other,
+        opened(pool, target.setup(), ranks=ranks, adapter=said.adapter) as template,
+        other_path(pool, said.against, adapter=said.adapter, backend=ranks.backend) as other,
     ):
 
         def again(stored: StoredCase) -> Replayed:

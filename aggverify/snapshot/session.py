@@ -9,6 +9,7 @@ from pathlib import Path
 from aggverify.errors import InputError
 from aggverify.execution.claim import Claim, called_as
 from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.limits import USUAL
 from aggverify.execution.subject import Subject
 from aggverify.files import resolved
 from aggverify.run import opening
@@ -62,9 +63,8 @@ def file_name(target: str) -> str:
 def record(request: Request, *, pool: Pool) -> Snapshot:
     """The reducer as it is now, under what is claimed of it; raises AggverifyError."""
     request, target = replace(request, oracle=None, against=None), parse_target(request.target)
-    with opening.opened(
-        pool, target.setup(), compiled=request.compiled, adapter=request.adapter
-    ) as template:
+    ranks = opening.placed(request, pool).ranks
+    with opening.opened(pool, target.setup(), ranks=ranks, adapter=request.adapter) as template:
         subjects = opening.resolved(request, target, template)
         laboratory = Laboratory(template)
         laboratory.begin()
@@ -105,8 +105,8 @@ def check(
                 f"this snapshot was recorded through an adapter: say --adapter FILE (it was "
                 f"{claim.adapter!r:.200})"
             )
-    compiled = any(claim.compiled for claim in snapshot.claims.values())
-    with opening.opened(pool, wanted.setup(), compiled=compiled, adapter=adapter) as template:
+    ranks = max((claim.ranks for claim in snapshot.claims.values()), default=USUAL)
+    with opening.opened(pool, wanted.setup(), ranks=ranks, adapter=adapter) as template:
         laboratory = Laboratory(template)
         laboratory.begin()
         found: list[Moved] = []

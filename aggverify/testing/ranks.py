@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from aggverify.errors import AggverifyError, InputError
 from aggverify.execution.laboratory import Laboratory
-from aggverify.execution.limits import LIMITS
+from aggverify.execution.limits import LIMITS, RankKind
 from aggverify.execution.subject import Subject
-from aggverify.run.opening import OtherPath, opened, other_path, resolved
+from aggverify.run.opening import OtherPath, opened, other_path, placed, resolved, with_room
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import parse_target
 from aggverify.run.search.first_step import taken
@@ -20,7 +20,7 @@ from aggverify.world import Pool, Template
 MOST_REDUCERS = 2
 """Whose ranks are kept: tests come file by file, and ranks take memory."""
 
-Key = tuple[str, str | None, bool, str | None]
+Key = tuple[str, str | None, RankKind, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Loaded:
     def subjects(self, wanted: Request) -> tuple[Subject, ...]:
         """One for each mode of the request; raises AggverifyError."""
         found = resolved(wanted, parse_target(wanted.target), self.template, self.other)
-        return taken(found, self.laboratory)
+        return taken(with_room(found, self.laboratory), self.laboratory)
 
 
 class Ranks:
@@ -51,7 +51,7 @@ class Ranks:
         time the same for what could not be imported once."""
         if wanted.sandbox:
             raise InputError("sandbox is for aggverify check: a test runs in one process with it")
-        key = (wanted.target, wanted.against, wanted.compiled, wanted.adapter)
+        key = (wanted.target, wanted.against, wanted.ranks, wanted.adapter)
         if key in self._failed:
             raise self._failed[key]
         if key in self._loaded:
@@ -70,18 +70,25 @@ class Ranks:
         target, paths = parse_target(wanted.target), [path for path in sys.path if path]
         if self._pool is None:
             self._pool = Pool(LIMITS)
+        wanted = placed(wanted, self._pool)
         with ExitStack() as stack:
             template = stack.enter_context(
                 opened(
                     self._pool,
                     target.setup(),
                     paths,
-                    compiled=wanted.compiled,
+                    ranks=wanted.ranks,
                     adapter=wanted.adapter,
                 )
             )
             other = stack.enter_context(
-                other_path(self._pool, wanted.against, paths, adapter=wanted.adapter)
+                other_path(
+                    self._pool,
+                    wanted.against,
+                    paths,
+                    adapter=wanted.adapter,
+                    backend=wanted.backend,
+                )
             )
             beside = None if other is None else other.laboratory
             return Loaded(template, other, Laboratory(template, beside), stack.pop_all())

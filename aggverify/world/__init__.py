@@ -5,7 +5,7 @@ imported torch once; every handler gets a *template* process forked from it, and
 are forked from that template.
 """
 
-from aggverify.world.backends import GLOO, NCCL, Backend, Place
+from aggverify.world.backends import AUTO, BACKENDS, CUDA_GLOO, GLOO, NCCL, Backend, Place, backend
 from aggverify.world.candidate_errors import Raised
 from aggverify.world.collectives import Collective
 from aggverify.world.evidence import evidence
@@ -27,6 +27,9 @@ from aggverify.world.sandbox import Sandbox
 from aggverify.world.template import Pending, Template
 
 __all__ = [
+    "AUTO",
+    "BACKENDS",
+    "CUDA_GLOO",
     "GLOO",
     "NCCL",
     "Backend",
@@ -49,5 +52,6 @@ __all__ = [
     "Stack",
     "Template",
     "TemplateFailure",
+    "backend",
     "evidence",
 ]

@@ -23,7 +23,8 @@ class Backend:
     what is blocked and processor time what runs away; otherwise only the limit on silence does.
     ``ticking``: names of its threads that wake by themselves, however long nothing happens.
     ``environment``: variables of the processes ranks come from. ``transport``: what carries a
-    collective from one rank to another, for the record.
+    collective from one rank to another, for the record. ``group``: what ``init_process_group`` is
+    told, where that is not the name. ``shares``: whether ranks may have one device together.
     """
 
     name: str
@@ -32,24 +33,52 @@ class Backend:
     ticking: frozenset[bytes] = frozenset()
     environment: tuple[tuple[str, str], ...] = ()
     transport: str = "tcp"
+    group: str = ""
+    shares: bool = True
 
-    def device_of(self, rank: int) -> str:
-        """The device of one rank, as ``torch.device`` reads it: one of its own if not the CPU."""
-        return "cpu" if self.device == "cpu" else f"{self.device}:{rank}"
+    @property
+    def is_far(self) -> bool:
+        """Whether tensors are on a device beside the processor."""
+        return self.device != "cpu"
+
+    def device_of(self, rank: int, devices: int) -> str:
+        """The device of one rank, as ``torch.device`` reads it, where there are so many; raises
+        RuntimeError where it has none."""
+        if not self.is_far:
+            return "cpu"
+        if not devices or not (self.shares or rank < devices):
+            raise RuntimeError(f"rank {rank} has no device of its own: there are {devices}")
+        return f"{self.device}:{rank % devices}"
+
+    def fits(self, ranks: int, devices: int) -> bool:
+        """Whether a world of so many ranks has devices enough."""
+        return not self.is_far or (devices > 0 and (self.shares or ranks <= devices))
 
 
 GLOO = Backend("gloo", "cpu", True, frozenset({b"gloo_tcp_loop"}), (("GLOO_SOCKET_IFNAME", "lo"),))
-# A host thread that waits for the device spins. The second variable has torch.cuda.is_available(),
-# which many modules call when imported, ask without initialising the driver in a process that
-# forks.
+_CUDA = (("PYTORCH_NVML_BASED_CUDA_CHECK", "1"), ("CUBLAS_WORKSPACE_CONFIG", ":4096:8"))
+# A host thread that waits for the device spins. The first of these variables has
+# torch.cuda.is_available(), which many modules call when imported, ask without initialising the
+# driver in a process that forks; the second is what deterministic algorithms need.
 NCCL = Backend(
     "nccl",
     "cuda",
     False,
     transport="peer to peer, shared memory or tcp",
-    environment=(("NCCL_SOCKET_IFNAME", "lo"), ("PYTORCH_NVML_BASED_CUDA_CHECK", "1")),
+    environment=(("NCCL_SOCKET_IFNAME", "lo"), *_CUDA),
+    shares=False,
 )
-BACKENDS: Mapping[str, Backend] = {backend.name: backend for backend in (GLOO, NCCL)}
+CUDA_GLOO = Backend(
+    "cuda+gloo",
+    "cuda",
+    False,
+    transport="tcp, staged through the processor's memory",
+    environment=(*GLOO.environment, *_CUDA),
+    group="gloo",
+)
+BACKENDS: Mapping[str, Backend] = {backend.name: backend for backend in (GLOO, NCCL, CUDA_GLOO)}
+AUTO = "auto"
+"""The first of NCCL, CUDA_GLOO and GLOO that a world of the wanted size can have here."""
 
 
 def backend(name: str) -> Backend:
@@ -61,8 +90,9 @@ def backend(name: str) -> Backend:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a rank stands: its number, how many there are, the device of all its tensors."""
+    """Where a rank stands: its number, how many there are, the device of all its tensors, which it
+    settles on itself."""
 
     rank: int
     size: int
-    device: str
+    device: str = "cpu"

@@ -11,8 +11,8 @@ import os
 import resource
 import socket
 import struct
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aggverify.world.backends import Backend, DeviceKind, Place
@@ -27,32 +27,38 @@ class Device:
     """The rank's side of a kind of device.
 
     ``settle``: choose it and bound the rank's memory, in bytes beyond what it has. ``joining``:
-    more arguments of ``init_process_group``. ``seed``: its random numbers. ``aspects``: the global
-    state it adds to what is watched.
+    arguments of ``init_process_group``. ``seed``: its random numbers. ``aspects``: the global
+    state it adds to what is watched. ``count``: how many there are, asked in a process that forks
+    nothing; ``has``: whether torch has what joins ranks there.
     """
 
-    settle: Callable[[Place, int], None]
-    joining: Callable[[Place], dict[str, Any]]
+    settle: Callable[[Place, Backend, int], Place]
+    joining: Callable[[Place, Backend], dict[str, Any]]
     seed: Callable[[], None]
     aspects: Callable[[], list[Aspect]]
+    count: Callable[[], int]
+    has: Callable[[str], bool]
 
 
-def _settle_cpu(place: Place, memory: int) -> None:
+def _settle_cpu(place: Place, backend: Backend, memory: int) -> Place:
     with open("/proc/self/statm", "rb") as file:  # noqa: PTH123
         now = int(file.read().split()[0]) * resource.getpagesize()
     limit(resource.RLIMIT_AS, now + memory)
+    return place
 
 
-def _settle_cuda(place: Place, memory: int) -> None:
+def _settle_cuda(place: Place, backend: Backend, memory: int) -> Place:
     import torch
 
-    count = torch.cuda.device_count()
-    if place.rank >= count:
-        raise RuntimeError(f"rank {place.rank} has no CUDA device of its own: there are {count}")
-    torch.cuda.set_device(place.device)
+    mine = backend.device_of(place.rank, torch.cuda.device_count())
+    torch.cuda.set_device(mine)
     torch.cuda.init()
+    # Sums by atomic additions come in any order: the same bits again are asked of every reducer.
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     # Not address space, of which CUDA reserves as much as all devices and the host have together.
     limit(resource.RLIMIT_DATA, written_to() + memory)
+    return replace(place, device=mine)
 
 
 def written_to() -> int:
@@ -68,11 +74,18 @@ def limit(which: int, wanted: int) -> None:
     resource.setrlimit(which, (soft, hard))
 
 
-def _join_cuda(place: Place) -> dict[str, Any]:
+def _join_cpu(place: Place, backend: Backend) -> dict[str, Any]:
+    return {"backend": backend.group or backend.name}
+
+
+def _join_cuda(place: Place, backend: Backend) -> dict[str, Any]:
     import torch
 
+    told = _join_cpu(place, backend)
+    if backend.shares:
+        return told
     # Bound to its device at once: the backend would otherwise guess, and hang on a wrong guess.
-    return {"device_id": torch.device(place.device)}
+    return told | {"device_id": torch.device(place.device)}
 
 
 def _seed_cuda() -> None:
@@ -106,24 +119,48 @@ def _getter(owner: Any, name: str) -> Callable[[], Any]:
     return lambda: getattr(owner, name)
 
 
-DEVICES: Mapping[DeviceKind, Device] = {
-    "cpu": Device(_settle_cpu, lambda _: {}, lambda: None, list),
-    "cuda": Device(_settle_cuda, _join_cuda, _seed_cuda, _cuda_aspects),
+def _has(group: str) -> bool:
+    import torch.distributed as dist
+
+    return dist.is_available() and dist.is_backend_available(group)
+
+
+def _count_cuda() -> int:
+    import torch
+
+    return torch.cuda.device_count()
+
+
+DEVICES: dict[DeviceKind, Device] = {
+    "cpu": Device(_settle_cpu, _join_cpu, lambda: None, list, lambda: 0, _has),
+    "cuda": Device(_settle_cuda, _join_cuda, _seed_cuda, _cuda_aspects, _count_cuda, _has),
 }
 
 
-def unusable(backend: Backend) -> str | None:
-    """Why ranks cannot be joined by this backend here, None when they can."""
-    import torch
-    import torch.distributed as dist
+@dataclass(frozen=True, slots=True)
+class Usable:
+    """What a backend has here: devices of its kind, none of processors; or why it cannot be had."""
 
-    if not dist.is_available() or not dist.is_backend_available(backend.name):
-        return f"torch {torch.__version__} was built without the {backend.name} backend"
+    devices: int = 0
+    why_not: str | None = None
+
+
+def usable(backend: Backend) -> Usable:
+    """Whether ranks can be joined by this backend here."""
+    import torch
+
+    device, group = DEVICES[backend.device], backend.group or backend.name
+    if not device.has(group):
+        why = f"torch {torch.__version__} was built without the {group} backend"
+        return Usable(why_not=why)
     if not loops_back():
-        return "ranks talk over the loopback interface, which is not up here: ip link set lo up"
-    if backend.device == "cuda" and not _cuda_devices():
-        return f"the {backend.name} backend needs a CUDA device, and torch finds none here"
-    return None
+        why = "ranks talk over the loopback interface, which is not up here: ip link set lo up"
+        return Usable(why_not=why)
+    devices = _counted(device.count) if backend.is_far else 0
+    if backend.is_far and not devices:
+        why = f"the {backend.name} backend needs a CUDA device, and torch finds none here"
+        return Usable(why_not=why)
+    return Usable(devices)
 
 
 def loops_back() -> bool:
@@ -134,16 +171,14 @@ def loops_back() -> bool:
     return False
 
 
-def _cuda_devices() -> int:
-    """Counted by a child, since a process that has asked the driver can no longer fork ranks."""
+def _counted(count: Callable[[], int]) -> int:
+    """In a child, since a process that has asked the driver can no longer fork ranks."""
     pid = fork()
     if pid == 0:
-        count = 0
+        found = 0
         try:
-            import torch
-
-            count = torch.cuda.device_count()
+            found = count()
         finally:
-            os._exit(min(count, 255))
+            os._exit(min(found, 255))
     _, status = os.waitpid(pid, 0)
     return max(0, os.waitstatus_to_exitcode(status))

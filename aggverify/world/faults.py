@@ -22,6 +22,10 @@ class PoolError(AggverifyError):
     """The pool itself cannot work here: no torch, wrong platform, closed, launcher gone."""
 
 
+class Unusable(PoolError):
+    """Ranks cannot be joined here by a backend; another one may do."""
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """One call of the handler on every rank of a world.

@@ -26,7 +26,7 @@ from aggverify.world import answers, wire
 from aggverify.world.backends import GLOO, Backend
 from aggverify.world.door import Door
 from aggverify.world.far import Far, Page
-from aggverify.world.faults import NO_EXCESS, Excess, PoolError, TemplateFailure
+from aggverify.world.faults import NO_EXCESS, Excess, PoolError, TemplateFailure, Unusable
 from aggverify.world.flight import Key
 from aggverify.world.link import Link, Output
 from aggverify.world.meeting import PATIENCE, Seat
@@ -115,12 +115,14 @@ class Hosts:
         lacks = any(answer["lacks_threads"] for answer in each.values())
         return Joined(self, number, door, connections, found[0], lacks)
 
-    def require(self, backend: Backend) -> None:
-        """Raise PoolError, with the reason, where ranks cannot be joined by this backend."""
+    def require(self, backend: Backend) -> int:
+        """0, as there are processors only; raises PoolError, with the reason, where ranks cannot be
+        joined by this backend."""
         if backend != GLOO:
-            raise PoolError(f"launched processes are joined by gloo only, not by {backend.name}")
+            raise Unusable(f"launched processes are joined by gloo only, not by {backend.name}")
         self._met(lambda: None)
         self.ask_all({"op": "require", "backend": backend.name})
+        return 0
 
     def excess(self, source: Joined) -> Excess:
         """What a source was ended for."""

@@ -18,7 +18,7 @@ from aggverify.world.candidate_errors import Raised
 from aggverify.world.clock import Clock
 from aggverify.world.evidence import threads_text
 from aggverify.world.exits import exit_text, printed
-from aggverify.world.faults import NO_EXCESS, Excess, PoolError, TemplateFailure
+from aggverify.world.faults import NO_EXCESS, Excess, PoolError, TemplateFailure, Unusable
 from aggverify.world.link import open_link
 from aggverify.world.opened import Opened
 from aggverify.world.options import MAX_RANKS, Options
@@ -53,7 +53,7 @@ class Zygote:
         self._closed = False
         self._exits: dict[int, int] = {}
         self._excesses: dict[int, Excess] = {}
-        self._usable: set[str] = set()
+        self._usable: dict[str, int] = {}
         self._turn: Callable[[], None] = lambda: None
         self._silence = Options().silence
         with contextlib.suppress(OSError):  # already dead: found by the first request
@@ -84,20 +84,23 @@ class Zygote:
             late.description = opened.description
         return late
 
-    def require(self, backend: Backend) -> None:
-        """Raise PoolError, with the reason, where ranks cannot be joined by this backend."""
+    def require(self, backend: Backend) -> int:
+        """The devices of its kind; raises PoolError, with the reason, where ranks cannot be joined
+        by this backend."""
         if backend.name in self._usable:
-            return
+            return self._usable[backend.name]
         self._wait_until_ready()
         try:
             self._send({"op": "backend", "name": backend.name}, [])
-            answer = self._until(lambda message: message if "unusable" in message else None)
+            found: tuple[int, str | None] = self._until(lambda message: message.get("usable"))
         except BaseException:
             self.close()  # as after any request whose answer is still to come
             raise
-        if answer["unusable"] is not None:
-            raise PoolError(answer["unusable"])
-        self._usable.add(backend.name)
+        devices, why_not = found
+        if why_not is not None:
+            raise Unusable(why_not)
+        self._usable[backend.name] = devices
+        return devices
 
     def kill(self, pid: int) -> None:
         """End a template and everything below it."""
@@ -317,9 +320,10 @@ class Launcher:
         """A template process whose handler is constructed."""
         return self._current().open(request, options)
 
-    def require(self, backend: Backend) -> None:
-        """Raise PoolError, with the reason, where ranks cannot be joined by this backend."""
-        self._current().require(backend)
+    def require(self, backend: Backend) -> int:
+        """The devices of its kind; raises Unusable, with the reason, where ranks cannot be joined
+        by this backend."""
+        return self._current().require(backend)
 
     def _current(self) -> Zygote:
         if self._closed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,7 +11,8 @@ from typing import Any, Self
 
 from aggverify.errors import InputError
 from aggverify.world import linux
-from aggverify.world.faults import PoolError, TemplateFailure
+from aggverify.world.backends import AUTO, CUDA_GLOO, GLOO, NCCL, Backend, backend
+from aggverify.world.faults import PoolError, TemplateFailure, Unusable
 from aggverify.world.launcher import Launcher
 from aggverify.world.options import Options
 from aggverify.world.source import Launches
@@ -77,6 +79,19 @@ class Pool:
         template = Template(opened, request, options, self._launcher)
         self._templates[:] = [*(t for t in self._templates if not t.closed), template]
         return template
+
+    def joined_by(self, name: str, ranks: int) -> Backend:
+        """The backend of that name, or the first of those that so many ranks can have here for
+        ``auto``; raises InputError, and PoolError where it cannot be had."""
+        if name != AUTO:
+            chosen = backend(name)
+            self._launcher.require(chosen)
+            return chosen
+        for candidate in (NCCL, CUDA_GLOO):
+            with contextlib.suppress(Unusable):
+                if candidate.fits(ranks, self._launcher.require(candidate)):
+                    return candidate
+        return GLOO
 
     def close(self) -> None:
         """End every process and close every template; does nothing the second time."""

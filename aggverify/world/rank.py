@@ -60,13 +60,13 @@ def live(place: Place, backend: Backend, handed: Handed, make_handler: Callable[
         # What fails before the code under test is there is no fault of it.
         page, device = Writer(handed.slate), DEVICES[backend.device]
         page.own(begins=True)
-        _settle(place, device, handed)
+        place = _settle(place, backend, device, handed)
         page.own(begins=False)
         handler = make_handler()
         if os.getpid() != me:
             return  # forked by an import that each rank does for itself
         page.own(begins=True)
-        _join(place, backend, handed, device.joining(place))
+        _join(place, handed, device.joining(place, backend))
         handler.start(place)
         TRACER.slate = page
         guard = Guard(device.aspects())
@@ -78,20 +78,21 @@ def live(place: Place, backend: Backend, handed: Handed, make_handler: Callable[
     _Loop(connection, handler, guard).run()
 
 
-def _settle(place: Place, device: Device, handed: Handed) -> None:
-    """Own output, limits, scheduling, stack dumps and random numbers."""
+def _settle(place: Place, backend: Backend, device: Device, handed: Handed) -> Place:
+    """Own device, output, limits, scheduling, stack dumps and random numbers."""
     for fd in (1, 2):
         os.dup2(handed.output, fd)
     # Written at once, so that what was printed is there when the rank is killed.
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     linux.run_as_batch()
     dump_stacks_to(handed.slate)
-    device.settle(place, handed.memory)
+    place = device.settle(place, backend, handed.memory)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for name, value in (("RANK", place.rank), ("WORLD_SIZE", place.size)):
         os.environ[name] = os.environ[f"LOCAL_{name}"] = str(value)
     seed_generators()
     device.seed()
+    return place
 
 
 def seed_generators() -> None:
@@ -111,7 +112,7 @@ def dump_stacks_to(slate: int) -> None:
     faulthandler.register(STACK_SIGNAL, slate, all_threads=True)
 
 
-def _join(place: Place, backend: Backend, handed: Handed, more: dict[str, Any]) -> None:
+def _join(place: Place, handed: Handed, how: dict[str, Any]) -> None:
     import torch.distributed as dist
     from torch._C._distributed_c10d import FileStore
 
@@ -122,12 +123,11 @@ def _join(place: Place, backend: Backend, handed: Handed, more: dict[str, Any]) 
         store = FileStore(f"/proc/self/fd/{handed.store}", place.size)
     # A rank that waits is the parent's business: the backend's own timeout must not come first.
     dist.init_process_group(
-        backend.name,
         store=store,
         rank=place.rank,
         world_size=place.size,
         timeout=datetime.timedelta(days=1),
-        **more,
+        **how,
     )
 
 

@@ -82,8 +82,9 @@ class Launches(Protocol):
         """A handler constructed."""
         ...
 
-    def require(self, backend: Backend) -> None:
-        """Raise PoolError, with the reason, where ranks cannot be joined by this backend."""
+    def require(self, backend: Backend) -> int:
+        """The devices of its kind; raises PoolError, with the reason, where ranks cannot be joined
+        by this backend."""
         ...
 
     def excess(self, source: Any) -> Excess:

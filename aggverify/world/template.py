@@ -133,7 +133,25 @@ class Template:
     @property
     def most(self) -> int:
         """Ranks that a world may have."""
-        return self._launcher.most
+        backend = self._options.backend
+        if not backend.is_far:
+            return self._launcher.most
+        devices = self._launcher.require(backend)
+        fitting = (n for n in range(self._launcher.most, 0, -1) if backend.fits(n, devices))
+        return next(fitting, 0)
+
+    @property
+    def backend(self) -> str:
+        """The name of what joins its ranks."""
+        return self._options.backend.name
+
+    @property
+    def why_no_more(self) -> str:
+        """What keeps worlds from being larger."""
+        if self._options.backend.shares:
+            return f"{self.most} rank{'s were' if self.most > 1 else ' was'} launched"
+        there = f"there {'are' if self.most > 1 else 'is'} {self.most}"
+        return f"each rank has a GPU of its own, and {there}"
 
     @property
     def carried(self) -> str:

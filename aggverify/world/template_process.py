@@ -160,7 +160,7 @@ class _Template:
             joined_by = backend(request["backend"])
             for n, r in enumerate(ranks):
                 mine = fds[3 * n : 3 * n + 3]
-                place = Place(r, size, joined_by.device_of(r))
+                place = Place(r, size)
                 handed = rank.Handed(
                     mine[0], mine[1], mine[2], store, request["memory"], request.get("meeting")
                 )

@@ -21,7 +21,7 @@ from typing import Any
 
 from aggverify.world import forking, linux, memory, trace, wire
 from aggverify.world.backends import backend
-from aggverify.world.devices import unusable
+from aggverify.world.devices import usable
 from aggverify.world.faults import NO_EXCESS, Excess
 from aggverify.world.options import MOST_HELPERS, MOST_PROCESSES, MOST_THREADS
 from aggverify.world.template_process import serve
@@ -105,8 +105,8 @@ class _Zygote:
                 if request["op"] == "fork":
                     self._fork(request, fds)
                 elif request["op"] == "backend":
-                    reason = unusable(backend(request["name"]))
-                    wire.send(self._connection, {"backend": request["name"], "unusable": reason})
+                    found = usable(backend(request["name"]))
+                    wire.send(self._connection, {"usable": list(astuple(found))})
                 elif request["pid"] in self._templates:
                     linux.kill(request["pid"])
             self._reap()

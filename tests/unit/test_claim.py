@@ -33,6 +33,7 @@ OTHERS: dict[str, Any] = {
     "strict": True,
     "group_size": 8,
     "max_world": 3,
+    "backend": "cuda+gloo",
     "against": None,
     "seed": -1,
     "budget": Budget("thorough", 1, 2.0),
@@ -130,7 +131,14 @@ def test_another_path_has_no_other_path() -> None:
         Claim.from_json(full().to_json() | {"against": full().to_json()})
 
 
-@pytest.mark.parametrize("key", sorted(_READERS))
+def test_cases_of_before_there_were_backends_are_of_the_usual_one() -> None:
+    data = full().to_json()
+    del data["backend"]
+    assert Claim.from_json(data) == full()
+    assert full().backend == "gloo"
+
+
+@pytest.mark.parametrize("key", sorted(_READERS.keys() - {"backend"}))
 def test_a_missing_key_is_named(key: str) -> None:
     data = full().to_json()
     del data[key]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 import aggverify.world
 from aggverify.errors import InputError
 from aggverify.world import (
+    CUDA_GLOO,
     GLOO,
     NCCL,
     Backend,
@@ -57,30 +59,45 @@ def said(code: str, *, backends: tuple[str, ...] = (), devices: int = 0, runs: b
     return done.stdout.strip()
 
 
-def unusable(name: str, **built: object) -> str:
-    code = "from aggverify.world import backends, devices\n"
-    return said(f"{code}print(devices.unusable(backends.backend({name!r})))", **built)  # type: ignore[arg-type]
+def usable(name: str, **built: object) -> tuple[int, str | None]:
+    code = "from aggverify.world import backends, devices\nfrom dataclasses import astuple\n"
+    printed = f"print(astuple(devices.usable(backends.backend({name!r}))))"
+    found: tuple[int, str | None] = ast.literal_eval(said(code + printed, **built))  # type: ignore[arg-type]
+    return found
 
 
 def test_every_rank_has_a_device() -> None:
-    assert [GLOO.device_of(rank) for rank in (0, 3)] == ["cpu", "cpu"]
-    assert [NCCL.device_of(rank) for rank in (0, 3)] == ["cuda:0", "cuda:3"]
+    assert [GLOO.device_of(rank, 0) for rank in (0, 3)] == ["cpu", "cpu"]
+    assert [NCCL.device_of(rank, 4) for rank in (0, 3)] == ["cuda:0", "cuda:3"]
+    assert [CUDA_GLOO.device_of(rank, 2) for rank in (0, 3)] == ["cuda:0", "cuda:1"]
+    assert [GLOO.fits(8, 0), CUDA_GLOO.fits(8, 1), CUDA_GLOO.fits(1, 0)] == [True, True, False]
+    assert [NCCL.fits(8, 8), NCCL.fits(2, 1)] == [True, False]
+    for joined_by, devices in ((NCCL, 3), (CUDA_GLOO, 0)):
+        with pytest.raises(
+            RuntimeError, match=f"rank 3 has no device of its own: there are {devices}"
+        ):
+            joined_by.device_of(3, devices)
 
 
 def test_a_backend_that_is_none_is_refused() -> None:
-    with pytest.raises(InputError, match="no backend 'mpi'; there are gloo, nccl"):
+    with pytest.raises(InputError, match="no backend 'mpi'; there are gloo, nccl, cuda\\+gloo"):
         backend("mpi")
     with pytest.raises(InputError, match="backend must be a Backend, not 'nccl'"):
         Options(backend="nccl")  # type: ignore[arg-type]
 
 
 def test_why_a_backend_is_unusable() -> None:
-    assert unusable("gloo", backends=("gloo",)) == "None"
-    assert unusable("gloo") == "torch 9.9 was built without the gloo backend"
-    assert unusable("nccl", backends=("gloo",)) == "torch 9.9 was built without the nccl backend"
-    found = unusable("nccl", backends=("nccl",))
-    assert found == "the nccl backend needs a CUDA device, and torch finds none here"
-    assert unusable("nccl", backends=("nccl",), devices=2) == "None"
+    assert usable("gloo", backends=("gloo",)) == (0, None)
+    assert usable("gloo") == (0, "torch 9.9 was built without the gloo backend")
+    assert usable("cuda+gloo") == (0, "torch 9.9 was built without the gloo backend")
+    assert usable("nccl", backends=("gloo",)) == (
+        0,
+        "torch 9.9 was built without the nccl backend",
+    )
+    for name, group in (("nccl", "nccl"), ("cuda+gloo", "gloo")):
+        none = f"the {name} backend needs a CUDA device, and torch finds none here"
+        assert usable(name, backends=(group,)) == (0, none)
+        assert usable(name, backends=(group,), devices=2) == (2, None)
 
 
 @pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="there may be a CUDA device")

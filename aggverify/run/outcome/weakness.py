@@ -12,6 +12,7 @@ from aggverify.execution.subject import Subject
 from aggverify.run.outcome.covered import Covered
 from aggverify.run.outcome.extent import Extent
 from aggverify.steps.case import Case
+from aggverify.world import NCCL, backend
 
 RIVALS = ("token_mean", "sample_mean", "prompt_mean")
 """The modes that useless inputs confuse."""
@@ -88,7 +89,12 @@ class Sights:
             yield Weakness("AGVW03", "every sample had an unmasked token")
         carried = subject.found.carried
         between = f", {carried}" if carried else ""
-        yield Weakness("AGVW04", f"gloo on processors carried every collective{between}")
+        joined = backend(subject.claim.backend)
+        if joined != NCCL:
+            where = "from CUDA tensors, staged," if joined.is_far else "on processors"
+            yield Weakness("AGVW04", f"gloo {where} carried every collective{between}")
+        elif self.largest_world == 1:
+            yield Weakness("AGVW04", "NCCL joined one rank: nothing went from one to another")
         cores = len(os.sched_getaffinity(0))
         if self.largest_world > cores and not carried:
             yield Weakness("AGVW05", f"up to {self.largest_world} ranks shared {cores} cores")

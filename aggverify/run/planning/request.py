@@ -8,14 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from aggverify.errors import InputError
+from aggverify.errors import InputError, unknown
 from aggverify.execution.budget import Budget
 from aggverify.execution.deadline import Deadline
 from aggverify.execution.installed import installed_modes
 from aggverify.execution.kinds import Kind
+from aggverify.execution.limits import RankKind
 from aggverify.execution.options import OPTIONS, Option, default, texts
 from aggverify.files import is_path
 from aggverify.run.planning.waiver import Waiver, waiver
+from aggverify.world import AUTO, BACKENDS, GLOO
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class Request:
     """Waivers, as they are written."""
     compiled: bool = default("compile")
     max_world: int = default("world")
+    backend: str = default("backend")
     group_size: int | None = default("group_size")
     micro_batch_size: int | None = default("micro_batch_size")
     oracle: str | None = default("oracle")
@@ -63,9 +66,18 @@ class Request:
         if self.adapter is not None and not is_path(self.adapter):
             raise InputError(f"--adapter must be a Python file, got {self.adapter!r:.200}")
         _ = self.budget, self.waivers
+        if self.backend not in (AUTO, *BACKENDS):
+            raise unknown("backend", self.backend, (AUTO, *BACKENDS))
         own = next((text for text in (self.oracle, self.engine) if is_own_code(text)), None)
         if self.sandbox and own is not None:
             raise InputError(f"--sandbox: {own!r:.200} would be run in this process, outside of it")
+        if self.sandbox and self.backend != GLOO.name:
+            raise InputError(f"--sandbox hides devices: with --backend gloo, not {self.backend}")
+
+    @property
+    def ranks(self) -> RankKind:
+        """What it is run by, once its backend is a certain one."""
+        return RankKind(self.compiled, self.backend)
 
     @property
     def called(self) -> str:

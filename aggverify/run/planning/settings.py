@@ -19,6 +19,7 @@ from aggverify.oracles import OracleError, Policy
 from aggverify.run.planning import project
 from aggverify.run.planning.naming import canonical
 from aggverify.run.planning.request import Request
+from aggverify.world import AUTO, BACKENDS
 
 SECTION = "tool.aggverify"
 MAX_BYTES = 1 << 20
@@ -87,6 +88,8 @@ def _check_names(where: str, values: Mapping[str, Any]) -> None:
                 raise _unknown(where, "feature", name, FEATURES)
     if "step" in values and values["step"] not in STEPS:
         raise _unknown(where, "step", values["step"], STEPS)
+    if "backend" in values and values["backend"] not in (AUTO, *BACKENDS):
+        raise _unknown(where, "backend", values["backend"], (AUTO, *BACKENDS))
     if "profile" in values and values["profile"] not in PROFILES:
         raise _unknown(where, "profile", values["profile"], PROFILES)
 
