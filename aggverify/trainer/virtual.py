@@ -56,6 +56,7 @@ def _group(rank: int, size: int, number: int) -> Any:
     made: Any = ProcessGroup(rank, size)  # type: ignore[call-arg]
     kind = ProcessGroup.BackendType.CUSTOM
     made._set_default_backend(kind)
-    made._register_backend(torch.device("cpu"), kind, backend)
+    for device in ("cpu", "cuda"):
+        made._register_backend(torch.device(device), kind, backend)
     made._set_group_name(f"virtual {number}")
     return made
