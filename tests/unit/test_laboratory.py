@@ -106,6 +106,7 @@ class Small:
 
     fits: int
     most: int = 64
+    why_no_more: str = "2 ranks were launched"
     asked: list[int] = field(default_factory=list)
 
     def run(self, jobs: Sequence[Job]) -> list[Outcome]:
