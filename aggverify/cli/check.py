@@ -56,7 +56,7 @@ def check(target: str, **given: Any) -> int:
     request = requested(target, mine, project.values, project.source)
     run: Run = click.get_current_context().obj
     deadline = request.deadline(began=run.began)
-    hosts = _hosts(run, request)
+    hosts = _hosts(run, request, where)
     if "list" in mine:
         return _list(request, deadline, hosts)
     others = _others(mine, project)
@@ -65,12 +65,15 @@ def check(target: str, **given: Any) -> int:
     return _check(request, where, delivery, deadline, others, hosts)
 
 
-def _hosts(run: Run, request: Request) -> Hosts | None:
-    """Of ranks, where they were launched."""
+def _hosts(run: Run, request: Request, where: Path) -> Hosts | None:
+    """Of ranks, where they were launched, and what they have come to before they were again."""
+    from aggverify.cli.joined import journal
     from aggverify.errors import InputError
 
     if run.hosts is not None and request.sandbox:
         raise InputError("--sandbox is for ranks that are started here, not by torchrun or srun")
+    if run.hosts is not None:
+        run.hosts.journal = journal(run.hosts.seat, where)
     return run.hosts
 
 
@@ -210,6 +213,9 @@ def _verified(
         terminal(event)
 
     try:
+        if hosts is not None and hosts.journal is not None and hosts.journal.known:
+            told = counted(hosts.journal.known, "step")
+            terminal(Waiting(f"all were started again: {told} of before are not run again"))
         with _pool(request, deadline, hosts) as pool:
             if others.findings:
                 told = counted(len(others.findings), "known finding")

@@ -14,8 +14,13 @@ from typing import TYPE_CHECKING
 from aggverify.cli import ways_out
 
 if TYPE_CHECKING:
-    from aggverify.world import Hosts
+    from pathlib import Path
 
+    from aggverify.world import Hosts, Journal
+    from aggverify.world.meeting import Seat
+
+JOURNAL = "so-far.ndjson"
+"""Of replies, as long as it may be needed."""
 _COMMAND = "check"
 _SIGNS = ("TORCHELASTIC_RUN_ID", "SLURM_STEP_NUM_TASKS")
 
@@ -51,7 +56,7 @@ def run(began: float, command: Callable[[Run], object]) -> object:
 
     def checked() -> object:
         # Said here, when all are there: a launcher ends the first one when another has failed.
-        if why := refused(sys.argv[1:], seat.restarts):
+        if why := refused(sys.argv[1:]):
             raise InputError(why)
         return command(Run(began, hosts))
 
@@ -60,21 +65,37 @@ def run(began: float, command: Callable[[Run], object]) -> object:
     finally:
         # Others end from here on, for which the launcher may want to end this one as well.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        goes_on = hosts.lost and seat.restarts < seat.most_restarts
         hosts.end(code)
+        if hosts.journal is not None:
+            hosts.journal.end(keep=goes_on)
     return code
 
 
-def refused(arguments: list[str], restarts: int) -> str:
+def refused(arguments: list[str]) -> str:
     """Why nothing is run, "" where it is."""
-    if arguments[:1] != [_COMMAND]:
-        said = f"`{arguments[0]}`" if arguments else "nothing"
-        return f"launched several times there is only `{_COMMAND}`, not {said}: run it by itself"
-    if restarts:
-        return (
-            "torchrun has started this again, and a check is not run twice: what became of the "
-            "first is said above, and without --max-restarts it is the end"
+    if arguments[:1] == [_COMMAND]:
+        return ""
+    said = f"`{arguments[0]}`" if arguments else "nothing"
+    return f"launched several times there is only `{_COMMAND}`, not {said}: run it by itself"
+
+
+def journal(seat: Seat, where: Path) -> Journal | None:
+    """What goes into the folder for the case that all are started again, or lies there if they
+    were; None where they will not be. Raises InputError where there is nothing to go on from."""
+    from aggverify.errors import InputError
+    from aggverify.world import Journal
+
+    path = where / JOURNAL
+    if not seat.restarts:
+        return Journal.begun(path) if seat.most_restarts else None
+    found = Journal.taken_up(path)
+    if found is None:
+        raise InputError(
+            "torchrun has started this again, and a check that came to its end is not run twice: "
+            "what became of it is said above"
         )
-    return ""
+    return found
 
 
 def _ends_in_order(hosts: Hosts) -> None:
@@ -85,8 +106,8 @@ def _ends_in_order(hosts: Hosts) -> None:
     def ends(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if not hosts.lost:
-            raise PoolError(
-                "what has launched this ends it, as when another of its processes has failed"
-            )
+            why = "what has launched this ends it, as when another of its processes has failed"
+            hosts.lose(why)
+            raise PoolError(why)
 
     signal.signal(signal.SIGTERM, ends)

@@ -20,6 +20,7 @@ from aggverify.world.faults import (
 )
 from aggverify.world.frames import Frame, Stack
 from aggverify.world.hosts import Hosts
+from aggverify.world.journal import Journal
 from aggverify.world.launcher import Launcher
 from aggverify.world.options import Options
 from aggverify.world.pool import Pool
@@ -38,6 +39,7 @@ __all__ = [
     "Frame",
     "Hosts",
     "Job",
+    "Journal",
     "Launcher",
     "Options",
     "Outcome",

@@ -28,6 +28,7 @@ from aggverify.world.door import Door
 from aggverify.world.far import Far, Page
 from aggverify.world.faults import NO_EXCESS, Excess, PoolError, TemplateFailure, Unusable
 from aggverify.world.flight import Key
+from aggverify.world.journal import Journal
 from aggverify.world.link import Link, Output
 from aggverify.world.meeting import PATIENCE, Seat
 from aggverify.world.opened import endings
@@ -48,9 +49,10 @@ class Hosts:
     """All of them; ``Launches``. ``end`` says to them how the command has ended."""
 
     inside = None
+    journal: Journal | None = None
 
     def __init__(self, seat: Seat) -> None:
-        self._seat = seat
+        self.seat = self._seat = seat
         self._machines = 0
         self._numbers = count(1)
         self._why_not: str | None = None
@@ -165,7 +167,7 @@ class Hosts:
             self._door = Door(socket.socket(fileno=files[0]))
             self._connections = self._door.take(said["tickets"], turn)
         except BaseException as error:
-            self._break(str(error) or "interrupted")
+            self.lose(str(error) or "interrupted")
             raise
         return self._door
 
@@ -187,7 +189,7 @@ class Hosts:
                     wire.send(self._connections[n], dict(request))
             found = {n: self._answer(n, turn) for n in requests}
         except BaseException as error:  # what has not been read is an answer to nothing else
-            self._break(str(error) or "interrupted")
+            self.lose(str(error) or "interrupted")
             raise
         for n, answer in found.items():
             if "error" in answer:
@@ -226,11 +228,11 @@ class Hosts:
         try:
             return door.take(tickets, lambda: None)
         except BaseException as error:
-            self._break(str(error) or "interrupted")
+            self.lose(str(error) or "interrupted")
             raise
 
-    def _break(self, why: str) -> None:
-        """Without an answer nothing more can be asked."""
+    def lose(self, why: str) -> None:
+        """Nothing more is asked, for this reason."""
         self._why_not = why
 
     @property
@@ -246,7 +248,7 @@ class Hosts:
         for connection in self._connections:
             with contextlib.suppress(OSError):
                 wire.send(connection, {"op": "end", "code": code})
-        self._break("the command has ended")
+        self.lose("the command has ended")
         for connection in self._connections:
             connection.close()
         if self._door is not None:

@@ -308,7 +308,7 @@ class Zygote:
 class Launcher:
     """The current zygote, replaced should it die."""
 
-    most, carried = MAX_RANKS, ""
+    most, carried, journal = MAX_RANKS, "", None
 
     def __init__(self, inside: Sandbox | None = None) -> None:
         self.inside = inside

@@ -34,7 +34,8 @@ _SRUN = {"number": "SLURM_PROCID", "size": "SLURM_STEP_NUM_TASKS"}
 class Seat:
     """This process among those that were launched together, and where their store is.
 
-    ``serves``: whether the store is in the first of them, not in the launcher.
+    ``serves``: whether the store is in the first of them, not in the launcher. ``restarts``: how
+    often all were started again, of at most so many times.
     """
 
     number: int
@@ -43,6 +44,7 @@ class Seat:
     port: int
     serves: bool = False
     restarts: int = 0
+    most_restarts: int = 0
 
     @property
     def part(self) -> str:
@@ -77,14 +79,18 @@ def seat(environment: Mapping[str, str]) -> Seat | None:
             f"srun has started {size} of this, which need MASTER_ADDR (the machine of the first) "
             "and MASTER_PORT (a free port there) to find each other: export both before srun"
         )
-    restarts = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
+    restarts, most = (
+        int(count) if (count := environment.get(name, "")).isdigit() else 0
+        for name in ("TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS")
+    )
     return Seat(
         int(number),
         int(size),
         address,
         int(port),
         environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True",
-        int(restarts) if restarts.isdigit() else 0,
+        restarts,
+        most,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from aggverify.world.backends import Backend
 from aggverify.world.faults import Excess, TemplateFailure
 from aggverify.world.flight import Key
+from aggverify.world.journal import Journal
 from aggverify.world.link import Link
 from aggverify.world.options import Options
 from aggverify.world.sandbox import Sandbox
@@ -71,6 +72,11 @@ class Launches(Protocol):
     @property
     def most(self) -> int:
         """Ranks that a world may have."""
+        ...
+
+    @property
+    def journal(self) -> Journal | None:
+        """What earlier starts of the same run have come to."""
         ...
 
     @property

@@ -13,6 +13,7 @@ from aggverify.world.backends import Backend
 from aggverify.world.dispatcher import Dispatcher
 from aggverify.world.faults import NO_EXCESS, Fault, Job, Outcome, PoolError, TemplateFailure
 from aggverify.world.flight import Key, Task
+from aggverify.world.journal import named
 from aggverify.world.options import MAX_RANKS, Options
 from aggverify.world.source import Launches, Source
 
@@ -129,6 +130,7 @@ class Template:
         self._closed = False
         self._beside: list[Template] = []
         self._doubt, self._imports = Doubt(), False
+        self._digest = ""
 
     @property
     def most(self) -> int:
@@ -173,7 +175,8 @@ class Template:
         for backend in {job.backend for job in jobs if job.backend is not None}:
             self._launcher.require(backend)
         pending, usual = Pending(self, len(jobs)), self._options.backend
-        dispatcher.add([self._task(pending, i, job, usual) for i, job in enumerate(jobs)])
+        tasks = [_task(pending, i, job, usual) for i, job in enumerate(jobs)]
+        dispatcher.add([self._believed(task) for task in tasks if not self._is_known(task)])
         self._pendings.append(pending)
         try:
             dispatcher.feed()
@@ -276,17 +279,36 @@ class Template:
             new.careful()
         new.add(waiting)
 
-    def _task(self, pending: Pending, index: int, job: Job, backend: Backend) -> Task:
-        task = _task(pending, index, job, backend)
+    def _is_known(self, task: Task) -> bool:
+        """Whether it was run before this run was begun again; its replies are delivered then."""
+        journal = self._launcher.journal
+        replies = None if journal is None else journal.replies(self._name(task))
+        if replies is None:
+            return False
+        task.deliver(replies)
+        return True
+
+    def _believed(self, task: Task) -> Task:
+        """The task, which delivers an outcome that is beyond doubt."""
         delivers = task.deliver
 
         def deliver(outcome: Outcome) -> None:
             lacking = self._opened is not None and self._opened.lacks_threads
             if self._doubt.takes(task, outcome, lacking=lacking):
+                if self._launcher.journal is not None:
+                    self._launcher.journal.add(self._name(task), outcome)
                 delivers(outcome)
 
         task.deliver = deliver
         return task
+
+    def _name(self, task: Task) -> str:
+        """What a journal knows a job by."""
+        if not self._digest:
+            about = {**self._request, "paths": [], "description": self.description}
+            self._digest = named(wire.text(about))
+        joined_by = task.key.backend.name
+        return named(self._digest, task.key.size, joined_by, task.job.fresh, task.text)
 
     def _settle(self, dispatcher: Dispatcher) -> None:
         """Go on in other ranks where the question needs it, with all that is still to be done."""

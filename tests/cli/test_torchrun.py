@@ -218,6 +218,45 @@ def test_what_is_wrong_is_said_once_and_not_again_after_a_restart(
     assert agent.out == ""
 
 
+def _process_of(rank: int, mark: str) -> int | None:
+    """The process that torchrun has started for a rank, if it is there."""
+    for pid in _living(mark):
+        with contextlib.suppress(OSError):
+            environment = (Path("/proc") / str(pid) / "environ").read_bytes().split(b"\0")
+            command = (Path("/proc") / str(pid) / "cmdline").read_bytes().split(b"\0")
+            if f"RANK={rank}".encode() in environment and b"check" in command:
+                return pid
+    return None
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("rank", [1, pytest.param(0, marks=pytest.mark.exhaustive)])
+def test_all_that_is_started_again_goes_on_where_it_was(
+    start: Start, cli: Cli, tmp_path: Path, rank: int
+) -> None:
+    target = EXAMPLES / "broken" / "hardcoded_divisor.py"
+    run = ("-m", "torch.distributed.run", "--nproc-per-node", 2, "--max-restarts", 1)
+    agent = start(*run, "--master-port", _port(), "-m", "aggverify", "check", target, *LITTLE)
+    wait_until(lambda: ": ok" in agent.out or agent.process.poll() is not None)
+    killed = _process_of(rank, agent.mark)
+    assert killed is not None, agent.err
+    os.kill(killed, signal.SIGKILL)
+    assert agent.code() == 1
+    assert "all were started again: " in agent.out, agent.out + agent.err
+    usual = cli("check", target, *LITTLE, "--world", "2", "--report-dir", "pool")
+    told, alone = (
+        json.loads((tmp_path / folder / "verdict.json").read_text())
+        for folder in (".aggverify", "pool")
+    )
+    assert usual.code == told["exit"] == 1
+    assert _said(tmp_path / ".aggverify" / "verdict.json") == _said(tmp_path / "pool/verdict.json")
+    [[one], [other]] = told["verdicts"], alone["verdicts"]
+    assert one["executed"] == other["executed"], "what is taken over counts, and once"
+    ran = [[(c["name"], c["cases"]) for c in v["checks"]] for v in (one, other)]
+    assert ran[0] == ran[1]
+    assert not (tmp_path / ".aggverify" / joined.JOURNAL).exists()
+
+
 @pytest.mark.exhaustive
 def test_one_agent_by_rendezvous(start: Start, tmp_path: Path) -> None:
     run = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2)
@@ -306,17 +345,16 @@ def test_srun_without_an_address_is_told_by_the_first(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "restarts", "why"),
+    ("arguments", "why"),
     [
-        (["replay", "x"], 0, "launched several times there is only `check`, not `replay`"),
-        ([], 0, "launched several times there is only `check`, not nothing"),
-        (["check", "x.py"], 1, "torchrun has started this again, and a check is not run twice"),
-        (["check", "x.py"], 0, ""),
+        (["replay", "x"], "launched several times there is only `check`, not `replay`"),
+        ([], "launched several times there is only `check`, not nothing"),
+        (["check", "x.py"], ""),
     ],
 )
-def test_what_is_refused(arguments: list[str], restarts: int, why: str) -> None:
-    assert joined.refused(arguments, restarts).startswith(why)
-    assert bool(joined.refused(arguments, restarts)) is bool(why)
+def test_what_is_refused(arguments: list[str], why: str) -> None:
+    assert joined.refused(arguments).startswith(why)
+    assert bool(joined.refused(arguments)) is bool(why)
 
 
 def test_a_sandbox_is_not_for_launched_ranks(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
