@@ -19,7 +19,7 @@ from aggverify.oracles.policy import QUESTIONS, READINGS
 from aggverify.report.formats import FORMATS
 from aggverify.run.planning.settings import KEYS
 from aggverify.run.planning.waiver import FORM
-from aggverify.world import AUTO, BACKENDS
+from aggverify.world import AUTO, BACKENDS, KINDS
 
 _MEMBER = rf"^({'|'.join(FAMILIES)})(\(-?[0-9]{{1,9}}(\.[0-9]{{1,9}}|/[0-9]{{1,9}})?\))?$"
 _OBJECT = "^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
@@ -36,6 +36,7 @@ _NAMES: dict[str, dict[str, Any]] = {
     "accept": {"type": "string", "pattern": f"^{FORM}$"},
     "profile": {"enum": list(PROFILES)},
     "backend": {"enum": [AUTO, *BACKENDS]},
+    "device": {"enum": list(KINDS)},
     "step": {"enum": list(STEPS)},
     "report": {"enum": list(FORMATS.own)},
 }

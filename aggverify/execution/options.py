@@ -241,11 +241,17 @@ OPTIONS = (
     Option(
         key="backend",
         kind=Kind.TEXT,
-        help="gloo, nccl or cuda+gloo, with the device it implies; auto: the first there is of "
-        "nccl, cuda+gloo, gloo.",
+        help="gloo (default), nccl or cuda+gloo, with the device it implies; auto: the first there "
+        "is of nccl, cuda+gloo, gloo.",
         field="backend",
-        default="gloo",
         names="backend",
+    ),
+    Option(
+        key="device",
+        kind=Kind.TEXT,
+        help="cpu (default), or cuda, by the first there is of nccl and cuda+gloo.",
+        field="device",
+        names="device",
     ),
     Option(
         key="profile",

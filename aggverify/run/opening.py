@@ -27,7 +27,7 @@ from aggverify.run.planning.target import Target, dotted_instead, parse_target
 from aggverify.run.search.first_step import taken
 from aggverify.trainer.conditions import Condition
 from aggverify.trainer.loading import check_described
-from aggverify.world import GLOO, Pool, Template, TemplateFailure, room
+from aggverify.world import AUTO, GLOO, Pool, Template, TemplateFailure, room
 
 HANDLER = "aggverify.trainer.training:Trainer"
 
@@ -48,7 +48,7 @@ def loaded(request: Request, pool: Pool) -> Iterator[tuple[tuple[Subject, ...], 
             engine=request.engine,
         ) as template,
         other_path(
-            pool, request.against, adapter=request.adapter, backend=request.backend
+            pool, request.against, adapter=request.adapter, backend=request.ranks.backend
         ) as other,
     ):
         found = resolved(request, target, template, other)
@@ -62,9 +62,10 @@ def loaded(request: Request, pool: Pool) -> Iterator[tuple[tuple[Subject, ...], 
 
 def placed(request: Request, pool: Pool) -> Request:
     """The request with a certain backend, which can be had here; raises AggverifyError."""
-    if request.backend == GLOO.name:
-        return request
-    return replace(request, backend=pool.joined_by(request.backend, request.max_world).name)
+    if request.is_on_processors:
+        return replace(request, backend=GLOO.name)
+    name, far = request.backend or AUTO, request.device is not None
+    return replace(request, backend=pool.joined_by(name, request.max_world, far=far).name)
 
 
 def resolved(

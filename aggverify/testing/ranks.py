@@ -87,7 +87,7 @@ class Ranks:
                     wanted.against,
                     paths,
                     adapter=wanted.adapter,
-                    backend=wanted.backend,
+                    backend=wanted.ranks.backend,
                 )
             )
             beside = None if other is None else other.laboratory

@@ -5,7 +5,17 @@ imported torch once; every handler gets a *template* process forked from it, and
 are forked from that template.
 """
 
-from aggverify.world.backends import AUTO, BACKENDS, CUDA_GLOO, GLOO, NCCL, Backend, Place, backend
+from aggverify.world.backends import (
+    AUTO,
+    BACKENDS,
+    CUDA_GLOO,
+    GLOO,
+    KINDS,
+    NCCL,
+    Backend,
+    Place,
+    backend,
+)
 from aggverify.world.candidate_errors import Raised
 from aggverify.world.collectives import Collective
 from aggverify.world.evidence import evidence
@@ -32,6 +42,7 @@ __all__ = [
     "BACKENDS",
     "CUDA_GLOO",
     "GLOO",
+    "KINDS",
     "NCCL",
     "Backend",
     "Collective",

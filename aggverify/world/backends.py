@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from aggverify.errors import InputError
 
 DeviceKind = Literal["cpu", "cuda"]
+KINDS: tuple[DeviceKind, ...] = get_args(DeviceKind)
 
 
 @dataclass(frozen=True, slots=True)

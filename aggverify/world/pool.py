@@ -80,18 +80,24 @@ class Pool:
         self._templates[:] = [*(t for t in self._templates if not t.closed), template]
         return template
 
-    def joined_by(self, name: str, ranks: int) -> Backend:
+    def joined_by(self, name: str, ranks: int, *, far: bool = False) -> Backend:
         """The backend of that name, or the first of those that so many ranks can have here for
-        ``auto``; raises InputError, and PoolError where it cannot be had."""
+        ``auto``; raises InputError, and PoolError where it cannot be had. ``far``: not on
+        processors."""
         if name != AUTO:
             chosen = backend(name)
             self._launcher.require(chosen)
             return chosen
-        for candidate in (NCCL, CUDA_GLOO):
-            with contextlib.suppress(Unusable):
-                if candidate.fits(ranks, self._launcher.require(candidate)):
-                    return candidate
-        return GLOO
+        with contextlib.suppress(Unusable):
+            if NCCL.fits(ranks, self._launcher.require(NCCL)):
+                return NCCL
+        try:
+            self._launcher.require(CUDA_GLOO)
+        except Unusable:
+            if far:
+                raise
+            return GLOO
+        return CUDA_GLOO
 
     def close(self) -> None:
         """End every process and close every template; does nothing the second time."""

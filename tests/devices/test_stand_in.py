@@ -108,6 +108,16 @@ def test_auto_is_the_first_there_is_enough_for(
 
 
 @pytest.mark.thorough
+def test_a_device_is_asked_for_by_its_kind(machine: Machine) -> None:
+    ran = machine(1, "check", RIGHT, "--device", "cuda", "--world", "2", *BRIEF)
+    assert ran.code == 0, ran
+    assert {name for *_, name in machine.ranks} == {"cuda+gloo"}
+    ran = machine(1, "check", RIGHT, "--backend", "auto", "--device", "cpu", "--world", "2", *BRIEF)
+    assert ran.code == 0, ran
+    assert machine.ranks == set()
+
+
+@pytest.mark.thorough
 def test_a_case_is_run_again_on_what_it_was_found_on(machine: Machine, tmp_path: Path) -> None:
     ran = machine(1, "check", BROKEN, "--backend", "cuda+gloo", "--world", "2", *BRIEF)
     assert ran.code == 1, ran
@@ -130,6 +140,14 @@ def test_what_is_no_backend_here_is_said(machine: Machine) -> None:
         ran = machine(0, "check", RIGHT, "--backend", name)
         assert ran.code == 2, ran
         assert why in ran.err
-    ran = machine(0, "check", RIGHT, "--backend", "nccl", "--sandbox")
-    assert ran.code == 2, ran
-    assert "--sandbox hides devices: with --backend gloo, not nccl" in ran.err
+    for said, why in (
+        ("--device cuda", "the cuda+gloo backend needs a CUDA device, and torch finds none here"),
+        ("--device tpu", "unknown device 'tpu'; did you mean 'cpu'? (accepted: cpu, cuda)"),
+        ("--backend nccl --device cpu", "--backend nccl is for tensors on cuda, not cpu"),
+        ("--backend gloo --device cuda", "--backend gloo is for tensors on cpu, not cuda"),
+        ("--backend nccl --sandbox", "with --backend gloo, not --backend nccl"),
+        ("--device cuda --sandbox", "with --backend gloo, not --device cuda"),
+    ):
+        ran = machine(0, "check", RIGHT, *said.split())
+        assert ran.code == 2, ran
+        assert why in ran.err

@@ -183,7 +183,7 @@ def _claim(
         compiled=request.compiled,
         group_size=request.group_size,
         max_world=request.max_world,
-        backend=request.backend,
+        backend=request.ranks.backend,
         seed=request.seed,
         budget=request.budget,
     )

@@ -17,7 +17,7 @@ from aggverify.execution.limits import RankKind
 from aggverify.execution.options import OPTIONS, Option, default, texts
 from aggverify.files import is_path
 from aggverify.run.planning.waiver import Waiver, waiver
-from aggverify.world import AUTO, BACKENDS, GLOO
+from aggverify.world import AUTO, BACKENDS, GLOO, KINDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,8 @@ class Request:
     """Waivers, as they are written."""
     compiled: bool = default("compile")
     max_world: int = default("world")
-    backend: str = default("backend")
+    backend: str | None = default("backend")
+    device: str | None = default("device")
     group_size: int | None = default("group_size")
     micro_batch_size: int | None = default("micro_batch_size")
     oracle: str | None = default("oracle")
@@ -66,18 +67,36 @@ class Request:
         if self.adapter is not None and not is_path(self.adapter):
             raise InputError(f"--adapter must be a Python file, got {self.adapter!r:.200}")
         _ = self.budget, self.waivers
-        if self.backend not in (AUTO, *BACKENDS):
-            raise unknown("backend", self.backend, (AUTO, *BACKENDS))
+        self._check_device()
         own = next((text for text in (self.oracle, self.engine) if is_own_code(text)), None)
         if self.sandbox and own is not None:
             raise InputError(f"--sandbox: {own!r:.200} would be run in this process, outside of it")
-        if self.sandbox and self.backend != GLOO.name:
-            raise InputError(f"--sandbox hides devices: with --backend gloo, not {self.backend}")
+
+    def _check_device(self) -> None:
+        """Whether backend and device are names, and go together."""
+        if self.backend not in (None, AUTO, *BACKENDS):
+            raise unknown("backend", self.backend, (AUTO, *BACKENDS))
+        if self.device not in (None, *KINDS):
+            raise unknown("device", self.device, KINDS)
+        chosen = BACKENDS.get(self.backend or "")
+        if chosen is not None and self.device not in (None, chosen.device):
+            raise InputError(
+                f"--backend {chosen.name} is for tensors on {chosen.device}, not {self.device}"
+            )
+        if self.sandbox and not self.is_on_processors:
+            asked = f"--backend {self.backend}" if self.backend else f"--device {self.device}"
+            raise InputError(f"--sandbox hides devices: with --backend gloo, not {asked}")
+
+    @property
+    def is_on_processors(self) -> bool:
+        """Whether it is, wherever it is run."""
+        usual = self.backend is None and self.device is None
+        return usual or self.backend == GLOO.name or self.device == GLOO.device
 
     @property
     def ranks(self) -> RankKind:
         """What it is run by, once its backend is a certain one."""
-        return RankKind(self.compiled, self.backend)
+        return RankKind(self.compiled, self.backend or GLOO.name)
 
     @property
     def called(self) -> str:

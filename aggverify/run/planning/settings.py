@@ -19,7 +19,6 @@ from aggverify.oracles import OracleError, Policy
 from aggverify.run.planning import project
 from aggverify.run.planning.naming import canonical
 from aggverify.run.planning.request import Request
-from aggverify.world import AUTO, BACKENDS
 
 SECTION = "tool.aggverify"
 MAX_BYTES = 1 << 20
@@ -75,10 +74,11 @@ def _check_names(where: str, values: Mapping[str, Any]) -> None:
         if called != "auto":
             convention(called)
         numbers = ("world", "group_size", "micro_batch_size", "max_time", "max_examples")
+        places = ("backend", "device")
         Request(
             "",
             accept=frozenset(texts(values.get("accept", ()))),
-            **{KEYS[key].field: values[key] for key in numbers if key in values},
+            **{KEYS[key].field: values[key] for key in (*numbers, *places) if key in values},
         )
     except (OracleError, InputError) as error:
         raise InputError(f"{where}: {error}") from None
@@ -86,12 +86,9 @@ def _check_names(where: str, values: Mapping[str, Any]) -> None:
         for name in texts(values.get(key, ())):
             if name not in FEATURES:
                 raise _unknown(where, "feature", name, FEATURES)
-    if "step" in values and values["step"] not in STEPS:
-        raise _unknown(where, "step", values["step"], STEPS)
-    if "backend" in values and values["backend"] not in (AUTO, *BACKENDS):
-        raise _unknown(where, "backend", values["backend"], (AUTO, *BACKENDS))
-    if "profile" in values and values["profile"] not in PROFILES:
-        raise _unknown(where, "profile", values["profile"], PROFILES)
+    for key, names in (("step", STEPS), ("profile", PROFILES)):
+        if key in values and values[key] not in names:
+            raise _unknown(where, key, values[key], names)
 
 
 def _unknown(where: str, what: str, given: object, accepted: Iterable[str]) -> InputError:
