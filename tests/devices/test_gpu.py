@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 
@@ -64,6 +65,14 @@ def test_what_is_wrong_on_such_a_device_only_is_found_there(cli: Cli, shared_poo
 def test_sums_in_any_order_are_the_same_again(cli: Cli, shared_pool: Pool) -> None:
     needs(CUDA_GLOO, 1, shared_pool)
     ran = cli("check", f"{HERE / 'reducers.py'}:scattered_on_the_device", *STAGED, *BRIEF)
+    assert ran.code == 0, ran
+
+
+def test_a_kernel_in_triton(cli: Cli, shared_pool: Pool) -> None:
+    needs(CUDA_GLOO, 1, shared_pool)
+    if importlib.util.find_spec("triton") is None:
+        pytest.skip("triton is not installed")
+    ran = cli("check", f"{HERE / 'fused.py'}:in_one_kernel", *STAGED, *BRIEF)
     assert ran.code == 0, ran
 
 
