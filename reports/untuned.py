@@ -2,9 +2,9 @@
 
 ``python reports/untuned.py ROWS.json [SEED ...] [--folder unread]`` runs ``check`` with each seed
 (0 by default) over every reducer of ``tests/branchy/untuned`` (or ``unread``, ``fresh``,
-``latest``), in one process, each until its first confirmed finding that fails, and writes
-``reports/untuned.md`` (``unread.md``, ``fresh.md``, ``latest.md``). A pair of reducer and seed that
-ROWS has already is kept: interrupted, it goes on where it was. ``untuned-first.json`` and its like
+``latest``, ``later``), in one process, each until its first confirmed finding that fails, and
+writes ``reports/untuned.md`` (``unread.md`` and so on). A pair of reducer and seed that ROWS has
+already is kept: interrupted, it goes on where it was. ``untuned-first.json`` and its like
 are what was found when they were first run, before anything was mended: those figures stay. Where
 there is no such file, there is no first figure.
 """
@@ -28,6 +28,7 @@ from aggverify.world import Pool  # noqa: E402
 from tests.branchy import untuned  # noqa: E402
 from tests.branchy.causes import is_found  # noqa: E402
 from tests.branchy.fresh import registry as fresh  # noqa: E402
+from tests.branchy.later import registry as later  # noqa: E402
 from tests.branchy.latest import registry as latest  # noqa: E402
 from tests.branchy.unread import registry as unread  # noqa: E402
 from tests.branchy.untuned import Untuned  # noqa: E402
@@ -58,6 +59,7 @@ FOLDERS = {
         Folder("unread", unread.WRONG, unread.RIGHT, ROOT / "reports" / "unread-first.json"),
         Folder("fresh", fresh.WRONG, fresh.RIGHT, ROOT / "reports" / "fresh-first.json"),
         Folder("latest", latest.WRONG, latest.RIGHT, ROOT / "reports" / "latest-first.json"),
+        Folder("later", later.WRONG, later.RIGHT, ROOT / "reports" / "later-first.json"),
     )
 }
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from aggverify.checks.base import Check, Finding, Shown
+from aggverify.checks.base import Check, Finding, Shown, as_it_is
 from aggverify.checks.spaces import alone, of_a_loss, with_branches
 from aggverify.execution.executed import Execution
 from aggverify.execution.laboratory import DIVISOR
@@ -50,6 +50,7 @@ LEFT_ALONE = Check(
     judge=_judge_inputs,
     stored=partial(with_branches, space=_space, usual=20),
     max_examples=20,
+    on_branches=as_it_is,
     shown=Shown.ARGUMENTS,
 )
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aggverify.checks.base import Check, Finding, Shown
+from aggverify.checks.base import Check, Finding, Shown, as_it_is
 from aggverify.checks.judging import is_finite
 from aggverify.checks.spaces import spread
 from aggverify.execution.executed import Execution
@@ -66,5 +66,6 @@ CHECK = Check(
     judge=judge,
     max_examples=4,
     max_stored=6,
+    on_branches=as_it_is,
     shown=Shown.LATE,
 )

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from aggverify.checks.base import Check, Finding, Shown, failure_finding
+from aggverify.checks.base import Check, Finding, Shown, as_it_is, failure_finding
 from aggverify.checks.comparison import lowest_precision, worst_weight
 from aggverify.checks.judging import is_finite
 from aggverify.checks.spaces import of_a_loss
@@ -64,5 +64,6 @@ CHECK = Check(
     judge=judge,
     max_examples=4,
     max_stored=8,
+    on_branches=as_it_is,
     shown=Shown.SAME,
 )

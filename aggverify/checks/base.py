@@ -110,6 +110,11 @@ RIGHT_FORMULA = Need(FORMULA, "the formula is wrong already")
 EXACT_COUNTS = Need(COUNTS, "smaller counts are wrong already")
 
 
+def as_it_is(case: Case) -> Case:
+    """The case."""
+    return case
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """A named property. Its two functions are pure; the ranks' work lies between them."""
@@ -123,7 +128,7 @@ class Check:
     variants: Callable[[Case], tuple[Case | Trial, ...]] = lambda case: (case,)
     """What to run; ``judge`` gets the executions in this order."""
     judge: Judge
-    project: Callable[[Case], Case] = lambda case: case
+    project: Callable[[Case], Case] = as_it_is
     """A stored case brought into this check's space, for example to one rank."""
     control_first: bool = False
     """Whether the first variant is a control: needed only without an oracle, or to attribute a
@@ -146,6 +151,10 @@ class Check:
     steers: bool = False
     """Whether what has not run of the reducer's conditions by then has more cases made for it,
     before any are drawn."""
+    on_branches: Callable[[Case], Case] | None = None
+    """Where it is also judged, as long as nothing fails, on cases that together take every branch
+    of the reducer's code, each of which may have a mistake of its own: how such a case is brought
+    into its space."""
     telling: Callable[[Subject], Iterable[Case]] | None = None
     """Cases observed beside its stored ones when a finding is diagnosed."""
     of_calls: bool = False

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from aggverify.checks.base import Check, Finding, Shown, failure_finding
+from aggverify.checks.base import Check, Finding, Shown, as_it_is, failure_finding
 from aggverify.checks.comparison import lowest_precision, worst_weight
 from aggverify.checks.judging import is_finite
 from aggverify.checks.spaces import alone
@@ -127,6 +127,7 @@ CHECK = Check(
     project=lambda case: case.trivial,
     max_examples=20,
     max_stored=12,
+    on_branches=as_it_is,
     establishes=lambda subject, cases: (
         "linear in the losses: the weights characterise it, whatever the losses are"
     ),

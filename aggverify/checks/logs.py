@@ -8,7 +8,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from aggverify.checks import logged_keys, merged_logs, suffixes
-from aggverify.checks.base import Check, Finding, Shown
+from aggverify.checks.base import Check, Finding, Shown, as_it_is
 from aggverify.checks.comparison import lowest_precision
 from aggverify.checks.judging import is_finite
 from aggverify.checks.spaces import spread
@@ -248,6 +248,7 @@ CHECK = Check(
     variants=lambda case: (case, *logged_keys.variants(case)),
     judge=judge,
     max_examples=40,
+    on_branches=as_it_is,
     nothing_to_say="returns no log",
     shown=Shown.LOGS,
     shown_by={UNMERGEABLE: Shown.SHAPES},

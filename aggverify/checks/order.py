@@ -13,7 +13,7 @@ from aggverify.checks.spaces import small
 from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.steps.case import Case
-from aggverify.steps.reordering import rearranged, shuffled, tidied
+from aggverify.steps.reordering import interleaved, rearranged, shuffled, tidied
 
 NAME = "weights_follow_the_samples"
 CODE = "AGV205"
@@ -52,4 +52,5 @@ CHECK = Check(
     alone_after=(LAYOUT,),
     max_examples=30,
     max_stored=20,
+    on_branches=interleaved,
 )

@@ -69,4 +69,5 @@ CHECK = Check(
     nothing_to_say="judged by an oracle only: what is masked may still be content",
     max_examples=30,
     max_stored=20,
+    on_branches=fully_padded,
 )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aggverify.checks.base import MASK, Check, Finding, Need, Shown, failure_finding
+from aggverify.checks.base import MASK, Check, Finding, Need, Shown, as_it_is, failure_finding
 from aggverify.checks.judging import is_finite
 from aggverify.checks.refusal import refusal
 from aggverify.checks.spaces import small
@@ -131,6 +131,7 @@ CHECK = Check(
     variants=lambda case: (case, poisoned(case, HUGE)),
     judge=judge_huge,
     aspect=MASK,
+    on_branches=as_it_is,
     shown=Shown.SAME,
 )
 INFINITE = Check(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
 
-from aggverify.checks.base import Check, Finding, Shown
+from aggverify.checks.base import Check, Finding, Shown, as_it_is
 from aggverify.checks.comparison import (
     lowest_precision,
     scalar_mismatch,
@@ -24,6 +24,8 @@ from aggverify.steps.case import Case
 
 NAME = "reported_loss_is_the_scalar"
 CODE, NOT_FINITE = "AGV102", "AGV104"
+LARGE = 2.0**20
+"""A power of two: it rounds nothing."""
 
 
 def probe(case: Case) -> Case:
@@ -39,6 +41,13 @@ def probe(case: Case) -> Case:
     losses = [loss if t in behind else 0.0 for t, loss in enumerate(case.losses)]
     losses[one] = case.losses[one] or 1.0
     return case.with_losses(tuple(losses))
+
+
+def _large(case: Case) -> tuple[Case, ...]:
+    """The case with losses beyond what float16 has numbers for, in a dtype that has."""
+    if case.dtype == "float16":
+        return ()
+    return (case.with_losses(tuple(LARGE * loss for loss in case.losses)),)
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
@@ -94,13 +103,14 @@ def _weights(subject: Subject, case: Case, observed: Weights) -> tuple[tuple[Fra
 
 CHECK = Check(
     name=NAME,
-    title="the reported loss is sum w*l, with all losses and with one alone",
+    title="the reported loss is sum w*l, with all losses, large ones and one alone",
     tests="T12",
     space=of_a_loss,
     stored=partial(with_branches, space=of_a_loss),
-    variants=lambda case: (case, probe(case)),
+    variants=lambda case: (case, probe(case), *_large(case)),
     judge=judge,
     max_examples=60,
+    on_branches=as_it_is,
     judges_scalar=True,
     shown=Shown.OBJECTIVE,
     linear_only=True,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import accumulate
+from itertools import accumulate, chain
 
 import numpy as np
 
@@ -38,7 +38,21 @@ def _remembered(case: Case) -> tuple[Trial, ...]:
     others = _other_steps(case)
     after = Trial(case, before=others)
     often = (Trial(case, before=(case,) * OFTEN),) if case.step == _PLAIN else ()
-    return Trial(case, fresh=True), after, replace(after, fresh=True), *often
+    regrouped = [Trial(case, before=(other,), fresh=True) for other in _regrouped(case)]
+    return Trial(case, fresh=True), after, replace(after, fresh=True), *regrouped, *often
+
+
+def _regrouped(case: Case) -> tuple[Case, ...]:
+    """The step with all samples of a rank in one micro-batch, or in two where they are and every
+    rank has two: the number of micro-batches is all of a layout that differs from one step of a
+    trainer to the next."""
+    cells = [tuple(chain.from_iterable(rank)) for rank in case.layout.micro_batches]
+    one = tuple((cell,) for cell in cells)
+    two = tuple((cell[: len(cell) // 2], cell[len(cell) // 2 :]) for cell in cells)
+    split = case.layout.num_microbatches > 1
+    if not split and min(map(len, cells)) < 2:
+        return ()
+    return (replace(case, layout=replace(case.layout, micro_batches=one if split else two)),)
 
 
 def _other_steps(case: Case) -> tuple[Case, ...]:
@@ -98,7 +112,13 @@ def _one_part(first: Execution, again: Execution) -> bool:
 
 def _judge_remembered(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     fresh, *later = executions
-    when = ("after other steps", "when the very first steps were others", f"{OFTEN} times before")
+    other = "when the very first step was the same in another number of micro-batches"
+    when = (
+        "after other steps",
+        "when the very first steps were others",
+        *(other for _ in _regrouped(fresh.case)),
+        f"{OFTEN} times before",
+    )
     for words, execution in zip(when, later, strict=False):
         how = _difference(fresh, execution)
         if how is not None:
@@ -212,4 +232,5 @@ STATE = Check(
     project=_with_holes,
     max_examples=2,
     max_stored=3,
+    on_branches=_with_holes,
 )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from aggverify.checks.base import Check, Finding, Shown, failure_finding
+from aggverify.checks.base import Check, Finding, Shown, as_it_is, failure_finding
 from aggverify.checks.comparison import lowest_precision, worst_weight
 from aggverify.checks.judging import is_finite
 from aggverify.checks.logs import objective
@@ -79,6 +79,7 @@ CHECK = Check(
     judge=judge,
     max_examples=2,
     max_stored=6,
+    on_branches=as_it_is,
     shown=Shown.SAME,
     linear_only=True,
 )

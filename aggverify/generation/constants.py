@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from functools import partial
+from itertools import chain, islice, product
 
 from aggverify.generation.shapes import FAMILIES, Builder, holed, named, short, turns
 from aggverify.generation.space import Space
@@ -178,10 +179,17 @@ def _ids(build: Builder, size: tuple[int, int, int] = (1, 1, 1)) -> Case | None:
 
 
 def _ids_that_meet(build: Builder, c: int) -> Iterator[Case | None]:
-    """Ids with the same place in a table that has so many."""
-    case = _ids(build, (1, 1, 2))
-    if c < 2**40:
-        yield case and replace(case, step=named(case.step, lambda i, n: c * i))
+    """Ids with the same place in a table that has so many, or in a type of integers whose largest
+    it is."""
+    moduli = (c, c + 1) if (c + 1).bit_count() == 1 else (c,)
+    for modulus, size in product(moduli, ((1, 1, 2), (1, 1, 1))):
+        case = _ids(build, size)
+        if c < 2**40:
+            yield case and replace(case, step=named(case.step, partial(_times, modulus)))
+
+
+def _times(modulus: int, i: int, n: int) -> int:
+    return modulus * i
 
 
 def _ids_packed(build: Builder, c: int) -> Iterator[Case | None]:

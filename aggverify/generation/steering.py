@@ -7,7 +7,7 @@ the distance is known, a case is made that has none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
@@ -38,14 +38,27 @@ def steered(
     each outcome that ran.
     """
     missing = [
-        around(space, condition.numbers or constants)
+        _like(space, around(space, condition.numbers or constants), examples[seen])
         for n, condition in enumerate(conditions)
-        if (2 * n in ran) != (2 * n + 1 in ran)
+        for seen, other in ((2 * n, 2 * n + 1), (2 * n + 1, 2 * n))
+        if seen in ran and other not in ran
     ]
     rare = sorted(ran, key=lambda outcome: (ran[outcome].bit_count(), outcome))
     again = [_again(space, examples[o], kinds.read(kinds.ALL & ~ran[o])) for o in rare]
     found = (case for row in zip_longest(*missing, *again) for case in row if case is not None)
     yield from dict.fromkeys(found)
+
+
+def _like(space: Space, cases: Iterable[Case | None], example: Case) -> Iterator[Case]:
+    """Each case, before it one that also is of all kinds that the example is of: a condition is
+    reached on cases like the one that has reached it, and may be on no others."""
+    wanted = [kind for kind in kinds.read(kinds.kinds(example)) if kind in _MADE]
+    for case in filter(None, cases):
+        made = case
+        for kind in wanted:
+            if kind not in kinds.read(kinds.kinds(made)):
+                made = of_kind(space, made, kind) or made
+        yield from (each for each in dict.fromkeys((made, case)) if each in space)
 
 
 def _again(space: Space, case: Case, missing: Sequence[str]) -> Iterator[Case]:
@@ -60,9 +73,7 @@ def of_kind(space: Space, case: Case, kind: str) -> Case | None:
     if any(sample.original_mask is not None for sample in case.step.samples):
         return None
     made = _MADE[kind](space, case)
-    if made is None or made.step.num_response_tokens > MOST_TOKENS:
-        return None
-    return made.with_losses(levels(made.step))
+    return None if made is None or made.step.num_response_tokens > MOST_TOKENS else made
 
 
 def _on_one_rank(space: Space, case: Case) -> Case:
@@ -81,14 +92,14 @@ def _twice(case: Case) -> tuple[Step, tuple[tuple[tuple[int, ...], ...], ...]]:
 def _data_parallel(space: Space, case: Case) -> Case:
     step, more = _twice(case)
     layout = replace(case.layout, micro_batches=(*case.layout.micro_batches, *more))
-    return Case(step, layout, levels(step), case.dtype)
+    return Case(step, layout, case.losses * 2, case.dtype)
 
 
 def _micro_batches(space: Space, case: Case) -> Case:
     step, more = _twice(case)
     rows = zip(case.layout.micro_batches, more, strict=True)
     layout = replace(case.layout, micro_batches=tuple((*mine, *own) for mine, own in rows))
-    return Case(step, layout, levels(step), case.dtype)
+    return Case(step, layout, case.losses * 2, case.dtype)
 
 
 def _context_parallel(space: Space, case: Case) -> Case | None:
@@ -128,7 +139,9 @@ def _fan_out(space: Space, case: Case) -> Case | None:
 
 
 def _in_dtype(dtype: str, space: Space, case: Case) -> Case | None:
-    return replace(case, dtype=dtype) if dtype in space.dtypes else None
+    """With losses that are exact in 16 bits."""
+    low = case.with_losses(levels(case.step))
+    return replace(low, dtype=dtype) if dtype in space.dtypes else None
 
 
 _MADE: Mapping[str, Callable[[Space, Case], Case | None]] = {

@@ -72,6 +72,19 @@ def tidied(case: Case) -> tuple[Case, list[int]]:
     return replace(tidy, layout=layout), order
 
 
+def interleaved(case: Case) -> Case:
+    """The case with the last of every prompt group first in its micro-batch, then the ones before
+    them: no group of several lies side by side."""
+    after: dict[int, int] = {}
+    for members in case.step.groups.values():
+        after |= {i: n for n, i in enumerate(reversed(members))}
+    cells = tuple(
+        tuple(tuple(sorted(cell, key=lambda i: (after[i], -i))) for cell in rank)
+        for rank in case.layout.micro_batches
+    )
+    return case.with_layout(replace(case.layout, micro_batches=cells))
+
+
 def shuffled(case: Case) -> Case:
     """A case in an order that its own sizes determine; rows dealt in order stay whole groups."""
     step = case.step

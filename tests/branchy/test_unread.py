@@ -17,6 +17,7 @@ from aggverify.run import session
 from aggverify.run.opening import loaded
 from aggverify.world import Pool
 from tests.branchy.fresh import registry as fresh
+from tests.branchy.later import registry as later
 from tests.branchy.latest import registry as latest
 from tests.branchy.unread import registry as unread
 from tests.branchy.unread.base import Unread
@@ -24,8 +25,8 @@ from tests.branchy.unread.witness import Witness, run
 from tests.branchy.untuned.judging import DIVISOR
 from tests.choosing import thorough_at_times, thorough_but
 
-WRONG: tuple[Unread, ...] = (*unread.WRONG, *fresh.WRONG, *latest.WRONG)
-RIGHT: tuple[Unread, ...] = (*unread.RIGHT, *fresh.RIGHT, *latest.RIGHT)
+WRONG: tuple[Unread, ...] = (*unread.WRONG, *fresh.WRONG, *latest.WRONG, *later.WRONG)
+RIGHT: tuple[Unread, ...] = (*unread.RIGHT, *fresh.RIGHT, *latest.RIGHT, *later.RIGHT)
 QUICK = ("positions_in_a_byte",)
 PLAIN = Witness("1")
 """One token: what every reducer here is right on."""
@@ -157,3 +158,4 @@ def test_names_are_unique_and_of_each_kind_there_are_enough() -> None:
     assert len(unread.WRONG) >= 50 and len(fresh.WRONG) >= 45
     assert len(unread.RIGHT) >= 40 and len(fresh.RIGHT) >= 25
     assert len(latest.WRONG) >= 42 and len(latest.RIGHT) >= 22
+    assert len(later.WRONG) >= 24 and len(later.RIGHT) >= 14

@@ -12,6 +12,7 @@ from aggverify.diagnosis.bugs import BUGS
 from aggverify.world import Pool
 from tests.branchy.causes import CAUSES, is_found
 from tests.branchy.fresh import registry as fresh
+from tests.branchy.later import registry as later
 from tests.branchy.latest import registry as latest
 from tests.branchy.unread import registry as unread
 from tests.branchy.untuned import RIGHT, WRONG, Untuned
@@ -38,7 +39,7 @@ def test_a_right_one_has_no_finding(entry: Untuned, shared_pool: Pool) -> None:
 
 
 def test_a_cause_is_known_of_each_and_another_one_does_not_count() -> None:
-    others = (*unread.WRONG, *fresh.WRONG, *latest.WRONG)
+    others = (*unread.WRONG, *fresh.WRONG, *latest.WRONG, *later.WRONG)
     every = [entry.name for entry in (*WRONG, *others)]
     assert sorted(CAUSES) == sorted(every)
     known = {*CODES, *(bug.name for bug in BUGS), "samples-dropped", "another-formula"}

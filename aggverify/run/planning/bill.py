@@ -1,5 +1,5 @@
 """What a plan costs before anything is run: of each check the cases that are listed, those that may
-be made for what has not run, and those that are drawn."""
+be made for what has not run, those that are drawn, and those that other checks have of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import grid, hard_cases
 from aggverify.generation.corpus import corpus
 from aggverify.generation.space import Space
-from aggverify.run.planning.plan import Plan
+from aggverify.run.planning.plan import Plan, looking_at_branches
 from aggverify.steps.case import Case
 
 
@@ -22,10 +22,12 @@ class Item:
     listed: int
     steered: int
     drawn: int
+    branches: int = 0
+    """For other checks, on cases that it has found to take every branch."""
 
     @property
     def cases(self) -> int:
-        return self.listed + self.steered + self.drawn
+        return self.listed + self.steered + self.drawn + self.branches
 
 
 def bill(plan: Plan) -> tuple[Item, ...]:
@@ -36,10 +38,17 @@ def bill(plan: Plan) -> tuple[Item, ...]:
             _listed(entry.check, plan.subject, entry.space),
             plan.subject.claim.budget.steered if entry.check.steers else 0,
             entry.examples,
+            _on_branches(plan.subject) if entry.check.steers else 0,
         )
         for entry in plan.entries
         if entry.instead is None and entry.space is not None
     )
+
+
+def _on_branches(subject: Subject) -> int:
+    most = [entry.check.max_stored for entry in looking_at_branches(subject)]
+    each = subject.claim.budget.branches
+    return sum(each if own is None else min(each, own) for own in most)
 
 
 def _listed(check: Check, subject: Subject, space: Space) -> int:

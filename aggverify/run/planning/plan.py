@@ -109,6 +109,12 @@ def plan(subject: Subject, checks: Iterable[Check] = CHECKS) -> Plan:
     return Plan(subject, entries)
 
 
+def looking_at_branches(subject: Subject) -> tuple[Entry, ...]:
+    """Of all checks those that are also judged on every branch, and are run of the subject."""
+    found = plan(subject, [check for check in CHECKS if check.on_branches]).entries
+    return tuple(e for e in found if e.instead is None and e.space is not None)
+
+
 def _entry(check: Check, subject: Subject) -> Entry:
     space = check.space(subject)
     entry = Entry(check, subject, space)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 
 from aggverify.checks import Check, Finding
 from aggverify.checks.judging import is_finite
@@ -17,6 +17,7 @@ from aggverify.execution.executed import Execution
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import trial
+from aggverify.generation.constants import around
 from aggverify.generation.space import Space, folded, sizes
 from aggverify.generation.steering import steered
 from aggverify.run.outcome.covered import Covered
@@ -37,6 +38,8 @@ FIRST_BATCH, LAST_BATCH = 4, 64
 rare, and progress is seen in between."""
 STEERED = 16
 """Cases made at a time for what has not run; what they have run decides on the next ones."""
+MOST_TOKENS = 20_000
+"""Of a case that every property is looked at on."""
 FURTHER = 24
 """Cases drawn at most after a finding, where it has no part in them."""
 
@@ -205,6 +208,22 @@ class CheckRun:
             if found is not None:
                 return found
         return None
+
+    def on_branches(self) -> Iterator[Case]:
+        """Of a check that steers, cases that together take every branch of the reducer's code that
+        any of them took, the rarest first; then some around its constants, which branch unseen."""
+        taken = [*dict.fromkeys(self._examples.values())][::-1]
+        beside = filter(None, around(self.space, self.subject.found.constants))
+        for case in dict.fromkeys(chain(taken, beside)):
+            # Huge and scaled losses are beyond the range of float16.
+            if case.dtype != "float16" and case.step.num_response_tokens <= MOST_TOKENS:
+                yield case
+
+    def first_failure(self, cases: Sequence[Case]) -> Finding | None:
+        """The finding on the smallest of these cases that fail."""
+        found = filter(None, self.findings(cases))
+        self.found = min(found, key=lambda f: f.case.size, default=None)
+        return self.found
 
     def submit(self, cases: Sequence[Case]) -> Running:
         """Start these cases' variants."""

@@ -54,8 +54,11 @@ def gather(run: CheckRun, finding: Finding, found: Evidence) -> None:
         found.relevance = relevance(finding, run.space, run.findings)
     linear = not run.subject.nonlinear
     if found.diagnosis is None and linear and LOSS_VALUES in found.relevance.matters:
-        # Weights that change with the losses: what is not linear shows here as well.
-        found.diagnosis = recognised(run.subject, finding, Symptom.NOT_LINEAR)
+        # Weights that change with the losses: what is not linear shows here as well, unless it
+        # comes and goes with what was run before.
+        steady = is_still_there(run, finding) and not is_gone_afresh(run, finding)
+        symptom = Symptom.NOT_LINEAR if steady else Symptom.STATE_KEPT
+        found.diagnosis = recognised(run.subject, finding, symptom)
 
 
 def confirm(run: CheckRun, finding: Finding) -> bool:
@@ -66,10 +69,21 @@ def confirm(run: CheckRun, finding: Finding) -> bool:
     return same(finding, again)
 
 
+def is_still_there(run: CheckRun, finding: Finding) -> bool:
+    """Whether it comes back in ranks with a past, run and not remembered."""
+    executions = run.laboratory.run(run.subject, run.check.variants(finding.case))
+    return same(finding, run.check.judge(run.subject, executions))
+
+
 def needs_a_past(run: CheckRun, finding: Finding) -> bool:
     """Whether it takes a run before: with ranks that have run nothing for every one, it is gone."""
+    return finding.traits.compares and is_gone_afresh(run, finding)
+
+
+def is_gone_afresh(run: CheckRun, finding: Finding) -> bool:
+    """Whether nothing is found where each of several variants has ranks that have run nothing."""
     alone = [replace(trial(each), fresh=True) for each in run.check.variants(finding.case)]
-    if not finding.traits.compares or len(alone) < 2:
+    if len(alone) < 2:
         return False
     executions = run.laboratory.run(run.subject, alone)
     done = all(each.weights is not None for each in executions)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from itertools import islice
 
 from aggverify.checks import Finding
 from aggverify.codes.state import Incomplete, State
@@ -13,6 +14,7 @@ from aggverify.conventions.beyond import NOT_KNOWN, NotTold
 from aggverify.errors import NotJudged
 from aggverify.execution.deadline import NEVER, STOPS, Deadline
 from aggverify.execution.laboratory import Laboratory
+from aggverify.generation.space import Space
 from aggverify.run.outcome.consequences import Outcome
 from aggverify.run.outcome.events import (
     CheckFinished,
@@ -27,7 +29,7 @@ from aggverify.run.outcome.store import stored_case
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.outcome.verdict import CheckSummary, ReportedFinding, why
 from aggverify.run.outcome.weakness import Cut
-from aggverify.run.planning.plan import Entry
+from aggverify.run.planning.plan import Entry, looking_at_branches
 from aggverify.run.search.alike import raised_at
 from aggverify.run.search.before import NOTHING, Before, findings_again
 from aggverify.run.search.check_run import CheckRun
@@ -131,6 +133,8 @@ def _found(
         drawn = run.cases - len(run.stored_cases())
         if drawn < entry.examples:
             run.tally.sights.cut_short.append(Cut(check.name, drawn, entry.examples))
+    if finding is None and check.steers:
+        _found_on_branches(run, reported, emit)
     # What runs last has a branch to show, which in another dimension is the same one.
     most = 1 if check.last else MOST
     for n in range(1, most + 1):
@@ -138,6 +142,36 @@ def _found(
             break
         _look_into(run, finding, reported, emit)
         finding = run.further(finding, seed=seed + n, deadline=deadline) if n < most else None
+
+
+def _found_on_branches(run: CheckRun, reported: list[ReportedFinding], emit: Emit) -> None:
+    """Add what the first other check that looks at branches finds there, found as its own."""
+    subject = run.subject
+    cases = list(islice(run.on_branches(), subject.claim.budget.branches))
+    for entry in looking_at_branches(subject):
+        assert entry.space is not None and entry.check.on_branches is not None
+        space = _as_wide(entry.space, run.space)
+        part = CheckRun(
+            entry.check, subject, space, run.laboratory, run.tally, run.progress, run.look
+        )
+        brought = dict.fromkeys(map(entry.check.on_branches, cases))
+        mine = [case for case in brought if case in space][: entry.check.max_stored]
+        run.found = part.first_failure(mine)
+        run.cases += part.cases
+        if run.found is not None:
+            run.found = part.smaller(run.found)
+            _look_into(part, run.found, reported, emit)
+            return
+
+
+def _as_wide(space: Space, wide: Space) -> Space:
+    """The space with the sizes of a layout that the other has, on no more ranks."""
+    return replace(
+        space,
+        max_dp=wide.max_dp,
+        max_cp=wide.max_cp,
+        max_microbatches=wide.max_microbatches,
+    )
 
 
 def _look_into(
