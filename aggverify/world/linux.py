@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import signal
 import sys
@@ -53,14 +54,40 @@ def share_one_heap() -> None:
 
 
 def children(pid: int) -> list[int]:
-    """Direct children of a process, zombies included; empty when it is gone."""
+    """Direct children of a process, zombies included; empty when it is gone.
+
+    The kernel's own list leaves out some when another one, or a thread, ends while it is read: it
+    is read again then, and after ``_LOOKS`` times every process is asked for its parent.
+    """
+    for _ in range(_LOOKS if _kernel_lists_children() else 0):
+        try:
+            tasks = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
+        except OSError:
+            return []
+        found = _listed(pid, tasks)
+        if found is not None and all(os.path.exists(f"/proc/{each}") for each in found):  # noqa: PTH110
+            return found
+    return _children_by_scan(pid)
+
+
+_LOOKS = 8
+
+
+@functools.cache
+def _kernel_lists_children() -> bool:
+    return Path("/proc/thread-self/children").exists()
+
+
+def _listed(pid: int, tasks: Iterable[str]) -> list[int] | None:
+    """The children that the kernel lists for these threads, ``None`` where one of them ends."""
     found: list[int] = []
     try:
-        for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+        for task in tasks:
             with open(f"/proc/{pid}/task/{task}/children", "rb") as file:  # noqa: PTH123
                 found += map(int, file.read().split())
+            os.stat(f"/proc/{pid}/task/{task}")  # noqa: PTH116
     except OSError:
-        return found or _children_by_scan(pid)
+        return None
     return found
 
 
@@ -84,7 +111,6 @@ def _own_number(pid: int) -> int | None:
 
 
 def _children_by_scan(pid: int) -> list[int]:
-    # Kernels without CONFIG_PROC_CHILDREN.
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
