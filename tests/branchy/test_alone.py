@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,12 @@ from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.run import session
 from aggverify.run.opening import loaded
+from aggverify.run.outcome.consequences import Outcome
+from aggverify.run.planning.plan import Entry
 from aggverify.run.planning.request import Request
 from aggverify.run.search.check_run import CheckRun
 from aggverify.run.search.pipeline import Running
+from aggverify.run.search.run_check import run_check
 from aggverify.steps.case import Case
 from aggverify.world import Pool
 
@@ -25,7 +29,7 @@ SOME = ("holds_where_code_branches", "holds_in_larger_worlds", "linear_in_the_lo
 UNHURRIED = 3600.0
 """Seconds: on a busy machine the clock may cut what is drawn, and then a run says so."""
 
-Asked = dict[str, list[Case]]
+Asked = dict[str, list[tuple[str, Case]]]
 
 
 def asked(
@@ -34,15 +38,22 @@ def asked(
     checks: Iterable[Check],
     monkeypatch: pytest.MonkeyPatch,
 ) -> tuple[Asked, dict[str, State]]:
-    """By check the cases that it judges, in order, and what becomes of it."""
+    """By entry the cases that are judged, in order, each with whose property is looked at: that of
+    other checks too where the entry looks at branches; and what becomes of the entry."""
     cases: Asked = {}
+    now = [""]
     submit = CheckRun.submit
 
+    def running(entry: Entry, *args: Any, **options: Any) -> Outcome:
+        now[0] = entry.check.name
+        return run_check(entry, *args, **options)
+
     def noting(run: CheckRun, some: Sequence[Case]) -> Running:
-        cases.setdefault(run.check.name, []).extend(some)
+        cases.setdefault(now[0], []).extend((run.check.name, case) for case in some)
         return submit(run, some)
 
     with monkeypatch.context() as patched:
+        patched.setattr(session, "run_check", running)
         patched.setattr(CheckRun, "submit", noting)
         verdict = session.examine(subject, laboratory, checks=checks)
     return cases, {summary.name: summary.state for summary in verdict.checks}
