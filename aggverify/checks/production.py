@@ -16,7 +16,7 @@ from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
 from aggverify.oracles import Sample, Step
 from aggverify.steps.case import Case
-from aggverify.steps.layouts import Layout
+from aggverify.steps.layouts import CpKind, Layout
 
 NAME = "holds_at_production_size"
 ROLLOUTS, GROUP, LONGEST = 512, 8, 32_768
@@ -36,10 +36,22 @@ def space(subject: Subject) -> Space | None:
     )
 
 
-def _step(group: int) -> Step:
+def case_of(
+    rollouts: int, group: int, dp: int, cp: int, k: int, cp_kind: CpKind = "zigzag"
+) -> Case:
+    """A step of so many rollouts, about 16,400 tokens each, in groups of that size; every rank
+    has ``k`` micro-batches. ``rollouts`` must be a multiple of ``dp * k``."""
+    step = _step(rollouts, group)
+    each = rollouts // (dp * k)
+    cells = [tuple(range(n * each, (n + 1) * each)) for n in range(dp * k)]
+    ranks = tuple(tuple(cells[d * k : (d + 1) * k]) for d in range(dp))
+    return Case(step, Layout(ranks, cp, cp_kind), _losses(step), "float32")
+
+
+def _step(rollouts: int, group: int) -> Step:
     """Every fourth response has a block in its middle masked, as answers of tools are."""
     samples = []
-    for i in range(ROLLOUTS):
+    for i in range(rollouts):
         length = 1 + i * _APART % LONGEST
         mask = bytearray(b"\1" * length)
         if i % 4 == 3:
@@ -53,7 +65,7 @@ def _losses(step: Step) -> tuple[float, ...]:
     explain nearly any reported loss."""
     losses = [0.0] * step.num_response_tokens
     for i in range(0, len(step.samples), GROUP):
-        losses[step.offsets[i] + step.samples[i].response_length - 1] = 1.0 + i / ROLLOUTS
+        losses[step.offsets[i] + step.samples[i].response_length - 1] = 1.0 + i / len(step.samples)
     return tuple(losses)
 
 
@@ -61,14 +73,9 @@ def _listed(subject: Subject) -> Iterator[Case]:
     wanted = space(subject)
     if wanted is None:
         return
-    step = _step(subject.group_size or GROUP)
-    losses = _losses(step)
     for dp, cp, k in _SIZES:
-        each = ROLLOUTS // (dp * k)
-        cells = [tuple(range(n * each, (n + 1) * each)) for n in range(dp * k)]
-        ranks = tuple(tuple(cells[d * k : (d + 1) * k]) for d in range(dp))
-        layout = Layout(ranks, cp, wanted.cp_kinds[0] if cp > 1 else "zigzag")
-        case = Case(step, layout, losses, "float32")
+        kind = wanted.cp_kinds[0] if cp > 1 else "zigzag"
+        case = case_of(ROLLOUTS, subject.group_size or GROUP, dp, cp, k, kind)
         if case in wanted:
             yield case
             return
