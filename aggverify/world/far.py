@@ -72,7 +72,7 @@ class Far:
         cpu: dict[int, float] = {}
         roots: dict[int, int] = {}
         for n, seen in each.items():
-            threads += [Thread(_far(n, t), s.encode(), c, r) for t, s, c, r in seen["threads"]]
+            threads += [Thread(_far(n, t), s.encode(), *rest) for t, s, *rest in seen["threads"]]
             cpu |= {_far(n, pid): seconds for pid, seconds in seen["cpu"]}
             roots |= {_far(n, pid): _far(n, root) for pid, root in seen["roots"]}
         load = max((seen["load"] for seen in each.values()), default=0.0)

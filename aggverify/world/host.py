@@ -272,9 +272,11 @@ class _Host:
         seen = (
             near.glance(pids) if ticking is None else near.look(pids, {t.encode() for t in ticking})
         )
-        threads = [(t.number, t.state.decode(), t.switched, t.runnable) for t in seen.threads]
         return {
-            "threads": threads,
+            "threads": [
+                (t.number, t.state.decode(), t.switched, t.used, t.runnable, t.ticks)
+                for t in seen.threads
+            ],
             "cpu": list(seen.cpu.items()),
             "roots": list(seen.roots.items()),
             "load": seen.load,

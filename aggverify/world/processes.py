@@ -18,13 +18,18 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """What /proc tells of a thread: state, how often it was switched to, and seconds it was
-    runnable, running or waiting for a processor."""
+    """What /proc tells of a thread: state, how often it was switched to, seconds it had a processor
+    and seconds it was runnable, running or waiting for one.
+
+    ``ticks``: whether it wakes by itself, however long nothing happens.
+    """
 
     number: int
     state: bytes
     switched: int
+    used: float
     runnable: float
+    ticks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +53,14 @@ class Look:
         return any(thread.state in b"RD" for thread in self.threads)
 
     @property
+    def awake(self) -> bool:
+        """Whether one of those does that do not wake by themselves."""
+        return any(thread.state in b"RD" for thread in self.threads if not thread.ticks)
+
+    @property
     def switches(self) -> list[tuple[int, int]]:
-        """Per thread, how often it was switched to."""
-        return [(thread.number, thread.switched) for thread in self.threads]
+        """Per thread, how often it was switched to; 0 for those that wake by themselves."""
+        return [(each.number, 0 if each.ticks else each.switched) for each in self.threads]
 
 
 def look(pids: Iterable[int], ticking: Set[bytes] = frozenset()) -> Look:
@@ -68,7 +78,7 @@ def look(pids: Iterable[int], ticking: Set[bytes] = frozenset()) -> Look:
 def glance(pids: Iterable[int]) -> Look:
     """Read no more than the main threads of these processes."""
     stats = {pid: stat for pid in pids if (stat := _stat(f"/proc/{pid}"))}
-    threads = tuple(Thread(pid, stat.state, 0, 0.0) for pid, stat in stats.items())
+    threads = tuple(Thread(pid, stat.state, 0, 0.0, 0.0) for pid, stat in stats.items())
     return Look(threads, {p: s.cpu for p, s in stats.items()}, {p: p for p in stats}, glance=True)
 
 
@@ -111,23 +121,21 @@ def _threads(pid: int, ticking: Set[bytes]) -> list[Thread]:
         with contextlib.suppress(OSError):
             folder = f"/proc/{pid}/task/{task}"
             if (stat := _stat(folder)) is not None:
-                switched, runnable = _scheduled(folder)
-                if stat.name in ticking:
-                    switched = 0
-                found.append(Thread(int(task), stat.state, switched, runnable))
+                scheduled, ticks = _scheduled(folder), stat.name in ticking
+                found.append(Thread(int(task), stat.state, *scheduled, ticks))
     return found
 
 
-def _scheduled(folder: str) -> tuple[int, float]:
-    """(times switched to, seconds runnable) of a thread."""
+def _scheduled(folder: str) -> tuple[int, float, float]:
+    """(times switched to, seconds on a processor, seconds runnable) of a thread."""
     try:
         used, waited, switched = map(int, _read(f"{folder}/schedstat").split())
-        return switched, (used + waited) / 1e9
+        return switched, used / 1e9, (used + waited) / 1e9
     except FileNotFoundError:  # a kernel without CONFIG_SCHED_INFO
         lines = _read(f"{folder}/status").splitlines()
         switched = sum(int(line.split()[1]) for line in lines if b"ctxt_switches" in line)
-        # How long it waited is not known: polling is then left to the limit on silence.
-        return switched, math.inf
+        # For how long is not known: polling is then left to the limit on silence.
+        return switched, math.inf, math.inf
 
 
 def _load() -> float:

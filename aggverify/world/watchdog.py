@@ -10,6 +10,11 @@ whose ranks sleep while they wait in a collective.
 Ranks that poll (sleep a moment, look, sleep) do get switched to. They count as blocked when over a
 tenth of a second all their threads together were runnable for less than a fifth of the time.
 
+A backend's own threads may wake by themselves, however long nothing happens. On a machine with much
+to do they wait for a processor each time, so that a look without any runnable thread is rare. Where
+no other thread has been switched to for a while (longer on a busy machine), and each of these many
+times, what they used of a processor tells: next to nothing, if nothing has come.
+
 Reading every thread of eight ranks takes milliseconds, so a glance comes first: while the main
 thread of any of them runs, no more is read.
 """
@@ -26,6 +31,8 @@ _QUIET_LOOKS = 3
 _MOST_QUIET_LOOKS = 30
 _POLL_SECONDS = 0.1
 _POLL_SHARE = 0.2
+_TURNS = 10
+"""Of a thread that wakes by itself: in each it would see what has come."""
 LOOK_EVERY = 0.005
 _LOOK_AT_MOST_EVERY = 0.05
 
@@ -33,6 +40,30 @@ _LOOK_AT_MOST_EVERY = 0.05
 def _looks_needed(load: float) -> float:
     """More quiet looks in proportion to what waits for each processor."""
     return min(_QUIET_LOOKS * (1 + 2 * load) if load >= 1 else _QUIET_LOOKS, _MOST_QUIET_LOOKS)
+
+
+@dataclass(slots=True)
+class _Ticks:
+    """Looks over some time in which nothing is switched to but threads that wake by themselves, to
+    tell their waking from their work."""
+
+    first: Look | None = None
+    since: float = 0.0
+
+    def alone(self, seen: Look, now: float) -> bool:
+        """Add a look; True when these have had their turns, and did next to nothing with them."""
+        first = self.first
+        if seen.glance or seen.awake or first is None or seen.switches != first.switches:
+            self.first, self.since = None if seen.glance or seen.awake else seen, now
+            return False
+        pairs = [(a, b) for a, b in zip(first.threads, seen.threads, strict=True) if b.ticks]
+        took = now - self.since
+        if took < _POLL_SECONDS * _looks_needed(seen.load) / _QUIET_LOOKS:
+            return False
+        if any(b.switched - a.switched < _TURNS for a, b in pairs):
+            return False
+        self.first, self.since = seen, now
+        return sum(b.used - a.used for a, b in pairs) <= _POLL_SHARE * took  # NaN: False
 
 
 @dataclass(slots=True)
@@ -80,6 +111,7 @@ class Watchdog:
     _quiet: int = 0
     _last: Look | None = None
     _window: _Window = field(default_factory=_Window)
+    _ticks: _Ticks = field(default_factory=_Ticks)
     _pause: float = LOOK_EVERY
     _cpu: dict[int, tuple[float, float]] = field(default_factory=dict)
     _roots: dict[int, int] = field(default_factory=dict)
@@ -89,7 +121,7 @@ class Watchdog:
         self.since = now
         self.next_look = now + self.patience
         self._quiet = 0
-        self._window.first = self._last = None
+        self._window.first = self._ticks.first = self._last = None
         self._pause = LOOK_EVERY
         self._cpu.clear()
         self._roots.clear()
@@ -101,7 +133,7 @@ class Watchdog:
         """
         self._quiet = 0
         if held_up:
-            self._window.first = None
+            self._window.first = self._ticks.first = None
 
     def blocked(self, pids: Iterable[int], now: float) -> bool:
         """Take a look, which must be due; True when the world can be said to be blocked."""
@@ -119,8 +151,9 @@ class Watchdog:
         self.next_look = now + self._pause
         quiet = not seen.running and last is not None and seen.switches == last.switches
         self._quiet = self._quiet + 1 if quiet else 0
-        polling = self._window.polling(seen, now)
-        return polling or (self._quiet >= _QUIET_LOOKS and self._quiet >= _looks_needed(seen.load))
+        # Both take every look, whatever the other says.
+        polling, ticks = self._window.polling(seen, now), self._ticks.alone(seen, now)
+        return polling or ticks or self._quiet >= _looks_needed(seen.load)
 
     def _note(self, seen: Look) -> None:
         for process, used in seen.cpu.items():

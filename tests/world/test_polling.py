@@ -51,7 +51,7 @@ def test_ranks_that_poll_while_they_start_are_not_waited_for(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a busy machine, where one of them is always about to run."""
-    busy = Look((Thread(os.getpid(), b"R", 0, 0.0),), {}, {}, glance=True)
+    busy = Look((Thread(os.getpid(), b"R", 0, 0.0, 0.0),), {}, {}, glance=True)
     monkeypatch.setattr(Near, "glance", lambda self, pids: busy)
     more = {"second_look": 0.02}
     made = pool.template("handlers:StartsPolling", {"rank": 1}, paths=[HERE], more=more)

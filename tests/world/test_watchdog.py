@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
+from dataclasses import dataclass, field, replace
+from itertools import count
 
 import pytest
 
 from aggverify.world import Replies, Template
-from aggverify.world.processes import glance, look
+from aggverify.world.processes import Look, Thread, glance, look
+from aggverify.world.sight import Near
 from aggverify.world.watchdog import Watchdog
 from tests.waiting import GIVEN_UP_AFTER
 from tests.world.conftest import job
@@ -132,3 +136,52 @@ def test_a_loaded_machine_raises_no_false_alarm(play: Template, python: Run) -> 
     assert all(isinstance(outcome, Replies) for outcome in outcomes), [
         outcome for outcome in outcomes if not isinstance(outcome, Replies)
     ]
+
+
+MAIN, LOOP = 10, 11
+TICKING = Thread(LOOP, b"R", 0, 0.0, 0.0, ticks=True)
+
+
+@dataclass(frozen=True)
+class Scripted(Near):
+    """A rank whose main thread sleeps at every glance, and what is seen at each look."""
+
+    each: Callable[[int], tuple[Thread, Thread]] = lambda n: (main()(n), TICKING)
+    looks: Iterator[int] = field(default_factory=lambda: count(1))
+
+    def glance(self, pids: Iterable[int]) -> Look:
+        return Look((Thread(MAIN, b"S", 0, 0.0, 0.0),), {}, {}, glance=True)
+
+    def look(self, pids: Iterable[int], ticking: Set[bytes]) -> Look:
+        return Look(self.each(next(self.looks)), {}, {}, load=5.0)
+
+
+def loop(used: float, turns: int = 1) -> Callable[[int], Thread]:
+    """At each look it has had so many turns and seconds more, and waited as long as it could."""
+    return lambda n: replace(TICKING, switched=turns * n, used=used * n, runnable=0.005 * n)
+
+
+def main(turns: int = 0) -> Callable[[int], Thread]:
+    return lambda n: Thread(MAIN, b"S", turns * n, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("main", "loop", "blocked"),
+    [
+        pytest.param(main(), loop(0.0001), True, id="it only wakes"),
+        pytest.param(main(), loop(0.004), False, id="it works"),
+        pytest.param(main(), loop(0.0, turns=0), False, id="it had no turn"),
+        pytest.param(main(), loop(math.nan), False, id="what it used is not known"),
+        pytest.param(main(turns=1), loop(0.0001), False, id="another one was switched to"),
+        pytest.param(
+            lambda n: replace(main()(n), state=b"R"), loop(0.0001), False, id="another one is awake"
+        ),
+    ],
+)
+def test_a_thread_that_wakes_by_itself_and_waits_for_a_processor(
+    main: Callable[[int], Thread], loop: Callable[[int], Thread], blocked: bool
+) -> None:
+    """On a machine with much to do it is hardly ever seen asleep."""
+    sight = Scripted(each=lambda n: (main(n), loop(n)))
+    watchdog = Watchdog(0.01, frozenset({b"loop"}), sight)
+    assert any(watchdog.blocked([MAIN], 0.005 * n) for n in range(2000)) == blocked
