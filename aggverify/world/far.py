@@ -50,6 +50,19 @@ class Page:
         return self.hosts.ask({self.host: {**request, "size": size, "at": at}})[self.host]
 
 
+def sent(seen: Look) -> dict[str, Any]:
+    """What a host answers of what it has seen."""
+    return {
+        "threads": [
+            (t.number, t.state.decode(), t.switched, t.used, t.runnable, t.ticks)
+            for t in seen.threads
+        ],
+        "cpu": list(seen.cpu.items()),
+        "roots": list(seen.roots.items()),
+        "load": seen.load,
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Far:
     """Sees the ranks of several hosts; ``Sight``."""

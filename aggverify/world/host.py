@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from aggverify.errors import AggverifyError
-from aggverify.world import answers, linux, meeting, slate, wire
+from aggverify.world import answers, far, linux, meeting, slate, wire
 from aggverify.world.backends import backend
 from aggverify.world.faults import TemplateFailure
 from aggverify.world.launcher import Launcher
@@ -272,15 +272,7 @@ class _Host:
         seen = (
             near.glance(pids) if ticking is None else near.look(pids, {t.encode() for t in ticking})
         )
-        return {
-            "threads": [
-                (t.number, t.state.decode(), t.switched, t.used, t.runnable, t.ticks)
-                for t in seen.threads
-            ],
-            "cpu": list(seen.cpu.items()),
-            "roots": list(seen.roots.items()),
-            "load": seen.load,
-        }
+        return far.sent(seen)
 
     def _slept(self, request: dict[str, Any]) -> dict[str, Any]:
         return {"slept": self._held[request["template"]].opened.sight.slept(request["pid"])}

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,7 @@ from aggverify.errors import InputError
 from aggverify.world import PoolError, linux, meeting, processes
 from aggverify.world import door as doors
 from aggverify.world.door import Door
+from aggverify.world.far import sent
 from aggverify.world.hosts import Far
 from aggverify.world.meeting import Met, Seat
 
@@ -186,12 +188,7 @@ class _Hosts:
             case "slept":
                 return {"slept": processes.slept(request["pid"])}  # type: ignore[arg-type]
         seen = processes.glance(request["pids"])  # type: ignore[arg-type]
-        return {
-            "threads": [(t.number, t.state.decode(), t.switched, t.runnable) for t in seen.threads],
-            "cpu": list(seen.cpu.items()),
-            "roots": list(seen.roots.items()),
-            "load": 1.5,
-        }
+        return sent(replace(seen, load=1.5))
 
 
 def test_processes_of_several_machines_are_told_apart() -> None:
