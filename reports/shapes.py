@@ -33,17 +33,21 @@ from aggverify.run.planning.plan import plan  # noqa: E402
 from aggverify.run.planning.request import Request  # noqa: E402
 from aggverify.run.search.check_run import CheckRun  # noqa: E402
 from aggverify.run.search.drawing import search  # noqa: E402
-from aggverify.run.search.run_check import run_check  # noqa: E402
+from aggverify.run.search.run_check import on_branches, run_check  # noqa: E402
 from aggverify.run.session import prepared  # noqa: E402
 from aggverify.steps.case import Case  # noqa: E402
 from aggverify.steps.layouts import Layout  # noqa: E402
 from aggverify.steps.notation import parse_step  # noqa: E402
 from aggverify.world import Pool  # noqa: E402
-from tests.branchy import untuned, wrong  # noqa: E402
+from tests.branchy import wrong  # noqa: E402
+from tests.branchy.corpora import WRONG  # noqa: E402
 
 TABLE = ROOT / "reports" / "shapes.md"
 RIGHT = Request(target="examples/native/sum/token_mean.py", modes=("token_mean",))
 STEERED = "steered"
+OTHERS = "every property on all branches"
+LISTS = (STEERED, OTHERS)
+"""What follows the listed cases of the check that steers."""
 CHECKS: Mapping[str, tuple[str, ...]] = {
     "virtual worlds, pretended counts": ("holds_in_larger_worlds", "counts_of_a_larger_step"),
     "backward, no_grad, autocast": (
@@ -60,6 +64,7 @@ BRANCHES = Request(target="tests.branchy.right:fused_rows_are_scaled_back", mode
 NEEDS: Mapping[str, Request] = {
     CONSTANTS: BRANCHES,
     STEERED: BRANCHES,
+    OTHERS: BRANCHES,
     "every log key": Request(
         target="tests.branchy.untuned.worlds:logs_what_it_has", modes=("token_mean",)
     ),
@@ -69,7 +74,7 @@ NEEDS: Mapping[str, Request] = {
 }
 """Right reducers that have what a shape is about: numbers, conditions, logs, collectives."""
 WORLDS = (1, 2, 4, 8)
-SHAPES = (CONSTANTS, *FAMILIES, STEERED, *CHECKS)
+SHAPES = (CONSTANTS, *FAMILIES, *LISTS, *CHECKS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +90,7 @@ class Cost:
 def targets() -> list[tuple[str, str]]:
     """Target and mode of the wrong reducers."""
     own = [(f"tests.branchy.wrong:{entry.function}", entry.mode) for entry in wrong.WRONG]
-    return [*own, *((other.target, other.mode) for other in untuned.WRONG)]
+    return [*own, *((other.target, other.mode) for other in WRONG)]
 
 
 def listed(subject: Subject, shape: str) -> tuple[Case, ...]:
@@ -97,7 +102,7 @@ def listed(subject: Subject, shape: str) -> tuple[Case, ...]:
 
 def of_shape(shape: str) -> list[Check]:
     """The checks that run a shape, and nothing else."""
-    if shape == STEERED:
+    if shape in LISTS:
         # The lists are what it starts from; what they find by themselves is theirs.
         return [shapes.CHECK]
     if shape in CHECKS:
@@ -113,10 +118,9 @@ def runs(subject: Subject, shape: str, laboratory: Laboratory) -> tuple[int, boo
             continue
         run = CheckRun(entry.check, subject, entry.space, laboratory, Tally())
         found = run.stored_failure()
-        before = run.cases if shape == STEERED else 0
-        if shape == STEERED:
-            found = None if found is not None else run.steered_failure()
-        elif found is None and shape in CHECKS and entry.examples:
+        if shape in LISTS:
+            return after_lists(run, shape) if found is None else (0, False)
+        if found is None and shape in CHECKS and entry.examples:
             found = search(
                 entry.check.draws(entry.space),
                 run.submit,
@@ -124,10 +128,21 @@ def runs(subject: Subject, shape: str, laboratory: Laboratory) -> tuple[int, boo
                 seed=0,
                 deadline=math.inf,
             )
-        cases += run.cases - before
+        cases += run.cases
         if found is not None:
             return cases, True
     return cases, False
+
+
+def after_lists(run: CheckRun, shape: str) -> tuple[int, bool]:
+    """As ``runs``, of what follows the lists: each where nothing before it has found anything."""
+    before, failed = run.cases, run.steered_failure() is not None
+    if shape == STEERED:
+        return run.cases - before, failed
+    if failed:
+        return 0, False
+    before, other = run.cases, on_branches(run)
+    return run.cases - before, other is not None
 
 
 def found_by(target: str, mode: str, pool: Pool) -> list[str]:
@@ -222,8 +237,8 @@ def report(
         "`tests/branchy`, each shape by itself. Cost is that of a right one that has what the",
         "shape is about (numbers in its code, logs, collectives), its ranks up: processor time of",
         f"all of them over that of `import torch` ({torch:.1f} s here).",
-        "What is steered to begins with all listed cases, which are not counted, and is not asked",
-        "of a reducer that they find.",
+        "What is steered to, and every property on all branches, begin with all listed cases,",
+        "which are not counted, and are not asked of a reducer that what is before them finds.",
         "",
         "| shape | cases | steps | processor time | finds | finds alone |",
         "|---|---|---|---|---|---|",
@@ -232,7 +247,7 @@ def report(
         mine = [name for name, by in found.items() if shape in by]
         alone = [name for name in mine if found[name] == [shape]]
         names = f": {', '.join(f'`{name}`' for name in alone)}" if alone else ""
-        ratio = f"{one.seconds / torch:.2f}" if shape != STEERED else "with the lists"
+        ratio = f"{one.seconds / torch:.2f}" if shape not in LISTS else "with the lists"
         lines.append(
             f"| {shape} | {one.cases} | {one.steps} | {ratio} | {len(mine)} | {len(alone)}{names} |"
         )

@@ -1,11 +1,11 @@
 """What the default run says of reducers that nothing was tuned to.
 
 ``python reports/untuned.py ROWS.json [SEED ...] [--folder unread]`` runs ``check`` with each seed
-(0 by default) over every reducer of ``tests/branchy/untuned`` (or ``unread``, ``fresh``,
-``latest``, ``later``), in one process, each until its first confirmed finding that fails, and
-writes ``reports/untuned.md`` (``unread.md`` and so on). A pair of reducer and seed that ROWS has
-already is kept: interrupted, it goes on where it was. ``untuned-first.json`` and its like
-are what was found when they were first run, before anything was mended: those figures stay. Where
+(0 by default) over every reducer of ``tests/branchy/untuned`` (or another folder of
+``tests/branchy/corpora.py``), in one process, each until its first confirmed finding that fails,
+and writes ``reports/untuned.md`` (``unread.md`` and so on). A pair of reducer and seed that ROWS
+has already is kept: interrupted, it goes on where it was. ``untuned-first.json`` and its like are
+what was found when they were first run, before anything was mended: those figures stay. Where
 there is no such file, there is no first figure.
 """
 
@@ -15,7 +15,6 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
@@ -25,46 +24,21 @@ sys.path.insert(0, str(ROOT))
 from aggverify.errors import AggverifyError  # noqa: E402
 from aggverify.execution.limits import LIMITS  # noqa: E402
 from aggverify.world import Pool  # noqa: E402
-from tests.branchy import untuned  # noqa: E402
 from tests.branchy.causes import is_found  # noqa: E402
-from tests.branchy.fresh import registry as fresh  # noqa: E402
-from tests.branchy.later import registry as later  # noqa: E402
-from tests.branchy.latest import registry as latest  # noqa: E402
-from tests.branchy.unread import registry as unread  # noqa: E402
+from tests.branchy.corpora import CORPORA, Corpus  # noqa: E402
 from tests.branchy.untuned import Untuned  # noqa: E402
 from tests.branchy.untuned.judging import Row, judged  # noqa: E402
 
 Rows = Mapping[str, Row]
+FOLDERS = {corpus.name: corpus for corpus in CORPORA}
 
 
-@dataclass(frozen=True, slots=True)
-class Folder:
-    """Reducers that were written together, without a look at the generator."""
-
-    name: str
-    wrong: Sequence[Untuned]
-    right: Sequence[Untuned]
-    first: Path
-    """Rows of the day on which they were first run; no file before that."""
-
-    @property
-    def table(self) -> Path:
-        return ROOT / "reports" / f"{self.name}.md"
+def kept(name: str) -> Path:
+    """Rows of the day on which a folder was first run; no file before that."""
+    return ROOT / "reports" / f"{name}-first.json"
 
 
-FOLDERS = {
-    folder.name: folder
-    for folder in (
-        Folder("untuned", untuned.WRONG, untuned.RIGHT, ROOT / "reports" / "untuned-first.json"),
-        Folder("unread", unread.WRONG, unread.RIGHT, ROOT / "reports" / "unread-first.json"),
-        Folder("fresh", fresh.WRONG, fresh.RIGHT, ROOT / "reports" / "fresh-first.json"),
-        Folder("latest", latest.WRONG, latest.RIGHT, ROOT / "reports" / "latest-first.json"),
-        Folder("later", later.WRONG, later.RIGHT, ROOT / "reports" / "later-first.json"),
-    )
-}
-
-
-def recorded(folder: Folder, path: Path, seeds: Sequence[int]) -> Rows:
+def recorded(folder: Corpus, path: Path, seeds: Sequence[int]) -> Rows:
     """The rows of every reducer and seed, of which those in the file are not run again."""
     rows: dict[str, Row] = json.loads(path.read_text()) if path.exists() else {}
     with Pool(LIMITS) as pool:
@@ -97,7 +71,7 @@ def found(entry: Untuned, rows: Rows) -> list[bool]:
     return [is_found(entry.name, row) for row in of(entry, rows)]
 
 
-def figures(folder: Folder, rows: Rows) -> str:
+def figures(folder: Corpus, rows: Rows) -> str:
     """How many wrong ones are found, and right ones blamed."""
     by_seed = [found(entry, rows) for entry in folder.wrong]
     pairs = [each for some in by_seed for each in some]
@@ -115,7 +89,7 @@ def figures(folder: Folder, rows: Rows) -> str:
     )
 
 
-def report(folder: Folder, now: Rows) -> str:
+def report(folder: Corpus, now: Rows) -> str:
     """The report."""
     option = "" if folder.name == "untuned" else f" --folder {folder.name}"
     lines = [
@@ -128,8 +102,8 @@ def report(folder: Folder, now: Rows) -> str:
         "",
     ]
     columns: dict[str, Rows] = {"now": now}
-    if folder.first.exists():
-        first: Rows = json.loads(folder.first.read_text())
+    if kept(folder.name).exists():
+        first: Rows = json.loads(kept(folder.name).read_text())
         lines.append(
             f"- When they were first run: {figures(folder, first)} This is the untuned figure."
         )
@@ -185,7 +159,8 @@ def main(arguments: list[str]) -> None:
     given = parser.parse_intermixed_args(arguments)
     folder = FOLDERS[given.folder]
     now = recorded(folder, given.rows, given.seeds or [0])
-    folder.table.write_text(report(folder, now), encoding="utf-8")
+    table = ROOT / "reports" / f"{folder.name}.md"
+    table.write_text(report(folder, now), encoding="utf-8")
 
 
 if __name__ == "__main__":

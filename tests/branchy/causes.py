@@ -3,8 +3,8 @@
 Judged by reading each reducer, by one who had seen what runs say of them. Wrong with one
 micro-batch on one rank already is AGV101, and no layout's code then; a code of a layout is right
 where its control passes, that is where pieces or micro-batches of a step are what goes wrong.
-Those of ``fresh``, ``latest`` and ``later`` stand with each reducer, by whoever wrote it, before
-any run.
+Those of ``fresh`` and all later folders stand with each reducer, by whoever wrote it, before any
+run.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.branchy.fresh import registry as fresh
-from tests.branchy.later import registry as later
-from tests.branchy.latest import registry as latest
+from tests.branchy.corpora import WRONG
+from tests.branchy.fresh.base import Fresh
 
 STATE = "AGV408 state-between-steps"
 NOT_LINEAR = "AGV131 not-linear"
@@ -137,7 +136,7 @@ _CAUSES: Mapping[str, str] = {
     "float32_in_production": f"AGV101 {MICRO_BATCHES}",
 }
 CAUSES = {name: frozenset(words.split()) for name, words in _CAUSES.items()}
-CAUSES |= {entry.name: entry.causes for entry in (*fresh.WRONG, *latest.WRONG, *later.WRONG)}
+CAUSES |= {entry.name: entry.causes for entry in WRONG if isinstance(entry, Fresh)}
 
 
 def is_found(name: str, row: Mapping[str, Any]) -> bool:

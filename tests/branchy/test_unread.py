@@ -16,17 +16,21 @@ from aggverify.oracles import MODES
 from aggverify.run import session
 from aggverify.run.opening import loaded
 from aggverify.world import Pool
+from tests.branchy.corpora import CORPORA, WITNESSED_RIGHT, WITNESSED_WRONG
 from tests.branchy.fresh import registry as fresh
-from tests.branchy.later import registry as later
-from tests.branchy.latest import registry as latest
-from tests.branchy.unread import registry as unread
 from tests.branchy.unread.base import Unread
 from tests.branchy.unread.witness import Witness, run
 from tests.branchy.untuned.judging import DIVISOR
 from tests.choosing import thorough_at_times, thorough_but
 
-WRONG: tuple[Unread, ...] = (*unread.WRONG, *fresh.WRONG, *latest.WRONG, *later.WRONG)
-RIGHT: tuple[Unread, ...] = (*unread.RIGHT, *fresh.RIGHT, *latest.RIGHT, *later.RIGHT)
+ENOUGH = {
+    "untuned": (30, 20),
+    "unread": (50, 40),
+    "fresh": (45, 25),
+    "latest": (42, 22),
+    "later": (24, 14),
+}
+"""How many wrong and right ones of each folder there are at least."""
 QUICK = ("positions_in_a_byte",)
 PLAIN = Witness("1")
 """One token: what every reducer here is right on."""
@@ -83,7 +87,7 @@ def _mask(chance: random.Random) -> str:
     return "".join("1" if chance.random() < density else "0" for _ in range(length))
 
 
-@pytest.mark.parametrize("entry", thorough_but(WRONG, is_quick, ids=name, each=17))
+@pytest.mark.parametrize("entry", thorough_but(WITNESSED_WRONG, is_quick, ids=name, each=17))
 def test_a_wrong_one_is_wrong_on_its_witness_only(entry: Unread, shared_pool: Pool) -> None:
     assert entry.witness is not None
     with under_test(entry, shared_pool) as (subject, laboratory):
@@ -91,7 +95,7 @@ def test_a_wrong_one_is_wrong_on_its_witness_only(entry: Unread, shared_pool: Po
         assert run(subject, laboratory, [entry.witness]) != [""]
 
 
-@pytest.mark.parametrize("entry", thorough_at_times(RIGHT, 24, ids=name))
+@pytest.mark.parametrize("entry", thorough_at_times(WITNESSED_RIGHT, 24, ids=name))
 def test_a_right_one_is_right_on_every_witness(entry: Unread, shared_pool: Pool) -> None:
     tried = [*_known("kl" in entry.met.lower()), *steps(len(entry.name), 24)]
     with under_test(entry, shared_pool) as (subject, laboratory):
@@ -137,7 +141,7 @@ def test_what_is_told_is_what_it_does(name: str, looks: Check, bug: str, shared_
 
 def _known(terms: bool) -> list[Witness]:
     """Witnesses of the wrong ones, launched ranks apart; those of terms for reducers with terms."""
-    found = [entry.witness for entry in WRONG if entry.witness is not None]
+    found = [entry.witness for entry in WITNESSED_WRONG if entry.witness is not None]
     return [w for w in found if not w.where and (terms or w.term is None)]
 
 
@@ -153,9 +157,9 @@ def _wrong(entry: Unread, tried: Sequence[Witness], found: Sequence[str]) -> lis
 
 
 def test_names_are_unique_and_of_each_kind_there_are_enough() -> None:
-    names = [entry.name for entry in (*WRONG, *RIGHT)]
+    names = [entry.name for entry in (*WITNESSED_WRONG, *WITNESSED_RIGHT)]
     assert len(set(names)) == len(names)
-    assert len(unread.WRONG) >= 50 and len(fresh.WRONG) >= 45
-    assert len(unread.RIGHT) >= 40 and len(fresh.RIGHT) >= 25
-    assert len(latest.WRONG) >= 42 and len(latest.RIGHT) >= 22
-    assert len(later.WRONG) >= 24 and len(later.RIGHT) >= 14
+    counted = {each.name: (len(each.wrong), len(each.right)) for each in CORPORA}
+    assert counted.keys() == ENOUGH.keys()
+    for name, (wrong, right) in ENOUGH.items():
+        assert counted[name][0] >= wrong and counted[name][1] >= right, name

@@ -11,10 +11,7 @@ from aggverify.codes import CODES
 from aggverify.diagnosis.bugs import BUGS
 from aggverify.world import Pool
 from tests.branchy.causes import CAUSES, is_found
-from tests.branchy.fresh import registry as fresh
-from tests.branchy.later import registry as later
-from tests.branchy.latest import registry as latest
-from tests.branchy.unread import registry as unread
+from tests.branchy.corpora import WRONG as EVERY_WRONG
 from tests.branchy.untuned import RIGHT, WRONG, Untuned
 from tests.branchy.untuned.judging import judged
 from tests.choosing import thorough_at_times
@@ -39,9 +36,7 @@ def test_a_right_one_has_no_finding(entry: Untuned, shared_pool: Pool) -> None:
 
 
 def test_a_cause_is_known_of_each_and_another_one_does_not_count() -> None:
-    others = (*unread.WRONG, *fresh.WRONG, *latest.WRONG, *later.WRONG)
-    every = [entry.name for entry in (*WRONG, *others)]
-    assert sorted(CAUSES) == sorted(every)
+    assert sorted(CAUSES) == sorted(entry.name for entry in EVERY_WRONG)
     known = {*CODES, *(bug.name for bug in BUGS), "samples-dropped", "another-formula"}
     assert all(causes and causes <= known for causes in CAUSES.values())
     told = {"code": "AGV101", "bug": ""}

@@ -145,7 +145,15 @@ def _found(
 
 
 def _found_on_branches(run: CheckRun, reported: list[ReportedFinding], emit: Emit) -> None:
-    """Add what the first other check that looks at branches finds there, found as its own."""
+    """Add what another check finds on branches, found as its own."""
+    if (found := on_branches(run)) is not None:
+        part, finding = found
+        run.found = part.smaller(finding)
+        _look_into(part, run.found, reported, emit)
+
+
+def on_branches(run: CheckRun) -> tuple[CheckRun, Finding] | None:
+    """The first other check that finds something on cases that take every branch, with that."""
     subject = run.subject
     cases = list(islice(run.on_branches(), subject.claim.budget.branches))
     for entry in looking_at_branches(subject):
@@ -159,9 +167,8 @@ def _found_on_branches(run: CheckRun, reported: list[ReportedFinding], emit: Emi
         run.found = part.first_failure(mine)
         run.cases += part.cases
         if run.found is not None:
-            run.found = part.smaller(run.found)
-            _look_into(part, run.found, reported, emit)
-            return
+            return part, run.found
+    return None
 
 
 def _as_wide(space: Space, wide: Space) -> Space:

@@ -1,0 +1,44 @@
+"""The reducers that nothing was tuned to, folder by folder in the order of writing.
+
+Each folder was written without a look at the generator, and at what the ones before it had shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import ModuleType
+
+from tests.branchy import untuned
+from tests.branchy.fresh import registry as fresh
+from tests.branchy.later import registry as later
+from tests.branchy.latest import registry as latest
+from tests.branchy.unread import registry as unread
+from tests.branchy.unread.base import Unread
+from tests.branchy.untuned import Untuned
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """Reducers that were written together."""
+
+    name: str
+    wrong: Sequence[Untuned]
+    right: Sequence[Untuned]
+
+
+def _corpus(name: str, entries: ModuleType) -> Corpus:
+    return Corpus(name, entries.WRONG, entries.RIGHT)
+
+
+CORPORA = (
+    _corpus("untuned", untuned),
+    _corpus("unread", unread),
+    _corpus("fresh", fresh),
+    _corpus("latest", latest),
+    _corpus("later", later),
+)
+WRONG = tuple(entry for corpus in CORPORA for entry in corpus.wrong)
+WITNESSED_WRONG = tuple(entry for entry in WRONG if isinstance(entry, Unread))
+"""With a step on which each is wrong; those of the first folder have none."""
+WITNESSED_RIGHT = tuple(e for corpus in CORPORA for e in corpus.right if isinstance(e, Unread))
