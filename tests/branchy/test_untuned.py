@@ -29,7 +29,7 @@ def test_a_wrong_one_is_found(entry: Untuned, shared_pool: Pool) -> None:
     assert is_found(entry.name, row) is not bool(entry.missed), row
 
 
-@pytest.mark.parametrize("entry", thorough_at_times(RIGHT, 15, ids=name))
+@pytest.mark.parametrize("entry", thorough_at_times(RIGHT, 25, ids=name))
 def test_a_right_one_has_no_finding(entry: Untuned, shared_pool: Pool) -> None:
     row = judged(entry, 0, shared_pool)
     assert (row["exit"], row["findings"]) == (0, []), row

@@ -105,11 +105,17 @@ ROWS = [
 ]
 LATER = ("token-sum", "seq-mean-token-sum", "seq-mean-token-sum-norm", "dr_grpo")
 """Modes that only the exhaustive suite takes."""
+ALIKE = (CLIP_COV,)
+"""Released functions that it alone takes too: another one of the same wheel is called likewise."""
+
+
+def tier(row: tuple[Any, ...]) -> tuple[pytest.MarkDecorator, ...]:
+    return (pytest.mark.exhaustive,) if row[2] in LATER or row[0] in ALIKE else ()
 
 
 @pytest.mark.parametrize(
     "row",
-    [pytest.param(r, marks=pytest.mark.exhaustive if r[2] in LATER else ()) for r in ROWS],
+    [pytest.param(r, marks=tier(r)) for r in ROWS],
     ids=lambda row: f"{row[0].package}-{row[1]}-{row[2]}" if isinstance(row, tuple) else None,
 )
 def test_what_is_released(

@@ -62,7 +62,9 @@ def left(made: pytest.Pytester) -> str:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("dist", ["load", "loadgroup", "worksteal"])
+@pytest.mark.parametrize(
+    "dist", ["load", "worksteal", pytest.param("loadgroup", marks=pytest.mark.exhaustive)]
+)
 def test_workers_share_what_they_find_out(suite: Suite, dist: str) -> None:
     made = suite(RIGHT, WRONG)
     made.makeconftest(COUNTED)
