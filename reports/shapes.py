@@ -21,12 +21,14 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from aggverify.api.running import request  # noqa: E402
 from aggverify.checks import Check, check, shapes  # noqa: E402
 from aggverify.execution.laboratory import Laboratory  # noqa: E402
 from aggverify.execution.limits import LIMITS  # noqa: E402
 from aggverify.execution.subject import Subject  # noqa: E402
 from aggverify.generation.constants import CONSTANTS, shaped  # noqa: E402
 from aggverify.generation.shapes import FAMILIES  # noqa: E402
+from aggverify.oracles import MODES  # noqa: E402
 from aggverify.run.opening import loaded  # noqa: E402
 from aggverify.run.outcome.tally import Tally  # noqa: E402
 from aggverify.run.planning.plan import plan  # noqa: E402
@@ -41,6 +43,7 @@ from aggverify.steps.notation import parse_step  # noqa: E402
 from aggverify.world import Pool  # noqa: E402
 from tests.branchy import wrong  # noqa: E402
 from tests.branchy.corpora import WRONG  # noqa: E402
+from tests.branchy.untuned.judging import DIVISOR  # noqa: E402
 
 TABLE = ROOT / "reports" / "shapes.md"
 RIGHT = Request(target="examples/native/sum/token_mean.py", modes=("token_mean",))
@@ -147,7 +150,9 @@ def after_lists(run: CheckRun, shape: str) -> tuple[int, bool]:
 
 def found_by(target: str, mode: str, pool: Pool) -> list[str]:
     """The shapes that find it, each by itself."""
-    with loaded(Request(target=target, modes=(mode,)), pool) as (subjects, laboratory):
+    divisor = DIVISOR if MODES[mode].needs_divisor else None
+    wanted = request(target, {"mode": [mode], "divisor": divisor})
+    with loaded(wanted, pool) as (subjects, laboratory):
         found = []
         laboratory.begin()
         subject = prepared(subjects[0], laboratory)
