@@ -260,7 +260,7 @@ def report(
     lines += [
         "",
         f"{len(found)} wrong reducers; {len(none)} are found by none of these: by other checks, by",
-        "cases that are drawn around the lists, or not at all (`untuned.md`).",
+        "cases that are drawn around the lists, or not at all (`untuned.md` and its like).",
         "",
         f"A default run of a right reducer: {total:,} steps.",
         "",
