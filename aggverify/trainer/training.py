@@ -219,7 +219,8 @@ class Trainer:
         TRACER.own(begins=False)
         site = self._site(wanted, cell)
         watch, module = Watch(), self._module
-        began, cold, self._cold = time.process_time(), self._cold, False
+        cold, self._cold = self._cold, False
+        began = time.process_time() if cold else 0.0
         spy = watch if wanted.watch else shown
         if spy is not None:
             function, module = spy.function(function), spy.module(module)
