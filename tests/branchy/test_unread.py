@@ -29,6 +29,7 @@ ENOUGH = {
     "fresh": (45, 25),
     "latest": (42, 22),
     "later": (24, 14),
+    "sixth": (45, 30),
 }
 """How many wrong and right ones of each folder there are at least."""
 QUICK = ("positions_in_a_byte",)
