@@ -129,7 +129,7 @@ def penalty_without_its_padding(losses: Tensor, batch: MicroBatch, kl: Tensor) -
     return (policy + penalty) / max(batch.num_rollouts, 1)
 
 
-def logged_with_its_tokens(losses: Tensor, batch: MicroBatch) -> tuple[Tensor, dict[str, Any]]:
+def logged_with_its_own_tokens(losses: Tensor, batch: MicroBatch) -> tuple[Tensor, dict[str, Any]]:
     """Logs the sum of the losses at hand and their number, never less than one."""
     total = kept(losses, batch).sum()
     count = own_mask(batch).sum().clamp(min=1)

@@ -65,7 +65,7 @@ WRONG: tuple[Fresh, ...] = (
         "AGV101 AGV112 AGV141 AGV142 AGV201 AGV202 AGV203 AGV204 AGV206 AGV207 auxiliary-left-out",
     ),
     wrong(
-        "masks_s:logged_with_its_tokens",
+        "masks_s:logged_with_its_own_tokens",
         "token_mean",
         "Megatron's reported [sum, tokens] pair, with the floor that a mean would need",
         Witness("1/1; 1/0", "0 1"),
