@@ -13,6 +13,7 @@ from tests.branchy import untuned
 from tests.branchy.fresh import registry as fresh
 from tests.branchy.later import registry as later
 from tests.branchy.latest import registry as latest
+from tests.branchy.seventh import registry as seventh
 from tests.branchy.sixth import registry as sixth
 from tests.branchy.unread import registry as unread
 from tests.branchy.unread.base import Unread
@@ -39,6 +40,7 @@ CORPORA = (
     _corpus("latest", latest),
     _corpus("later", later),
     _corpus("sixth", sixth),
+    _corpus("seventh", seventh),
 )
 WRONG = tuple(entry for corpus in CORPORA for entry in corpus.wrong)
 WITNESSED_WRONG = tuple(entry for entry in WRONG if isinstance(entry, Unread))

@@ -30,6 +30,7 @@ ENOUGH = {
     "latest": (42, 22),
     "later": (24, 14),
     "sixth": (45, 30),
+    "seventh": (45, 30),
 }
 """How many wrong and right ones of each folder there are at least."""
 QUICK = ("positions_in_a_byte",)
