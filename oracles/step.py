@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
@@ -225,14 +226,18 @@ def _text(mask: bytes) -> str:
 
 
 def _sample_from(data: Mapping[str, Any]) -> Sample:
-    original = data.get("original")
-    return Sample(
-        data["prompt"],
-        _bits(data["mask"]),
-        data["rollout"],
-        data["group"],
-        None if original is None else _bits(original),
-    )
+    given = (data["prompt"], data["mask"], data["rollout"], data["group"], data.get("original"))
+    is_short = isinstance(given[1], str) and len(given[1]) <= LONG
+    return _known_sample(*given) if is_short and given[4] is None else _sample(*given)
+
+
+def _sample(prompt: Any, mask: Any, rollout: Any, group: Any, original: Any = None) -> Sample:
+    bits = None if original is None else _bits(original)
+    return Sample(prompt, _bits(mask), rollout, group, bits)
+
+
+# Typed: True is no 1 here.
+_known_sample = lru_cache(maxsize=4096, typed=True)(_sample)
 
 
 def _bits(text: object) -> bytes:

@@ -172,4 +172,9 @@ def mask_tensor(mask: bytes, dtype: DTypeLike, device: torch.device) -> Tensor:
     """A 0/1 mask as a 1-D tensor of its own memory."""
     import torch
 
-    return torch.from_numpy(np.frombuffer(mask, dtype=np.uint8).astype(dtype)).to(device)
+    return placed(torch.from_numpy(np.frombuffer(mask, dtype=np.uint8).astype(dtype)), device)
+
+
+def placed(tensor: Tensor, device: torch.device) -> Tensor:
+    """A new tensor of the processor's, where it belongs: it costs nothing to leave it there."""
+    return tensor if device.type == "cpu" else tensor.to(device)

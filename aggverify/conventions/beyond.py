@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aggverify.conventions.base import Site, mask_tensor
+from aggverify.conventions.base import Site, mask_tensor, placed
 from aggverify.steps.layouts import positions, visible_pieces
 from aggverify.world.candidate_errors import Breach
 
@@ -65,4 +65,4 @@ class Beyond:
 
         site = self._site
         pieces = visible_pieces(site.case.step, self._members, site.case.layout, site.cp_rank)
-        return [torch.from_numpy(positions([0], [own])).to(site.device) for own in pieces]
+        return [placed(torch.from_numpy(positions([0], [own])), site.device) for own in pieces]

@@ -209,11 +209,14 @@ def visible_pieces(
 
 def positions(starts: Sequence[int], pieces: Sequence[tuple[Piece, ...]]) -> Index:
     """Indices of these pieces of samples that begin at ``starts``, in local order."""
-    found = [
-        np.arange(start + a, start + b)
-        for start, parts in zip(starts, pieces, strict=True)
-        for a, b in parts
-    ]
+    joined: list[tuple[int, int]] = []
+    for start, parts in zip(starts, pieces, strict=True):
+        for a, b in parts:
+            first = joined.pop()[0] if joined and joined[-1][1] == start + a else start + a
+            joined.append((first, start + b))
+    if len(joined) == 1:
+        return np.arange(*joined[0], dtype=np.int64)
+    found = [np.arange(a, b, dtype=np.int64) for a, b in joined]
     return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
 from aggverify.steps.case import Case
+from aggverify.steps.kinds import kinds
 from aggverify.trainer.conditions import Conditions
 
-FIRST = 200
-"""Ordinary cases of each rank that are looked at where every line costs time."""
-_FEW, _FEW_TOKENS, _LARGE = 4, 64, 1e9
+FIRST = 16
+"""Cases of each sort that a rank looks at where every line costs time."""
+_FEW_MICRO_BATCHES, _FEW_SAMPLES, _FEW_TOKENS, _LARGE_LOSS = 4, 32, 256, 1e9
 Subject = tuple[object, ...]
 """What is called, and for whom: nothing of another one's is known of this one."""
 
@@ -40,20 +41,18 @@ class Covering:
         self._how: Noting | None = None
         if file is not None and conditions is not None:
             self._how = _noting(file, conditions)
-        self._cases: Counter[Subject] = Counter()
+        self._cases: Counter[tuple[Subject, Hashable]] = Counter()
 
     @contextmanager
     def noting(self, case: Case, subject: Subject = (), *, always: bool = False) -> Iterator[None]:
-        """Note what runs in a ``with``: of every case that is out of the ordinary or ``always``
-        looked at, and of a subject's first ordinary ones, which take the same lines again and
-        again."""
+        """Note what runs in a ``with``: of every case that is large or ``always`` looked at, and of
+        a subject's first ones of each sort, which take the same lines again and again."""
         how = self._how
         if how is None:
             yield
             return
         how.lines, how.outcomes = set(), set()
-        self._cases[subject] += 1
-        wanted = always or how.cheap or self._cases[subject] <= FIRST or not _is_ordinary(case)
+        wanted = always or how.cheap or self._is_new(case, subject)
         if not wanted or not how.begin(subject, case):
             yield
             return
@@ -61,6 +60,13 @@ class Covering:
             yield
         finally:
             how.end()
+
+    def _is_new(self, case: Case, subject: Subject) -> bool:
+        sort = _sort(case)
+        if sort is None:
+            return True
+        self._cases[subject, sort] += 1
+        return self._cases[subject, sort] <= FIRST
 
     @property
     def lines(self) -> tuple[int, ...]:
@@ -84,14 +90,16 @@ def _noting(file: str, conditions: Conditions) -> Noting:
     return Tracing(file, conditions)
 
 
-def _is_ordinary(case: Case) -> bool:
-    """Whether it is small, and nothing in it is masked whole, rejected, huge or no number."""
+def _sort(case: Case) -> Hashable | None:
+    """What cases have in common that take the same lines; None for one that is large, since code
+    may branch on any size."""
     step, layout = case.step, case.layout
-    return (
-        len(case.losses) <= _FEW_TOKENS
-        and layout.num_microbatches <= _FEW
-        and len(step.samples) <= 2 * _FEW
-        and case.dtype in ("float64", "float32")
-        and all(s.num_unmasked and s.original_mask is None for s in step.samples)
-        and all(-_LARGE < loss < _LARGE for loss in case.losses)
-    )
+    if (
+        len(case.losses) > _FEW_TOKENS
+        or layout.num_microbatches > _FEW_MICRO_BATCHES
+        or len(step.samples) > _FEW_SAMPLES
+    ):
+        return None
+    rejected = any(s.original_mask is not None for s in step.samples)
+    usual = all(-_LARGE_LOSS < loss < _LARGE_LOSS for loss in case.losses)
+    return kinds(case), case.dtype, layout.cp_kind, rejected, usual

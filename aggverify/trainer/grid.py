@@ -31,12 +31,18 @@ class Grid:
     def __init__(self, rank: int) -> None:
         self._rank = rank
         self._groups: dict[tuple[tuple[int, ...], ...], Any] = {}
+        self._cells: dict[tuple[int, int], Cell] = {}
 
     def cell(self, layout: Layout) -> Cell:
         """This rank's cell; a collective the first time that a factorisation is seen."""
-        dp_rank, cp_rank = divmod(self._rank, layout.cp_size)
-        grid = [[d * layout.cp_size + c for c in range(layout.cp_size)]
-                for d in range(layout.dp_size)]  # fmt: skip
+        sizes = layout.dp_size, layout.cp_size
+        if sizes not in self._cells:
+            self._cells[sizes] = self._made(*sizes)
+        return self._cells[sizes]
+
+    def _made(self, dp_size: int, cp_size: int) -> Cell:
+        dp_rank, cp_rank = divmod(self._rank, cp_size)
+        grid = [[d * cp_size + c for c in range(cp_size)] for d in range(dp_size)]
         dp_group = self._group([list(ranks) for ranks in zip(*grid, strict=True)])
         return Cell(dp_rank, cp_rank, dp_group, self._group(grid))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aggverify.conventions import Bound, Site, WholeStep
+from aggverify.conventions.base import placed
 from aggverify.engines import EngineSpec, Sizes
 from aggverify.steps.layouts import owned_pieces, positions
 from aggverify.trainer.answer import Log
@@ -46,7 +47,7 @@ class CandidateStep:
         self._micro_batches = layout.micro_batches[site.dp_rank]
         self.sizes = Sizes.of(site.case)
         values = np.array(site.case.losses, dtype=np.float64)
-        self.values = torch.from_numpy(values).to(site.device)
+        self.values = placed(torch.from_numpy(values), site.device)
         self.losses: list[float] = []
         self.counts: list[int] = []
         self.logs: list[Log] = []
@@ -81,13 +82,11 @@ class CandidateStep:
 
     def loss(self, k: int, losses: Tensor) -> Tensor:
         """The candidate's loss of micro-batch ``k``; raises ContractBreach for what is none."""
-        import torch
-
-        case, members = self._site.case, self._micro_batches[k]
+        members = self._micro_batches[k]
         if self.sizes.gathered:
             losses = _gather(self._site, members, losses, self._engine.gathers(self.sizes))
         began = time.perf_counter()
-        given, trains = losses.to(getattr(torch, case.dtype)), self._under != NO_GRAD
+        given, trains = losses.to(self.dtype), self._under != NO_GRAD
         with entered(self._under, losses.device.type):
             out = self._call(k, given if trains else given.detach())
         self._seconds += time.perf_counter() - began
@@ -144,7 +143,7 @@ class CandidateStep:
 def _index(site: Site, starts: list[int], pieces: Any) -> Tensor:
     import torch
 
-    return torch.from_numpy(positions(starts, pieces)).to(site.device)
+    return placed(torch.from_numpy(positions(starts, pieces)), site.device)
 
 
 def _gather(site: Site, members: tuple[int, ...], local: Tensor, times: int) -> Tensor:

@@ -180,24 +180,26 @@ def test_outcomes_of_all_forms_of_conditions(tmp_path: Path, padding: str) -> No
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="what is known costs nothing there")
-def test_of_ordinary_cases_the_first_and_of_others_all(tmp_path: Path) -> None:
+def test_of_each_sort_the_first_cases_and_of_large_ones_all(tmp_path: Path) -> None:
     made = module(tmp_path)
     noted, _ = covering(made)
-    for _ in range(FIRST):
-        with noted.noting(ALONE):
+
+    def sees(case: Case, subject: tuple[object, ...] = (), *, always: bool = False) -> bool:
+        with noted.noting(case, subject, always=always):
             made.reduce([])
-        assert noted.lines
-    odd = [replace(ALONE, dtype="bfloat16"), ALONE.with_losses((math.nan, 0.0))]
-    for case, seen in zip([ALONE, *odd], (False, True, True), strict=True):
-        with noted.noting(case):
-            made.reduce([])
-        assert bool(noted.lines) is seen
-    with noted.noting(ALONE, ("reduce", "token_mean")):  # another subject in the same rank
-        made.reduce([])
-    assert noted.lines
-    with noted.noting(ALONE, always=True):
-        made.reduce([])
-    assert noted.lines
+        return bool(noted.lines)
+
+    assert all(sees(ALONE) for _ in range(FIRST))
+    assert not sees(ALONE)
+    assert sees(ALONE, ("reduce", "token_mean"))  # another subject in the same rank
+    assert sees(ALONE, always=True)
+    others = [SPREAD, replace(ALONE, dtype="bfloat16"), ALONE.with_losses((math.nan, 0.0))]
+    for case in others:
+        assert all(sees(case) for _ in range(FIRST))
+        assert not sees(case)
+    step = parse_step("1{257}")
+    large = Case(step, Layout.trivial(1), (0.0,) * 257)
+    assert all(sees(large) for _ in range(FIRST + 1))
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring is not there")
