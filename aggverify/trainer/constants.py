@@ -3,14 +3,15 @@
 Runs in a template process.
 
 Read from compiled code, where a constant expression is a number already, and from what its globals
-and defaults hold.
+and defaults hold: numbers, and tables of a fixed size.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -115,12 +116,12 @@ class _Reading:
         if type(value).__name__ == "dtype":
             self.dtypes.add(str(value).removeprefix("torch."))
             return
-        if isinstance(value, tuple | list | set | frozenset):
-            if len(value) <= _MOST_MEMBERS:
-                inner += value
+        if (size := _size_of_table(value)) is not None:
+            yield size
+        elif isinstance(value, tuple | list | set | frozenset):
+            inner += value
         elif isinstance(value, Mapping):
-            if len(value) <= _MOST_MEMBERS:
-                inner += (*value, *value.values())
+            inner += (*value, *value.values())
         elif isinstance(value, CodeType):
             inner += (const for const in value.co_consts if const is not None)
         else:
@@ -161,6 +162,18 @@ class _Reading:
 
     def _is_own(self, value: Any) -> bool:
         return _package(value) == self._package
+
+
+def _size_of_table(value: Any) -> int | None:
+    """Of a tensor, an array, a bounded queue, or more members than are looked at one by one: what
+    ids, places and lengths must stay below; None for what is no such table."""
+    if isinstance(value, deque) and value.maxlen is not None:
+        return value.maxlen
+    if isinstance(value, Collection) and not isinstance(value, str):
+        return len(value) if len(value) > _MOST_MEMBERS else None
+    if type(value).__name__ in ("Tensor", "Parameter", "ndarray") and value.shape:
+        return int(max(value.shape))
+    return None
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
