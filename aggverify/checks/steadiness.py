@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import accumulate, chain
+from itertools import accumulate, chain, islice
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial
 from aggverify.generation.catalogue import hard_cases
+from aggverify.generation.shapes import levels
 from aggverify.generation.space import Space
 from aggverify.oracles import Sample, Step
 from aggverify.steps.case import Case
@@ -35,11 +36,24 @@ def _repeated(case: Case) -> tuple[Trial, ...]:
 
 
 def _remembered(case: Case) -> tuple[Trial, ...]:
+    return Trial(case, fresh=True), *(trial for _, trial in _pasts(case))
+
+
+def _pasts(case: Case) -> Iterator[tuple[str, Trial]]:
+    """What ranks may have run before, in words and as a trial."""
     others = _other_steps(case)
-    after = Trial(case, before=others)
-    often = (Trial(case, before=(case,) * OFTEN),) if case.step == _PLAIN else ()
-    regrouped = [Trial(case, before=(other,), fresh=True) for other in _regrouped(case)]
-    return Trial(case, fresh=True), after, replace(after, fresh=True), *regrouped, *often
+    yield "after other steps", Trial(case, before=others)
+    yield "when the very first steps were others", Trial(case, before=others, fresh=True)
+    for other in _regrouped(case):
+        words = "when the very first step was the same in another number of micro-batches"
+        yield words, Trial(case, before=(other,), fresh=True)
+    if case.step == _LONG:
+        for dtype in ("bfloat16", "float16"):
+            first = Case(_PLAIN, Layout.trivial(len(_PLAIN.samples)), _values(_PLAIN), dtype)
+            words = f"when the very first step was in {dtype}"
+            yield words, Trial(case, before=(first,), fresh=True)
+    if case.step == _PLAIN:
+        yield f"{OFTEN} times before", Trial(case, before=(case,) * OFTEN)
 
 
 def _regrouped(case: Case) -> tuple[Case, ...]:
@@ -112,14 +126,7 @@ def _one_part(first: Execution, again: Execution) -> bool:
 
 def _judge_remembered(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     fresh, *later = executions
-    other = "when the very first step was the same in another number of micro-batches"
-    when = (
-        "after other steps",
-        "when the very first steps were others",
-        *(other for _ in _regrouped(fresh.case)),
-        f"{OFTEN} times before",
-    )
-    for words, execution in zip(when, later, strict=False):
+    for (words, _), execution in zip(_pasts(fresh.case), later, strict=True):
         how = _difference(fresh, execution)
         if how is not None:
             message = f"the same step {words}: {how}"
@@ -211,6 +218,19 @@ OFTEN = 64
 """More calls than a warm-up takes."""
 _PLAIN = hard_cases()[0].step
 """The step that is run so often: one is enough."""
+_LONG = Step(tuple(Sample(1, b"\1" * length, i, i) for i, length in enumerate((257, 2051))))
+"""Counts that a number kept in 16 bits from another step cannot take."""
+_FEW = 3
+"""Hard cases that it begins with."""
+
+
+def _stored(subject: Subject) -> Iterator[Case]:
+    space = _space(subject)
+    hard = (_with_holes(case) for case in hard_cases())
+    yield from islice((case for case in hard if case in space), _FEW)
+    if not subject.nonlinear:
+        yield Case(_LONG, Layout.trivial(len(_LONG.samples)), levels(_LONG))
+
 
 REPEAT = Check(
     name=REPEATS,
@@ -230,7 +250,8 @@ STATE = Check(
     variants=_remembered,
     judge=_judge_remembered,
     project=_with_holes,
+    stored=_stored,
     max_examples=2,
-    max_stored=3,
+    max_stored=_FEW,
     on_branches=_with_holes,
 )
