@@ -15,6 +15,7 @@ from aggverify.execution.subject import Subject
 from aggverify.oracles.bounds import PRECISIONS, scalar_bound, weight_bound
 from aggverify.steps.case import Case
 
+LOW = ("bfloat16", "float16")
 _MOST_ACCUMULATED = {"float64": Fraction(1), "float32": Fraction(1, 1 << 12)}
 """Where a weight has such a limit, and up to what part of itself: in float32 the rounding of many
 tokens is no longer far below a mistake, as one token more in a count of some thousand is, or a
@@ -122,6 +123,18 @@ def _accumulated(weights: Weights, roundings: int, precision: str) -> Fraction:
     total = Fraction(float(np.abs(weights).sum()))
     changes = int(np.count_nonzero(np.diff(weights)))
     return scalar_bound(total, changes, roundings, PRECISIONS[precision])
+
+
+MOST_LOST = Fraction(1, 8)
+"""Of a sum of numbers of one sign, by a few roundings to 16 bits."""
+
+
+def stalls(case: Case, value: Fraction, exact: Fraction) -> bool:
+    """Whether a sum in 16 bits has stopped growing, or lost what no few roundings lose: the bound
+    of a long one says nothing."""
+    kept = [x for x in case.losses if x]
+    one_sign = all(x > 0 for x in kept) or all(x < 0 for x in kept)
+    return case.dtype in LOW and one_sign and abs(value - exact) > MOST_LOST * abs(exact)
 
 
 def scalar_mismatch(

@@ -18,7 +18,7 @@ from aggverify.checks.base import (
     Finding,
     failure_finding,
 )
-from aggverify.checks.comparison import lowest_precision, worst_weight
+from aggverify.checks.comparison import LOW, lowest_precision, worst_weight
 from aggverify.checks.spaces import alone
 from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
@@ -38,6 +38,8 @@ BEYOND = 2**24 + 1
 LONG_ONES = "right for short responses, wrong for long ones"
 MOST_ROUNDED = Fraction(1, 8)
 """Of a weight, by an accumulator of 16 bits that does not stall."""
+FEW_BITS = PRECISIONS["float16"].p
+"""Of a number that was kept in 16 bits."""
 _LARGEST_HALF = 65_504
 _COMPARED = 4_097
 """Weights at each end that a count that is wrong must explain."""
@@ -69,7 +71,7 @@ def _judge(name: str, subject: Subject, executions: Sequence[Execution]) -> Find
     # So many tokens are miscounted by no more than that.
     limit = found.limit if len(expected) < BEYOND else Fraction(0)
     message = _miscount(case, found.token, expected, observed, precision)
-    counted = message or _rounded(case, found.token, expected[found.token], observed)
+    counted = message or _rounded(subject, executions, found.token, expected)
     code, message = CODE if counted else OTHERWISE, message or LONG_ONES
     finding = Finding(code, name, message, case, subject.mode, expected, observed)
     return replace(finding, token=found.token, error=found.error, bound=found.bound, limit=limit)
@@ -106,16 +108,47 @@ def _overflows(step: Step) -> bool:
     return step.num_unmasked * len(step.samples) > _LARGEST_HALF
 
 
-def _rounded(case: Case, token: int, expected: Fraction, observed: Sequence[float]) -> bool:
-    """Whether arithmetic in few bits may have made it: a little is missing, of all tokens of the
-    response. What leaves tokens out, or weighs some of one response otherwise, does not count."""
-    if not expected or abs(Fraction(observed[token]) / expected - 1) > MOST_ROUNDED:
+def _rounded(
+    subject: Subject, executions: Sequence[Execution], token: int, expected: Sequence[Fraction]
+) -> bool:
+    """Whether arithmetic in few bits has made it: a little is missing, of all tokens of the
+    response. What leaves tokens out, or weighs some of one response otherwise, does not count; nor
+    does what is wrong of float64 losses as well, by a number that has more bits."""
+    case, weights = executions[0].case, executions[0].weights
+    assert weights is not None
+    seen, right = float(weights[token]), expected[token]
+    if not right or abs(Fraction(seen) / right - 1) > MOST_ROUNDED:
         return False
     starts = case.step.offsets
     place = max(n for n, start in enumerate(starts[: len(case.step.samples)]) if start <= token)
     mask, first = case.step.samples[place].loss_mask, starts[place]
-    own = [observed[first + t] for t, bit in enumerate(mask) if bit]
-    return all(abs(weight / observed[token] - 1) <= MOST_ROUNDED for weight in own)
+    own = [float(weights[first + t]) for t, bit in enumerate(mask) if bit]
+    if any(abs(weight / seen - 1) > MOST_ROUNDED for weight in own):
+        return False
+    if case.dtype in LOW:
+        return all(_is_right(subject, each, expected) for each in executions[1:])
+    units = (1, case.step.num_rollouts, case.step.num_groups, len(case.step.samples))
+    return any(_has_few_bits(seen * unit, case.dtype) for unit in units)
+
+
+def _is_right(subject: Subject, execution: Execution, expected: Sequence[Fraction]) -> bool:
+    precision = lowest_precision(subject, execution.case)
+    return execution.weights is not None and (
+        worst_weight(execution.weights, expected, subject.roundings, precision) is None
+    )
+
+
+def _has_few_bits(number: float, dtype: str) -> bool:
+    """Whether it is one of 16 bits, but for a few roundings in its own dtype."""
+    scaled = math.frexp(number)[0] * 2**FEW_BITS
+    near = 16 * float(PRECISIONS[dtype].unit_roundoff) * 2**FEW_BITS
+    return abs(scaled - round(scaled)) <= near
+
+
+def _and_in_double(case: Case) -> tuple[Case, ...]:
+    """On one rank; of losses in 16 bits also the same in float64."""
+    alone = case.trivial
+    return (alone, replace(alone, dtype="float64")) if case.dtype in LOW else (alone,)
 
 
 def _counts(case: Case) -> Iterator[tuple[str, list[int]]]:
@@ -153,7 +186,7 @@ CHECK = Check(
     title="long responses are counted exactly, whatever the losses' dtype",
     tests="T11",
     space=space,
-    variants=lambda case: (case.trivial,),
+    variants=_and_in_double,
     judge=partial(_judge, NAME),
     project=lambda case: case.trivial,
     aspect=COUNTS,

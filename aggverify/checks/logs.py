@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
 from aggverify.checks import logged_keys, merged_logs, suffixes
 from aggverify.checks.base import Check, Finding, Shown, as_it_is
-from aggverify.checks.comparison import lowest_precision
+from aggverify.checks.comparison import LOW, lowest_precision, stalls
 from aggverify.checks.judging import is_finite
-from aggverify.checks.spaces import spread
+from aggverify.checks.spaces import cp_kinds, spread
 from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
+from aggverify.generation.catalogue import grid, hard_cases
+from aggverify.generation.shapes import sums_of_many
 from aggverify.generation.space import Space
 from aggverify.oracles.bounds import PRECISIONS, scalar_bound
 from aggverify.steps.case import Case
-from aggverify.steps.layouts import token_owner
+from aggverify.steps.layouts import Layout, token_owner
 from aggverify.trainer.answer import Log
 
 NAME = "logs_say_the_objective"
 OTHER_LOSS, UNMERGEABLE = "AGV511", "AGV512"
 RUNNING_TOTAL = "what is logged has grown from one micro-batch to the next"
 PART_SILENT = "zeros are logged for a part of the losses"
+RESCALED = "the scalar, times the same everywhere"
+OTHER_COUNT = "a sum over another count"
 OBJECTIVE = "loss"
 """The key of a log that must be the step scalar."""
 
@@ -81,13 +86,16 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     """First whether the logs can be merged, then what they say of the objective, then whether every
     key is the same in every layout."""
     ran, *for_keys = executions
-    found = _of_the_objective(subject, ran)
+    found = _of_the_objective(subject, ran, for_keys)
     # Of a mode whose micro-batches have so many samples each, one rank with all of them is no case.
     known = found is not None or subject.rows is not None
     return found if known else logged_keys.judge(NAME, subject, for_keys)
 
 
-def _of_the_objective(subject: Subject, ran: Execution) -> Finding | None:
+def _of_the_objective(
+    subject: Subject, ran: Execution, others: Sequence[Execution]
+) -> Finding | None:
+    """``others``: the same reducer's on other cases, by which it is told what is logged instead."""
     if not ran.logs:
         return None
     named, own = suffixes.applies(subject), merged_logs.applies(subject)
@@ -99,7 +107,12 @@ def _of_the_objective(subject: Subject, ran: Execution) -> Finding | None:
     key = merged_logs.objective(ran) if own else suffixes.OBJECTIVE if named else OBJECTIVE
     if wanted is None or key is None or not (own or _has(key, ran)):
         return None
-    value = merged_logs.value(ran, key) if own else _merged(subject, ran, key)
+    value = _value(subject, ran, key)
+    lost = value is not None and stalls(ran.case, value, wanted.exact)
+    if lost and not (ran.value is not None and stalls(ran.case, ran.value, wanted.exact)):
+        exact = f"the scalar whose gradient is taken {float(wanted.exact)!r}"
+        message = f"log[{key!r}] is {_shown(value)}, added up in {ran.case.dtype}, and {exact}"
+        return Finding(OTHER_LOSS, NAME, message, ran.case, subject.mode)
     if value is not None and (wanted.is_met(value) or _is_the_modes(subject, ran, value)):
         return None
     pair = isinstance(log := ran.logs[0][0], tuple) and len(dict(log)[key]) > 1
@@ -107,7 +120,7 @@ def _of_the_objective(subject: Subject, ran: Execution) -> Finding | None:
     own_way = "" if own else _own_way(subject, ran, key, wanted)
     factor = "" if own_way else _factor(value, wanted, ran.case)
     exact = f"the scalar whose gradient is taken {float(wanted.exact)!r}{factor and ': ' + factor}"
-    signs = (own_way or factor, "a sum over a count" if pair and not own_way else "")
+    signs = (own_way,) if own_way else (factor, *_rescaled(subject, key, (ran, *others), pair=pair))
     return Finding(
         OTHER_LOSS,
         NAME,
@@ -117,6 +130,48 @@ def _of_the_objective(subject: Subject, ran: Execution) -> Finding | None:
         bound=wanted.bound,
         signs=signs,
     )
+
+
+def _value(subject: Subject, ran: Execution, key: str) -> Fraction | None:
+    """What is logged, merged as its trainer does; None where it is not finite."""
+    own = merged_logs.applies(subject)
+    return merged_logs.value(ran, key) if own else _merged(subject, ran, key)
+
+
+def _rescaled(subject: Subject, key: str, ran: Sequence[Execution], *, pair: bool) -> Iterator[str]:
+    """What all of these together show: the logged value is the scalar times one number, or times
+    the same sizes of every layout; a mean over another count does not change with the losses."""
+    ratios = [_ratio(subject, each, key) for each in ran]
+    seen = [(each.case, ratio) for each, ratio in zip(ran, ratios, strict=True) if ratio]
+    values = {ratio for _, ratio in seen}
+    by_sizes = any(
+        all(ratio == _size(each.layout, name) ** power for each, ratio in seen)
+        for name in _SIZES
+        for power in (1, -1)
+    )
+    if len(seen) > 1 and None not in ratios and (len(values) == 1 or by_sizes):
+        yield RESCALED
+    steps = defaultdict[object, set[Fraction | None]](set)
+    for each, ratio in zip(ran, ratios, strict=True):
+        steps[each.case.step, each.case.layout].add(ratio)
+    if pair and all(len(own) == 1 and None not in own for own in steps.values()):
+        yield OTHER_COUNT
+
+
+def _ratio(subject: Subject, ran: Execution, key: str) -> Fraction | None:
+    """Of what is logged to the scalar; None where there is none."""
+    wanted = objective(subject, ran, kept_in="float32")
+    if wanted is None or not wanted.exact or not ran.logs or not _has(key, ran):
+        return None
+    value = _value(subject, ran, key)
+    return None if value is None else (value / wanted.exact).limit_denominator(1000)
+
+
+_SIZES = ("cp_size", "dp_size", "num_microbatches")
+
+
+def _size(layout: Layout, name: str) -> Fraction:
+    return Fraction(getattr(layout, name))
 
 
 def _is_the_modes(subject: Subject, ran: Execution, value: Fraction) -> bool:
@@ -182,7 +237,8 @@ def _own_way(subject: Subject, ran: Execution, key: str, wanted: Objective) -> s
     if len({len(n) for rank in numbers for n in rank}) != 1:
         return ""
     said, own = _by_cell(ran, numbers)
-    if any(own[cell] and not any(said[cell]) for cell in own) and any(map(any, said.values())):
+    alone = _by_rank(ran, numbers)
+    if any(share and not any(said) for said, share in alone) and any(any(n) for n, _ in alone):
         return PART_SILENT
     none = (0.0,) * len(numbers[0][0])
     grown = [[_less(*two) for two in pairwise((none, *rank))] for rank in numbers]
@@ -217,6 +273,23 @@ def _by_cell(
     return dict(zip(cells, said, strict=True)), own
 
 
+def _by_rank(ran: Execution, numbers: logged_keys.Numbers) -> list[tuple[tuple[float, ...], float]]:
+    """What every rank logs of each micro-batch, and its own share of the objective; of copies, what
+    all of them log and the whole share."""
+    layout = ran.case.layout
+    if layout.cp_kind == "gathered" and layout.cp_size > 1:
+        said, own = _by_cell(ran, numbers)
+        return [(said[cell], own[cell]) for cell in own]
+    assert ran.weights is not None
+    shares = dict.fromkeys(
+        ((d, c, k) for d, k, _ in layout.cells() for c in range(layout.cp_size)), 0.0
+    )
+    owners = token_owner(ran.case.step, layout)
+    for owner, weight, loss in zip(owners, ran.weights.tolist(), ran.case.losses, strict=True):
+        shares[owner] += weight * loss if weight else 0.0
+    return [(numbers[d * layout.cp_size + c][k], own) for (d, c, k), own in shares.items()]
+
+
 def _less(before: tuple[float, ...], after: tuple[float, ...]) -> tuple[float, ...]:
     return tuple(b - a for a, b in zip(before, after, strict=True))
 
@@ -229,15 +302,19 @@ def _factor(value: Fraction | None, wanted: Objective, case: Case) -> str:
     """``cp_size times it``, "" where it is no size of the layout."""
     if not value or not wanted.exact:
         return ""
-    ratio, layout = (value / wanted.exact).limit_denominator(1000), case.layout
-    for name, size in (
-        ("cp_size", layout.cp_size),
-        ("dp_size", layout.dp_size),
-        ("num_microbatches", layout.num_microbatches),
-    ):
-        if size > 1 and ratio in (size, Fraction(1, size)):
+    ratio = (value / wanted.exact).limit_denominator(1000)
+    for name in _SIZES:
+        size = _size(case.layout, name)
+        if size > 1 and ratio in (size, 1 / size):
             return f"{name if ratio == size else f'1/{name}'} times it"
     return ""
+
+
+def _stored(subject: Subject) -> Iterator[Case]:
+    """What every check begins with, and sums of many terms."""
+    kinds = cp_kinds(subject) or ("zigzag",)
+    yield from (*hard_cases(), *grid(subject.max_world, kinds), *sums_of_many(LOW))
+    yield from sums_of_many(("bfloat16",), samples=True)
 
 
 CHECK = Check(
@@ -245,6 +322,7 @@ CHECK = Check(
     title="logs have one shape everywhere, each key one value, and their loss is the objective",
     tests="T12",
     space=space,
+    stored=_stored,
     variants=lambda case: (case, *logged_keys.variants(case)),
     judge=judge,
     max_examples=40,

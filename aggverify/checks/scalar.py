@@ -6,24 +6,26 @@ loss, judge it as sharply as a weight.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from functools import partial
 
 from aggverify.checks.base import Check, Finding, Shown, as_it_is
 from aggverify.checks.comparison import (
+    LOW,
     lowest_precision,
     scalar_mismatch,
+    stalls,
     worst_weight,
 )
 from aggverify.checks.judging import is_finite
 from aggverify.checks.spaces import of_a_loss, with_branches
 from aggverify.execution.executed import Execution, Weights
 from aggverify.execution.subject import Subject
+from aggverify.generation.shapes import sums_of_many
 from aggverify.steps.case import Case
 
 NAME = "reported_loss_is_the_scalar"
-CODE, NOT_FINITE = "AGV102", "AGV104"
+CODE, NOT_FINITE, IN_FEW_BITS = "AGV102", "AGV104", "AGV301"
 LARGE = 2.0**20
 """A power of two: it rounds nothing."""
 
@@ -69,7 +71,9 @@ def _judged(subject: Subject, execution: Execution) -> Finding | None:
         return Finding(NOT_FINITE, NAME, message, case, subject.mode)
     right, reference = _weights(subject, case, weights)
     found = scalar_mismatch(subject, case, execution.value, right)
-    if found is None or _is_the_modes(subject, case, execution.value):
+    if found is None:
+        return _stalled(subject, execution, execution.value, right)
+    if _is_the_modes(subject, case, execution.value):
         return None
     message = f"the reported loss is {float(execution.value)!r}, sum w*l is {float(found.exact)!r}"
     return Finding(
@@ -87,6 +91,20 @@ def _judged(subject: Subject, execution: Execution) -> Finding | None:
     )
 
 
+def _stalled(
+    subject: Subject, execution: Execution, value: Fraction, right: Sequence[Fraction]
+) -> Finding | None:
+    case = execution.case
+    exact = sum((w * Fraction(x) for w, x in zip(right, case.losses, strict=True) if w), Fraction())
+    if not stalls(case, value, exact):
+        return None
+    message = (
+        f"the reported loss is {float(value)!r}, sum w*l is {float(exact)!r}: it is added up in "
+        f"{case.dtype}"
+    )
+    return Finding(IN_FEW_BITS, NAME, message, case, subject.mode, error=abs(value - exact))
+
+
 def _is_the_modes(subject: Subject, case: Case, value: Fraction) -> bool:
     """Whether it is the mode's scalar: then the loss is right and the update is wrong, which the
     checks of weights say."""
@@ -101,12 +119,18 @@ def _weights(subject: Subject, case: Case, observed: Weights) -> tuple[tuple[Fra
     return tuple(Fraction(w) for w in observed.tolist()), "the gradient"
 
 
+def _stored(subject: Subject) -> Iterator[Case]:
+    """Those where code branches, and sums of many terms."""
+    yield from with_branches(subject, of_a_loss)
+    yield from sums_of_many(LOW)
+
+
 CHECK = Check(
     name=NAME,
     title="the reported loss is sum w*l, with all losses, large ones and one alone",
     tests="T12",
     space=of_a_loss,
-    stored=partial(with_branches, space=of_a_loss),
+    stored=_stored,
     variants=lambda case: (case, probe(case), *_large(case)),
     judge=judge,
     max_examples=60,

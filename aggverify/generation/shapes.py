@@ -223,6 +223,20 @@ def degenerate(space: Space) -> Iterator[Case | None]:
         yield build([b"\1" * length for length in (200, 201, 199, 200)], size, all_cells=True)
 
 
+_MANY_TOKENS = (Sample(1, b"\1" * 4500, 0, 0), Sample(1, b"\1", 1, 1))
+_MANY_SAMPLES = tuple(Sample(1, b"\1", i, i // 2) for i in range(640))
+
+
+def sums_of_many(dtypes: Sequence[str], *, samples: bool = False) -> Iterator[Case]:
+    """More tokens, or samples of a micro-batch, than numbers of 16 bits add up one by one; every
+    loss is 1."""
+    members = _MANY_SAMPLES if samples else _MANY_TOKENS
+    step = Step(members)
+    for dtype in dtypes:
+        losses = (1.0,) * step.num_response_tokens
+        yield Case(step, Layout.trivial(len(members)), losses, dtype)
+
+
 FAMILIES: Mapping[str, Callable[[Space], Iterator[Case | None]]] = {
     "long": long_and_sharded,
     "low-precision": low_precision,

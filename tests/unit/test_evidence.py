@@ -34,7 +34,7 @@ def _found() -> Finding:
 def test_what_does_not_come_back_is_state_whatever_it_looks_like(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(evidence, "confirm", lambda run, finding: False)
+    monkeypatch.setattr(evidence, "_again", lambda run, finding: None)
     found = Evidence()
     run: CheckRun = _Run()  # type: ignore[assignment]
     gather(run, replace(_found(), fault=None), found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aggverify.checks.logs import PART_SILENT, RUNNING_TOTAL
+from aggverify.checks.logs import OTHER_COUNT, PART_SILENT, RESCALED, RUNNING_TOTAL
 from aggverify.codes import Symptom
 from aggverify.diagnosis.bugs.base import Bug
 from aggverify.diagnosis.clues import sign
@@ -123,14 +123,14 @@ BUGS: tuple[Bug, ...] = (
         "the logged loss is divided by another count than its own",
         "per-key normalisers in miles; one count for all keys in slime",
         "log each key beside the count it is a mean over",
-        (sign(Symptom.LOGGED_LOSS), sign("a sum over a count")),
+        (sign(Symptom.LOGGED_LOSS), sign(OTHER_COUNT)),
     ),
     Bug(
         "metric-before-a-rescale",
         "the loss is reported before (or after) a rescale that the gradient does not share",
         "TRL #7011",
         "report the scalar whose backward is taken",
-        (sign(Symptom.LOGGED_LOSS),),
+        (sign(Symptom.LOGGED_LOSS), sign(RESCALED)),
     ),
     Bug(
         "logs-merged-by-position",

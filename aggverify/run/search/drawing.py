@@ -26,6 +26,37 @@ class _Enough(BaseException):
     """Leaves the search at once; not an Exception, so that Hypothesis does not study it."""
 
 
+def drawn(space: Space, number: int, seed: int) -> list[Case]:
+    """So many different cases of a space, or as many as it is found to have; nothing is run."""
+    found: dict[Case, None] = {}
+
+    def draw(cases: Sequence[Case]) -> None:
+        found.update(dict.fromkeys(cases))
+        if len(found) >= number:
+            raise _Enough
+
+    _draw(space, draw, max_examples=number, seed=seed)
+    return list(found)[:number]
+
+
+def _draw(
+    space: Space, draw: Callable[[Sequence[Case]], None], *, max_examples: int, seed: int
+) -> None:
+    """Hand over what Hypothesis draws, until that leaves."""
+    # What fails is made small elsewhere, stored cases in the same way (reports/shrinkers.md).
+    configured = settings(
+        max_examples=max_examples,
+        phases=(Phase.generate,),
+        database=None,
+        deadline=None,
+        derandomize=False,
+        verbosity=Verbosity.quiet,
+        suppress_health_check=list(HealthCheck),
+    )
+    with suppress(_Enough):
+        hypothesis.seed(seed)(configured(hypothesis.given(related(space, LAYOUTS))(draw)))()
+
+
 def search(
     space: Space,
     submit: Submit,
@@ -58,18 +89,7 @@ def search(
             judged.update(pipeline.push(list(batch)))
             batch.clear()
 
-    # What fails is made small elsewhere, stored cases in the same way (reports/shrinkers.md).
-    configured = settings(
-        max_examples=max_examples,
-        phases=(Phase.generate,),
-        database=None,
-        deadline=None,
-        derandomize=False,
-        verbosity=Verbosity.quiet,
-        suppress_health_check=list(HealthCheck),
-    )
-    with suppress(_Enough):
-        hypothesis.seed(seed)(configured(hypothesis.given(related(space, LAYOUTS))(draw)))()
+    _draw(space, draw, max_examples=max_examples, seed=seed)
     if batch and not any(judged.values()):
         judged.update(pipeline.push(batch))
     judged.update(pipeline.drain())

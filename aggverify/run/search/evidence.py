@@ -7,19 +7,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from aggverify.checks import Finding
 from aggverify.codes import Symptom
 from aggverify.diagnosis import Diagnosis, recognised
+from aggverify.diagnosis.observation import TOLERANCE
 from aggverify.errors import NotJudged
+from aggverify.execution.executed import Execution, Weights
 from aggverify.execution.trial import trial
 from aggverify.run.outcome.verdict import Relevance
 from aggverify.run.search.alike import same
 from aggverify.run.search.check_run import CheckRun
+from aggverify.run.search.drawing import drawn
 from aggverify.run.search.explaining import explain
 from aggverify.run.search.relevance import LOSS_VALUES, relevance
 
 SHORT = 64
 """Tokens of a step that forms are fitted to, where a check's own cases are long ones."""
+DRAWN, HELD_OUT = 160, 24
+"""Cases drawn for a diagnosis, and so many of them that all it says must hold on as well."""
 
 
 @dataclass(slots=True)
@@ -37,14 +44,17 @@ def gather(run: CheckRun, finding: Finding, found: Evidence) -> None:
 
     Raises NotJudged for a finding that somebody else may have caused, and that does not come back.
     """
-    found.confirmed = confirm(run, finding)
+    again = _again(run, finding)
+    found.confirmed = same(finding, again)
     if not found.confirmed and finding.fault is not None and (signal := finding.fault.ended):
         raise NotJudged(f"ranks were ended by {signal}, which did not come back in fresh ones")
     if not found.confirmed and run.check.confirming is not None:
         return
     if not found.confirmed and finding.fault is None:
-        # Whatever else could be observed now is of ranks in another state.
-        found.diagnosis = recognised(run.subject, finding, Symptom.STATE_KEPT)
+        # Whatever else could be observed now is of ranks in another state; what is told first of
+        # the very case has its own diagnosis.
+        if again is None:
+            found.diagnosis = recognised(run.subject, finding, Symptom.STATE_KEPT)
         return
     past = needs_a_past(run, finding)
     found.diagnosis = (
@@ -52,8 +62,8 @@ def gather(run: CheckRun, finding: Finding, found: Evidence) -> None:
     )
     if not run.check.as_found:
         found.relevance = relevance(finding, run.space, run.findings)
-    linear = not run.subject.nonlinear
-    if found.diagnosis is None and linear and LOSS_VALUES in found.relevance.matters:
+    of_weights = finding.observed is not None and not run.subject.nonlinear
+    if found.diagnosis is None and of_weights and LOSS_VALUES in found.relevance.matters:
         # Weights that change with the losses: what is not linear shows here as well, unless it
         # comes and goes with what was run before.
         steady = is_still_there(run, finding) and not is_gone_afresh(run, finding)
@@ -63,10 +73,14 @@ def gather(run: CheckRun, finding: Finding, found: Evidence) -> None:
 
 def confirm(run: CheckRun, finding: Finding) -> bool:
     """Whether the finding comes back in fresh worlds."""
+    return same(finding, _again(run, finding))
+
+
+def _again(run: CheckRun, finding: Finding) -> Finding | None:
+    """What is found on its case in fresh worlds."""
     run.laboratory.fresh()
     with run.laboratory.patient():
-        again = run.judge_again(finding.case)
-    return same(finding, again)
+        return run.judge_again(finding.case)
 
 
 def is_still_there(run: CheckRun, finding: Finding) -> bool:
@@ -76,24 +90,48 @@ def is_still_there(run: CheckRun, finding: Finding) -> bool:
 
 
 def needs_a_past(run: CheckRun, finding: Finding) -> bool:
-    """Whether it takes a run before: with ranks that have run nothing for every one, it is gone."""
-    return finding.traits.compares and is_gone_afresh(run, finding)
+    """Whether it takes a run before: with ranks that have run nothing for every variant it is gone,
+    or the weights that it is about are others."""
+    afresh = _afresh(run, finding)
+    if not afresh:
+        return False
+    if finding.traits.compares and run.check.judge(run.subject, afresh) is None:
+        return True
+    if finding.observed is None:
+        return False
+    seen = np.array(finding.observed)
+    mine = [e.weights for e in afresh if e.case == finding.case and e.weights is not None]
+    return bool(mine) and not any(_same(seen, weights) for weights in mine)
+
+
+def _same(one: Weights, two: Weights) -> bool:
+    return len(one) == len(two) and np.allclose(one, two, rtol=TOLERANCE, atol=0, equal_nan=True)
 
 
 def is_gone_afresh(run: CheckRun, finding: Finding) -> bool:
     """Whether nothing is found where each of several variants has ranks that have run nothing."""
+    afresh = _afresh(run, finding)
+    return bool(afresh) and run.check.judge(run.subject, afresh) is None
+
+
+def _afresh(run: CheckRun, finding: Finding) -> list[Execution]:
+    """Its variants, where there are several, each in ranks that have run nothing; none where one
+    comes to no result."""
     alone = [replace(trial(each), fresh=True) for each in run.check.variants(finding.case)]
     if len(alone) < 2:
-        return False
+        return []
     executions = run.laboratory.run(run.subject, alone)
-    done = all(each.weights is not None for each in executions)
-    return done and run.check.judge(run.subject, executions) is None
+    return executions if all(each.weights is not None for each in executions) else []
 
 
 def explained(run: CheckRun, finding: Finding) -> Diagnosis | None:
     """What the candidate computes instead, from observations made for that purpose."""
     telling = run.check.telling
     own = [*run.stored_cases(), *(telling(run.subject) if telling is not None else ())]
+    # On a few small cases many a formula gives what another one is.
+    space = run.check.draws(run.space)
     if run.check.stored is not None:
         own = [case for case in own if case.step.num_response_tokens <= SHORT]
-    return explain(run.subject, finding, run.laboratory, own)
+        space = replace(space, lengths=(), holes=False)
+    more = drawn(space, DRAWN, run.subject.claim.seed) if run.check.only is None else []
+    return explain(run.subject, finding, run.laboratory, [*own, *more[:HELD_OUT]], more)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from aggverify.checks import Finding
 from aggverify.checks.spaces import spread
@@ -25,6 +27,8 @@ from aggverify.diagnosis import (
     recognised,
     telling_case,
 )
+from aggverify.diagnosis.explanation import Predicts
+from aggverify.diagnosis.observation import close
 from aggverify.execution.executed import Execution
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
@@ -37,12 +41,19 @@ from aggverify.world import Fault, Stack
 _LARGE = 100_000
 _ROUNDS = 3
 """Cases run to tell remaining forms apart, one round after the other."""
+_TRIED = 8
+"""Cases at most in each round that a form is tried on."""
 
 
 def explain(
-    subject: Subject, finding: Finding, laboratory: Laboratory, own: Sequence[Case]
+    subject: Subject,
+    finding: Finding,
+    laboratory: Laboratory,
+    own: Sequence[Case],
+    others: Sequence[Case] = (),
 ) -> Diagnosis | None:
-    """Diagnose a finding; ``own`` are the cases of the check that made it."""
+    """Diagnose a finding; ``own`` are the cases of the check that made it, ``others`` more like
+    these, on which a formula may be tried."""
     if finding.case.step.num_response_tokens > _LARGE:
         return None  # forms are fitted to small steps; the finding's message says what it can
     subject = subject.knowing(trust_formula=True)
@@ -56,11 +67,15 @@ def explain(
         return _behind_the_mask(subject, finding, laboratory, own)
     if not shown and how is not Diagnosed.VALUE:
         return _failure(subject, finding, laboratory)
-    return _weights(subject, finding, laboratory, own)
+    return _weights(subject, finding, laboratory, own, others)
 
 
 def _weights(
-    subject: Subject, finding: Finding, laboratory: Laboratory, own: Sequence[Case]
+    subject: Subject,
+    finding: Finding,
+    laboratory: Laboratory,
+    own: Sequence[Case],
+    alike: Sequence[Case],
 ) -> Diagnosis | None:
     space = spread(subject, min_units=1)
     stored = (*hard_cases(), *grid(subject.max_world, space.cp_kinds))
@@ -75,7 +90,34 @@ def _weights(
         if case is None:
             break
         found |= _observe(subject, laboratory, [case])
+    for _ in range(_ROUNDS):
+        diagnosis = diagnose(subject, finding, _tiers(finding, found, mine))
+        if diagnosis is None or diagnosis.form is None:
+            return diagnosis
+        tried = _foretold_wrong(subject, diagnosis.form, (*alike, *others))
+        new = [case for case in tried if _double(case) not in found][:_TRIED]
+        seen = _observe(subject, laboratory, new)
+        if all(_is_as_foretold(diagnosis.form, o) for o in seen.values()):
+            return diagnosis
+        found |= seen
+        mine += new
     return diagnose(subject, finding, _tiers(finding, found, mine))
+
+
+def _foretold_wrong(subject: Subject, form: Predicts, cases: Iterable[Case]) -> Iterator[Case]:
+    """Those for which a formula foretells other weights than the mode's: there it shows whether it
+    is what is computed. Where it foretells the right ones, so do many."""
+    for case in cases:
+        expected = subject.expected(case.step)
+        if expected is not None and case.step.num_unmasked:
+            mask = b"".join(sample.loss_mask for sample in case.step.samples)
+            right = np.array([float(w) for w, bit in zip(expected, mask, strict=True) if bit])
+            if not close(form.predict([case]), right):
+                yield case
+
+
+def _is_as_foretold(form: Predicts, seen: Observation) -> bool:
+    return not seen.mask.any() or close(seen.observed[seen.mask], form.predict([seen.case]))
 
 
 def _right_usually(subject: Subject, laboratory: Laboratory, cases: Sequence[Case]) -> str | None:
