@@ -11,7 +11,6 @@ from fractions import Fraction
 
 from aggverify.checks.base import Check, Finding, Shown, as_it_is
 from aggverify.checks.comparison import (
-    LOW,
     lowest_precision,
     scalar_mismatch,
     stalls,
@@ -21,7 +20,7 @@ from aggverify.checks.judging import is_finite
 from aggverify.checks.spaces import of_a_loss, with_branches
 from aggverify.execution.executed import Execution, Weights
 from aggverify.execution.subject import Subject
-from aggverify.generation.shapes import sums_of_many
+from aggverify.generation.shapes import sum_of_many
 from aggverify.steps.case import Case
 
 NAME = "reported_loss_is_the_scalar"
@@ -122,7 +121,7 @@ def _weights(subject: Subject, case: Case, observed: Weights) -> tuple[tuple[Fra
 def _stored(subject: Subject) -> Iterator[Case]:
     """Those where code branches, and sums of many terms."""
     yield from with_branches(subject, of_a_loss)
-    yield from sums_of_many(LOW)
+    yield sum_of_many()
 
 
 CHECK = Check(

@@ -15,7 +15,7 @@ from aggverify.steps.case import Case
 from aggverify.steps.layouts import CpKind
 
 _DTYPES = ("float64", "float32")
-_PART, _SHORT = 4, 200
+_PART, SHORT = 4, 200
 """Of the listed steps of every shape one in so many, and none of more tokens, where a case costs
 several runs."""
 
@@ -100,4 +100,4 @@ def with_branches(
     yield from islice((case for case in stored if case in own), usual)
     most = {name: -(-number // _PART) for name, number in subject.claim.budget.shapes.items()}
     listed = shaped(own, subject.found.constants, most)
-    yield from (case for case in listed if case.step.num_response_tokens <= _SHORT)
+    yield from (case for case in listed if case.step.num_response_tokens <= SHORT)

@@ -41,17 +41,18 @@ def _remembered(case: Case) -> tuple[Trial, ...]:
 
 def _pasts(case: Case) -> Iterator[tuple[str, Trial]]:
     """What ranks may have run before, in words and as a trial."""
+    if case.step == _LONG:
+        first = Case(_PLAIN, Layout.trivial(len(_PLAIN.samples)), _values(_PLAIN))
+        for dtype in ("bfloat16", "float16"):
+            words = f"when the very first step was in {dtype}"
+            yield words, Trial(case, before=(replace(first, dtype=dtype),), fresh=True)
+        return
     others = _other_steps(case)
     yield "after other steps", Trial(case, before=others)
     yield "when the very first steps were others", Trial(case, before=others, fresh=True)
     for other in _regrouped(case):
         words = "when the very first step was the same in another number of micro-batches"
         yield words, Trial(case, before=(other,), fresh=True)
-    if case.step == _LONG:
-        for dtype in ("bfloat16", "float16"):
-            first = Case(_PLAIN, Layout.trivial(len(_PLAIN.samples)), _values(_PLAIN), dtype)
-            words = f"when the very first step was in {dtype}"
-            yield words, Trial(case, before=(first,), fresh=True)
     if case.step == _PLAIN:
         yield f"{OFTEN} times before", Trial(case, before=(case,) * OFTEN)
 

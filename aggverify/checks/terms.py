@@ -1,4 +1,5 @@
-"""T13: every additive auxiliary term (KL, entropy, value) alone is the same in every layout."""
+"""T13: every additive auxiliary term (KL, entropy, value) alone is the same in every layout, and of
+one formula on all steps."""
 
 from __future__ import annotations
 
@@ -7,17 +8,25 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
+from itertools import islice
 
+import numpy as np
+
+from aggverify import oracles
 from aggverify.checks.base import Check, Finding, failure_finding
 from aggverify.checks.judging import is_finite, judge_spread
-from aggverify.checks.spaces import spread, with_branches
+from aggverify.checks.spaces import SHORT, spread, with_branches
 from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial
+from aggverify.generation.catalogue import plain_losses
+from aggverify.generation.constants import around
+from aggverify.generation.shapes import long_and_sharded
 from aggverify.generation.space import Space
+from aggverify.oracles import MODES, Step
 from aggverify.steps.case import Case
-from aggverify.steps.layouts import token_owner
+from aggverify.steps.layouts import Layout, token_owner
+from aggverify.steps.notation import parse_step
 
 NAME = "auxiliary_terms_stay"
 CODE = "AGV207"
@@ -35,26 +44,88 @@ def space(subject: Subject) -> Space | None:
     return spread(subject, dp=4, micro_batches=2, empty_samples=True)
 
 
+_RAGGED = parse_step("1/11 2/1111 1/1; 3/111 1/11111; 2/1")
+_REFERENCE = Case(_RAGGED, Layout.trivial(len(_RAGGED.samples)), plain_losses(_RAGGED))
+"""Where modes differ, and code has no reason to branch: what a term's own one is seen on."""
+_LONG_ONES = 6
+
+
 def variants(case: Case) -> tuple[Trial, ...]:
-    """One term, which the step's size picks, on one rank and as laid out; all others 0."""
+    """One term, which the step's size picks, on one rank and as laid out; all others 0. Then on a
+    step that shows its own mode."""
     term = case.step.num_response_tokens + len(case.step.samples)
-    return Trial(case.trivial, term=term), Trial(case, term=term)
+    return Trial(case.trivial, term=term), Trial(case, term=term), Trial(_REFERENCE, term=term)
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """No oracle: a term has a coefficient, and may have a mode, of its own."""
-    alone, laid_out = executions
+    """No oracle of the claim's: a term has a coefficient, and may have a mode, of its own."""
+    alone, laid_out, reference = executions
     if not is_finite(alone):
         return failure_finding(NAME, subject, alone)
-    bare = subject.knowing(trust_formula=False)
-    found = judge_spread(NAME, CODE, bare, executions)
-    if found is None or found.observed is None:
-        return found
     picked = variants(laid_out.case)[0].term
     assert picked is not None
     name = subject.terms[picked % len(subject.terms)]
+    bare = subject.knowing(trust_formula=False)
+    found = judge_spread(NAME, CODE, bare, (alone, laid_out))
+    if found is None:
+        found = _of_its_mode(subject, alone, reference)
+        return None if found is None else replace(found, term=name)
+    if found.observed is None:
+        return found
     message = f"the weights of {name}, with everything else 0"
     return replace(found, term=name, message=message, signs=tuple(_signs(found)))
+
+
+def _of_its_mode(subject: Subject, alone: Execution, reference: Execution) -> Finding | None:
+    """A finding where the term has no mode's weights on one rank, times one coefficient, that it
+    has on the reference step; nothing where it has none there either, or readings of a mode
+    differ."""
+    step, weights = alone.case.step, alone.weights
+    plain = len(step.samples) == step.num_rollouts and all(
+        s.num_unmasked and s.original_mask is None for s in step.samples
+    )
+    if not plain or weights is None or not is_finite(reference):
+        return None
+    own = [(mode, c) for mode in MODES if (c := _coefficient(subject, mode, reference))]
+    for mode, coefficient in own:
+        wanted = [coefficient * float(w) for w in _exact(subject, mode, step)]
+        off = np.abs(weights - wanted) > float(_NEAR) * np.abs(wanted)
+        if not off.any():
+            return None
+        token = int(np.flatnonzero(off)[0])
+    if not own:
+        return None
+    message = f"its weights alone are {mode}'s, times {coefficient:.6g}, on a step of six samples"
+    observed, expected = tuple(weights.tolist()), tuple(map(Fraction, wanted))
+    error = abs(Fraction(observed[token]) - expected[token])
+    found = Finding(CODE, NAME, message, alone.case, subject.mode, expected, observed)
+    return replace(found, reference=f"{mode}'s", token=token, error=error)
+
+
+def _coefficient(subject: Subject, mode: str, reference: Execution) -> float:
+    """By which all its weights are the mode's; 0.0 where there is none."""
+    assert reference.weights is not None
+    if MODES[mode].needs_divisor and subject.divisor is None:
+        return 0.0
+    wanted = np.array([float(w) for w in _exact(subject, mode, _RAGGED)])
+    ratios = reference.weights / wanted
+    middle = float(ratios[0])
+    return middle if (np.abs(ratios - middle) <= float(_NEAR) * abs(middle)).all() else 0.0
+
+
+def _exact(subject: Subject, mode: str, step: Step) -> tuple[Fraction, ...]:
+    divisor = subject.divisor if MODES[mode].needs_divisor else None
+    return oracles.weights(mode, step, divisor=divisor, policy=subject.policy)
+
+
+def _stored(subject: Subject) -> Iterator[Case]:
+    """Those where code branches, and some that are long."""
+    yield from with_branches(subject, space)
+    if (own := space(subject)) is not None:
+        listed = filter(None, around(own, subject.found.constants))
+        long = (case for case in listed if case.step.num_response_tokens > SHORT)
+        yield from islice(long, _LONG_ONES)
+        yield from islice(filter(None, long_and_sharded(own)), _LONG_ONES)
 
 
 def _signs(found: Finding) -> Iterator[str]:
@@ -77,10 +148,10 @@ def _signs(found: Finding) -> Iterator[str]:
 
 CHECK = Check(
     name=NAME,
-    title="each auxiliary term alone has the same weights in every layout",
+    title="each auxiliary term alone has the same weights in every layout, of one mode",
     tests="T13",
     space=space,
-    stored=partial(with_branches, space=space),
+    stored=_stored,
     variants=variants,
     judge=judge,
     nothing_to_say="the reducer takes no per-token inputs beside the losses",

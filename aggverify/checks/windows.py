@@ -24,6 +24,9 @@ from aggverify.steps.layouts import Layout
 
 NAME = "partial_windows_are_whole"
 CODE = "AGV208"
+LAST_WINDOW = "the last window's number of micro-batches"
+EARLIER_STEP = "something of the last window"
+_NEAR = 2.0**-16
 
 
 def space(subject: Subject) -> Space | None:
@@ -66,6 +69,7 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     if not wrong.any():
         return None
     token = int(np.flatnonzero(wrong)[0])
+    signs = (LAST_WINDOW,) if _is_of_the_last_window(alone, after) else (EARLIER_STEP,)
     expected = tuple(Fraction(w) for w in alone.weights.tolist())
     observed = tuple(after.weights.tolist())
     known = np.isfinite(after.weights[token])
@@ -81,7 +85,18 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
         "in ranks that have seen no other window",
         token,
         abs(Fraction(observed[token]) - expected[token]) if known else None,
+        signs=signs,
     )
+
+
+def _is_of_the_last_window(alone: Execution, after: Execution) -> bool:
+    """Whether all weights are off by its number of micro-batches over this one's, or the other way
+    round."""
+    assert alone.weights is not None and after.weights is not None
+    steps, kept = alone.case.layout.num_microbatches, alone.weights != 0
+    ratios = after.weights[kept] / alone.weights[kept]
+    last = (steps + 1) / steps
+    return any(np.allclose(ratios, ratio, rtol=_NEAR, atol=0) for ratio in (last, 1 / last))
 
 
 def variants(case: Case) -> tuple[Trial, Trial]:

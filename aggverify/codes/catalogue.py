@@ -147,7 +147,7 @@ CATALOGUE: tuple[Code, ...] = (
     ),
     Code(
         "AGV207",
-        "An auxiliary term depends on the layout",
+        "An auxiliary term has other weights in another layout or step",
         symptom=Symptom.AUXILIARY_TERM,
         diagnosed=Diagnosed.SYMPTOM,
         of_a_step=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aggverify.checks.logs import OTHER_COUNT, PART_SILENT, RESCALED, RUNNING_TOTAL
+from aggverify.checks.windows import EARLIER_STEP, LAST_WINDOW
 from aggverify.codes import Symptom
 from aggverify.diagnosis.bugs.base import Bug
 from aggverify.diagnosis.clues import sign
@@ -31,14 +32,14 @@ BUGS: tuple[Bug, ...] = (
         "something of an earlier step is used for this one",
         "a denominator cached from the previous step",
         "compute denominators from this call's arguments, or key a cache by all of them",
-        (sign(Symptom.STATE_KEPT),),
+        (sign(Symptom.STATE_KEPT, EARLIER_STEP),),
     ),
     Bug(
         "configured-window",
         "scaled by a configured number of micro-batches where the actual one differs",
         "ms-swift #10084",
         "use the number of micro-batches of this very step",
-        (sign(Symptom.PARTIAL_WINDOW),),
+        (sign(Symptom.PARTIAL_WINDOW), sign(LAST_WINDOW)),
     ),
     Bug(
         "epsilon-outside",
