@@ -140,8 +140,8 @@ def _is_right(subject: Subject, execution: Execution, expected: Sequence[Fractio
 
 def _has_few_bits(number: float, dtype: str) -> bool:
     """Whether it is one of 16 bits, but for a few roundings in its own dtype."""
-    scaled = math.frexp(number)[0] * 2**FEW_BITS
-    near = 16 * float(PRECISIONS[dtype].unit_roundoff) * 2**FEW_BITS
+    scaled = math.ldexp(math.frexp(number)[0], FEW_BITS)
+    near = math.ldexp(16 * float(PRECISIONS[dtype].unit_roundoff), FEW_BITS)
     return abs(scaled - round(scaled)) <= near
 
 

@@ -169,10 +169,10 @@ def _size_of_table(value: Any) -> int | None:
     ids, places and lengths must stay below; None for what is no such table."""
     if isinstance(value, deque) and value.maxlen is not None:
         return value.maxlen
+    if type(value).__name__ in ("Tensor", "Parameter", "ndarray"):
+        return int(max(value.shape)) if value.shape else None
     if isinstance(value, Collection) and not isinstance(value, str):
         return len(value) if len(value) > _MOST_MEMBERS else None
-    if type(value).__name__ in ("Tensor", "Parameter", "ndarray") and value.shape:
-        return int(max(value.shape))
     return None
 
 

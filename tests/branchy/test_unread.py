@@ -9,7 +9,16 @@ from contextlib import contextmanager
 import pytest
 
 from aggverify.api.running import request
-from aggverify.checks import Check, counts, logs, scalar, terms
+from aggverify.checks import (
+    Check,
+    counts,
+    launched,
+    logs,
+    scalar,
+    shapes,
+    steadiness,
+    terms,
+)
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.oracles import MODES
@@ -139,6 +148,55 @@ def test_what_is_told_is_what_it_does(name: str, looks: Check, bug: str, shared_
     diagnosis = verdict.reports[0].diagnosis
     assert diagnosis is not None and diagnosis.bug is not None
     assert diagnosis.bug.name == bug
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("name", "looks", "code", "bug"),
+    [
+        ("chunks_averaged_and_scaled_back", counts.CHECK, "AGV101", None),
+        ("metric_added_up_beside_the_loss", logs.CHECK, "AGV511", None),
+        ("running_sum_in_sixteen_bits", scalar.CHECK, "AGV301", None),
+        ("rollouts_counted_from_gathered_ids", shapes.CHECK, "AGV204", None),
+        ("prompt_tokens_in_id_ring", shapes.CHECK, "AGV101", None),
+        ("logged_by_the_main_process", logs.CHECK, "AGV511", None),
+        ("slot_for_every_prompt_name", launched.CHECK, "AGV412", None),
+        ("prompt_counts_times_device_one", steadiness.STATE, "AGV408", "state-between-steps"),
+        ("kl_scale_set_at_window_start", terms.CHECK, "AGV207", "state-between-steps"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_was_missed_once_is_found_and_told_to_be_nothing_else(
+    name: str, looks: Check, code: str, bug: str | None, shared_pool: Pool
+) -> None:
+    """A name of a bug that it is not is worse than none."""
+    [entry] = (each for each in WITNESSED_WRONG if each.name == name)
+    with under_test(entry, shared_pool) as (subject, laboratory):
+        verdict = session.examine(subject, laboratory, checks=[looks])
+    first = verdict.reports[0]
+    told = first.diagnosis.bug if first.diagnosis is not None else None
+    assert (first.finding.code, told and told.name) == (code, bug)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("name", "codes"),
+    [
+        ("penalty_of_the_first_tokens", ["AGV207"]),
+        ("penalty_in_two_parts", []),
+        ("penalty_of_a_formula_of_its_own", []),
+    ],
+)
+def test_a_term_keeps_its_mode_on_long_responses(
+    name: str, codes: list[str], shared_pool: Pool
+) -> None:
+    """It has an oracle of its own where it has a mode's weights on a small step, and none where it
+    has no mode's."""
+    entry = Unread(f"tests.branchy.penalties:{name}", "token_mean", "")
+    with under_test(entry, shared_pool) as (subject, laboratory):
+        verdict = session.examine(subject, laboratory, checks=[terms.CHECK])
+    assert [report.finding.code for report in verdict.reports] == codes
+    assert all("token_mean's, times 0.25" in r.finding.message for r in verdict.reports)
 
 
 def _known(terms: bool) -> list[Witness]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from aggverify.checks import virtual
@@ -50,6 +52,17 @@ def others(losses: Any, batch: Any) -> Any:
     return pytest.approx(losses)
 
 
+RING = [0] * 1024
+SLOTS = np.zeros((4, 3072))
+LAST: deque[float] = deque(maxlen=48)
+WORDS = {"a few": 5, "words": 6}
+
+
+def tables(losses: Any, batch: Any) -> Any:
+    LAST.append(RING[len(losses) % len(RING)] + SLOTS[0, len(WORDS)])
+    return losses
+
+
 @pytest.mark.parametrize(
     ("function", "told"),
     [
@@ -58,6 +71,7 @@ def others(losses: Any, batch: Any) -> Any:
         (Reducer(), {80, 12, 320, LIMIT}),
         (Reducer().__call__, {80, 12, 320, LIMIT}),
         (others, set()),
+        (tables, {1024, 3072, 48, 5, 6}),
     ],
 )
 def test_the_numbers_of_the_code_and_of_what_it_calls_in_its_package(
