@@ -15,7 +15,7 @@ from aggverify.checks.judging import is_finite
 from aggverify.checks.spaces import cp_kinds, spread
 from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
-from aggverify.generation.catalogue import grid, hard_cases
+from aggverify.generation.catalogue import blanked, grid, hard_cases
 from aggverify.generation.shapes import sum_of_many
 from aggverify.generation.space import Space
 from aggverify.oracles.bounds import PRECISIONS, scalar_bound
@@ -29,6 +29,8 @@ RUNNING_TOTAL = "what is logged has grown from one micro-batch to the next"
 PART_SILENT = "zeros are logged for a part of the losses"
 RESCALED = "the scalar, times the same everywhere"
 OTHER_COUNT = "a sum over another count"
+_BLANKED = 4
+"""Cases that are also run with parts of them fully masked."""
 OBJECTIVE = "loss"
 """The key of a log that must be the step scalar."""
 
@@ -313,7 +315,12 @@ def _factor(value: Fraction | None, wanted: Objective, case: Case) -> str:
 def _stored(subject: Subject) -> Iterator[Case]:
     """What every check begins with, and sums of many terms."""
     kinds = cp_kinds(subject) or ("zigzag",)
-    yield from (*hard_cases(), *grid(subject.max_world, kinds))
+    usual = (*hard_cases(), *grid(subject.max_world, kinds))
+    yield from usual
+    own = space(subject)
+    split = [c for c in usual if own and c in own and c.layout.num_microbatches > 1]
+    for case in split[:_BLANKED]:
+        yield from blanked(case)
     yield from (sum_of_many(), sum_of_many(samples=True))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -74,8 +75,10 @@ def judge_as_usual(name: str, subject: Subject, executions: Sequence[Execution])
 
 
 def _weights_only(execution: Execution) -> Execution:
-    """In 16 bits a sum may be too large for a weight that is not."""
-    if execution.case.dtype in _LOW and execution.value is None and execution.weights is not None:
+    """In 16 bits a sum may be too large for a weight that is not; that makes it no NaN."""
+    low = execution.case.dtype in _LOW and execution.value is None
+    is_nan = any(math.isnan(loss) for rank in execution.local_losses for loss in rank)
+    if low and not is_nan and execution.weights is not None:
         return replace(execution, value=Fraction(0))
     return execution
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import accumulate, chain, islice
+from itertools import accumulate, chain, islice, product
 
 import numpy as np
 
 from aggverify.checks.base import Check, Finding, Shown
+from aggverify.checks.comparison import LOW
+from aggverify.checks.logs import OBJECTIVE
 from aggverify.checks.spaces import small
 from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
@@ -42,9 +44,9 @@ def _remembered(case: Case) -> tuple[Trial, ...]:
 def _pasts(case: Case) -> Iterator[tuple[str, Trial]]:
     """What ranks may have run before, in words and as a trial."""
     if case.step == _LONG:
-        first = Case(_PLAIN, Layout.trivial(len(_PLAIN.samples)), _values(_PLAIN))
-        for dtype in ("bfloat16", "float16"):
-            words = f"when the very first step was in {dtype}"
+        small = Case(_PLAIN, Layout.trivial(len(_PLAIN.samples)), _values(_PLAIN))
+        for dtype, (which, first) in product(LOW, (("", small), ("the same ", case))):
+            words = f"when the very first step was {which}in {dtype}"
             yield words, Trial(case, before=(replace(first, dtype=dtype),), fresh=True)
         return
     others = _other_steps(case)
@@ -78,13 +80,19 @@ def _other_steps(case: Case) -> tuple[Case, ...]:
     samples = case.step.samples
     flipped = [Sample(s.prompt_length, _flipped(s.loss_mask), s.rollout, s.group) for s in samples]
     turned = [replace(s, loss_mask=s.loss_mask[1:] + s.loss_mask[:1]) for s in samples]
+    split = case.layout.num_microbatches > 1
+    last = {i for rank in case.layout.micro_batches for i in rank[-1]} if split else set()
+    ended = [
+        Sample(s.prompt_length, bytes(s.response_length), s.rollout, s.group) if i in last else s
+        for i, s in enumerate(samples)
+    ]
     together = [Sample(s.prompt_length, s.loss_mask, 0, 0) for s in samples]
     apart = [Sample(s.prompt_length, s.loss_mask, i, i) for i, s in enumerate(samples)]
     longer, longest = (
         [Sample(s.prompt_length, (*s.loss_mask, *more), s.rollout, s.group) for s in samples]
         for more in ((1,), (0, 1, 1))
     )
-    steps = [Step(tuple(s)) for s in (longer, turned, flipped, together, apart, longest)]
+    steps = [Step(tuple(s)) for s in (longer, turned, flipped, ended, together, apart, longest)]
     found = [Case(step, case.layout, _values(step), case.dtype) for step in steps]
     if case.layout.is_trivial:
         larger = Step((*apart, Sample(2, (1, 1, 0, 1), len(apart), len(apart))))
@@ -192,7 +200,18 @@ def _difference(one: Execution, two: Execution) -> str | None:
         for a, b in zip(was, now, strict=True):
             if a != b and not (a != a and b != b):
                 return f"the loss on rank {rank} was {a!r}, is {b!r}"
+    logged = [
+        [dict(log).get(OBJECTIVE) for logs in each.logs for log in logs if isinstance(log, tuple)]
+        for each in (one, two)
+    ]
+    for was, now in zip(*logged, strict=False):
+        if was != now:
+            return f"log[{OBJECTIVE!r}] was {_number(was)}, is {_number(now)}"
     return None
+
+
+def _number(numbers: tuple[float, ...] | None) -> str:
+    return "left out" if numbers is None else " and ".join(map(repr, numbers))
 
 
 def _folded(case: Case) -> Case:
@@ -219,8 +238,8 @@ OFTEN = 64
 """More calls than a warm-up takes."""
 _PLAIN = hard_cases()[0].step
 """The step that is run so often: one is enough."""
-_LONG = Step(tuple(Sample(1, b"\1" * length, i, i) for i, length in enumerate((257, 2051))))
-"""Counts that a number kept in 16 bits from another step cannot take."""
+_LONG = Step(tuple(Sample(1, b"\1" * length, i, i) for i, length in enumerate((257, 2051, 5))))
+"""Counts, and a number of units, that a number kept in 16 bits from another step cannot take."""
 _FEW = 3
 """Hard cases that it begins with."""
 

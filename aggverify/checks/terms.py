@@ -4,16 +4,17 @@ one formula on all steps."""
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import islice
+from itertools import combinations, islice, product
+from math import prod
 
 import numpy as np
 
 from aggverify import oracles
-from aggverify.checks.base import Check, Finding, failure_finding
+from aggverify.checks.base import Check, Finding, as_it_is, failure_finding
 from aggverify.checks.judging import is_finite, judge_spread
 from aggverify.checks.spaces import SHORT, spread, with_branches
 from aggverify.execution.executed import Execution
@@ -23,7 +24,7 @@ from aggverify.generation.catalogue import plain_losses
 from aggverify.generation.constants import around
 from aggverify.generation.shapes import long_and_sharded
 from aggverify.generation.space import Space
-from aggverify.oracles import MODES, Step
+from aggverify.oracles import MODES, Sample, Step
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout, token_owner
 from aggverify.steps.notation import parse_step
@@ -133,17 +134,48 @@ def _signs(found: Finding) -> Iterator[str]:
     pairs = [*zip(found.observed or (), found.expected or (), strict=True)]
     if any(w == 0 != e for w, e in pairs):
         yield LEFT_OUT
-    step, parts = found.case.step, defaultdict[object, list[Fraction]](list)
-    owner = token_owner(step, found.case.layout)
-    for i, (start, sample) in enumerate(zip(step.offsets, step.samples, strict=False)):
+    step, owner = found.case.step, token_owner(found.case.step, found.case.layout)
+    kept: list[tuple[Sample, tuple[int, int, int]]] = []
+    ratios: list[Fraction] = []
+    for start, sample in zip(step.offsets, step.samples, strict=False):
         for t, bit in enumerate(sample.loss_mask, start):
             weight, expected = pairs[t]
             if bit and not (math.isfinite(weight) and expected):
                 return
             if bit:
-                parts[i, owner[t]].append(Fraction(weight) / Fraction(expected))
-    if all(max(own) - min(own) <= _NEAR * abs(own[0]) for own in parts.values()):
+                kept.append((sample, owner[t]))
+                ratios.append(Fraction(weight) / Fraction(expected))
+    if any(_are(ratios, foretold) for foretold in _by_local_counts(kept, found.case.layout)):
         yield OTHER_COUNT
+
+
+def _are(ratios: Sequence[Fraction], foretold: Sequence[Fraction]) -> bool:
+    pairs = zip(ratios, foretold, strict=True)
+    return all(abs(ratio - wanted) <= _NEAR * abs(wanted) for ratio, wanted in pairs)
+
+
+def _by_local_counts(
+    kept: Sequence[tuple[Sample, tuple[int, int, int]]], layout: Layout
+) -> Iterator[list[Fraction]]:
+    """By what each token's weight changes where its unit's tokens are counted where they stand: in
+    a micro-batch, on a data-parallel or context-parallel rank; alone, or as a mean over these."""
+    places = (
+        lambda d, c, k: (d, k),
+        lambda d, c, k: d,
+        lambda d, c, k: (d, c, k),
+        lambda d, c, k: (d, c),
+        lambda d, c, k: c,
+    )
+    units = (lambda s: 0, lambda s: s.group, lambda s: s.rollout)
+    sizes = (layout.num_microbatches, layout.dp_size, layout.cp_size)
+    over = {prod(some) for n in range(4) for some in combinations(sizes, n)}
+    for unit, place in product(units, places):
+        whole = Counter(unit(sample) for sample, _ in kept)
+        here = Counter((unit(sample), place(*owner)) for sample, owner in kept)
+        for size in over:
+            yield [
+                Fraction(whole[unit(s)], here[unit(s), place(*owner)] * size) for s, owner in kept
+            ]
 
 
 CHECK = Check(
@@ -153,6 +185,7 @@ CHECK = Check(
     space=space,
     stored=_stored,
     variants=variants,
+    on_branches=as_it_is,
     judge=judge,
     nothing_to_say="the reducer takes no per-token inputs beside the losses",
     max_examples=40,

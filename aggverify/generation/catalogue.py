@@ -22,9 +22,11 @@ def hard_cases() -> tuple[Case, ...]:
 
 
 def blanked(case: Case) -> Iterator[Case]:
-    """The case with its first sample fully masked, and with its first micro-batch."""
-    first = set(next(case.layout.cells())[2])
-    for members in dict.fromkeys((frozenset({0}), frozenset(first))):
+    """The case with its first sample fully masked, with its first micro-batch, and with the last
+    one of every rank."""
+    first = frozenset(next(case.layout.cells())[2])
+    last = frozenset(i for rank in case.layout.micro_batches for i in rank[-1])
+    for members in dict.fromkeys((frozenset({0}), first, last)):
         samples = (
             replace(s, loss_mask=bytes(s.response_length)) if i in members else s
             for i, s in enumerate(case.step.samples)

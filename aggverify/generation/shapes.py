@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain
 
 from aggverify.generation.space import Space
@@ -178,6 +179,12 @@ def low_precision(space: Space) -> Iterator[Case | None]:
     for dtype in ("bfloat16", "float16"):
         for size in _SPREADS[:3]:
             yield build((holed(300), b"\1\1"), size, dtype=dtype, all_cells=True)
+    for dtype in ("bfloat16", "float16"):
+        # A prompt group that is masked whole; counts that are added up one by one.
+        for size in _SPREADS[:1] + _SPREADS[2:3] + ((1, 1, 1),):
+            yield build((holed(7), bytes(4), b"\1\1"), size, dtype=dtype, whole_prompts=False)
+        for length in (300, 2200):
+            yield build((holed(length), *[b"\1"] * 63), dtype=dtype, whole_prompts=False)
     # A count times the number of rollouts is beyond the largest number of float16.
     yield build((holed(2049), *short(39, 1)), dtype="float16")
 
@@ -227,6 +234,7 @@ _MANY_TOKENS = (Sample(1, b"\1" * 4500, 0, 0), Sample(1, b"\1", 1, 1))
 _MANY_SAMPLES = tuple(Sample(1, b"\1", i, i // 2) for i in range(640))
 
 
+@cache
 def sum_of_many(*, samples: bool = False) -> Case:
     """More tokens, or samples of a micro-batch, than bfloat16 adds up one by one; every loss is 1.
     Not of float16, in which a right sum may be too large or a right weight too small."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from tests.branchy import untuned
+from tests.branchy.eighth import registry as eighth
 from tests.branchy.fresh import registry as fresh
 from tests.branchy.later import registry as later
 from tests.branchy.latest import registry as latest
@@ -41,6 +42,7 @@ CORPORA = (
     _corpus("later", later),
     _corpus("sixth", sixth),
     _corpus("seventh", seventh),
+    _corpus("eighth", eighth),
 )
 WRONG = tuple(entry for corpus in CORPORA for entry in corpus.wrong)
 WITNESSED_WRONG = tuple(entry for entry in WRONG if isinstance(entry, Unread))
