@@ -164,6 +164,11 @@ def test_what_is_told_is_what_it_does(name: str, looks: Check, bug: str, shared_
         ("slot_for_every_prompt_name", launched.CHECK, "AGV412", None),
         ("prompt_counts_times_device_one", steadiness.STATE, "AGV408", "state-between-steps"),
         ("kl_scale_set_at_window_start", terms.CHECK, "AGV207", "state-between-steps"),
+        ("tokens_added_rollout_by_rollout", shapes.CHECK, "AGV101", None),
+        ("window_logged_with_its_last", steadiness.STATE, "AGV408", "state-between-steps"),
+        ("scale_kept_on_the_device", steadiness.STATE, "AGV408", "state-between-steps"),
+        ("kl_divided_by_a_slot_table", terms.CHECK, "AGV207", None),
+        ("prompt_means_above_epsilon", shapes.CHECK, "AGV111", None),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
