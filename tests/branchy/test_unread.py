@@ -206,8 +206,8 @@ def test_a_term_keeps_its_mode_on_long_responses(
 
 
 def _known(terms: bool) -> list[Witness]:
-    """Witnesses of the wrong ones, launched ranks apart; those of terms for reducers with terms. None
-    with rejected tokens, of which this convention promises nothing."""
+    """Witnesses of the wrong ones, launched ranks apart; those of terms for reducers with terms;
+    none with rejected tokens, of which this convention promises nothing."""
     found = [entry.witness for entry in WITNESSED_WRONG if entry.witness is not None]
     usual = [w for w in found if not w.where and (terms or w.term is None)]
     return [w for w in usual if all(s.original_mask is None for s in w.case.step.samples)]
