@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 from aggverify.checks.base import Check, Finding, Shown, as_it_is, failure_finding
 from aggverify.checks.comparison import lowest_precision, worst_weight
 from aggverify.checks.judging import is_finite
-from aggverify.checks.spaces import of_a_loss
+from aggverify.checks.spaces import hard_and_long, of_a_loss
 from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial
@@ -60,6 +61,7 @@ CHECK = Check(
     name=NAME,
     title="a loss that is scaled before backward scales its gradient",
     space=space,
+    stored=partial(hard_and_long, space=space, usual=8),
     variants=_variants,
     judge=judge,
     max_examples=4,

@@ -10,6 +10,7 @@ from typing import Any
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import grid, hard_cases
 from aggverify.generation.constants import shaped
+from aggverify.generation.shapes import few_and_many
 from aggverify.generation.space import Space
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import CpKind
@@ -85,6 +86,18 @@ def alone(subject: Subject, **narrowed: Any) -> Space:
         dtypes=_DTYPES,
     )
     return replace(space, **narrowed)
+
+
+def hard_and_long(
+    subject: Subject, space: Callable[[Subject], Space | None], usual: int
+) -> Iterator[Case]:
+    """So many of the stored cases that every check begins with, one with few tokens of many, and
+    one that is long."""
+    own = space(subject)
+    if own is not None:
+        stored = (*hard_cases(), *grid(subject.max_world, own.cp_kinds))
+        yield from islice((case for case in stored if case in own), usual)
+        yield from few_and_many()
 
 
 def with_branches(

@@ -17,7 +17,7 @@ from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial
 from aggverify.generation.catalogue import hard_cases
-from aggverify.generation.shapes import levels
+from aggverify.generation.shapes import LONG_STEP, levels
 from aggverify.generation.space import Space
 from aggverify.oracles import Sample, Step
 from aggverify.steps.case import Case
@@ -43,7 +43,7 @@ def _remembered(case: Case) -> tuple[Trial, ...]:
 
 def _pasts(case: Case) -> Iterator[tuple[str, Trial]]:
     """What ranks may have run before, in words and as a trial."""
-    if case.step == _LONG:
+    if case.step == LONG_STEP:
         small = Case(_PLAIN, Layout.trivial(len(_PLAIN.samples)), _values(_PLAIN))
         for dtype, (which, first) in product(LOW, (("", small), ("the same ", case))):
             words = f"when the very first step was {which}in {dtype}"
@@ -238,8 +238,6 @@ OFTEN = 64
 """More calls than a warm-up takes."""
 _PLAIN = hard_cases()[0].step
 """The step that is run so often: one is enough."""
-_LONG = Step(tuple(Sample(1, b"\1" * length, i, i) for i, length in enumerate((257, 2051, 5))))
-"""Counts, and a number of units, that a number kept in 16 bits from another step cannot take."""
 _FEW = 3
 """Hard cases that it begins with."""
 
@@ -249,7 +247,7 @@ def _stored(subject: Subject) -> Iterator[Case]:
     hard = (_with_holes(case) for case in hard_cases())
     yield from islice((case for case in hard if case in space), _FEW)
     if not subject.nonlinear:
-        yield Case(_LONG, Layout.trivial(len(_LONG.samples)), levels(_LONG))
+        yield Case(LONG_STEP, Layout.trivial(len(LONG_STEP.samples)), levels(LONG_STEP))
 
 
 REPEAT = Check(

@@ -87,20 +87,22 @@ def _of_its_mode(subject: Subject, alone: Execution, reference: Execution) -> Fi
     )
     if not plain or weights is None or not is_finite(reference):
         return None
-    own = [(mode, c) for mode in MODES if (c := _coefficient(subject, mode, reference))]
-    for mode, coefficient in own:
+    observed, found = tuple(weights.tolist()), []
+    for mode in sorted(MODES, key=lambda name: name != subject.mode):
+        if not (coefficient := _coefficient(subject, mode, reference)):
+            continue
         wanted = [coefficient * float(w) for w in _exact(subject, mode, step)]
-        off = np.abs(weights - wanted) > float(_NEAR) * np.abs(wanted)
-        if not off.any():
+        off = np.flatnonzero(np.abs(weights - wanted) > float(_NEAR) * np.abs(wanted))
+        if not off.size:
             return None
-        token = int(np.flatnonzero(off)[0])
-    if not own:
-        return None
-    message = f"its weights alone are {mode}'s, times {coefficient:.6g}, on a step of six samples"
-    observed, expected = tuple(weights.tolist()), tuple(map(Fraction, wanted))
-    error = abs(Fraction(observed[token]) - expected[token])
-    found = Finding(CODE, NAME, message, alone.case, subject.mode, expected, observed)
-    return replace(found, reference=f"{mode}'s", token=token, error=error)
+        token, expected = int(off[0]), tuple(map(Fraction, wanted))
+        message = (
+            f"its weights alone are {mode}'s, times {coefficient:.6g}, on a step of six samples"
+        )
+        other = Finding(CODE, NAME, message, alone.case, subject.mode, expected, observed)
+        error = abs(Fraction(observed[token]) - expected[token])
+        found.append(replace(other, reference=f"{mode}'s", token=token, error=error))
+    return found[0] if found else None
 
 
 def _coefficient(subject: Subject, mode: str, reference: Execution) -> float:
@@ -157,8 +159,9 @@ def _are(ratios: Sequence[Fraction], foretold: Sequence[Fraction]) -> bool:
 def _by_local_counts(
     kept: Sequence[tuple[Sample, tuple[int, int, int]]], layout: Layout
 ) -> Iterator[list[Fraction]]:
-    """By what each token's weight changes where its unit's tokens are counted where they stand: in
-    a micro-batch, on a data-parallel or context-parallel rank; alone, or as a mean over these."""
+    """By what each token's weight changes where its unit's tokens, or the step's samples, are
+    counted where they stand: in a micro-batch, on a data-parallel or context-parallel rank; alone,
+    or as a mean over these."""
     places = (
         lambda d, c, k: (d, k),
         lambda d, c, k: d,
@@ -176,6 +179,10 @@ def _by_local_counts(
             yield [
                 Fraction(whole[unit(s)], here[unit(s), place(*owner)] * size) for s, owner in kept
             ]
+    for place, size in product(places, over):
+        rows = {(id(sample), place(*owner)) for sample, owner in kept}
+        samples, mine = len({row for row, _ in rows}), Counter(where for _, where in rows)
+        yield [Fraction(samples, mine[place(*owner)] * size) for _, owner in kept]
 
 
 CHECK = Check(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 from aggverify.checks.base import Check, Finding, Shown, as_it_is, failure_finding
 from aggverify.checks.comparison import lowest_precision, worst_weight
 from aggverify.checks.judging import is_finite
 from aggverify.checks.logs import objective
-from aggverify.checks.spaces import of_a_loss
+from aggverify.checks.spaces import hard_and_long, of_a_loss
 from aggverify.execution.executed import Execution, Weights
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial
@@ -75,6 +76,7 @@ CHECK = Check(
     name=NAME,
     title="the same loss without gradients, and the same weights under autocast",
     space=space,
+    stored=partial(hard_and_long, space=space, usual=6),
     variants=_variants,
     judge=judge,
     max_examples=2,

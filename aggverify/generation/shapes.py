@@ -228,6 +228,8 @@ def degenerate(space: Space) -> Iterator[Case | None]:
         yield build((turns(40), turns(11)), size)
     for size in sizes[:3]:
         yield build([b"\1" * length for length in (200, 201, 199, 200)], size, all_cells=True)
+    for count, mask in ((4, b"\1"), (8, b"\1\1\1")):
+        yield _one_rollout(space, count, mask)
 
 
 _MANY_TOKENS = (Sample(1, b"\1" * 4500, 0, 0), Sample(1, b"\1", 1, 1))
@@ -242,6 +244,24 @@ def sum_of_many(*, samples: bool = False) -> Case:
     step = Step(members)
     losses = (1.0,) * step.num_response_tokens
     return Case(step, Layout.trivial(len(members)), losses, "bfloat16")
+
+
+def _one_rollout(space: Space, count: int, mask: bytes) -> Case | None:
+    """So many equal samples of it, as filled-up micro-batches have."""
+    step = Step((Sample(1, mask, 0, 0),) * count)
+    made = Case(step, Layout.trivial(count), levels(step))
+    return made if made in space else None
+
+
+LONG_STEP = Step(tuple(Sample(1, b"\1" * length, i, i) for i, length in enumerate((257, 2051, 5))))
+"""Counts, and a number of units, that numbers of 16 bits cannot take."""
+_FEW_OF_MANY = Step((Sample(1, b"\1\0\0", 0, 0), Sample(2, b"\0\0\0\1", 1, 1)))
+
+
+def few_and_many() -> tuple[Case, ...]:
+    """A step of hardly any unmasked tokens, and one of very many, on one rank."""
+    steps = (_FEW_OF_MANY, LONG_STEP)
+    return tuple(Case(s, Layout.trivial(len(s.samples)), levels(s)) for s in steps)
 
 
 FAMILIES: Mapping[str, Callable[[Space], Iterator[Case | None]]] = {

@@ -137,8 +137,6 @@ def test_a_loss_is_looked_at_where_code_branches(
         ("logged_by_the_first_rank", logs.CHECK, "logged-in-part"),
         ("logged_over_lengths", logs.CHECK, "wrong-normaliser"),
         ("divergence_on_the_first_shard", terms.CHECK, "auxiliary-left-out"),
-        ("entropy_as_a_mean_of_rows", terms.CHECK, "auxiliary-local-count"),
-        ("positions_in_a_byte", counts.CHECK, "another-formula"),  # of long responses only
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -156,6 +154,8 @@ def test_what_is_told_is_what_it_does(name: str, looks: Check, bug: str, shared_
     ("name", "looks", "code", "bug"),
     [
         ("chunks_averaged_and_scaled_back", counts.CHECK, "AGV101", None),
+        ("positions_in_a_byte", counts.CHECK, "AGV101", None),
+        ("entropy_as_a_mean_of_rows", terms.CHECK, "AGV207", None),
         ("metric_added_up_beside_the_loss", logs.CHECK, "AGV511", None),
         ("running_sum_in_sixteen_bits", scalar.CHECK, "AGV301", None),
         ("rollouts_counted_from_gathered_ids", shapes.CHECK, "AGV204", None),
@@ -165,7 +165,7 @@ def test_what_is_told_is_what_it_does(name: str, looks: Check, bug: str, shared_
         ("prompt_counts_times_device_one", steadiness.STATE, "AGV408", "state-between-steps"),
         ("kl_scale_set_at_window_start", terms.CHECK, "AGV207", "state-between-steps"),
         ("tokens_added_rollout_by_rollout", shapes.CHECK, "AGV101", None),
-        ("window_logged_with_its_last", steadiness.STATE, "AGV408", "state-between-steps"),
+        ("window_logged_with_its_last", logs.CHECK, "AGV511", "state-between-steps"),
         ("scale_kept_on_the_device", steadiness.STATE, "AGV408", "state-between-steps"),
         ("kl_divided_by_a_slot_table", terms.CHECK, "AGV207", None),
         ("prompt_means_above_epsilon", shapes.CHECK, "AGV111", None),
