@@ -35,7 +35,7 @@ def _handful(subject: Subject) -> Iterator[Case]:
     d = min(2, space.max_dp)
     c = min(2, space.max_cp, space.max_world // d)
     # So many prompts that a set of their names has the same order in two processes by no chance.
-    prompts = [f"{1 + n % 4}/{'1' * (n + 1)}" for n in range(12)]
+    prompts = [f"{1 + n % 4}/{'1' * (n + 1)} 2/{'1' * (n // 2 + 1)}" for n in range(12)]
     text = "2/110111011 1/111; 3/1 1/1101111; 2/11111011111 4/11; 1/111 2/10111"
     step = parse_step("; ".join([text, *prompts]))
     whole = tuple(range(len(step.samples)))
