@@ -13,6 +13,7 @@ from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import LAUNCHED, Trial
 from aggverify.generation.space import Space
+from aggverify.oracles import Step
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
@@ -30,14 +31,19 @@ def _space(subject: Subject) -> Space | None:
 
 
 def _handful(subject: Subject) -> Iterator[Case]:
-    """Two steps on the largest such world; its ranks are all that is launched."""
-    space = small(subject)
+    """Two layouts of two steps on the largest such world; its ranks are all that is launched."""
+    for text in (_FEW, _MANY):
+        yield from _laid_out(parse_step(text), small(subject))
+
+
+_FEW = "2/110111011 1/111; 3/1 1/1101111; 2/11111011111 4/11; 1/111 2/10111"
+_MANY = "; ".join(f"{1 + n % 4}/{'1' * (n + 1)} 2/{'1' * (n // 2 + 1)}" for n in range(16))
+"""So many prompts that a set of their names has the same order in two processes by no chance."""
+
+
+def _laid_out(step: Step, space: Space) -> Iterator[Case]:
     d = min(2, space.max_dp)
     c = min(2, space.max_cp, space.max_world // d)
-    # So many prompts that a set of their names has the same order in two processes by no chance.
-    prompts = [f"{1 + n % 4}/{'1' * (n + 1)} 2/{'1' * (n // 2 + 1)}" for n in range(12)]
-    text = "2/110111011 1/111; 3/1 1/1101111; 2/11111011111 4/11; 1/111 2/10111"
-    step = parse_step("; ".join([text, *prompts]))
     whole = tuple(range(len(step.samples)))
     half = len(whole) // d
     rows = tuple(whole[n * half : (n + 1) * half] for n in range(d))

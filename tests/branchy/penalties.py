@@ -35,6 +35,17 @@ def penalty_in_two_parts(losses: Tensor, batch: MicroBatch, kl: Tensor) -> Tenso
     return _mean(losses, batch) + 0.25 * _mean(first, batch) + 0.25 * _mean(rest, batch)
 
 
+def penalty_in_its_own_dtype(losses: Tensor, batch: MicroBatch, kl: Tensor) -> Tensor:
+    """Samples' means in the dtype of the losses, times the share of each."""
+    import torch
+
+    kept = torch.where(batch.mask.bool(), kl, 0.0)
+    rows = kept.split([len(own) for own in batch.local_masks])
+    pairs = zip(rows, batch.rollout_tokens, strict=True)
+    parts = [row.sum() / max(n, 1) / batch.num_rollouts for row, n in pairs]
+    return _mean(losses, batch) + torch.stack(parts).sum()
+
+
 def penalty_of_a_formula_of_its_own(losses: Tensor, batch: MicroBatch, kl: Tensor) -> Tensor:
     """No mode's: every token by the square of what its rollout has."""
     import torch

@@ -190,6 +190,7 @@ def test_what_was_missed_once_is_found_and_told_to_be_nothing_else(
     [
         ("penalty_of_the_first_tokens", ["AGV207"]),
         ("penalty_in_two_parts", []),
+        ("penalty_in_its_own_dtype", []),
         ("penalty_of_a_formula_of_its_own", []),
     ],
 )
