@@ -9,6 +9,7 @@ from fractions import Fraction
 
 from aggverify.checks import empty
 from aggverify.checks.base import RIGHT_FORMULA, Check, Finding
+from aggverify.checks.comparison import LOW
 from aggverify.checks.exhaustive import judge_any
 from aggverify.checks.spaces import spread
 from aggverify.execution.executed import Execution
@@ -20,7 +21,6 @@ from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout, dimensions
 
 NAME = "holds_where_code_branches"
-_LOW = ("bfloat16", "float16")
 _DRAWN_MICRO_BATCHES = 8
 """A rank at most where cases are drawn: each of them has samples."""
 MOST_TOKENS_NONLINEAR = 130
@@ -42,7 +42,7 @@ def space(subject: Subject) -> Space:
         lengths=(*_SHORT, *lengths),
         holes=True,
         ids=True,
-        dtypes=("float64",) if subject.nonlinear else ("float64", "float32", *_LOW),
+        dtypes=("float64",) if subject.nonlinear else ("float64", "float32", *LOW),
     )
 
 
@@ -76,7 +76,7 @@ def judge_as_usual(name: str, subject: Subject, executions: Sequence[Execution])
 
 def _weights_only(execution: Execution) -> Execution:
     """In 16 bits a sum may be too large for a weight that is not; that makes it no NaN."""
-    low = execution.case.dtype in _LOW and execution.value is None
+    low = execution.case.dtype in LOW and execution.value is None
     is_nan = any(math.isnan(loss) for rank in execution.local_losses for loss in rank)
     if low and not is_nan and execution.weights is not None:
         return replace(execution, value=Fraction(0))
@@ -110,7 +110,7 @@ def _remarkable(case: Case, constants: Sequence[float]) -> Iterator[str]:
         if size > usual:
             near = [c for c in constants if c > usual and abs(size - c) <= 1]
             yield words.format(size) + "".join(f", and the code names {c:g}" for c in near[:1])
-    if case.dtype in _LOW:
+    if case.dtype in LOW:
         yield f"losses in {case.dtype}"
 
 

@@ -11,6 +11,7 @@ import pytest
 from aggverify.api.running import request
 from aggverify.checks import (
     Check,
+    backward,
     counts,
     launched,
     logs,
@@ -18,6 +19,7 @@ from aggverify.checks import (
     shapes,
     steadiness,
     terms,
+    torch_modes,
 )
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
@@ -169,6 +171,9 @@ def test_what_is_told_is_what_it_does(name: str, looks: Check, bug: str, shared_
         ("scale_kept_on_the_device", steadiness.STATE, "AGV408", "state-between-steps"),
         ("kl_divided_by_a_slot_table", terms.CHECK, "AGV207", None),
         ("prompt_means_above_epsilon", shapes.CHECK, "AGV111", None),
+        ("scattered_backward", backward.CHECK, "AGV126", None),
+        ("ends_by_triangle", torch_modes.CHECK, "AGV129", None),
+        ("sum_without_trailing_copies", shapes.CHECK, "AGV101", None),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
