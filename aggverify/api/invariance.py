@@ -12,6 +12,7 @@ from aggverify import oracles
 from aggverify.checks.comparison import Mismatch, worst_weight
 from aggverify.errors import InputError
 from aggverify.execution.subject import CANDIDATE_ROUNDINGS
+from aggverify.generation.repeatable import whatever_is_imported
 from aggverify.generation.strategies import cases
 from aggverify.report.drawing import drawing, fraction, number, token_name
 from aggverify.report.findings import drawn
@@ -58,7 +59,8 @@ def assert_invariant(
             reference = mode or "the same step on one rank"
             raise AssertionError(_told(case, expected, found, worst, reference))
 
-    holds()
+    with whatever_is_imported():
+        holds()
 
 
 def _taken(weights: Callable[[Case], Sequence[float]], case: Case) -> np.ndarray:

@@ -18,6 +18,7 @@ from aggverify.execution.budget import MAX_WORLD
 from aggverify.execution.claim import Claim
 from aggverify.execution.executed import Execution, executed, reduced
 from aggverify.execution.patience import Patience, doubtful
+from aggverify.execution.sorts import Sorts
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import AGAINST, APART, COMPILED, LAUNCHED, REAL, Trial, Where, trial
 from aggverify.oracles import Step
@@ -80,7 +81,7 @@ class Laboratory:
         self._cpu_seconds: float | None = None
         self._patience = Patience()
         self._unfit: dict[int, str] = {}
-        self._note = next(_NOTES)
+        self._note, self._sorts = next(_NOTES), Sorts()
         self._known: dict[_Key, Execution] = {}
         self.executed = 0
         self.worlds: dict[int, int] = {}
@@ -98,7 +99,7 @@ class Laboratory:
     def begin(self) -> None:
         """Hold nothing that ran away before against what comes now, another subject, and know of no
         line that it has run."""
-        self._note = next(_NOTES)
+        self._note, self._sorts = next(_NOTES), Sorts()
         self._known.clear()
         self._patience = Patience(self._patience.seconds)
         self._unfit.clear()
@@ -221,7 +222,9 @@ class Laboratory:
     def _send(self, subject: Subject, trials: Sequence[Trial]) -> Submitted:
         trials = [t if t.zeros else replace(t, case=subject.shown(t.case)) for t in trials]
         seconds = max(self._cpu_seconds or 0.0, self._patience.seconds or 0.0) or None
-        jobs = [_job(subject, t, seconds, self._note) for t in trials]
+        jobs = [
+            _job(subject, t, seconds, self._note, usual=self._usual(subject, t)) for t in trials
+        ]
         for wanted in trials:
             size, steps = _size(wanted), 1 + len(wanted.before)
             if (why := self._unfit.get(size)) is not None:
@@ -242,6 +245,12 @@ class Laboratory:
             return done
 
         return Submitted(executions, pending.stumbles)
+
+    def _usual(self, subject: Subject, wanted: Trial) -> bool:
+        if wanted.noted:
+            return False
+        whose = (subject.function, wanted.mode or subject.claim.mode, subject.engine.name)
+        return self._sorts.usual(wanted.case, whose)
 
     def _executions(
         self, subject: Subject, trials: Sequence[Trial], pending: Pending
@@ -320,13 +329,15 @@ DIVISOR = 16.0
 """For a mode that takes a divisor and is only run beside the one that is claimed."""
 
 
-def _job(subject: Subject, wanted: Trial, asked: float | None, note: int) -> Job:
+def _job(
+    subject: Subject, wanted: Trial, asked: float | None, note: int, *, usual: bool = False
+) -> Job:
     tokens = wanted.case.step.num_response_tokens
     if len(wanted.virtual) > MAX_WORLD:
         asked = (asked or limits.CPU_SECONDS) * len(wanted.virtual) / MAX_WORLD
     return Job(
         _size(wanted),
-        _assignment(subject, wanted, note).to_json(),
+        _assignment(subject, wanted, note, usual=usual).to_json(),
         limits.cpu_seconds(tokens, asked),
         together=wanted.plain and subject.engine.merges and tokens <= limits.LARGE_STEP,
         fresh=wanted.fresh,
@@ -339,7 +350,7 @@ def _size(wanted: Trial) -> int:
     return 1 if wanted.virtual else wanted.case.layout.world_size
 
 
-def _assignment(subject: Subject, wanted: Trial, note: int) -> Assignment:
+def _assignment(subject: Subject, wanted: Trial, note: int, *, usual: bool) -> Assignment:
     return Assignment(
         case=wanted.case,
         function=subject.function,
@@ -360,6 +371,7 @@ def _assignment(subject: Subject, wanted: Trial, note: int) -> Assignment:
         virtual=wanted.virtual,
         note=note,
         noted=wanted.noted,
+        usual=usual,
         terms=len(subject.terms),
         term=wanted.term if subject.terms else None,
     )

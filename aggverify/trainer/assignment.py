@@ -58,7 +58,9 @@ class Assignment:
     note: int = 0
     """What runs of the candidate is noted apart from all that has another number."""
     noted: bool = False
-    """Whether it is noted of every case."""
+    """Whether it is noted of every case, apart from all where it is not."""
+    usual: bool = False
+    """Whether it was noted of many like it: of this one where that costs nothing."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; what has its default value is left out."""
@@ -113,6 +115,7 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
     "elsewhere": (int,),
     "generations": (bool,),
     "noted": (bool,),
+    "usual": (bool,),
     "virtual": (list, tuple),
 }
 _REQUIRED = frozenset(f.name for f in fields(Assignment) if f.default is MISSING)

@@ -227,7 +227,7 @@ class Trainer:
         call = self._called(wanted).bind(function, module, site)
         step = CandidateStep(site, call, self._specs[wanted.engine], wanted.scale, wanted.under)
         subject = (wanted.function, wanted.mode, wanted.engine, wanted.note, wanted.noted)
-        noting = self._covering.noting(wanted.case, subject, always=wanted.noted)
+        noting = self._covering.noting(wanted.case, subject, usual=wanted.usual)
         with ARRIVAL.set(wanted.arrival), noting:
             part = self._sessions[wanted.engine].accumulate(step)
         return Answer(

@@ -71,9 +71,11 @@ def ending(header: Mapping[str, Any], size: int) -> tuple[int, int | None, str]:
 
 
 def constructed(header: Mapping[str, Any]) -> None:
-    """Of the same process, that its handler is constructed, or what was raised."""
+    """Of the same process, that its handler is constructed, or what was raised and how many
+    processes were below it then."""
     if "error" in header:
         _error(header["error"])
+        _need(_is_whole(header.get("below")), "below", header.get("below"))
         return
     description, threads, cuda = (header.get(name) for name in ("description", "threads", "cuda"))
     _need(isinstance(description, dict), "description", description)

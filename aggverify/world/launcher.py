@@ -10,7 +10,7 @@ import sys
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from aggverify.world import answers, linux, room, sandbox, slate, stacks, wire
 from aggverify.world.backends import Backend
@@ -21,7 +21,7 @@ from aggverify.world.exits import exit_text, printed
 from aggverify.world.faults import NO_EXCESS, Excess, PoolError, TemplateFailure, Unusable
 from aggverify.world.link import open_link
 from aggverify.world.opened import Opened
-from aggverify.world.options import MAX_RANKS, Options
+from aggverify.world.options import MAX_RANKS, MOST_HELPERS, Options
 from aggverify.world.sandbox import Sandbox
 from aggverify.world.sight import HERE
 from aggverify.world.starting import start
@@ -232,7 +232,12 @@ class Zygote:
         if "error" in header:
             error = Raised.from_json(header["error"])
             shown = error.traceback
-            return TemplateFailure("exception", error.text, shown, opened.output.drain())
+            # Who is refused one more may just have started all the others, in less time than
+            # passes between two counts.
+            crowd = header["below"] > MOST_HELPERS and room.ran_out(error.text)
+            kind: Literal["died", "exception"] = "died" if crowd else "exception"
+            text = Excess(processes=header["below"]).text if crowd else error.text
+            return TemplateFailure(kind, text, shown, opened.output.drain())
         if header["cuda"]:
             return TemplateFailure("cuda", _CUDA, output=opened.output.drain())
         return header

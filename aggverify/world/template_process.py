@@ -67,7 +67,9 @@ def _prepared(connection: socket.socket, request: dict[str, Any]) -> tuple[Any] 
         wire.send(connection, ready)
     except BaseException as error:  # sys.exit included
         if os.getpid() == me:
-            wire.send(connection, {"error": raised(error).to_json()})
+            # Counted at once: those that are refused one more, as this one may have been, end.
+            below = len(linux.descendants(me))
+            wire.send(connection, {"error": raised(error).to_json(), "below": below})
         return None
     gc.collect()
     gc.freeze()

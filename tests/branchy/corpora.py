@@ -14,6 +14,7 @@ from tests.branchy.eighth import registry as eighth
 from tests.branchy.fresh import registry as fresh
 from tests.branchy.later import registry as later
 from tests.branchy.latest import registry as latest
+from tests.branchy.ninth import registry as ninth
 from tests.branchy.seventh import registry as seventh
 from tests.branchy.sixth import registry as sixth
 from tests.branchy.unread import registry as unread
@@ -43,6 +44,7 @@ CORPORA = (
     _corpus("sixth", sixth),
     _corpus("seventh", seventh),
     _corpus("eighth", eighth),
+    _corpus("ninth", ninth),
 )
 WRONG = tuple(entry for corpus in CORPORA for entry in corpus.wrong)
 WITNESSED_WRONG = tuple(entry for entry in WRONG if isinstance(entry, Unread))

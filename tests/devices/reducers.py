@@ -20,8 +20,9 @@ def local_means_on_cuda(losses: torch.Tensor, batch: MicroBatch) -> torch.Tensor
 
 def scattered_on_the_device(losses: torch.Tensor, batch: MicroBatch) -> torch.Tensor:
     """Sums of samples by additions that a device does in any order."""
-    kept = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0)
+    wide = losses.float() if losses.element_size() < 4 else losses
+    kept = torch.where(torch.cat(batch.local_masks).bool(), wide, 0.0)
     lengths = torch.tensor([len(each) for each in batch.local_masks], device=losses.device)
     rows = torch.repeat_interleave(torch.arange(len(lengths), device=losses.device), lengths)
-    sums = torch.zeros(len(lengths), dtype=losses.dtype, device=losses.device)
+    sums = torch.zeros(len(lengths), dtype=wide.dtype, device=losses.device)
     return sums.index_add(0, rows, kept).sum() / max(batch.num_tokens, 1)

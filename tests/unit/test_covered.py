@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from aggverify.execution.executed import Execution
+from aggverify.execution.sorts import FIRST, Sorts
 from aggverify.run.outcome.covered import Covered
 from aggverify.run.outcome.weakness import Sights
 from aggverify.steps import kinds
@@ -21,7 +22,7 @@ from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
 from aggverify.trainer.conditions import Condition
-from aggverify.trainer.covering import FIRST, Covering
+from aggverify.trainer.covering import Covering
 from aggverify.trainer.source import Source, read
 from tests.unit.test_checks import PLAIN
 
@@ -180,26 +181,23 @@ def test_outcomes_of_all_forms_of_conditions(tmp_path: Path, padding: str) -> No
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="what is known costs nothing there")
-def test_of_each_sort_the_first_cases_and_of_large_ones_all(tmp_path: Path) -> None:
+def test_a_usual_case_is_not_looked_at(tmp_path: Path) -> None:
     made = module(tmp_path)
     noted, _ = covering(made)
-
-    def sees(case: Case, subject: tuple[object, ...] = (), *, always: bool = False) -> bool:
-        with noted.noting(case, subject, always=always):
+    for usual in (False, True, False):
+        with noted.noting(ALONE, usual=usual):
             made.reduce([])
-        return bool(noted.lines)
+        assert bool(noted.lines) != usual
 
-    assert all(sees(ALONE) for _ in range(FIRST))
-    assert not sees(ALONE)
-    assert sees(ALONE, ("reduce", "token_mean"))  # another subject in the same rank
-    assert sees(ALONE, always=True)
+
+def test_cases_are_usual_after_the_first_of_each_sort_and_large_ones_never() -> None:
+    sorts = Sorts()
     others = [SPREAD, replace(ALONE, dtype="bfloat16"), ALONE.with_losses((math.nan, 0.0))]
-    for case in others:
-        assert all(sees(case) for _ in range(FIRST))
-        assert not sees(case)
-    step = parse_step("1{257}")
-    large = Case(step, Layout.trivial(1), (0.0,) * 257)
-    assert all(sees(large) for _ in range(FIRST + 1))
+    for case in (ALONE, *others):
+        assert [sorts.usual(case, "reduce") for _ in range(FIRST + 1)] == [False] * FIRST + [True]
+    assert not sorts.usual(ALONE, "another subject")
+    large = Case(parse_step("1{257}"), Layout.trivial(1), (0.0,) * 257)
+    assert not any(sorts.usual(large, "reduce") for _ in range(FIRST + 1))
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring is not there")

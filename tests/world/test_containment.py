@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from aggverify.world.options import MOST_HELPERS
 from tests.caged import Ran, cage
 from tests.world.conftest import HERE, ROOT
 
@@ -149,12 +150,15 @@ print([folder for folder in (group.folders if group else ()) if folder.exists()]
     assert rest[:2] == ["exception", "[]"], found.text
 
 
+BOMB = "import os\nwhile True:\n    os.fork()\ndef reduce(losses, batch):\n    pass\n"
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("text", "code"),
     [
         ("import os\ndef reduce(losses, batch):\n    while True:\n        os.fork()\n", 1),
-        ("import os\nwhile True:\n    os.fork()\ndef reduce(losses, batch):\n    pass\n", 2),
+        (BOMB, 2),
     ],
     ids=["when called", "when imported"],
 )
@@ -162,6 +166,16 @@ def test_the_verdict_says_so(text: str, code: int, tmp_path: Path) -> None:
     (tmp_path / "r.py").write_text(text)
     found = ran(tmp_path, "-m", "aggverify", "check", "r.py")
     assert (found.code, CROWD in found.text) == (code, True), found.text
+
+
+@pytest.mark.thorough
+def test_an_import_that_is_refused_one_more_first_says_so_too(tmp_path: Path) -> None:
+    """There is less room than it takes until they are counted."""
+    (tmp_path / "r.py").write_text(BOMB)
+    with cage(pids=MOST_HELPERS + 40) as made:
+        command = [sys.executable, "-m", "aggverify", "check", "r.py"]
+        found = made.run(command, tmp_path, {"PYTHONPATH": ROOT})
+    assert (found.code, CROWD in found.text, found.left) == (2, True, ()), found.text
 
 
 @pytest.mark.thorough

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, Phase, Verbosity, settings
 
 from aggverify.checks import Finding
 from aggverify.execution.budget import MIN_EXAMPLES
+from aggverify.generation.repeatable import whatever_is_imported
 from aggverify.generation.space import Space
 from aggverify.generation.strategies import related
 from aggverify.run.search.pipeline import Judged, Pipeline, Submit
@@ -53,7 +54,7 @@ def _draw(
         verbosity=Verbosity.quiet,
         suppress_health_check=list(HealthCheck),
     )
-    with suppress(_Enough):
+    with suppress(_Enough), whatever_is_imported():
         hypothesis.seed(seed)(configured(hypothesis.given(related(space, LAYOUTS))(draw)))()
 
 

@@ -95,11 +95,14 @@ def needs_a_past(run: CheckRun, finding: Finding) -> bool:
     afresh = _afresh(run, finding)
     if not afresh:
         return False
-    if finding.traits.compares and run.check.judge(run.subject, afresh) is None:
+    again = run.check.judge(run.subject, afresh)
+    if finding.traits.compares and again is None:
         return True
     if finding.observed is None:
         return False
     seen = np.array(finding.observed)
+    if again is not None and again.observed is not None:
+        return not _same(seen, np.array(again.observed))
     mine = [e.weights for e in afresh if e.case == finding.case and e.weights is not None]
     return bool(mine) and not any(_same(seen, weights) for weights in mine)
 

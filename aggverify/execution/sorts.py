@@ -1,0 +1,45 @@
+"""Of which cases it is worth while to note what runs, where every line costs time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+
+from aggverify.steps.case import Case
+from aggverify.steps.kinds import kinds
+
+FIRST = 16
+"""Cases of each sort."""
+_FEW_MICRO_BATCHES, _FEW_SAMPLES, _FEW_TOKENS, _LARGE_LOSS = 4, 32, 256, 1e9
+
+
+class Sorts:
+    """Counts cases by what they have in common that take the same lines again and again.
+
+    Counted where cases are sent, not in ranks, which may be replaced in the midst of a run.
+    """
+
+    def __init__(self) -> None:
+        self._cases: Counter[Hashable] = Counter()
+
+    def usual(self, case: Case, whose: Hashable) -> bool:
+        """Whether there were the first ones of its sort already; ``whose``: for whom lines are
+        noted apart from all others. No large case is, since code may branch on any size."""
+        sort = _sort(case)
+        if sort is None:
+            return False
+        self._cases[whose, sort] += 1
+        return self._cases[whose, sort] > FIRST
+
+
+def _sort(case: Case) -> Hashable | None:
+    step, layout = case.step, case.layout
+    if (
+        len(case.losses) > _FEW_TOKENS
+        or layout.num_microbatches > _FEW_MICRO_BATCHES
+        or len(step.samples) > _FEW_SAMPLES
+    ):
+        return None
+    rejected = any(s.original_mask is not None for s in step.samples)
+    ordinary = all(-_LARGE_LOSS < loss < _LARGE_LOSS for loss in case.losses)
+    return kinds(case), case.dtype, layout.cp_kind, rejected, ordinary
