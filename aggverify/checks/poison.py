@@ -7,22 +7,27 @@ hazards: ``x * mask`` is right wherever the trainer promises finite values.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from aggverify.checks.base import MASK, Check, Finding, Need, Shown, as_it_is, failure_finding
 from aggverify.checks.judging import is_finite
 from aggverify.checks.refusal import refusal
-from aggverify.checks.spaces import small
+from aggverify.checks.spaces import hard, small
 from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
+from aggverify.generation.catalogue import plain_losses
 from aggverify.generation.space import Space
+from aggverify.oracles import Sample, Step
 from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
 
 FINITE, NOT_FINITE = "masked_values_never_matter", "masked_nans_never_matter"
 HUGE = (1e30, -1e30, 1e20, -3e12)
 """Of different sizes: those of two tokens never cancel."""
+HALF = (6e4, 5e4, 4e4, 3e4)
+"""The same in float16, in which two of them add up to infinity."""
 POISONS = (math.nan, math.inf, -math.inf)
 SEEN = "infinities_are_seen"
 HIDDEN = "AGV127"
@@ -123,12 +128,28 @@ def _shown(case: Case) -> str:
     return ", ".join(sorted(values))
 
 
+def huge(case: Case) -> Case:
+    """The case with the largest values of its dtype behind the mask."""
+    return poisoned(case, HALF if case.dtype == "float16" else HUGE)
+
+
+_NOTHING = Step((Sample(1, bytes(3), 0, 0), Sample(1, b"\1\0\1", 1, 1)))
+
+
+def stored(subject: Subject) -> Iterator[Case]:
+    """The usual ones, and in float16 a micro-batch of which nothing is kept."""
+    yield from hard(subject, space(subject))
+    if not subject.nonlinear:
+        yield Case(_NOTHING, Layout((((0,), (1,)),)), plain_losses(_NOTHING), "float16")
+
+
 CHECK = Check(
     name=FINITE,
     title="huge values behind the mask change no bit",
     tests="T6",
     space=space,
-    variants=lambda case: (case, poisoned(case, HUGE)),
+    variants=lambda case: (case, huge(case)),
+    stored=stored,
     judge=judge_huge,
     aspect=MASK,
     on_branches=as_it_is,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+from aggverify.checks.base import as_it_is
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import grid, hard_cases
 from aggverify.generation.constants import shaped
@@ -88,6 +89,16 @@ def alone(subject: Subject, **narrowed: Any) -> Space:
     return replace(space, **narrowed)
 
 
+def hard(
+    subject: Subject, own: Space, project: Callable[[Case], Case] = as_it_is
+) -> Iterator[Case]:
+    """The stored cases that every check begins with, brought into a space of the subject's."""
+    stored = (*hard_cases(), *grid(subject.max_world, own.cp_kinds))
+    if subject.nonlinear:
+        stored = tuple(replace(case, dtype="float64") for case in stored)
+    yield from (case for case in map(project, stored) if case in own)
+
+
 def hard_and_long(
     subject: Subject, space: Callable[[Subject], Space | None], usual: int
 ) -> Iterator[Case]:
@@ -95,8 +106,7 @@ def hard_and_long(
     one that is long."""
     own = space(subject)
     if own is not None:
-        stored = (*hard_cases(), *grid(subject.max_world, own.cp_kinds))
-        yield from islice((case for case in stored if case in own), usual)
+        yield from islice(hard(subject, own), usual)
         yield from few_and_many()
 
 
@@ -109,8 +119,7 @@ def with_branches(
     own = space(subject)
     if own is None:
         return
-    stored = (*hard_cases(), *grid(subject.max_world, own.cp_kinds))
-    yield from islice((case for case in stored if case in own), usual)
+    yield from islice(hard(subject, own), usual)
     most = {name: -(-number // _PART) for name, number in subject.claim.budget.shapes.items()}
     listed = shaped(own, subject.found.constants, most)
     yield from (case for case in listed if case.step.num_response_tokens <= SHORT)

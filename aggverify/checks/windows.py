@@ -39,12 +39,13 @@ def space(subject: Subject) -> Space | None:
 
 
 def full_window(case: Case) -> Case:
-    """A step of one micro-batch more on every rank; every sample a prompt group of its own."""
+    """A step of one micro-batch more on every rank, with twice the samples of the first, so that no
+    other count grows as their number does; every sample a prompt group of its own."""
     samples: list[Sample] = []
     ranks = []
     for rank in case.layout.micro_batches:
         cells = []
-        for cell in (*rank, rank[0]):
+        for cell in (*rank, rank[0] * 2):
             first = len(samples)
             for i in cell:
                 given, n = case.step.samples[i], len(samples)

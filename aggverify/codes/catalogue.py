@@ -236,6 +236,7 @@ CATALOGUE: tuple[Code, ...] = (
         symptom=Symptom.NOT_REPEATABLE,
         diagnosed=Diagnosed.SYMPTOM,
         unsteady=True,
+        compares=True,
     ),
     Code(
         "AGV408",

@@ -73,13 +73,14 @@ def tidied(case: Case) -> tuple[Case, list[int]]:
 
 
 def interleaved(case: Case) -> Case:
-    """The case with the last of every prompt group first in its micro-batch, then the ones before
-    them: no group of several lies side by side."""
-    after: dict[int, int] = {}
-    for members in case.step.groups.values():
-        after |= {i: n for n, i in enumerate(reversed(members))}
+    """The case with the last of every rollout first in its micro-batch, of those the last of every
+    prompt group, then the ones before them: no samples of several lie side by side."""
+    of_rollout, of_group = (
+        {i: n for members in units.values() for n, i in enumerate(reversed(members))}
+        for units in (case.step.rollouts, case.step.groups)
+    )
     cells = tuple(
-        tuple(tuple(sorted(cell, key=lambda i: (after[i], -i))) for cell in rank)
+        tuple(tuple(sorted(cell, key=lambda i: (of_rollout[i], of_group[i], -i))) for cell in rank)
         for rank in case.layout.micro_batches
     )
     return case.with_layout(replace(case.layout, micro_batches=cells))
