@@ -11,7 +11,7 @@ from hypothesis.internal.conjecture import providers
 _INSTEAD: dict[str, Any] = {}
 """Of the constants that Hypothesis collects, and of what it has made of them."""
 if hasattr(providers, "_get_local_constants"):  # releases before collect none
-    _INSTEAD["_get_local_constants"] = type(providers._get_local_constants())
+    _INSTEAD["_get_local_constants"] = vars(providers)["Constants"]
     _INSTEAD["CONSTANTS_CACHE"] = type(providers.CONSTANTS_CACHE)(1024)
 
 
