@@ -44,6 +44,7 @@ ENOUGH = {
     "seventh": (45, 30),
     "eighth": (45, 30),
     "ninth": (45, 30),
+    "tenth": (45, 30),
 }
 """How many wrong and right ones of each folder there are at least."""
 QUICK = ("positions_in_a_byte",)
