@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 
 from aggverify.checks.base import Check, Finding, Shown, as_it_is
 from aggverify.checks.judging import is_finite
-from aggverify.checks.spaces import spread
+from aggverify.checks.spaces import hard, spread
 from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial
+from aggverify.generation.shapes import levels
 from aggverify.generation.space import Space
+from aggverify.oracles import Sample, Step
 from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
 from aggverify.world.unwaited import AT_ONCE, WAITED_FOR
 
 NAME = "waits_for_collectives"
@@ -48,6 +52,8 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
         )
     elif late.local_losses != early.local_losses:
         what = f"the losses are {late.local_losses}, and {early.local_losses} otherwise"
+    elif first.logs == early.logs != late.logs:
+        what = "logs are others than where they complete at once"
     else:
         return None
     message = f"with asynchronous collectives that complete only when waited for {what}"
@@ -58,6 +64,25 @@ def _variants(case: Case) -> tuple[Trial, ...]:
     return (*[Trial(case, arrival=AT_ONCE)] * 2, Trial(case, arrival=WAITED_FOR))
 
 
+_MANY = 33
+"""Samples of a micro-batch: more than are sent at a time."""
+
+
+def _stored(subject: Subject) -> Iterator[Case]:
+    """The usual ones, and one of many samples on all kinds of ranks."""
+    own = space(subject)
+    if own is None:
+        return
+    yield from islice(hard(subject, own), _USUAL)
+    dp, cp = min(own.max_dp, 2), min(own.max_cp, 2)
+    if dp * cp > own.max_world:
+        dp = 1
+    step = Step(tuple(Sample(1, b"\1\1\1", i, i) for i in range(dp * _MANY)))
+    cells = tuple((tuple(range(d * _MANY, (d + 1) * _MANY)),) for d in range(dp))
+    yield Case(step, Layout(cells, cp, own.cp_kinds[0] if cp > 1 else "zigzag"), levels(step))
+
+
+_USUAL = 6
 CHECK = Check(
     name=NAME,
     title="asynchronous collectives are waited for before their result is used",
@@ -65,7 +90,8 @@ CHECK = Check(
     variants=_variants,
     judge=judge,
     max_examples=4,
-    max_stored=6,
+    stored=_stored,
+    max_stored=_USUAL,
     on_branches=as_it_is,
     shown=Shown.LATE,
 )

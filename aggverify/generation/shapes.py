@@ -185,6 +185,9 @@ def low_precision(space: Space) -> Iterator[Case | None]:
             yield build((holed(7), bytes(4), b"\1\1"), size, dtype=dtype, whole_prompts=False)
         for length in (300, 2200):
             yield build((holed(length), *[b"\1"] * 63), dtype=dtype, whole_prompts=False)
+    for dtype, length in (("bfloat16", 601), ("float16", 4201)):
+        # The part of it that is unmasked is 1 in so few bits.
+        yield build((b"\1" * (length // 2) + b"\0" + b"\1" * (length // 2), b"\1\1"), dtype=dtype)
     # A count times the number of rollouts is beyond the largest number of float16.
     yield build((holed(2049), *short(39, 1)), dtype="float16")
 
@@ -259,8 +262,9 @@ _FEW_OF_MANY = Step((Sample(1, b"\1\0\0", 0, 0), Sample(2, b"\0\0\0\1", 1, 1)))
 
 
 def few_and_many() -> tuple[Case, ...]:
-    """A step of hardly any unmasked tokens, and one of very many, on one rank."""
-    steps = (_FEW_OF_MANY, LONG_STEP)
+    """A step of hardly any unmasked tokens, and ones of very many, or of many rollouts, on one
+    rank."""
+    steps = (_FEW_OF_MANY, LONG_STEP, Step(_MANY_SAMPLES))
     return tuple(Case(s, Layout.trivial(len(s.samples)), levels(s)) for s in steps)
 
 

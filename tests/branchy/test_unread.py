@@ -11,15 +11,19 @@ import pytest
 from aggverify.api.running import request
 from aggverify.checks import (
     Check,
+    asynchronous,
     backward,
     counts,
     launched,
     logs,
+    order,
+    poison,
     scalar,
     shapes,
     steadiness,
     terms,
     torch_modes,
+    windows,
 )
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
@@ -176,6 +180,12 @@ def test_what_is_told_is_what_it_does(name: str, looks: Check, bug: str, shared_
         ("scattered_backward", backward.CHECK, "AGV126", None),
         ("ends_by_triangle", torch_modes.CHECK, "AGV129", None),
         ("sum_without_trailing_copies", shapes.CHECK, "AGV101", None),
+        ("weights_from_a_table_of_shapes", windows.CHECK, "AGV208", "state-between-steps"),
+        ("turn_after_turn", order.CHECK, "AGV205", None),
+        ("step_count_in_the_compute_dtype", torch_modes.CHECK, "AGV129", None),
+        ("ring_totals_in_buckets", asynchronous.CHECK, "AGV411", None),
+        ("unmasked_sum_of_dense_batches", shapes.CHECK, "AGV101", None),
+        ("idle_pieces_stay_attached", poison.CHECK, "AGV121", "multiply-by-mask"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
