@@ -11,6 +11,7 @@ from types import ModuleType
 
 from tests.branchy import untuned
 from tests.branchy.eighth import registry as eighth
+from tests.branchy.eleventh import registry as eleventh
 from tests.branchy.fresh import registry as fresh
 from tests.branchy.later import registry as later
 from tests.branchy.latest import registry as latest
@@ -47,6 +48,7 @@ CORPORA = (
     _corpus("eighth", eighth),
     _corpus("ninth", ninth),
     _corpus("tenth", tenth),
+    _corpus("eleventh", eleventh),
 )
 WRONG = tuple(entry for corpus in CORPORA for entry in corpus.wrong)
 WITNESSED_WRONG = tuple(entry for entry in WRONG if isinstance(entry, Unread))

@@ -49,6 +49,7 @@ ENOUGH = {
     "eighth": (45, 30),
     "ninth": (45, 30),
     "tenth": (45, 30),
+    "eleventh": (40, 30),
 }
 """How many wrong and right ones of each folder there are at least."""
 QUICK = ("positions_in_a_byte",)
