@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 
 from aggverify.checks.base import Check, Finding, Shown, as_it_is
-from aggverify.checks.spaces import alone, of_a_loss, with_branches
+from aggverify.checks.spaces import SHORT, alone, of_a_loss, with_branches
 from aggverify.execution.executed import Execution
 from aggverify.execution.laboratory import DIVISOR
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial
+from aggverify.generation.constants import around
+from aggverify.generation.shapes import long_and_sharded
 from aggverify.generation.space import Space
 from aggverify.oracles.coincidence import tells_apart
 from aggverify.steps.case import Case
@@ -42,13 +45,26 @@ def _judge_inputs(subject: Subject, executions: Sequence[Execution]) -> Finding 
     return Finding(CHANGED, INPUTS, message, watched.case, subject.mode)
 
 
+_LONG_ONES = 6
+
+
+def _stored(subject: Subject) -> Iterator[Case]:
+    """The usual ones and those where code branches, and some that are long in float32, which what
+    is made wide is already."""
+    yield from with_branches(subject, _space, usual=20)
+    if (own := _space(subject)) is not None and not subject.nonlinear:
+        listed = filter(None, (*around(own, subject.found.constants), *long_and_sharded(own)))
+        long = (case for case in listed if case.step.num_response_tokens > SHORT)
+        yield from (replace(case, dtype="float32") for case in islice(long, _LONG_ONES))
+
+
 LEFT_ALONE = Check(
     name=INPUTS,
     title="losses, masks and lists handed over are the same after the step",
     space=_space,
     variants=_watched,
     judge=_judge_inputs,
-    stored=partial(with_branches, space=_space, usual=20),
+    stored=_stored,
     max_examples=20,
     on_branches=as_it_is,
     shown=Shown.ARGUMENTS,

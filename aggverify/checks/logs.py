@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 
@@ -16,7 +16,7 @@ from aggverify.checks.spaces import cp_kinds, spread
 from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import blanked, grid, hard_cases
-from aggverify.generation.shapes import sum_of_many
+from aggverify.generation.shapes import LONG_WITH_A_HOLE, sum_of_many
 from aggverify.generation.space import Space
 from aggverify.oracles.bounds import PRECISIONS, scalar_bound
 from aggverify.steps.case import Case
@@ -321,7 +321,10 @@ def _stored(subject: Subject) -> Iterator[Case]:
     split = [c for c in usual if own and c in own and c.layout.num_microbatches > 1]
     for case in split[:_BLANKED]:
         yield from blanked(case)
-    yield from (sum_of_many(), sum_of_many(samples=True))
+    yield from (replace(LONG_WITH_A_HOLE, dtype=dtype) for dtype in ("float64", "bfloat16"))
+    for case in (sum_of_many(), sum_of_many(samples=True)):
+        # What is wrong in float64 as well is lost by no few bits.
+        yield from (replace(case, dtype="float64"), case)
 
 
 CHECK = Check(

@@ -7,6 +7,7 @@ loss, judge it as sharply as a weight.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from aggverify.checks.base import Check, Finding, Shown, as_it_is
@@ -53,10 +54,12 @@ def _large(case: Case) -> tuple[Case, ...]:
 
 
 def _few(case: Case) -> tuple[Case, ...]:
-    """Of many terms that are added up the first ones alone, which 16 bits add up exactly."""
+    """Of many terms that are added up the first ones alone, which 16 bits add up exactly, and all
+    of them in float64, in which nothing is lost."""
     if case != sum_of_many():
         return ()
-    return (case.with_losses(tuple(x if t < FEW else 0.0 for t, x in enumerate(case.losses))),)
+    few = case.with_losses(tuple(x if t < FEW else 0.0 for t, x in enumerate(case.losses)))
+    return few, replace(case, dtype="float64")
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
@@ -69,7 +72,7 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     if executions[0].case != sum_of_many():
         return None
     # Where few terms are lost as well it is no sum that stops growing.
-    many, few = (_stalled(subject, executions[n]) for n in (0, -1))
+    many, few = (_stalled(subject, executions[n]) for n in (0, -2))
     return None if few is not None else many
 
 

@@ -102,11 +102,15 @@ def hard(
 def hard_and_long(
     subject: Subject, space: Callable[[Subject], Space | None], usual: int
 ) -> Iterator[Case]:
-    """So many of the stored cases that every check begins with, one with few tokens of many, and
-    one that is long."""
+    """So many of the stored cases that every check begins with and those of several samples a
+    rollout, one with few tokens of many, and long ones."""
     own = space(subject)
     if own is not None:
-        yield from islice(hard(subject, own), usual)
+        stored = list(hard(subject, own))
+        yield from stored[:usual]
+        yield from (
+            case for case in stored[usual:] if len(case.step.samples) > case.step.num_rollouts
+        )
         yield from few_and_many()
 
 

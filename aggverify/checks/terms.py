@@ -75,7 +75,10 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     if found.observed is None:
         return found
     message = f"the weights of {name}, with everything else 0"
-    return replace(found, term=name, message=message, signs=tuple(_signs(found)))
+    # Where it is wrong on one rank already, it is by no count of a layout's.
+    usual = _has_its_modes(subject, alone, reference)
+    signs = tuple(sign for sign in _signs(found) if usual or sign != OTHER_COUNT)
+    return replace(found, term=name, message=message, signs=signs)
 
 
 def _of_its_mode(subject: Subject, alone: Execution, reference: Execution) -> Finding | None:
@@ -104,6 +107,19 @@ def _of_its_mode(subject: Subject, alone: Execution, reference: Execution) -> Fi
         error = abs(Fraction(observed[token]) - expected[token])
         found.append(replace(other, reference=f"{mode}'s", token=token, error=error))
     return found[0] if found else None
+
+
+def _has_its_modes(subject: Subject, alone: Execution, reference: Execution) -> bool:
+    """Whether on one rank it has the claimed mode's weights, as far as it has them at all."""
+    if subject.mode not in MODES or not is_finite(reference):
+        return True
+    coefficient = _coefficient(subject, subject.mode, reference)
+    if not coefficient:
+        return True
+    wanted = np.array(
+        [coefficient * float(w) for w in _exact(subject, subject.mode, alone.case.step)]
+    )
+    return bool((np.abs(alone.weights - wanted) <= float(_NEAR) * np.abs(wanted)).all())
 
 
 def _coefficient(subject: Subject, mode: str, reference: Execution) -> float:

@@ -258,6 +258,9 @@ def _one_rollout(space: Space, count: int, mask: bytes) -> Case | None:
 
 LONG_STEP = Step(tuple(Sample(1, b"\1" * length, i, i) for i, length in enumerate((257, 2051, 5))))
 """Counts, and a number of units, that numbers of 16 bits cannot take."""
+_HOLED = Step((Sample(1, b"\1" * 301 + b"\0" + b"\1" * 300, 0, 0), Sample(1, b"\1", 1, 1)))
+LONG_WITH_A_HOLE = Case(_HOLED, Layout.trivial(2), levels(_HOLED))
+"""Its unmasked tokens are fewer than its tokens, and a number that bfloat16 does not have."""
 _FEW_OF_MANY = Step((Sample(1, b"\1\0\0", 0, 0), Sample(2, b"\0\0\0\1", 1, 1)))
 
 

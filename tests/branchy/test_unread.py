@@ -11,6 +11,7 @@ import pytest
 from aggverify.api.running import request
 from aggverify.checks import (
     Check,
+    arguments,
     asynchronous,
     backward,
     counts,
@@ -186,6 +187,11 @@ def test_what_is_told_is_what_it_does(name: str, looks: Check, bug: str, shared_
         ("step_count_in_the_compute_dtype", torch_modes.CHECK, "AGV129", None),
         ("ring_totals_in_buckets", asynchronous.CHECK, "AGV411", None),
         ("unmasked_sum_of_dense_batches", shapes.CHECK, "AGV101", None),
+        ("penalty_in_tiles_and_a_tail", terms.CHECK, "AGV207", None),
+        ("masked_in_a_workspace", arguments.LEFT_ALONE, "AGV502", "arguments-changed"),
+        ("rollout_means_in_blocks", scalar.CHECK, "AGV102", None),
+        ("logged_with_the_count_of_the_mask", logs.CHECK, "AGV511", "wrong-normaliser"),
+        ("rollout_tokens_found_in_validation", torch_modes.CHECK, "AGV128", None),
         ("idle_pieces_stay_attached", poison.CHECK, "AGV121", "multiply-by-mask"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
