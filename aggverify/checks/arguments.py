@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 
@@ -53,7 +53,7 @@ def _stored(subject: Subject) -> Iterator[Case]:
     is made wide is already."""
     yield from with_branches(subject, _space, usual=20)
     if (own := _space(subject)) is not None and not subject.nonlinear:
-        listed = filter(None, (*around(own, subject.found.constants), *long_and_sharded(own)))
+        listed = filter(None, chain(around(own, subject.found.constants), long_and_sharded(own)))
         long = (case for case in listed if case.step.num_response_tokens > SHORT)
         yield from (replace(case, dtype="float32") for case in islice(long, _LONG_ONES))
 
