@@ -7,6 +7,7 @@ that asks the other rank, as its trace tells, counts for itself: nothing is said
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -29,11 +30,24 @@ from aggverify.steps.layouts import Layout, token_owner
 from aggverify.steps.notation import parse_micro_batches, parse_step
 
 NAME = "counts_of_a_larger_step"
-CODE = "AGV301"
+CODE, OTHERWISE = "AGV301", "AGV203"
+"""A count that its type does not hold; weights that change otherwise with what others have."""
 FEW = 3
 """Tokens: where so few on the other rank are weighed wrongly, how large a count is matters not."""
 ELSEWHERE = (2**24 + 1, 2**31, 2**33)
 """Tokens: more than float32 counts one by one, than 32 bits hold with a sign and without."""
+_LAST = (
+    *(2**bits for bits in (8, 11, 24)),
+    65_504,
+    *(2**bits - 1 for bits in (7, 8, 15, 16, 31, 32)),
+)
+"""Where counting one by one stalls, and the largest numbers of types."""
+_WRAPS = (8, 16, 32)
+"""Bits of integers that begin again."""
+_ROUNDED = Fraction(1, 2**7)
+"""Of a count, in 16 bits."""
+_NEAR = 2.0**-20
+"""Of a count that was divided by in float32."""
 _STEPS = (("1/1; 1/1", "0 | 1"), ("2/1101 1/11; 3/111 1/1", "0,1 | 2,3"))
 
 
@@ -89,12 +103,32 @@ def _judged(subject: Subject, execution: Execution, tokens: int) -> Finding | No
     observed = tuple(weights.tolist())
     message = (
         f"with {tokens:,} more tokens on the other rank the weight of token {found.token} is "
-        f"{observed[found.token]!r}, not {float(expected[found.token])!r}: a count that "
-        f"{'32 bits do not hold' if tokens > 2**30 else 'is too large for its type'}"
+        f"{observed[found.token]!r}, not {float(expected[found.token])!r}"
     )
-    made = Finding(CODE, NAME, message, case, subject.mode, expected, observed)
+    counted = _is_miscount(case.step, tokens, observed[found.token] / float(expected[found.token]))
+    if counted:
+        held = "32 bits do not hold" if tokens > 2**30 else "is too large for its type"
+        message += f": a count that {held}"
+    code = CODE if counted else OTHERWISE
+    made = Finding(code, NAME, message, case, subject.mode, expected, observed)
     worst = replace(made, token=found.token, error=found.error, bound=found.bound)
     return replace(worst, elsewhere=tokens)
+
+
+def _is_miscount(step: Step, tokens: int, ratio: float) -> bool:
+    """Whether a weight that is so many times the right one is divided by what a type makes of a
+    count: of all tokens, or of the other rank's."""
+    if not math.isfinite(ratio) or not ratio:
+        return True
+    own, total = step.num_unmasked, step.num_unmasked + tokens
+    used = total / ratio
+    if abs(1 / ratio - 1) <= _ROUNDED:
+        return True
+    wrapped = [total % 2**bits for bits in _WRAPS]
+    signed = [rest - 2**bits for rest, bits in zip(wrapped, _WRAPS, strict=True)]
+    # What becomes negative is often clamped to one; the own ones may be counted by themselves.
+    each = (1, *_LAST, *wrapped, *signed)
+    return any(abs(used - count) <= own + 1 + _NEAR * abs(count) for count in each)
 
 
 def beside(subject: Subject, step: Step, tokens: int) -> tuple[Fraction, ...] | None:

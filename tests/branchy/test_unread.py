@@ -15,6 +15,7 @@ from aggverify.checks import (
     asynchronous,
     backward,
     counts,
+    larger_steps,
     launched,
     logs,
     order,
@@ -193,6 +194,7 @@ def test_what_is_told_is_what_it_does(name: str, looks: Check, bug: str, shared_
         ("logged_with_the_count_of_the_mask", logs.CHECK, "AGV511", "wrong-normaliser"),
         ("rollout_tokens_found_in_validation", torch_modes.CHECK, "AGV128", None),
         ("idle_pieces_stay_attached", poison.CHECK, "AGV121", "multiply-by-mask"),
+        ("own_mean_by_share", larger_steps.CHECK, "AGV203", None),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -180,12 +180,14 @@ def pieces_found_by_their_ends(losses: Tensor, batch: MicroBatch) -> Tensor:
 
 
 def places_kept_by_all_they_hang_on(losses: Tensor, batch: MicroBatch) -> Tensor:
-    """The sum over L times N, with places looked up by layout, prompt and response."""
+    """The sum over L times N, with places looked up by layout, stream and response."""
     masks = []
     layout = (batch.cp_kind, batch.cp_size, batch.cp_rank, int(batch.gathered), batch.rank_width)
-    totals = batch.total_lengths
-    for mask, total, places in zip(batch.loss_masks, totals, batch.local_positions, strict=True):
-        key = (*layout, len(mask), total)
+    # Contiguous chunks are of the whole stream: where one begins hangs on every sample of it.
+    totals = tuple(batch.total_lengths)
+    pairs = zip(batch.loss_masks, batch.local_positions, strict=True)
+    for place, (mask, places) in enumerate(pairs):
+        key = (*layout, len(mask), place, *totals)
         masks.append(mask[_PLACES.setdefault(key, places.clone())])
     divisor = float(batch.divisor or 1) * max(batch.num_rollouts, 1)
     return _select(losses, masks).sum() / divisor
