@@ -52,6 +52,7 @@ ENOUGH = {
     "ninth": (45, 30),
     "tenth": (45, 30),
     "eleventh": (40, 30),
+    "twelfth": (40, 30),
 }
 """How many wrong and right ones of each folder there are at least."""
 QUICK = ("positions_in_a_byte",)
