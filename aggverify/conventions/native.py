@@ -107,11 +107,18 @@ def output(out: Any) -> Output:
 
 
 def inputs(site: Site, values: Tensor) -> tuple[Tensor, list[Tensor]]:
-    """Losses and auxiliary terms, of which one has the values and all others are 0."""
+    """Losses and auxiliary terms, of which one has the values and all others are 0.
+
+    All come of one model, as in training: a loss that leaves out the one with the values has a
+    gradient, which is 0.
+    """
     import torch
 
-    terms = [torch.zeros_like(values) for _ in range(site.terms)]
-    if site.term is None or not terms:
+    if not site.terms:
+        return values, []
+    nowhere = torch.zeros_like(values, dtype=torch.bool)
+    losses, *terms = (torch.where(nowhere, values, 0.0) for _ in range(site.terms + 1))
+    if site.term is None:
         return values, terms
     terms[site.term % len(terms)] = values
-    return torch.zeros_like(values), terms
+    return losses, terms
