@@ -37,7 +37,7 @@ FEW = 3
 ELSEWHERE = (2**24 + 1, 2**31, 2**33)
 """Tokens: more than float32 counts one by one, than 32 bits hold with a sign and without."""
 _LAST = (
-    *(2**bits for bits in (8, 11, 24)),
+    *(2 ** PRECISIONS[name].p for name in ("bfloat16", "float16", "float32")),
     65_504,
     *(2**bits - 1 for bits in (7, 8, 15, 16, 31, 32)),
 )
@@ -105,7 +105,7 @@ def _judged(subject: Subject, execution: Execution, tokens: int) -> Finding | No
         f"with {tokens:,} more tokens on the other rank the weight of token {found.token} is "
         f"{observed[found.token]!r}, not {float(expected[found.token])!r}"
     )
-    counted = _is_miscount(case.step, tokens, observed[found.token] / float(expected[found.token]))
+    counted = _is_miscount(case.step, tokens, observed[found.token], expected[found.token])
     if counted:
         held = "32 bits do not hold" if tokens > 2**30 else "is too large for its type"
         message += f": a count that {held}"
@@ -115,14 +115,16 @@ def _judged(subject: Subject, execution: Execution, tokens: int) -> Finding | No
     return replace(worst, elsewhere=tokens)
 
 
-def _is_miscount(step: Step, tokens: int, ratio: float) -> bool:
-    """Whether a weight that is so many times the right one is divided by what a type makes of a
-    count: of all tokens, or of the other rank's."""
-    if not math.isfinite(ratio) or not ratio:
+def _is_miscount(step: Step, tokens: int, weight: float, expected: Fraction) -> bool:
+    """Whether a wrong weight is divided by what a type makes of a count: of all tokens, or of the
+    other rank's."""
+    if not expected:
+        return False  # masked: no count gives it a weight
+    if not weight or not math.isfinite(weight):
         return True
     own, total = step.num_unmasked, step.num_unmasked + tokens
-    used = total / ratio
-    if abs(1 / ratio - 1) <= _ROUNDED:
+    used = total * float(expected) / weight
+    if abs(used / total - 1) <= _ROUNDED:
         return True
     wrapped = [total % 2**bits for bits in _WRAPS]
     signed = [rest - 2**bits for rest, bits in zip(wrapped, _WRAPS, strict=True)]

@@ -159,7 +159,7 @@ class Declared:
 
         def bound(k: int, losses: Tensor) -> Output:
             batch = micro_batch(site, k, totals, mode)
-            own, terms = inputs(site, losses)
+            own, terms = inputs(site, losses, batch)
             if self.rows is not None:
                 form: dict[str, Any] = {"side": self.rows.side, "width": self.rows.width}
                 own, mask = batch.rows(own, **form)

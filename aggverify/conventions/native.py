@@ -18,6 +18,8 @@ from aggverify.oracles import LEGACY, MODES
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from aggverify.conventions.micro_batch import MicroBatch
+
 
 def _not_claimed() -> dict[str, str]:
     return {
@@ -86,8 +88,9 @@ class Native:
         totals = Totals(site)
 
         def call(k: int, losses: Tensor) -> Output:
-            own, terms = inputs(site, losses)
-            return output(function(own, micro_batch(site, k, totals), *terms))
+            batch = micro_batch(site, k, totals)
+            own, terms = inputs(site, losses, batch)
+            return output(function(own, batch, *terms))
 
         return call
 
@@ -106,18 +109,20 @@ def output(out: Any) -> Output:
     )
 
 
-def inputs(site: Site, values: Tensor) -> tuple[Tensor, list[Tensor]]:
+def inputs(site: Site, values: Tensor, batch: MicroBatch) -> tuple[Tensor, list[Tensor]]:
     """Losses and auxiliary terms, of which one has the values and all others are 0.
 
-    All come of one model, as in training: a loss that leaves out the one with the values has a
-    gradient, which is 0.
+    All come of one model, so where nothing is unmasked a loss may leave the one with the values out
+    and still has a gradient. Elsewhere it may not: a term that is never in the graph is found so.
     """
     import torch
 
     if not site.terms:
         return values, []
-    nowhere = torch.zeros_like(values, dtype=torch.bool)
-    losses, *terms = (torch.where(nowhere, values, 0.0) for _ in range(site.terms + 1))
+    zeros = [torch.zeros_like(values) for _ in range(site.terms + 1)]
+    if not any(bool(mask.any()) for mask in batch.local_masks):
+        zeros = [torch.where(zero.bool(), values, zero) for zero in zeros]
+    losses, *terms = zeros
     if site.term is None:
         return values, terms
     terms[site.term % len(terms)] = values

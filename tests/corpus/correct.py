@@ -148,6 +148,14 @@ def two_more_terms(losses: Tensor, batch: MicroBatch, kl: Tensor, entropy: Tenso
     return policy + 0.04 * penalty - 0.001 * kept(entropy, batch).sum() / batch.num_rollouts
 
 
+def term_where_something_is_unmasked(losses: Tensor, batch: MicroBatch, kl: Tensor) -> Tensor:
+    """The policy loss keeps the graph where the penalty is left out."""
+    policy = kept(losses, batch).sum()
+    if any(bool(mask.any()) for mask in batch.local_masks):
+        policy = policy + 0.125 * kept(kl, batch).sum()
+    return policy / max(batch.num_tokens, 1)
+
+
 def normaliser_over_the_ranks(losses: Tensor, batch: MicroBatch) -> Tensor:
     """Exact on one rank; rounded where the number of ranks is no power of two."""
     import torch
@@ -265,6 +273,7 @@ CORRECT = (
         "megatron-token",
         claims=("rejection",),
     ),
+    Correct("term_where_something_is_unmasked", "a term is skipped", "token_mean", "sum"),
     Correct("two_more_terms", "terms have other normalisers", "sample_mean", "sum"),
     Correct("normaliser_over_the_ranks", "a share in float32, TRL's", "token_mean", "sum"),
     Correct("share_of_the_micro_batches", "1/K in float32", "prompt_mean", "sum"),

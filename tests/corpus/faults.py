@@ -39,6 +39,12 @@ def detached_when_empty(losses: Tensor, batch: MicroBatch) -> Tensor:
     return kept(losses, batch).sum() / max(batch.num_tokens, 1)
 
 
+def detached_term(losses: Tensor, batch: MicroBatch, kl: Tensor) -> Tensor:
+    """The penalty is in the value, and nothing is trained by it."""
+    both = kept(losses, batch).sum() + 0.125 * kept(kl.detach(), batch).sum()
+    return both / max(batch.num_tokens, 1)
+
+
 MUTANTS = (
     Mutant(
         "conditional_collective",
@@ -71,6 +77,15 @@ MUTANTS = (
         "detached_when_empty",
         25,
         "what slime's and miles' keep-alive terms were added for",
+        "token_mean",
+        "sum",
+        ("AGV501",),
+        "no-gradient",
+    ),
+    Mutant(
+        "detached_term",
+        39,
+        "a KL penalty computed under no_grad, as it is for its log",
         "token_mean",
         "sum",
         ("AGV501",),
