@@ -34,6 +34,7 @@ NAME = "auxiliary_terms_stay"
 CODE = "AGV207"
 LEFT_OUT = "a term is left out of some tokens"
 OTHER_COUNT = "a term is divided by another count"
+SHARED_OUT = "a gathered term is divided by the ranks that have it"
 _NEAR = Fraction(1, 2**16)
 """Two roundings of float32 are nearer; two counts of up to so many tokens are not."""
 
@@ -164,8 +165,18 @@ def _signs(found: Finding) -> Iterator[str]:
             if bit:
                 kept.append((sample, owner[t]))
                 ratios.append(Fraction(weight) / Fraction(expected))
-    if any(_are(ratios, foretold) for foretold in _by_local_counts(kept, found.case.layout)):
+    if _is_shared_out(ratios, found.case.layout):
+        yield SHARED_OUT
+    elif any(_are(ratios, foretold) for foretold in _by_local_counts(kept, found.case.layout)):
         yield OTHER_COUNT
+
+
+def _is_shared_out(ratios: Sequence[Fraction], layout: Layout) -> bool:
+    """Whether every weight is cp_size times too small where each of these ranks has all of it: no
+    count of what is at hand makes that."""
+    size = layout.cp_size
+    gathered = size > 1 and layout.cp_kind == "gathered"
+    return gathered and _are(ratios, [Fraction(1, size)] * len(ratios))
 
 
 def _are(ratios: Sequence[Fraction], foretold: Sequence[Fraction]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aggverify.checks.terms import LEFT_OUT, OTHER_COUNT
+from aggverify.checks.terms import LEFT_OUT, OTHER_COUNT, SHARED_OUT
 from aggverify.codes import Symptom
 from aggverify.diagnosis.bugs.base import Bug
 from aggverify.diagnosis.clues import Claimed, Count, Error, Off, Shape, sign
@@ -113,6 +113,13 @@ BUGS: tuple[Bug, ...] = (
         "NeMo-RL #3791: 32 times too large",
         "give every additive term the normaliser of the objective",
         (sign(Symptom.AUXILIARY_TERM), sign(OTHER_COUNT)),
+    ),
+    Bug(
+        "cp-scaling-missing",
+        "the context-parallel size is divided out once too often",
+        "slime #990, tmax #9, lightly #1977",
+        "leave an auxiliary term undivided where losses are gathered, as the objective is",
+        (sign(Symptom.AUXILIARY_TERM), sign(SHARED_OUT)),
     ),
     Bug(
         "statistics-over-dp-only",
