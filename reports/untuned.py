@@ -80,12 +80,14 @@ def figures(folder: Corpus, rows: Rows) -> str:
     missed = sum(not any(some) for some in by_seed)
     right = [some for entry in folder.right if (some := of(entry, rows))]
     blamed = sum(any(row["findings"] for row in some) for some in right)
+    told = f"{blamed} of {len(right)} right ones that were run have a finding"
+    if not folder.wrong:
+        return f"{told} (seeds: {', '.join(seeds)})."
     return (
         f"{sum(pairs)} of {len(pairs)} pairs of a wrong reducer and a seed end with exit 1 and a "
         f"cause that is there ({100 * sum(pairs) / max(len(pairs), 1):.1f} %; seeds: "
         f"{', '.join(seeds)}), {fails - sum(pairs)} with exit 1 and another cause, {missed} of "
-        f"{len(folder.wrong)} reducers are found on no seed; {blamed} of {len(right)} right ones "
-        "that were run have a finding."
+        f"{len(folder.wrong)} reducers are found on no seed; {told}."
     )
 
 
@@ -115,7 +117,8 @@ def report(folder: Corpus, now: Rows) -> str:
         lines.append(f"- {since}: {figures(folder, now)}")
     heads = " | ".join(columns)
     rule = "|---" * len(columns)
-    lines += ["", f"| wrong | {heads} | missed, because | met where |", f"|---{rule}|---|---|"]
+    if folder.wrong:
+        lines += ["", f"| wrong | {heads} | missed, because | met where |", f"|---{rule}|---|---|"]
     for entry in folder.wrong:
         told = " | ".join(
             shown(of(entry, rows)) + another(entry, rows) for rows in columns.values()

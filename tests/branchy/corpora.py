@@ -19,6 +19,7 @@ from tests.branchy.ninth import registry as ninth
 from tests.branchy.seventh import registry as seventh
 from tests.branchy.sixth import registry as sixth
 from tests.branchy.tenth import registry as tenth
+from tests.branchy.thirteenth import registry as thirteenth
 from tests.branchy.twelfth import registry as twelfth
 from tests.branchy.unread import registry as unread
 from tests.branchy.unread.base import Unread
@@ -51,6 +52,7 @@ CORPORA = (
     _corpus("tenth", tenth),
     _corpus("eleventh", eleventh),
     _corpus("twelfth", twelfth),
+    _corpus("thirteenth", thirteenth),
 )
 WRONG = tuple(entry for corpus in CORPORA for entry in corpus.wrong)
 WITNESSED_WRONG = tuple(entry for entry in WRONG if isinstance(entry, Unread))

@@ -53,6 +53,7 @@ ENOUGH = {
     "tenth": (45, 30),
     "eleventh": (40, 30),
     "twelfth": (40, 30),
+    "thirteenth": (0, 40),
 }
 """How many wrong and right ones of each folder there are at least."""
 QUICK = ("positions_in_a_byte",)
