@@ -109,8 +109,15 @@ def _mask(name: str, value: Mask) -> bytes:
     return mask
 
 
+class _Hashed:
+    """A place for a hash that is worked out once, and is no field: it holds in one process."""
+
+    __slots__ = ("_hash",)
+    _hash: int
+
+
 @dataclass(frozen=True, slots=True)
-class Step:
+class Step(_Hashed):
     """All samples of one optimizer step, in order; what follows from them is worked out once.
 
     Raises OracleError where there are none, or samples of one rollout are of several groups.
@@ -136,6 +143,13 @@ class Step:
             ("num_response_tokens", ends[-1]),
         ):
             object.__setattr__(self, name, value)
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            object.__setattr__(self, "_hash", hash(self.samples))
+            return self._hash
 
     @property
     def num_rollouts(self) -> int:

@@ -123,10 +123,13 @@ def micro_batch(site: Site, k: int, totals: Totals, mode: str | bool | None = No
     samples = [step.samples[i] for i in members]
     plain = numbers(site, k, totals, mode)
     lengths = plain["response_lengths"]
-    masks = b"".join(s.loss_mask for s in samples)
-    originals = b"".join(s.original_mask or s.loss_mask for s in samples)
     # Each of its own memory: what is done to one mask must not reach the others.
-    whole, original = (mask_tensor(flat, np.int64, site.device) for flat in (masks, originals))
+    whole = mask_tensor(b"".join([s.loss_mask for s in samples]), np.int64, site.device)
+    if all(s.original_mask is None for s in samples):
+        original = whole.clone()
+    else:
+        before = b"".join([s.original_mask or s.loss_mask for s in samples])
+        original = mask_tensor(before, np.int64, site.device)
     if layout.cp_size == 1 or plain["gathered"]:
         seen, own = whole.clone(), lengths
     else:

@@ -45,15 +45,15 @@ NOTHING: Mapping[str, str] = {}
 SHARED_TOKENS = 1000
 """Of a step whose result is kept."""
 MOST_SHARED = 4096
-"""Results that are kept."""
-_Key = tuple[Claim, Step, Layout, str, bytes]
+"""Results of a claim that are kept."""
+_Key = tuple[Step, Layout, str, bytes]
 
 
-def _key(claim: Claim, case: Case) -> _Key:
+def _key(case: Case) -> _Key:
     """By the bytes of its losses: of two zeros with different signs one must not pass for the
     other, and one NaN is like another."""
     losses = np.array(case.losses, dtype=np.float64).tobytes()
-    return claim, case.step, case.layout, case.dtype, losses
+    return case.step, case.layout, case.dtype, losses
 
 
 def _is_bare(wanted: Trial) -> bool:
@@ -82,7 +82,7 @@ class Laboratory:
         self._patience = Patience()
         self._unfit: dict[int, str] = {}
         self._note, self._sorts = next(_NOTES), Sorts()
-        self._known: dict[_Key, Execution] = {}
+        self._known: dict[Claim, dict[_Key, Execution]] = {}
         self.executed = 0
         self.worlds: dict[int, int] = {}
 
@@ -144,8 +144,9 @@ class Laboratory:
         """Start the cases, but those that have been run for another judge of the subject in these
         ranks: a bare case has one result, and what has not is found where it is run twice."""
         trials = list(map(trial, cases))
-        keys = [_key(subject.claim, t.case) if _is_bare(t) else None for t in trials]
-        known = [None if key is None else self._known.get(key) for key in keys]
+        keys = [_key(t.case) if _is_bare(t) else None for t in trials]
+        kept = self._known.setdefault(subject.claim, {})
+        known = [None if key is None else kept.get(key) for key in keys]
         left = [t for t, found in zip(trials, known, strict=True) if found is None]
         rest = self.submit(subject, left)
 
@@ -153,8 +154,8 @@ class Laboratory:
             new = iter(rest.executions())
             done = [next(new) if found is None else found for found in known]
             for key, execution in zip(keys, done, strict=True):
-                if key is not None and execution.failure is None and len(self._known) < MOST_SHARED:
-                    self._known[key] = execution
+                if key is not None and execution.failure is None and len(kept) < MOST_SHARED:
+                    kept[key] = execution
             return done
 
         return Submitted(executions, rest.stumbles)

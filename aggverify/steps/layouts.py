@@ -106,10 +106,8 @@ class Layout:
     def from_json(data: Mapping[str, Any]) -> Layout:
         """Rebuild a layout from :meth:`to_json`'s data; raises InputError."""
         try:
-            cells = tuple(
-                tuple(tuple(_index(i) for i in cell) for cell in rank)
-                for rank in data["micro_batches"]
-            )
+            ranks = data["micro_batches"]
+            cells = tuple([tuple([tuple(map(_index, cell)) for cell in rank]) for rank in ranks])
             layout = Layout(cells, data["cp"], data["kind"])
         except (KeyError, TypeError) as error:
             raise InputError(f"not a layout: {data!r:.200} ({error!r:.200})") from error

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aggverify.steps.layouts import Layout
+from aggverify.world.trace import TRACER
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -37,7 +38,9 @@ class Grid:
         """This rank's cell; a collective the first time that a factorisation is seen."""
         sizes = layout.dp_size, layout.cp_size
         if sizes not in self._cells:
+            TRACER.own(begins=True)
             self._cells[sizes] = self._made(*sizes)
+            TRACER.own(begins=False)
         return self._cells[sizes]
 
     def _made(self, dp_size: int, cp_size: int) -> Cell:

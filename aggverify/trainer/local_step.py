@@ -75,16 +75,20 @@ class CandidateStep:
 
     def tokens(self, k: int) -> Tensor:
         """Which response tokens of the step this rank owns in micro-batch ``k``; int64, 1-D."""
+        import torch
+
         site, members = self._site, self._micro_batches[k]
         starts = [site.case.step.offsets[i] for i in members]
         pieces = owned_pieces(site.case.step, members, site.case.layout, site.cp_rank)
-        return _index(site, starts, pieces)
+        return placed(torch.from_numpy(positions(starts, pieces)), site.device)
 
     def loss(self, k: int, losses: Tensor) -> Tensor:
         """The candidate's loss of micro-batch ``k``; raises ContractBreach for what is none."""
         members = self._micro_batches[k]
         if self.sizes.gathered:
-            losses = _gather(self._site, members, losses, self._engine.gathers(self.sizes))
+            from aggverify.trainer.gathering import gathered
+
+            losses = gathered(self._site, members, losses, self._engine.gathers(self.sizes))
         began = time.perf_counter()
         given, trains = losses.to(self.dtype), self._under != NO_GRAD
         with entered(self._under, losses.device.type):
@@ -138,46 +142,3 @@ class CandidateStep:
             pairs = zip(weights, losses, strict=True)
             self.losses.append(math.fsum(w * x for w, x in pairs if w))
             self.counts.append(0)
-
-
-def _index(site: Site, starts: list[int], pieces: Any) -> Tensor:
-    import torch
-
-    return placed(torch.from_numpy(positions(starts, pieces)), site.device)
-
-
-def _gather(site: Site, members: tuple[int, ...], local: Tensor, times: int) -> Tensor:
-    """All CP ranks' losses in sample order; the backward hands each rank its own slice, times what
-    the trainer's does."""
-    import torch
-    import torch.distributed as dist
-
-    step, layout = site.case.step, site.case.layout
-    lengths = [step.samples[i].response_length for i in members]
-    starts = [0, *np.cumsum(lengths).tolist()]
-    owned = [
-        _index(site, starts[:-1], owned_pieces(step, members, layout, c))
-        for c in range(layout.cp_size)
-    ]
-    mine = owned[site.cp_rank]
-
-    class Gather(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, piece: Tensor) -> Tensor:
-            longest = max(len(index) for index in owned)
-            padded = torch.zeros(longest, dtype=piece.dtype, device=piece.device)
-            padded[: len(piece)] = piece
-            received = [torch.empty_like(padded) for _ in owned]
-            dist.all_gather(received, padded, group=site.cp_group)
-            out = torch.empty(starts[-1], dtype=piece.dtype, device=piece.device)
-            for index, part in zip(owned, received, strict=True):
-                out[index] = part[: len(index)]
-            return out
-
-        @staticmethod
-        def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-            own = gradients[0][mine]
-            return own if times == 1 else own * times
-
-    out: Tensor = Gather.apply(local)  # type: ignore[no-untyped-call]
-    return out

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +84,7 @@ class Trainer:
             self._source.conditions if self._source else None,
         )
         self._named: str | None = setup["target"].get("name")
+        self._conventions = cache(convention)
         self._specs: dict[str, EngineSpec] = {}
         self._sessions: dict[str, EngineSession] = {}
         self._cold = True
@@ -114,7 +116,6 @@ class Trainer:
         """Run one assignment; rank 0 returns the reduced gradient, every rank its local losses.
         Or make the groups of some layouts, and do nothing with them."""
         if GROUPS in job:
-            TRACER.own(begins=True)
             for layout in map(Layout.from_json, job[GROUPS]):
                 self._grid.cell(layout)
             return {}, b""
@@ -194,7 +195,7 @@ class Trainer:
     def _called(self, wanted: Assignment) -> Convention:
         """A known convention, or the person's own: its file was named when this process began."""
         own = self._adapted if wanted.convention == ADAPTED else None
-        return own or convention(wanted.convention)
+        return own or self._conventions(wanted.convention)
 
     def _run(self, wanted: Assignment, function: Function) -> Reply:
         answer, part = self._local(wanted, function)
@@ -209,14 +210,12 @@ class Trainer:
         cell: Cell | None = None,
     ) -> tuple[Answer, Any]:
         """All that comes before the engine's last reduction, and the session's part of it."""
-        TRACER.own(begins=True)
         make_room(wanted.case.step.num_response_tokens)
         layout = wanted.case.layout
         cell = self._grid.cell(layout) if cell is None else cell
         megatron_mpu.place(
             cell.dp_rank, layout.dp_size, cell.cp_rank, layout.cp_size, cell.dp_group, cell.cp_group
         )
-        TRACER.own(begins=False)
         site = self._site(wanted, cell)
         watch, module = Watch(), self._module
         cold, self._cold = self._cold, False

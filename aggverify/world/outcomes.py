@@ -54,7 +54,7 @@ def apart(outcome: Outcome, count: int) -> list[Outcome | None]:
     parts = [_parts(reply) for reply in outcome.replies]
     if any(len(rank) != count for rank in parts):
         return [None] * count
-    return [Replies(tuple(rank[n] for rank in parts)) for n in range(count)]
+    return list(map(Replies, zip(*parts, strict=True)))
 
 
 def _parts(reply: Reply) -> list[Reply]:
