@@ -30,6 +30,11 @@ class StepCounts:
     rollouts_of: Mapping[int, int]
     """Rollouts of each prompt group."""
     tokens: int
+    samples: int
+    valid: int
+    """Samples with an unmasked token."""
+    width: int
+    """The longest response."""
 
 
 @lru_cache(maxsize=16)
@@ -45,7 +50,10 @@ def _counts(step: Step, counts_rejected: bool, elsewhere: int) -> StepCounts:
     names = [sample.rollout for sample in step.samples]
     rollouts_of = {name: len({names[i] for i in own}) for name, own in step.groups.items()}
     tokens = sum(counted) + elsewhere
-    return StepCounts(counted, over(step.rollouts), over(step.groups), rollouts_of, tokens)
+    more, width = bool(elsewhere), max([len(s.loss_mask) for s in step.samples])
+    samples, valid = len(counted) + more, len(counted) - counted.count(0) + more
+    rollouts, groups = over(step.rollouts), over(step.groups)
+    return StepCounts(counted, rollouts, groups, rollouts_of, tokens, samples, valid, width)
 
 
 class Totals:
@@ -58,24 +66,24 @@ class Totals:
     @cached_property
     def extent(self) -> dict[str, Any]:
         """What a batch has of the step and of its rank beside the denominators."""
-        step, layout = self._site.case.step, self._site.case.layout
-        mine = [i for cell in layout.micro_batches[self._site.dp_rank] for i in cell]
-        counted, more = self.step.counted, bool(self._site.elsewhere)
-        own, samples = [counted[i] for i in mine], [step.samples[i] for i in mine]
+        every, counts = self._site.case.step.samples, self.step
+        cells = self._site.case.layout.micro_batches[self._site.dp_rank]
+        samples = [every[i] for cell in cells for i in cell]
+        own = [counts.counted[i] for cell in cells for i in cell]
         # As many as no window of this step's tokens can have: their mean is not its own.
-        others = 2 * self.step.tokens + 3 if self._site.generations else 0
+        others = 2 * counts.tokens + 3 if self._site.generations else 0
         return {
             "generation_windows": 1 + self._site.generations,
-            "generation_tokens": self.step.tokens + others,
-            "num_samples": len(counted) + more,
-            "num_valid_samples": len(counted) - counted.count(0) + more,
+            "generation_tokens": counts.tokens + others,
+            "num_samples": counts.samples,
+            "num_valid_samples": counts.valid,
             "rank_samples": len(own),
             "rank_valid_samples": len(own) - own.count(0),
             "rank_rollouts": len({s.rollout for s in samples}),
             "rank_groups": len({s.group for s in samples}),
             "rank_tokens": sum(own),
             "rank_width": max([s.prompt_length + len(s.loss_mask) for s in samples]),
-            "step_width": max([len(s.loss_mask) for s in step.samples]),
+            "step_width": counts.width,
         }
 
 
