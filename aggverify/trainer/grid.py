@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aggverify.steps.layouts import Layout
-from aggverify.world.trace import TRACER
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -38,10 +37,12 @@ class Grid:
         """This rank's cell; a collective the first time that a factorisation is seen."""
         sizes = layout.dp_size, layout.cp_size
         if sizes not in self._cells:
-            TRACER.own(begins=True)
             self._cells[sizes] = self._made(*sizes)
-            TRACER.own(begins=False)
         return self._cells[sizes]
+
+    def has(self, layout: Layout) -> bool:
+        """Whether its cell is known, so that asking for it costs nothing."""
+        return (layout.dp_size, layout.cp_size) in self._cells
 
     def _made(self, dp_size: int, cp_size: int) -> Cell:
         dp_rank, cp_rank = divmod(self._rank, cp_size)

@@ -116,6 +116,7 @@ class Trainer:
         """Run one assignment; rank 0 returns the reduced gradient, every rank its local losses.
         Or make the groups of some layouts, and do nothing with them."""
         if GROUPS in job:
+            TRACER.own(begins=True)
             for layout in map(Layout.from_json, job[GROUPS]):
                 self._grid.cell(layout)
             return {}, b""
@@ -212,7 +213,8 @@ class Trainer:
         """All that comes before the engine's last reduction, and the session's part of it."""
         make_room(wanted.case.step.num_response_tokens)
         layout = wanted.case.layout
-        cell = self._grid.cell(layout) if cell is None else cell
+        if cell is None:
+            cell = self._cell(layout)
         megatron_mpu.place(
             cell.dp_rank, layout.dp_size, cell.cp_rank, layout.cp_size, cell.dp_group, cell.cp_group
         )
@@ -241,6 +243,14 @@ class Trainer:
             lines=self._covering.lines,
             outcomes=self._covering.outcomes,
         ), part
+
+    def _cell(self, layout: Layout) -> Cell:
+        if self._grid.has(layout):
+            return self._grid.cell(layout)
+        TRACER.own(begins=True)
+        cell = self._grid.cell(layout)
+        TRACER.own(begins=False)
+        return cell
 
     def _site(self, wanted: Assignment, cell: Cell) -> Site:
         return Site(
