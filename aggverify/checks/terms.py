@@ -34,7 +34,7 @@ NAME = "auxiliary_terms_stay"
 CODE = "AGV207"
 LEFT_OUT = "a term is left out of some tokens"
 OTHER_COUNT = "a term is divided by another count"
-SHARED_OUT = "a gathered term is divided by the ranks that have it"
+SHARED_OUT = "a gathered term is divided by the number of ranks that have it"
 _NEAR = Fraction(1, 2**16)
 """Two roundings of float32 are nearer; two counts of up to so many tokens are not."""
 
@@ -172,11 +172,11 @@ def _signs(found: Finding) -> Iterator[str]:
 
 
 def _is_shared_out(ratios: Sequence[Fraction], layout: Layout) -> bool:
-    """Whether every weight is cp_size times too small where each of these ranks has all of it: no
-    count of what is at hand makes that."""
-    size = layout.cp_size
-    gathered = size > 1 and layout.cp_kind == "gathered"
-    return gathered and _are(ratios, [Fraction(1, size)] * len(ratios))
+    """Whether every weight is cp_size times too small where each of these ranks has all of it, and
+    no other size of the layout is as large."""
+    size, dp, k = layout.cp_size, layout.dp_size, layout.num_microbatches
+    alone = layout.cp_kind == "gathered" and size not in (1, dp, k, dp * k)
+    return alone and bool(ratios) and _are(ratios, [Fraction(1, size)] * len(ratios))
 
 
 def _are(ratios: Sequence[Fraction], foretold: Sequence[Fraction]) -> bool:

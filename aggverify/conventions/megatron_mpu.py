@@ -73,7 +73,7 @@ def place(
     _place.cp_rank, _place.cp_size = cp_rank, cp_size
     _place.dp_group, _place.cp_group = dp_group, cp_group
     real: Any = sys.modules.get("megatron.core.parallel_state")
-    if real is not None and "_CONTEXT_PARALLEL_GROUP" in vars(real):
+    if real is not None and hasattr(real, "_CONTEXT_PARALLEL_GROUP"):
         real._CONTEXT_PARALLEL_GROUP = cp_group
         real._DATA_PARALLEL_GROUP = dp_group
 

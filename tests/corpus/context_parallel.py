@@ -38,12 +38,6 @@ def copies_added_in_backward(losses: Tensor, batch: MicroBatch) -> Tensor:
     return all_reduce(mean, group=batch.cp_group)  # type: ignore[no-untyped-call, no-any-return]
 
 
-def gathered_term_shared_out(losses: Tensor, batch: MicroBatch, kl: Tensor) -> Tensor:
-    penalty = kept(kl, batch).sum()
-    share = penalty / batch.cp_size if batch.gathered else penalty
-    return (kept(losses, batch).sum() + 0.125 * share) / max(batch.num_tokens, 1)
-
-
 def backward_stays_local(losses: Tensor, batch: MicroBatch) -> Tensor:
     import torch.distributed as dist
 
@@ -107,15 +101,6 @@ MUTANTS = (
         "sum",
         ("AGV201",),
         "cp-counted-twice",
-    ),
-    Mutant(
-        "gathered_term_shared_out",
-        39,
-        "lightly #1977",
-        "token_mean",
-        "sum",
-        ("AGV207",),
-        "cp-scaling-missing",
     ),
     Mutant(
         "backward_stays_local",

@@ -118,7 +118,7 @@ BUGS: tuple[Bug, ...] = (
         "cp-scaling-missing",
         "the context-parallel size is divided out once too often",
         "slime #990, tmax #9, lightly #1977",
-        "leave an auxiliary term undivided where losses are gathered, as the objective is",
+        "scale an auxiliary term as the objective is scaled where losses are gathered",
         (sign(Symptom.AUXILIARY_TERM), sign(SHARED_OUT)),
     ),
     Bug(
