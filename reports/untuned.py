@@ -30,6 +30,10 @@ from tests.branchy.untuned import Untuned  # noqa: E402
 from tests.branchy.untuned.judging import Row, judged  # noqa: E402
 
 Rows = Mapping[str, Row]
+CAUSES = (
+    "What is a cause of each is in `tests/branchy/causes.py`: a finding with another code, or told",
+    "to be another bug, does not count as found.",
+)
 FOLDERS = {corpus.name: corpus for corpus in CORPORA}
 
 
@@ -99,8 +103,8 @@ def report(folder: Corpus, now: Rows) -> str:
         "",
         f"Written by `python reports/untuned.py{option}`; do not edit. The reducers, with the",
         f"reason each is realistic, are in `tests/branchy/{folder.name}`, written before the",
-        "generator was read. What is a cause of each is in `tests/branchy/causes.py`: a finding",
-        "with another code, or told to be another bug, does not count as found.",
+        "generator was read.",
+        *(CAUSES if folder.wrong else ()),
         "",
     ]
     columns: dict[str, Rows] = {"now": now}

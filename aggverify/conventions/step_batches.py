@@ -31,8 +31,9 @@ class StepCounts:
     """Rollouts of each prompt group."""
     tokens: int
     samples: int
+    """With one more for tokens that are elsewhere."""
     valid: int
-    """Samples with an unmasked token."""
+    """Of these, those with an unmasked token."""
     width: int
     """The longest response."""
 

@@ -45,7 +45,7 @@ NOTHING: Mapping[str, str] = {}
 SHARED_TOKENS = 1000
 """Of a step whose result is kept."""
 MOST_SHARED = 4096
-"""Results of a claim that are kept."""
+"""Results that are kept, of all claims."""
 _Key = tuple[Step, Layout, str, bytes]
 
 
@@ -153,8 +153,9 @@ class Laboratory:
         def executions() -> list[Execution]:
             new = iter(rest.executions())
             done = [next(new) if found is None else found for found in known]
+            full = sum(map(len, self._known.values())) >= MOST_SHARED
             for key, execution in zip(keys, done, strict=True):
-                if key is not None and execution.failure is None and len(kept) < MOST_SHARED:
+                if key is not None and execution.failure is None and not full:
                     kept[key] = execution
             return done
 

@@ -40,10 +40,6 @@ class Grid:
             self._cells[sizes] = self._made(*sizes)
         return self._cells[sizes]
 
-    def has(self, layout: Layout) -> bool:
-        """Whether its cell is known, so that asking for it costs nothing."""
-        return (layout.dp_size, layout.cp_size) in self._cells
-
     def _made(self, dp_size: int, cp_size: int) -> Cell:
         dp_rank, cp_rank = divmod(self._rank, cp_size)
         grid = [[d * cp_size + c for c in range(cp_size)] for d in range(dp_size)]

@@ -20,6 +20,7 @@ from aggverify.trainer.contract import (
     checked_loss,
     logged,
 )
+from aggverify.trainer.gathering import gathered
 from aggverify.trainer.torch_modes import NO_GRAD, entered
 from aggverify.world.trace import TRACER
 
@@ -86,8 +87,6 @@ class CandidateStep:
         """The candidate's loss of micro-batch ``k``; raises ContractBreach for what is none."""
         members = self._micro_batches[k]
         if self.sizes.gathered:
-            from aggverify.trainer.gathering import gathered
-
             losses = gathered(self._site, members, losses, self._engine.gathers(self.sizes))
         began = time.perf_counter()
         given, trains = losses.to(self.dtype), self._under != NO_GRAD

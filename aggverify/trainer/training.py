@@ -211,13 +211,14 @@ class Trainer:
         cell: Cell | None = None,
     ) -> tuple[Answer, Any]:
         """All that comes before the engine's last reduction, and the session's part of it."""
+        TRACER.own(begins=True)
         make_room(wanted.case.step.num_response_tokens)
         layout = wanted.case.layout
-        if cell is None:
-            cell = self._cell(layout)
+        cell = self._grid.cell(layout) if cell is None else cell
         megatron_mpu.place(
             cell.dp_rank, layout.dp_size, cell.cp_rank, layout.cp_size, cell.dp_group, cell.cp_group
         )
+        TRACER.own(begins=False)
         site = self._site(wanted, cell)
         watch, module = Watch(), self._module
         cold, self._cold = self._cold, False
@@ -243,14 +244,6 @@ class Trainer:
             lines=self._covering.lines,
             outcomes=self._covering.outcomes,
         ), part
-
-    def _cell(self, layout: Layout) -> Cell:
-        if self._grid.has(layout):
-            return self._grid.cell(layout)
-        TRACER.own(begins=True)
-        cell = self._grid.cell(layout)
-        TRACER.own(begins=False)
-        return cell
 
     def _site(self, wanted: Assignment, cell: Cell) -> Site:
         return Site(
