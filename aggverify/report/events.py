@@ -19,6 +19,7 @@ from aggverify.run.outcome.events import (
     Found,
     Measured,
     Progress,
+    Seen,
     SubjectChosen,
     Waiting,
 )
@@ -75,6 +76,8 @@ class Events:
                 return ndjson.line("measured", check=check, seconds=seconds, peak_bytes=peak)
             case CheckFinished(summary=summary):
                 return ndjson.check(document.summarised(summary))
+            case Seen(finding=finding):
+                return ndjson.line("seen", code=finding.code, title=finding.traits.title)
             case Found(report=report):
                 subject = self._subject or Subject.of(report.stored.claim)
                 return ndjson.finding(findings.reported(report, report, subject, self.directory))

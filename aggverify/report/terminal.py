@@ -12,6 +12,7 @@ from rich.rule import Rule
 from rich.status import Status
 from rich.text import Text
 
+from aggverify.checks import Finding
 from aggverify.codes import CODES
 from aggverify.codes.state import State
 from aggverify.report import escape, reading, text
@@ -26,6 +27,7 @@ from aggverify.run.outcome.events import (
     Found,
     Measured,
     Progress,
+    Seen,
     SubjectChosen,
     Waiting,
 )
@@ -42,12 +44,15 @@ class Terminal:
     _status: Status | None = None
     _started: float = field(default_factory=time.monotonic)
     _findings: int = 0
+    _seen: bool = False
 
     def __call__(self, event: Event) -> None:
         """Handle one event."""
         match event:
             case SubjectChosen():
-                self._findings = 0
+                self._findings, self._seen = 0, False
+            case Seen():
+                self._tell_first(event.finding)
             case Found():
                 self._findings += 1
                 self._tell(event.report)
@@ -95,6 +100,13 @@ class Terminal:
         state = "FAILED" if done.state is State.FAILED else str(done.state)
         state += f": {done.reason}" if done.reason else ""
         self._line(f"{self._now} {done.name}: {state}")
+
+    def _tell_first(self, finding: Finding) -> None:
+        """The first one as soon as it is confirmed; what it is may take seconds more."""
+        if not self._seen and not self._findings:
+            self._seen = True
+            title = f"{finding.code} {finding.traits.title}"
+            self._line(f"{self._now} {title}: confirmed, its cause is looked for", "red")
 
     def _tell(self, report: ReportedFinding) -> None:
         """What is confirmed is told at once: the other checks may take long."""

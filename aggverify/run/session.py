@@ -13,7 +13,7 @@ from aggverify.execution.subject import Subject
 from aggverify.run.opening import loaded
 from aggverify.run.outcome.accepting import accepted
 from aggverify.run.outcome.consequences import Outcome, precision, remaining
-from aggverify.run.outcome.events import Event, Finished, Found, SubjectChosen, Waiting
+from aggverify.run.outcome.events import Event, Finished, Found, Seen, SubjectChosen, Waiting
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.outcome.verdict import CheckSummary, ReportedFinding, Verdict, together, why
 from aggverify.run.planning.discovery import discovered, identified
@@ -22,6 +22,7 @@ from aggverify.run.planning.plan import Entry, Plan, plan, share
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.waiver import Waiver
 from aggverify.run.search.before import NOTHING, Before
+from aggverify.run.search.first_look import first_look
 from aggverify.run.search.first_step import WHY_NOT, first_step
 from aggverify.run.search.run_check import run_check
 from aggverify.world import Pool
@@ -118,6 +119,7 @@ def examine(
             if not known:
                 work.prepare()
             emit(SubjectChosen(work.subject, len(work.entries)))
+            work.look(emit, deadline)
             stopped = work.fold(emit, deadline, part)
     except OutOfTime:
         stopped = Incomplete.OUT_OF_TIME
@@ -152,6 +154,17 @@ class _Work:
         if self._first is not None:
             emit(Found(self._first))
         return self._first is not None
+
+    def look(self, emit: Emit, deadline: Deadline) -> None:
+        """Tell what a few cases show already."""
+        if len(self.entries) < 2 or self._before.only:
+            return
+        try:
+            seen = first_look(self.entries, self._laboratory, self._tally, deadline)
+        except NotJudged:
+            return  # the check that it happens to says so
+        if seen is not None:
+            emit(Seen(seen))
 
     def prepare(self) -> None:
         """Find out what must be known before the checks can be planned."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from aggverify.codes import CODES
 from aggverify.report.delivery import Delivery
 from aggverify.report.formats import FORMATS
 from aggverify.run.outcome.events import (
@@ -16,6 +17,7 @@ from aggverify.run.outcome.events import (
     Found,
     Phase,
     Progress,
+    Seen,
     SubjectChosen,
     Waiting,
 )
@@ -29,11 +31,15 @@ EVENTS = (
     CheckStarted("a_check", "its title"),
     Waiting(HOSTILE),
     Progress("a_check", 12, Phase.GRID),
+    Seen(VERDICT.reports[0].finding),
     Found(VERDICT.reports[0]),
     CheckFinished(VERDICT.checks[1]),
     Finished(VERDICT),
 )
-NAMES = ["subject", "check_started", "waiting", "progress", "finding", "check_finished", "verdict"]
+NAMES = [
+    "subject", "check_started", "waiting", "progress", "seen",
+    "finding", "check_finished", "verdict",
+]  # fmt: skip
 
 
 def test_every_event_is_a_line_at_once(tmp_path: Path) -> None:
@@ -46,7 +52,8 @@ def test_every_event_is_a_line_at_once(tmp_path: Path) -> None:
     told = [json.loads(line) for line in (tmp_path / "events.ndjson").read_text().splitlines()]
     assert [line["event"] for line in told] == [*NAMES, "finished"]
     assert told[2]["what"] == HOSTILE
-    assert told[4]["finding"]["code"] == "AGV201" and told[4]["finding"]["case"]["schema"]
+    assert told[4]["code"] == "AGV201" and told[4]["title"] == CODES["AGV201"].title
+    assert told[5]["finding"]["code"] == "AGV201" and told[5]["finding"]["case"]["schema"]
     assert told[-1] == {"event": "finished", "exit": 1, "error": None}
 
 

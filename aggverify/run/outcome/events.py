@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from aggverify.checks import Finding
 from aggverify.execution.subject import Subject
 from aggverify.run.outcome.verdict import CheckSummary, ReportedFinding, Verdict
 
@@ -71,6 +72,13 @@ class CheckFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class Seen:
+    """Confirmed in fresh ranks: what it is will be told with its check's finding."""
+
+    finding: Finding
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """A confirmed, shrunk and diagnosed finding."""
 
@@ -85,5 +93,13 @@ class Finished:
 
 
 Event = (
-    SubjectChosen | CheckStarted | Progress | Waiting | Measured | CheckFinished | Found | Finished
+    SubjectChosen
+    | CheckStarted
+    | Progress
+    | Waiting
+    | Measured
+    | CheckFinished
+    | Seen
+    | Found
+    | Finished
 )

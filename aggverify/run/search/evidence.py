@@ -5,6 +5,7 @@ All executions that are made of a finding after it was found and made small, in 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -39,8 +40,11 @@ class Evidence:
     relevance: Relevance = field(default_factory=Relevance)
 
 
-def gather(run: CheckRun, finding: Finding, found: Evidence) -> None:
+def gather(
+    run: CheckRun, finding: Finding, found: Evidence, told: Callable[[Finding], None]
+) -> None:
     """Confirm, explain and vary a finding of ``run``; what was found stays when that is stopped.
+    ``told``: called as soon as it is confirmed, before it is explained.
 
     Raises NotJudged for a finding that somebody else may have caused, and that does not come back.
     """
@@ -56,6 +60,8 @@ def gather(run: CheckRun, finding: Finding, found: Evidence) -> None:
         if again is None:
             found.diagnosis = recognised(run.subject, finding, Symptom.STATE_KEPT)
         return
+    if found.confirmed:
+        told(finding)
     past = needs_a_past(run, finding)
     found.diagnosis = (
         recognised(run.subject, finding, Symptom.STATE_KEPT) if past else explained(run, finding)
@@ -81,6 +87,19 @@ def _again(run: CheckRun, finding: Finding) -> Finding | None:
     run.laboratory.fresh()
     with run.laboratory.patient():
         return run.judge_again(finding.case)
+
+
+def is_steady(run: CheckRun, finding: Finding) -> bool:
+    """Whether it comes back in fresh ranks, in each by itself, and again in the same ones with the
+    weights it had: then it is no matter of what was run before."""
+    again = _again(run, finding)
+    if again is None or not same(finding, again) or needs_a_past(run, finding):
+        return False
+    executions = run.laboratory.run(run.subject, run.check.variants(finding.case))
+    later = run.check.judge(run.subject, executions)
+    if later is None or later.observed is None or again.observed is None:
+        return False
+    return _same(np.array(again.observed), np.array(later.observed))
 
 
 def is_still_there(run: CheckRun, finding: Finding) -> bool:

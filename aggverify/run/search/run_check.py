@@ -23,6 +23,7 @@ from aggverify.run.outcome.events import (
     Found,
     Measured,
     Progress,
+    Seen,
     Waiting,
 )
 from aggverify.run.outcome.store import stored_case
@@ -187,7 +188,7 @@ def _look_into(
     """Add a finding with what can be said of it; when that is stopped, with what is known."""
     evidence = Evidence()
     try:
-        gather(run, finding, evidence)
+        gather(run, finding, evidence, lambda seen: emit(Seen(seen)))
     except STOPS:
         _add(_reported(run, finding, evidence), reported, emit)
         raise

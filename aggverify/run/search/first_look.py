@@ -1,0 +1,52 @@
+"""A first look at weights, before any check is run: what is wrong on a plain case is told within a
+second, not when its check has its turn. That check finds it again, and says what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+from aggverify.checks import Check, Finding
+from aggverify.checks.base import Shown
+from aggverify.execution.deadline import Deadline
+from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.trial import Trial, trial
+from aggverify.run.outcome.tally import Tally
+from aggverify.run.planning.plan import Entry
+from aggverify.run.search.check_run import FIRST_BATCH, CheckRun
+from aggverify.run.search.evidence import is_steady
+from aggverify.steps.case import Case
+
+
+def first_look(
+    entries: Sequence[Entry], laboratory: Laboratory, tally: Tally, deadline: Deadline
+) -> Finding | None:
+    """The first finding that the first cases of each entry show and that comes back in fresh ranks.
+
+    None where nothing is found, or where ranks do not get through, which the checks look into.
+    """
+    for entry in entries:
+        if entry.instead is not None or entry.space is None or not _is_of_weights(entry.check):
+            continue
+        deadline.look()
+        run = CheckRun(entry.check, entry.subject, entry.space, laboratory, tally)
+        bare = (c for c in run.stored_cases() if all(map(_is_bare, entry.check.variants(c))))
+        finding = run.first_failure(list(islice(bare, FIRST_BATCH)))
+        if any(fault.kind != "exception" for fault in run.failures):
+            return None
+        if finding is None or finding.observed is None:
+            continue
+        if is_steady(run, finding):
+            return finding
+    return None
+
+
+def _is_of_weights(check: Check) -> bool:
+    """Whether it compares weights on cases that it begins with, and costs little."""
+    costly = check.last or check.thorough or check.compares_paths or check.waits_for
+    return check.shown is Shown.WEIGHTS and check.only is None and not costly
+
+
+def _is_bare(wanted: Case | Trial) -> bool:
+    """Whether nothing but the case is asked for: mostly its result is kept for the check's turn."""
+    return trial(wanted) == Trial(trial(wanted).case)

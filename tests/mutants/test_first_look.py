@@ -1,0 +1,113 @@
+"""What is wrong on a plain case is told before any check is run, in no other words than later."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aggverify.checks import CHECKS, Check, formula, padding
+from aggverify.checks.layout import CONTEXT_PARALLEL, DATA_PARALLEL, MICRO_BATCHES
+from aggverify.execution.budget import Budget
+from aggverify.execution.claim import Claim
+from aggverify.execution.deadline import NEVER
+from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.subject import Subject
+from aggverify.run.opening import opened
+from aggverify.run.outcome.events import CheckStarted, Event, Found, Seen
+from aggverify.run.outcome.tally import Tally
+from aggverify.run.outcome.verdict import Verdict
+from aggverify.run.planning.plan import plan
+from aggverify.run.search.first_look import first_look
+from aggverify.run.session import examine
+from aggverify.world import Pool
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+ORDER = (MICRO_BATCHES, DATA_PARALLEL, CONTEXT_PARALLEL)
+
+
+def examined(
+    pool: Pool, file: str, engine: str, checks: Sequence[Check]
+) -> tuple[Verdict, list[str]]:
+    told: list[str] = []
+
+    def emit(event: Event) -> None:
+        match event:
+            case Seen(finding):
+                told.append(f"seen {finding.code}")
+            case Found(report):
+                told.append(f"found {report.finding.code}")
+            case CheckStarted(name):
+                told.append(name)
+
+    path, budget = str(EXAMPLES / file), Budget("quick", max_examples=5)
+    claim = Claim(path, "reduce", "native", engine, "token_mean", max_world=4, budget=budget)
+    with opened(pool, {"path": path}) as template:
+        verdict = examine(Subject.of(claim), Laboratory(template), emit, checks=checks, known=True)
+    return verdict, told
+
+
+def test_it_is_told_before_the_first_check_starts(shared_pool: Pool) -> None:
+    verdict, told = examined(shared_pool, "broken/cp_shard_mean.py", "mean", ORDER)
+    first, second, last = (check.name for check in ORDER)
+    assert told == ["seen AGV201", first, second, last, "seen AGV201", "found AGV201"]
+    assert [report.finding.code for report in verdict.reports] == ["AGV201"]
+
+
+def test_what_is_right_is_not_told_of(shared_pool: Pool) -> None:
+    verdict, told = examined(shared_pool, "native/mean/token_mean.py", "mean", ORDER)
+    assert told == [check.name for check in ORDER]
+    assert not verdict.reports
+
+
+def test_its_cases_are_not_run_twice(shared_pool: Pool) -> None:
+    whole, _ = examined(shared_pool, "native/mean/token_mean.py", "mean", ORDER)
+    parts = [
+        examined(shared_pool, "native/mean/token_mean.py", "mean", [check])[0] for check in ORDER
+    ]
+    assert whole.executed <= sum(part.executed for part in parts)
+    assert [c.cases for c in whole.checks] == [c.cases for part in parts for c in part.checks]
+
+
+@pytest.mark.parametrize("function", ["counts_calls", "raises", "right"])
+def test_state_and_exceptions_are_left_to_their_checks(
+    shared_pool: Pool, tmp_path: Path, function: str
+) -> None:
+    path = tmp_path / "reducers.py"
+    path.write_text(REDUCERS)
+    claim = Claim(str(path), function, "native", "sum", "token_mean", max_world=4)
+    subject = Subject.of(replace(claim, budget=Budget("quick", max_examples=5)))
+    with opened(shared_pool, {"path": str(path)}) as template:
+        entries = plan(subject, CHECKS).entries
+        assert first_look(entries, Laboratory(template), Tally(), NEVER) is None
+
+
+def test_a_count_that_is_rounded_is_seen(shared_pool: Pool) -> None:
+    _, told = examined(shared_pool, "broken/bfloat16_count.py", "sum", [padding.CHECK, *CHECKS])
+    assert told[0] == "seen AGV301"
+
+
+def test_one_check_has_no_look_before_it(shared_pool: Pool) -> None:
+    _, told = examined(shared_pool, "broken/padded_width.py", "sum", [formula.CHECK])
+    assert told[0] == formula.NAME
+
+
+REDUCERS = '''
+CALLS = []
+
+
+def right(losses, batch):
+    return losses[batch.mask.bool()].sum() / max(batch.num_tokens, 1)
+
+
+def counts_calls(losses, batch):
+    """Right the first time."""
+    CALLS.append(1)
+    return right(losses, batch) * (1 if len(CALLS) < 2 else 2)
+
+
+def raises(losses, batch):
+    raise KeyError("loss_mask")
+'''
