@@ -135,6 +135,8 @@ def test_replay_tells_failed_and_fixed(cli: Cli, tmp_path: Path) -> None:
     assert checked.code == 1
     assert "AGV301" not in checked.out, "what is wrong for a few tokens is not the count's size"
     told = [line.partition("] ")[2] for line in checked.out.splitlines() if line.startswith("[")]
+    seen, *told = told
+    assert seen.startswith("AGV202 Result depends on") and seen.endswith("its cause is looked for")
     place = next(n for n, line in enumerate(told) if line.startswith("AGV202 Result depends on"))
     assert told[place + 1] == "independent_of_micro_batches: FAILED", "told when it is confirmed"
     assert any(line.endswith(": ok") for line in told[place + 2 :]), "others are still run"

@@ -37,8 +37,9 @@ def test_what_does_not_come_back_is_state_whatever_it_looks_like(
     monkeypatch.setattr(evidence, "_again", lambda run, finding: None)
     found = Evidence()
     run: CheckRun = _Run()  # type: ignore[assignment]
-    gather(run, replace(_found(), fault=None), found)
-    assert found.confirmed is False
+    told: list[Finding] = []
+    gather(run, replace(_found(), fault=None), found, told.append)
+    assert found.confirmed is False and not told
     assert found.diagnosis is not None and found.diagnosis.bug is not None
     assert found.diagnosis.bug.name == "state-between-steps"
 
