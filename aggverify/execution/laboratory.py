@@ -252,7 +252,8 @@ class Laboratory:
         if wanted.noted:
             return False
         whose = (subject.function, wanted.mode or subject.claim.mode, subject.engine.name)
-        return self._sorts.usual(wanted.case, whose)
+        how = (wanted.elsewhere, wanted.virtual != (), wanted.scale, wanted.under)
+        return self._sorts.usual(wanted.case, (whose, how))
 
     def _executions(
         self, subject: Subject, trials: Sequence[Trial], pending: Pending

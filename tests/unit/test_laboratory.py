@@ -14,6 +14,7 @@ from aggverify.errors import NotJudged
 from aggverify.execution.claim import Claim
 from aggverify.execution.executed import Execution
 from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.sorts import FIRST
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial
 from aggverify.generation.catalogue import plain_losses
@@ -37,6 +38,7 @@ class Ranks:
     """Stands for a template whose ranks reply this to every job, at once."""
 
     outcome: Outcome
+    given: list[Job] = field(default_factory=list)
 
     def calm(self) -> None: ...
 
@@ -53,7 +55,23 @@ class Ranks:
             def stumbles(self) -> bool:
                 return False
 
+        self.given.extend(jobs)
         return Done([self.outcome] * len(jobs))
+
+
+@pytest.mark.parametrize(
+    "asked", [{"elsewhere": 2**31}, {"virtual": (0,)}, {"scale": 1024.0}, {"under": "no_grad"}]
+)
+def test_lines_are_noted_of_the_first_cases_that_are_run_in_another_way(
+    asked: dict[str, Any],
+) -> None:
+    """A reducer may branch on a count that is told to it, or where gradients are off."""
+    ranks = Ranks(Fault("exception", 1, "rank 1: KeyError: 1", 2))
+    laboratory = Laboratory(ranks)  # type: ignore[arg-type]
+    wanted = [CASE] * (FIRST + 1) + [Trial(CASE, **asked)] * (FIRST + 1)
+    laboratory.submit(SUBJECT, wanted)
+    noted = [not job.payload.get("usual", False) for job in ranks.given]
+    assert noted == ([True] * FIRST + [False]) * 2
 
 
 def test_what_fails_before_the_reducer_is_called_is_not_judged() -> None:
