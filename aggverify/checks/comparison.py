@@ -166,15 +166,10 @@ def margin(
 ) -> float:
     """Largest error over bound among unmasked tokens; at most 1 for weights within bounds."""
     # Tokens of one sample share both weights: few pairs are distinct.
-    pairs = {
-        (id(exact), found): exact
-        for exact, found in zip(expected, observed.tolist(), strict=True)
-        if exact
-    }
-    return max(
-        (_share(found, exact, roundings, precision) for (_, found), exact in pairs.items()),
-        default=0.0,
-    )
+    exact = dict(zip(map(id, expected), expected, strict=True))
+    pairs = set(zip(map(id, expected), observed.tolist(), strict=True))
+    shares = (_share(found, exact[w], roundings, precision) for w, found in pairs if exact[w])
+    return max(shares, default=0.0)
 
 
 @lru_cache(maxsize=4096)

@@ -118,8 +118,8 @@ def executed(subject: Subject, wanted: Trial, outcome: Outcome) -> Execution:
         call_seconds=max(answer.call_seconds for answer in answers),
         peak_bytes=max(answer.peak_bytes for answer in answers),
         compiles=any(answer.compiles for answer in answers),
-        lines=frozenset().union(*(answer.lines for answer in answers)),
-        outcomes=frozenset().union(*(answer.outcomes for answer in answers)),
+        lines=frozenset(n for answer in answers for n in answer.lines),
+        outcomes=frozenset(n for answer in answers for n in answer.outcomes),
         notes=tuple(reply.notes for reply in replies),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,21 +86,10 @@ class Answer:
     def from_json(data: Mapping[str, Any]) -> Answer:
         """Rebuild an answer from :meth:`to_json`'s data. KeyError, TypeError, ValueError,
         ArithmeticError or AttributeError for anything else."""
-        read = dict(data)
-        read["losses"] = tuple(map(float.fromhex, data["losses"]))
-        for name, convert in _CONVERTED.items():
-            if name in data:
-                read[name] = tuple(map(convert, data[name]))
-        for name in _SECONDS & data.keys():
-            read[name] = float(data[name])
-            if not 0.0 <= read[name] < math.inf:
-                raise ValueError(f"{name} cannot be {read[name]}")
-        answer = Answer(**read)
-        flags = isinstance(answer.compiles, bool) and isinstance(answer.communicates, bool)
-        numbers = type(answer.checksum) is int and type(answer.peak_bytes) is int
-        if not numbers or not flags or not 0 <= answer.peak_bytes < 1 << 63:
-            raise TypeError("checksum and bytes are numbers, and flags are true or false")
-        return answer
+        read = {name: _READ[name](value) for name, value in data.items()}
+        if "losses" not in read:
+            raise KeyError("losses")
+        return Answer(**read)
 
 
 def _written(log: Log) -> Any:
@@ -128,13 +117,49 @@ def _given(data: Any) -> Given:
     return Given(name, kind, value)
 
 
-_SECONDS = frozenset({"first_seconds", "call_seconds"})
-_CONVERTED: Mapping[str, Any] = {
-    "counts": int,
-    "logs": _read,
-    "changed": str,
-    "lines": int,
-    "outcomes": int,
-    "refusals": _refusal,
-    "given": _given,
+def _number(data: Any) -> int:
+    if type(data) is not int:
+        raise TypeError(f"{data!r} is no whole number")
+    return data
+
+
+def _bytes(data: Any) -> int:
+    if not 0 <= _number(data) < 1 << 63:
+        raise ValueError(f"{data} bytes cannot be")
+    return int(data)
+
+
+def _flag(data: Any) -> bool:
+    if not isinstance(data, bool):
+        raise TypeError(f"{data!r} is neither true nor false")
+    return data
+
+
+def _seconds(data: Any) -> float:
+    seconds = float(data)
+    if not 0.0 <= seconds < math.inf:
+        raise ValueError(f"{seconds} seconds cannot be")
+    return seconds
+
+
+def _each(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda data: tuple(map(convert, data))
+
+
+_READ: Mapping[str, Callable[[Any], Any]] = {
+    "losses": _each(float.fromhex),
+    "counts": _each(int),
+    "checksum": _number,
+    "logs": _each(_read),
+    "changed": _each(str),
+    "refusals": _each(_refusal),
+    "given": _each(_given),
+    "first_seconds": _seconds,
+    "call_seconds": _seconds,
+    "peak_bytes": _bytes,
+    "compiles": _flag,
+    "lines": _each(int),
+    "outcomes": _each(int),
+    "communicates": _flag,
 }
+"""How every field is read."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
 
 from aggverify.steps.case import Case
@@ -37,15 +37,21 @@ class Covering:
         if file is not None and conditions is not None:
             self._how = _noting(file, conditions)
 
-    @contextmanager
-    def noting(self, case: Case, subject: Subject = (), *, usual: bool = False) -> Iterator[None]:
+    def noting(
+        self, case: Case, subject: Subject = (), *, usual: bool = False
+    ) -> AbstractContextManager[None]:
         """Note what runs in a ``with``; of a ``usual`` case only where it costs nothing."""
         how = self._how
         if how is None:
-            yield
-            return
+            return nullcontext()
         how.lines, how.outcomes = set(), set()
-        if (usual and not how.cheap) or not how.begin(subject, case):
+        if usual and not how.cheap:
+            return nullcontext()
+        return self._noting(how, case, subject)
+
+    @contextmanager
+    def _noting(self, how: Noting, case: Case, subject: Subject) -> Iterator[None]:
+        if not how.begin(subject, case):
             yield
             return
         try:
@@ -57,12 +63,12 @@ class Covering:
     def lines(self) -> tuple[int, ...]:
         """Those of the last ``with``; of what costs nothing any more, some may be left out that
         were told before on cases of all these kinds."""
-        return () if self._how is None else tuple(sorted(self._how.lines))
+        return tuple(sorted(self._how.lines)) if self._how and self._how.lines else ()
 
     @property
     def outcomes(self) -> tuple[int, ...]:
         """The same of conditions, as :func:`conditions.outcome` numbers them."""
-        return () if self._how is None else tuple(sorted(self._how.outcomes))
+        return tuple(sorted(self._how.outcomes)) if self._how and self._how.outcomes else ()
 
 
 def _noting(file: str, conditions: Conditions) -> Noting:

@@ -49,6 +49,8 @@ class CandidateStep:
         self.sizes = Sizes.of(site.case)
         values = np.array(site.case.losses, dtype=np.float64)
         self.values = placed(torch.from_numpy(values), site.device)
+        self.dtype: torch.dtype = getattr(torch, site.case.dtype)
+        """The case's, in which a model's losses are computed."""
         self.losses: list[float] = []
         self.counts: list[int] = []
         self.logs: list[Log] = []
@@ -89,11 +91,17 @@ class CandidateStep:
         if self.sizes.gathered:
             losses = gathered(self._site, members, losses, self._engine.gathers(self.sizes))
         began = time.perf_counter()
-        given, trains = losses.to(self.dtype), self._under != NO_GRAD
-        with entered(self._under, losses.device.type):
-            out = self._call(k, given if trains else given.detach())
-        self._seconds += time.perf_counter() - began
-        TRACER.pulse()
+        given = losses if losses.dtype is self.dtype else losses.to(self.dtype)
+        trains = self._under != NO_GRAD
+        if self._under:
+            with entered(self._under, losses.device.type):
+                out = self._call(k, given if trains else given.detach())
+        else:
+            out = self._call(k, given)
+        took = time.perf_counter() - began
+        self._seconds += took
+        if took > _NEXT_TO_NOTHING:
+            TRACER.pulse()
         loss = checked_loss(out.loss, trains=trains)
         self.losses.append(float(loss.item()))
         self.counts.append(checked_count(out.count, self._site, members, self._engine))
@@ -111,14 +119,6 @@ class CandidateStep:
                 )
             raise NoGradient("the returned loss does not depend on the losses it was given")
         return parameter.grad
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The case's, in which a model's losses are computed."""
-        import torch
-
-        found: torch.dtype = getattr(torch, self._site.case.dtype)
-        return found
 
     def train(self, model: nn.Module) -> None:
         """Have the candidate run its whole step on the model."""

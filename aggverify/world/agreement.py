@@ -101,8 +101,9 @@ def _in_group(
 
 
 def _sequence_disagreement(traces: Mapping[int, Trace]) -> Disagreement | None:
-    first = next(iter(traces.values()))
-    if all(t.complete and t.sequences == first.sequences for t in traces.values()):
+    seen: dict[str, int] = {}
+    complete = [t.sequences.items() for t in traces.values() if t.complete]
+    if all(seen.setdefault(name, count) == count for items in complete for name, count in items):
         return None
     counts: dict[str, dict[int, str]] = {}
     for rank, trace in traces.items():

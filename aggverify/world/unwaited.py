@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -40,9 +40,12 @@ class Arrival:
 
     when = ""
 
-    @contextmanager
-    def set(self, when: str) -> Iterator[None]:
+    def set(self, when: str) -> AbstractContextManager[None]:
         """For the length of a ``with``."""
+        return self._set(when) if when else nullcontext()
+
+    @contextmanager
+    def _set(self, when: str) -> Iterator[None]:
         self.when = when
         try:
             yield
