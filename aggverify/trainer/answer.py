@@ -86,7 +86,7 @@ class Answer:
     def from_json(data: Mapping[str, Any]) -> Answer:
         """Rebuild an answer from :meth:`to_json`'s data. KeyError, TypeError, ValueError,
         ArithmeticError or AttributeError for anything else."""
-        read = {name: _READ[name](value) for name, value in data.items()}
+        read = {name: _READ.get(name, _as_it_is)(value) for name, value in data.items()}
         if "losses" not in read:
             raise KeyError("losses")
         return Answer(**read)
@@ -115,6 +115,10 @@ def _refusal(data: Any) -> tuple[str, str | None]:
 def _given(data: Any) -> Given:
     name, kind, value = map(str, data)
     return Given(name, kind, value)
+
+
+def _as_it_is(data: Any) -> Any:
+    return data  # an unknown field, which the answer has no place for
 
 
 def _number(data: Any) -> int:

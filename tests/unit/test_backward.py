@@ -12,6 +12,11 @@ from aggverify.engines.emulated_session import backward  # noqa: E402
 class Own(torch.Tensor):
     """A tensor of a person's own class."""
 
+    passes = 0
+
+    def backward(self) -> None:
+        Own.passes += 1
+
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_it_leaves_what_loss_backward_leaves(dtype: torch.dtype) -> None:
@@ -44,8 +49,6 @@ def test_a_second_pass_through_a_freed_graph_still_fails() -> None:
         backward(loss)
 
 
-def test_a_tensor_of_another_class_goes_its_own_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    called = []
-    monkeypatch.setattr(Own, "backward", lambda self: called.append(self), raising=False)
+def test_a_tensor_of_another_class_goes_its_own_way() -> None:
     backward(torch.tensor(1.0, requires_grad=True).as_subclass(Own))
-    assert len(called) == 1
+    assert Own.passes == 1
