@@ -22,7 +22,7 @@ from aggverify.checks import check
 from aggverify.execution.laboratory import Laboratory
 from aggverify.generation.space import Space
 from aggverify.generation.strategies import related
-from aggverify.run.opening import opened
+from aggverify.run.opening import frozen, opened
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.planning.claims import subjects
 from aggverify.run.planning.request import Request
@@ -86,7 +86,7 @@ def main() -> None:
     target = parse_target(str(EXAMPLE))
     start = time.perf_counter()
     total_cases, total_seconds, executed = 0, 0.0, 0
-    with Pool() as pool, opened(pool, target.setup()) as template:
+    with Pool() as pool, opened(pool, target.setup()) as template, frozen():
         subject = subjects(
             Request(str(EXAMPLE), modes=("prompt_mean",)), target, template.description
         )[0]

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.autograd.graph import _engine_run_backward
 
 from aggverify.engines.emulated import EmulatedEngine
 from aggverify.engines.spec import LocalStep, Sizes
-
-_ENGINE: Any = torch.autograd.Variable._execution_engine  # type: ignore[attr-defined]
 
 
 def backward(loss: Tensor) -> None:
     """``loss.backward()`` of a scalar that has a gradient.
 
-    Of a plain tensor on the processor nothing is left to look at, which takes ``backward`` a third
-    of its time before it calls autograd's engine: that is called at once, as it calls it.
+    Of a plain tensor nothing is left to look at, which takes ``backward`` a good part of its time
+    before it calls autograd's engine: that is called at once, as it calls it.
     """
-    if type(loss) is not Tensor or loss.device.type != "cpu":
+    if type(loss) is not Tensor:
         loss.backward()  # type: ignore[no-untyped-call]
         return
     ones = (torch.ones_like(loss),)
-    _ENGINE.run_backward(
+    _engine_run_backward(
         (loss,), ones, False, False, (), allow_unreachable=True, accumulate_grad=True
     )
 

@@ -101,11 +101,15 @@ class Laboratory:
         line that it has run."""
         self._note, self._sorts = next(_NOTES), Sorts()
         self._known.clear()
-        self._patience = Patience(self._patience.seconds)
         self._unfit.clear()
-        self._template.calm()
+        self.calm()
         if AGAINST in self._beside:
             self._beside[AGAINST].begin()
+
+    def calm(self) -> None:
+        """Hold nothing that ran away against what comes next."""
+        self._patience = Patience(self._patience.seconds)
+        self._template.calm()
 
     def largest(self, wanted: int) -> tuple[int, str]:
         """The largest world up to ``wanted`` that there is room for, and why no larger one.

@@ -30,6 +30,8 @@ from aggverify.trainer.conditions import Condition
 from aggverify.trainer.loading import check_described
 from aggverify.world import AUTO, GLOO, Pool, Template, TemplateFailure, room
 
+_ITS_OWN = 1000
+"""More objects than an interpreter has frozen when it begins: 375 in 3.12, none in others."""
 HANDLER = "aggverify.trainer.training:Trainer"
 
 
@@ -51,6 +53,7 @@ def loaded(request: Request, pool: Pool) -> Iterator[tuple[tuple[Subject, ...], 
         other_path(
             pool, request.against, adapter=request.adapter, backend=request.ranks.backend
         ) as other,
+        frozen(),
     ):
         found = resolved(request, target, template, other)
         try:
@@ -213,17 +216,16 @@ def opened(
             check_described(template.description)
         except InputError as error:
             raise CandidateError(f"cannot use {where}: {error}") from None
-        with _frozen():
-            yield template
+        yield template
     finally:
         template.close()
 
 
 @contextmanager
-def _frozen() -> Iterator[None]:
+def frozen() -> Iterator[None]:
     """Whatever there is by now, modules above all, is not gone through again and again while cases
     make garbage: half of what collecting it costs. Left alone where somebody else has frozen it."""
-    mine = not gc.get_freeze_count()
+    mine = gc.get_freeze_count() < _ITS_OWN
     if mine:
         gc.freeze()
     try:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
-from aggverify.checks import CHECKS, Check
+from aggverify.checks import CHECKS, Check, Finding
 from aggverify.codes.state import Incomplete, State
 from aggverify.errors import NotJudged
 from aggverify.execution.deadline import NEVER, Deadline, OutOfTime
@@ -14,6 +15,7 @@ from aggverify.run.opening import loaded
 from aggverify.run.outcome.accepting import accepted
 from aggverify.run.outcome.consequences import Outcome, precision, remaining
 from aggverify.run.outcome.events import Event, Finished, Found, Seen, SubjectChosen, Waiting
+from aggverify.run.outcome.store import stored_case
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.outcome.verdict import CheckSummary, ReportedFinding, Verdict, together, why
 from aggverify.run.planning.discovery import discovered, identified
@@ -145,6 +147,7 @@ class _Work:
         self._checks = checks
         self._outcomes: list[Outcome] = []
         self._first, self._before = first, before
+        self._seen: Finding | None = None
         self._tally = Tally()
         self._executed, self._worlds = laboratory.executed, dict(laboratory.worlds)
 
@@ -164,6 +167,7 @@ class _Work:
         except NotJudged:
             return  # the check that it happens to says so
         if seen is not None:
+            self._seen = seen
             emit(Seen(seen))
 
     def prepare(self) -> None:
@@ -212,17 +216,30 @@ class _Work:
                 raise KeyboardInterrupt
         return next(filter(None, (outcome.stopped for outcome in outcomes)), None)
 
+    def _seen_only(self) -> ReportedFinding | None:
+        """What was told after a first look, where its check was stopped before it found it."""
+        if self._seen is None:
+            return None
+        name = self._seen.check
+        if any(o.summary.name == name and (o.findings or not o.stopped) for o in self._outcomes):
+            return None
+        return ReportedFinding(stored_case(self.subject, self._seen), self._seen, None, True)
+
     def verdict(self, incomplete: Incomplete | None = None) -> Verdict:
         """Of the outcomes so far; what was not reached is not judged, for that reason."""
         laboratory, outcomes, subject = self._laboratory, self._outcomes, self.subject
         worlds = sorted(laboratory.worlds.items())
         missed = [_missed(e, self._first, incomplete) for e in self.entries[len(outcomes) :]]
+        summaries = [*(o.summary for o in outcomes), *missed]
         first = () if self._first is None else (self._first,)
+        if (seen := self._seen_only()) is not None:
+            first, name = (seen,), seen.finding.check
+            summaries = [_failed(s) if s.name == name else s for s in summaries]
         self._tally.sights.outlived = laboratory.outlived
         return Verdict(
             subject=subject.knowing(computes_in=precision(subject, outcomes)),
             reports=(*first, *together([r for outcome in outcomes for r in outcome.findings])),
-            checks=(*(o.summary for o in outcomes), *missed),
+            checks=tuple(summaries),
             executed=laboratory.executed - self._executed,
             worlds=tuple((w, n - self._worlds.get(w, 0)) for w, n in worlds),
             margins=self._tally.margins(subject),
@@ -234,6 +251,11 @@ class _Work:
             call_milliseconds=self._tally.pace.milliseconds,
             incomplete=incomplete,
         )
+
+
+def _failed(summary: CheckSummary) -> CheckSummary:
+    """Of a check whose finding was seen before it had its turn."""
+    return replace(summary, cases=max(summary.cases, 1), state=State.FAILED, reason=None)
 
 
 def _missed(

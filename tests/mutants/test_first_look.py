@@ -10,15 +10,16 @@ import pytest
 
 from aggverify.checks import CHECKS, Check, formula, padding
 from aggverify.checks.layout import CONTEXT_PARALLEL, DATA_PARALLEL, MICRO_BATCHES
+from aggverify.codes.state import State
 from aggverify.execution.budget import Budget
 from aggverify.execution.claim import Claim
 from aggverify.execution.deadline import NEVER
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.run.opening import opened
-from aggverify.run.outcome.events import CheckStarted, Event, Found, Seen
+from aggverify.run.outcome.events import CheckStarted, Event, Finished, Found, Seen
 from aggverify.run.outcome.tally import Tally
-from aggverify.run.outcome.verdict import Verdict
+from aggverify.run.outcome.verdict import Exit, Verdict
 from aggverify.run.planning.plan import plan
 from aggverify.run.search.first_look import first_look
 from aggverify.run.session import examine
@@ -92,6 +93,27 @@ def test_a_count_that_is_rounded_is_seen(shared_pool: Pool) -> None:
 def test_one_check_has_no_look_before_it(shared_pool: Pool) -> None:
     _, told = examined(shared_pool, "broken/padded_width.py", "sum", [formula.CHECK])
     assert told[0] == formula.NAME
+
+
+def test_what_was_told_is_in_the_verdict_whenever_it_is_stopped(shared_pool: Pool) -> None:
+    def emit(event: Event) -> None:
+        if isinstance(event, Finished):
+            verdicts.append(event.verdict)
+        elif isinstance(event, CheckStarted):
+            raise KeyboardInterrupt
+
+    verdicts: list[Verdict] = []
+    path = str(EXAMPLES / "broken/cp_shard_mean.py")
+    claim = Claim(path, "reduce", "native", "mean", "token_mean", max_world=4)
+    with opened(shared_pool, {"path": path}) as template, pytest.raises(KeyboardInterrupt):
+        examine(Subject.of(claim), Laboratory(template), emit, checks=ORDER, known=True)
+    [verdict] = verdicts
+    [report] = verdict.reports
+    assert report.finding.code == "AGV201" and report.confirmed and report.diagnosis is None
+    assert [check.state for check in verdict.checks] == [
+        State.NOT_JUDGED, State.NOT_JUDGED, State.FAILED,
+    ]  # fmt: skip
+    assert verdict.exit is Exit.FINDINGS
 
 
 REDUCERS = '''

@@ -11,7 +11,7 @@ class Collector:
     """Stands for ``gc``, which the ranks of other tests may have frozen already."""
 
     def __init__(self) -> None:
-        self.frozen = 0
+        self.frozen = 375
 
     def get_freeze_count(self) -> int:
         return self.frozen
@@ -27,17 +27,17 @@ def test_what_was_there_is_frozen_for_as_long_as_cases_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(opening, "gc", gc := Collector())
-    with pytest.raises(KeyboardInterrupt), opening._frozen():
-        with opening._frozen():
-            assert gc.frozen
-        assert gc.frozen, "the inner one is not its own"
+    with pytest.raises(KeyboardInterrupt), opening.frozen():
+        with opening.frozen():
+            assert gc.frozen == 1000
+        assert gc.frozen == 1000, "the inner one is not its own"
         raise KeyboardInterrupt
-    assert not gc.frozen
+    assert not gc.frozen, "nothing of the person's own stays frozen"
 
 
 def test_what_somebody_else_has_frozen_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "gc", gc := Collector())
     gc.freeze()
-    with opening._frozen():
+    with opening.frozen():
         pass
     assert gc.frozen

@@ -1,5 +1,6 @@
 """A first look at weights, before any check is run: what is wrong on a plain case is told within a
-second, not when its check has its turn. That check finds it again, and says what it is."""
+second, not when its check has its turn. That check finds it again and says what it is, or one that
+comes before it does."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ def first_look(
 ) -> Finding | None:
     """The first finding that the first cases of each entry show and that comes back in fresh ranks.
 
-    None where nothing is found, or where ranks do not get through, which the checks look into.
+    None where nothing is found, and where ranks do not get through or say something else the next
+    time, which the checks look into.
     """
     for entry in entries:
         if entry.instead is not None or entry.space is None or not _is_of_weights(entry.check):
@@ -33,11 +35,10 @@ def first_look(
         bare = (c for c in run.stored_cases() if all(map(_is_bare, entry.check.variants(c))))
         finding = run.first_failure(list(islice(bare, FIRST_BATCH)))
         if any(fault.kind != "exception" for fault in run.failures):
+            laboratory.calm()
             return None
-        if finding is None or finding.observed is None:
-            continue
-        if is_steady(run, finding):
-            return finding
+        if finding is not None and finding.observed is not None:
+            return finding if is_steady(run, finding) else None
     return None
 
 
