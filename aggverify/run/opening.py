@@ -32,6 +32,8 @@ from aggverify.world import AUTO, GLOO, Pool, Template, TemplateFailure, room
 
 _ITS_OWN = 1000
 """More objects than an interpreter has frozen when it begins: 375 in 3.12, none in others."""
+_SELDOM = 10_000
+"""Objects, some megabytes, that are made before the young ones are gone through."""
 HANDLER = "aggverify.trainer.training:Trainer"
 
 
@@ -224,12 +226,15 @@ def opened(
 @contextmanager
 def frozen() -> Iterator[None]:
     """Whatever there is by now, modules above all, is not gone through again and again while cases
-    make garbage: half of what collecting it costs. Left alone where somebody else has frozen it."""
-    mine = gc.get_freeze_count() < _ITS_OWN
+    make garbage, and that more seldom: most of what collecting it costs. Left alone where somebody
+    else has frozen it."""
+    mine, usual = gc.get_freeze_count() < _ITS_OWN, gc.get_threshold()
     if mine:
         gc.freeze()
+        gc.set_threshold(max(usual[0], _SELDOM), *usual[1:])
     try:
         yield
     finally:
         if mine:
             gc.unfreeze()
+            gc.set_threshold(*usual)

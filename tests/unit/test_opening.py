@@ -12,9 +12,16 @@ class Collector:
 
     def __init__(self) -> None:
         self.frozen = 375
+        self.threshold: tuple[int, ...] = (700, 10, 10)
 
     def get_freeze_count(self) -> int:
         return self.frozen
+
+    def get_threshold(self) -> tuple[int, ...]:
+        return self.threshold
+
+    def set_threshold(self, *threshold: int) -> None:
+        self.threshold = threshold
 
     def freeze(self) -> None:
         self.frozen = 1000
@@ -29,9 +36,10 @@ def test_what_was_there_is_frozen_for_as_long_as_cases_run(
     monkeypatch.setattr(opening, "gc", gc := Collector())
     with pytest.raises(KeyboardInterrupt), opening.frozen():
         with opening.frozen():
-            assert gc.frozen == 1000
+            assert gc.frozen == 1000 and gc.threshold == (10_000, 10, 10)
         assert gc.frozen == 1000, "the inner one is not its own"
         raise KeyboardInterrupt
+    assert gc.threshold == (700, 10, 10)
     assert not gc.frozen, "nothing of the person's own stays frozen"
 
 
