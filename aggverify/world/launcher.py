@@ -233,8 +233,8 @@ class Zygote:
             error = Raised.from_json(header["error"])
             shown = error.traceback
             # Who is refused one more may just have started all the others, in less time than
-            # passes between two counts; these are refused as well, and end while they are counted.
-            crowd = header["below"] > MOST_HELPERS // 2 and room.ran_out(error.text)
+            # passes between two counts.
+            crowd = header["below"] > MOST_HELPERS and room.ran_out(error.text)
             kind: Literal["died", "exception"] = "died" if crowd else "exception"
             text = Excess(processes=header["below"]).text if crowd else error.text
             return TemplateFailure(kind, text, shown, opened.output.drain())

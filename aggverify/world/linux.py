@@ -131,6 +131,18 @@ def descendants(pid: int, most: int = sys.maxsize) -> list[int]:
     return found
 
 
+def in_group(group: int) -> list[int]:
+    """Processes of a process group, zombies included."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError, ValueError):
+                stat = (entry / "stat").read_bytes()
+                if int(stat.rpartition(b")")[2].split()[2]) == group:
+                    found.append(int(entry.name))
+    return found
+
+
 def end_tree(pid: int) -> None:
     """SIGKILL a process and all below it, even while they fork.
 

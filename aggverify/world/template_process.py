@@ -67,8 +67,9 @@ def _prepared(connection: socket.socket, request: dict[str, Any]) -> tuple[Any] 
         wire.send(connection, ready)
     except BaseException as error:  # sys.exit included
         if os.getpid() == me:
-            # Counted at once: those that are refused one more, as this one may have been, end.
-            below = len(linux.descendants(me))
+            # Counted at once: those that are refused one more, as this one may have been, end; and
+            # what they have started is below somebody else then, in the same group.
+            below = max(len(linux.in_group(me)) - 1, len(linux.descendants(me)))
             wire.send(connection, {"error": raised(error).to_json(), "below": below})
         return None
     gc.collect()
