@@ -111,12 +111,21 @@ def _own_number(pid: int) -> int | None:
 
 
 def _children_by_scan(pid: int) -> list[int]:
+    return _of_all(_PARENT, pid)
+
+
+_PARENT, _GROUP = 1, 2
+"""Places in what the kernel says of a process after its name."""
+
+
+def _of_all(place: int, number: int) -> list[int]:
+    """Of all processes, zombies included, those that have this number there."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError, ValueError):
                 stat = (entry / "stat").read_bytes()
-                if int(stat.rpartition(b")")[2].split()[1]) == pid:
+                if int(stat.rpartition(b")")[2].split()[place]) == number:
                     found.append(int(entry.name))
     return found
 
@@ -133,14 +142,7 @@ def descendants(pid: int, most: int = sys.maxsize) -> list[int]:
 
 def in_group(group: int) -> list[int]:
     """Processes of a process group, zombies included."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError, ValueError):
-                stat = (entry / "stat").read_bytes()
-                if int(stat.rpartition(b")")[2].split()[2]) == group:
-                    found.append(int(entry.name))
-    return found
+    return _of_all(_GROUP, group)
 
 
 def end_tree(pid: int) -> None:

@@ -21,9 +21,11 @@ from aggverify.run.outcome.events import CheckStarted, Event, Finished, Found, S
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.outcome.verdict import Exit, Verdict
 from aggverify.run.planning.plan import plan
+from aggverify.run.search.check_run import CheckRun
 from aggverify.run.search.first_look import first_look
 from aggverify.run.session import examine
-from aggverify.world import Pool
+from aggverify.steps.case import Case
+from aggverify.world import Fault, Pool
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ORDER = (MICRO_BATCHES, DATA_PARALLEL, CONTEXT_PARALLEL)
@@ -88,6 +90,23 @@ def test_state_and_exceptions_are_left_to_their_checks(
 def test_a_count_that_is_rounded_is_seen(shared_pool: Pool) -> None:
     _, told = examined(shared_pool, "broken/bfloat16_count.py", "sum", [padding.CHECK, *CHECKS])
     assert told[0] == "seen AGV301"
+
+
+def test_what_runs_away_is_not_held_against_the_checks(
+    shared_pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def runs_away(run: CheckRun, cases: Sequence[Case]) -> None:
+        run.failures.append(Fault("runaway", 0, "rank 0 runs away", 1))
+
+    calmed: list[bool] = []
+    monkeypatch.setattr(CheckRun, "first_failure", runs_away)
+    monkeypatch.setattr(Laboratory, "calm", lambda laboratory: calmed.append(True))
+    path = str(EXAMPLES / "native/mean/token_mean.py")
+    subject = Subject.of(Claim(path, "reduce", "native", "mean", "token_mean", max_world=4))
+    with opened(shared_pool, {"path": path}) as template:
+        entries = plan(subject, ORDER).entries
+        assert first_look(entries, Laboratory(template), Tally(), NEVER) is None
+    assert calmed == [True], "and nothing more is looked at"
 
 
 def test_one_check_has_no_look_before_it(shared_pool: Pool) -> None:

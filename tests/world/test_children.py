@@ -79,3 +79,14 @@ def test_every_process_is_asked_where_the_kernel_has_no_list(
     assert parent.stdout.readline() == b"reaped\n"
     monkeypatch.setattr(linux, "_kernel_lists_children", lambda: False)
     assert linux.children(parent.pid) == [stays]
+
+
+def test_what_has_lost_its_parent_is_still_in_its_group() -> None:
+    forks = "import os, time\nif os.fork() == 0:\n    time.sleep(600)\n"
+    with subprocess.Popen([sys.executable, "-c", forks], start_new_session=True) as first:
+        assert first.wait() == 0
+        try:
+            [orphan] = linux.in_group(first.pid)
+            assert orphan not in linux.descendants(first.pid)
+        finally:
+            os.killpg(first.pid, signal.SIGKILL)
