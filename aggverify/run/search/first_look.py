@@ -9,6 +9,7 @@ from itertools import islice
 
 from aggverify.checks import Check, Finding
 from aggverify.checks.base import Shown
+from aggverify.codes.base import Effect
 from aggverify.execution.deadline import Deadline
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.trial import Trial, trial
@@ -37,7 +38,8 @@ def first_look(
         if any(fault.kind != "exception" for fault in run.failures):
             laboratory.calm()
             return None
-        if finding is not None and finding.observed is not None:
+        fails = finding is not None and finding.traits.effect is Effect.FAILS
+        if finding is not None and fails and finding.observed is not None:
             return finding if is_steady(run, finding) else None
     return None
 
