@@ -38,7 +38,7 @@ class Submitted:
     executions: Callable[[], list[Execution]]
     """Waits for all of them."""
     stumbles: Callable[[], bool]
-    """Waits for half of them; whether any case that is done came to no result."""
+    """Waits for the first half of them; whether any of those came to no result."""
 
 
 NOTHING: Mapping[str, str] = {}

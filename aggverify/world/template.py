@@ -28,7 +28,8 @@ class Pending:
         self._template = template
         self._outcomes: list[Outcome | None] = [None] * count
         self._left = count
-        self._faults = 0
+        self._half = self._left_of_half = count - count // 2
+        self._stumbles = False
         self._given_up = False
 
     @property
@@ -45,17 +46,21 @@ class Pending:
         return [outcome for outcome in self._outcomes if outcome is not None]
 
     def stumbles(self) -> bool:
-        """Wait for half of the outcomes; whether any that is there is a fault."""
-        half = len(self._outcomes) // 2
+        """Wait for the first half of the outcomes, or a fault among them; whether there is one.
+
+        What happens to be there of the others has no say: every run does the same.
+        """
         if not self._given_up:
-            self._template.drive(lambda: self._faults > 0 or self._left <= half)
-        return self._faults > 0
+            self._template.drive(lambda: self._stumbles or not self._left_of_half)
+        return self._stumbles
 
     def deliver(self, index: int, outcome: Outcome) -> None:
         """Take one outcome."""
         self._outcomes[index] = outcome
         self._left -= 1
-        self._faults += isinstance(outcome, Fault)
+        if index < self._half:
+            self._left_of_half -= 1
+            self._stumbles |= isinstance(outcome, Fault)
 
     def give_up(self) -> None:
         """No further outcome will come."""

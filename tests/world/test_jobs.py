@@ -112,7 +112,7 @@ def test_jobs_in_flight_survive_a_restart_of_the_worlds(play: Template) -> None:
     assert all(isinstance(outcome, Replies) for outcome in pending.wait())
 
 
-def test_half_of_the_outcomes_or_a_fault_is_waited_for(play: Template) -> None:
+def test_the_first_half_of_the_outcomes_or_a_fault_in_it_is_waited_for(play: Template) -> None:
     quick, slow = job("nothing", 1), job("compute", 1, seconds=0.3)
     pending = play.submit([quick, quick, slow, slow])
     assert not pending.stumbles()
@@ -123,6 +123,9 @@ def test_half_of_the_outcomes_or_a_fault_is_waited_for(play: Template) -> None:
     assert not pending.done
     assert [type(outcome) for outcome in pending.wait()] == [Fault, Replies, Replies]
     assert pending.stumbles()
+    pending = play.submit([slow, job("raise_error", 2, value=1)])
+    assert isinstance(pending.wait()[1], Fault)
+    assert not pending.stumbles(), "how soon the second half comes has no say"
 
 
 @pytest.mark.parametrize("size", [0, -1, 65, True, "2", 2.0])

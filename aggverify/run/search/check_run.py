@@ -138,13 +138,16 @@ class CheckRun:
         self.found = min([*same, *filter(None, [known])], key=lambda f: f.case.size, default=None)
         return judged
 
-    def further(self, known: Finding, *, seed: int, deadline: float) -> Finding | None:
+    def further(self, known: Finding, *, seed: int) -> Finding | None:
         """After what is known now, the next finding of another cause, likewise on its smallest
         case, or None: among what was seen on the way, stored cases that have not been run, and a
-        few that are drawn where the known one has no part. ``seed``: another one than before."""
+        few that are drawn where the known one has no part. ``seed``: another one than before.
+
+        However long the known one took to explain, so that the same ones are found every time.
+        """
         self.known.append(known)
         self.found = None
-        if self.check.only is not None or self.laboratory.clock() > deadline:
+        if self.check.only is not None:
             return None
         # Another term can be wrong in the same dimension; of the losses it would be told again.
         mine = dimensions(known.case.layout) if known.term is None else frozenset()
@@ -163,8 +166,7 @@ class CheckRun:
                 self._look,
                 max_examples=FURTHER,
                 seed=seed,
-                deadline=deadline,
-                clock=self.laboratory.clock,
+                deadline=math.inf,
             )
         return self._made_small()
 

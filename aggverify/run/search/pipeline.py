@@ -27,7 +27,7 @@ class Running:
         return self._judge(self._submitted.executions())
 
     def stumbles(self) -> bool:
-        """Wait until the ranks are half through; whether any case came to no result so far."""
+        """Wait until the ranks are half through; whether any case up to there came to no result."""
         return self._submitted.stumbles()
 
 

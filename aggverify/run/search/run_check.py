@@ -142,7 +142,7 @@ def _found(
         if finding is None:
             break
         _look_into(run, finding, reported, emit)
-        finding = run.further(finding, seed=seed + n, deadline=deadline) if n < most else None
+        finding = run.further(finding, seed=seed + n) if n < most else None
 
 
 def _found_on_branches(run: CheckRun, reported: list[ReportedFinding], emit: Emit) -> None:
