@@ -232,7 +232,7 @@ def _process_of(rank: int, mark: str) -> int | None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("rank", [1, pytest.param(0, marks=pytest.mark.exhaustive)])
 def test_all_that_is_started_again_goes_on_where_it_was(
-    start: Start, tmp_path: Path, rank: int
+    start: Start, cli: Cli, tmp_path: Path, rank: int
 ) -> None:
     target = EXAMPLES / "broken" / "hardcoded_divisor.py"
     run = ("-m", "torch.distributed.run", "--nproc-per-node", 2, "--max-restarts", 1)
@@ -243,14 +243,12 @@ def test_all_that_is_started_again_goes_on_where_it_was(
     os.kill(killed, signal.SIGKILL)
     assert agent.code() == 1
     assert "all were started again: " in agent.out, agent.out + agent.err
-    # In a process of its own, too: what other tests have run in this one is nothing of it.
-    usual = start("-m", "aggverify", "check", target, *LITTLE, "--world", 2, "--report-dir", "pool")
-    alone_code = usual.code()
+    usual = cli("check", target, *LITTLE, "--world", "2", "--report-dir", "pool")
     told, alone = (
         json.loads((tmp_path / folder / "verdict.json").read_text())
         for folder in (".aggverify", "pool")
     )
-    assert alone_code == told["exit"] == 1
+    assert usual.code == told["exit"] == 1
     assert _said(tmp_path / ".aggverify" / "verdict.json") == _said(tmp_path / "pool/verdict.json")
     [[one], [other]] = told["verdicts"], alone["verdicts"]
     assert one["executed"] == other["executed"], "what is taken over counts, and once"
