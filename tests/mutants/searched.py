@@ -59,3 +59,13 @@ def two_terms_alike(
     policy = _kept(losses, batch).sum() / batch.num_tokens
     penalty = _kept(kl, batch).sum() / max(int(mask.sum()), 1)
     return policy + 0.1 * penalty - 0.01 * _kept(entropy, batch).sum() / batch.num_tokens
+
+
+_windows: list[tuple[int, int]] = []
+
+
+def tokens_of_the_fullest_window(losses: torch.Tensor, batch: MicroBatch) -> torch.Tensor:
+    """Divided by the token count of the window with the most micro-batches that was ever seen."""
+    _windows.append((batch.num_microbatches, batch.num_tokens))
+    _, tokens = max(_windows)
+    return _kept(losses, batch).sum() / max(tokens, 1)

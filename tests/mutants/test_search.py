@@ -78,6 +78,15 @@ def test_what_the_clock_leaves_out_is_counted(laboratory: Laboratory) -> None:
     assert run_check(entry, laboratory).tally.sights.cut_short == []
 
 
+def test_another_count_of_the_last_window_is_state(laboratory: Laboratory) -> None:
+    about = subject("tokens_of_the_fullest_window", "token_mean")
+    [found] = outcome(laboratory, about, windows.CHECK).findings
+    assert found.finding.code == windows.CODE
+    assert found.finding.signs == (windows.EARLIER_STEP,)
+    assert found.diagnosis is not None and found.diagnosis.bug is not None
+    assert found.diagnosis.bug.name == "state-between-steps"
+
+
 @pytest.mark.thorough
 def test_what_raises_in_one_dimension_does_not_hide_another(laboratory: Laboratory) -> None:
     about = subject("raises_in_data_parallel", "token_mean")
