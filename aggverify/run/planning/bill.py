@@ -65,8 +65,8 @@ def first_cases(check: Check, subject: Subject, space: Space) -> list[Case]:
     """What a check begins with: all of its own cases; or the corpus, what it has for this check
     first, then its lists or the grid, brought into its space, each once.
 
-    Corpus and grid by their number of ranks: small worlds are there sooner, and where ranks block,
-    fewer are lost.
+    The corpus and then the grid by the number of ranks: small worlds are there sooner, and where
+    ranks block, fewer are lost.
     """
     if check.only is not None:
         return list(check.only(subject))
@@ -79,4 +79,5 @@ def first_cases(check: Check, subject: Subject, space: Space) -> list[Case]:
         stored = tuple(replace(case, dtype="float64") for case in stored)
     projected = dict.fromkeys((*own, *map(check.project, stored)))
     chosen = [case for case in projected if case in space][: check.max_stored]
-    return sorted(chosen, key=lambda case: case.layout.world_size)
+    hard = catalogue(check)
+    return sorted(chosen, key=lambda case: (case not in hard, case.layout.world_size))
