@@ -91,12 +91,13 @@ def _are_texts(value: Any, most: int) -> bool:
     return (
         isinstance(value, list)
         and len(value) <= most
-        and all(isinstance(text, str) and len(text) <= _LONGEST for text in value)
+        and set(map(type, value)) <= {str}
+        and max(map(len, value), default=0) <= _LONGEST
     )
 
 
 def _are_counts(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(_is_whole, value.values()))
+    return isinstance(value, dict) and set(map(type, value.values())) <= {int}
 
 
 def _need(right: bool, what: str, value: Any) -> None:

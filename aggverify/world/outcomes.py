@@ -74,7 +74,7 @@ def _parts(reply: Reply) -> list[Reply]:
 
 
 def _all(kind: type, values: Any) -> bool:
-    return isinstance(values, list) and all(type(value) is kind for value in values)
+    return isinstance(values, list) and set(map(type, values)) <= {kind}
 
 
 def _reply(header: dict[str, Any], blob: bytes) -> Reply:
