@@ -129,11 +129,12 @@ class _Template:
         """Serve until the end of stream."""
         blind = False
         while True:
-            for fd, _ in self._poll.poll(20 if blind else None):
-                if fd != self._connection.fileno():
-                    self._reap(fd)
-                elif not self._command():
-                    return
+            ready = {fd for fd, _ in self._poll.poll(20 if blind else None)}
+            for fd in ready - {self._connection.fileno()}:
+                self._reap(fd)
+            # After these: a world that needs the room of all others waits for them to end, too.
+            if self._connection.fileno() in ready and not self._command():
+                return
             blind = len(self._watched) < len(self._places)
             if blind:
                 self._reap_any()

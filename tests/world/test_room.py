@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import signal
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from aggverify.world import (
     room,
 )
 from aggverify.world.devices import loops_back
+from tests.waiting import wait_until
 from tests.world.conftest import HERE, job, opened
 
 
@@ -147,6 +149,26 @@ def test_worlds_run_by_themselves_once_that_was_seen_to_help(pool: Pool, tmp_pat
     others = [each for each in template.run(jobs) if isinstance(each, Replies)]
     assert len(others) == len(jobs)
     assert len(template._dispatcher._worlds) <= 1
+    template.close()
+
+
+def test_ranks_that_end_while_a_world_waits_for_them_are_reaped_once(pool: Pool) -> None:
+    template = opened(pool, "Play")
+    template.run([job("nothing", 1)])
+    assert template._dispatcher is not None and template._opened is not None
+    dispatcher, parent = template._dispatcher, template._opened.pid
+    [(key, world)] = dispatcher._worlds.items()
+    [rank] = (link.pid for link in world.links)
+    assert parent is not None and rank is not None
+    os.kill(parent, signal.SIGSTOP)
+    try:  # both are there when it looks again: an end, and what waits for all ends
+        os.kill(rank, signal.SIGKILL)
+        wait_until(lambda: ") Z " in Path(f"/proc/{rank}/stat").read_text())
+        dispatcher._start(key._replace(size=2), dispatcher._clock.now(), alone=True)
+    finally:
+        os.kill(parent, signal.SIGCONT)
+    assert isinstance(template.run([job("nothing", 2)])[0], Replies)
+    assert template._opened.pid == parent, "the process ranks are forked from is the same one"
     template.close()
 
 
