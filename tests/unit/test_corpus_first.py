@@ -44,6 +44,10 @@ def noted(check: Check) -> Noted:
     return Noted(check, ABOUT, space, ranks, Tally())
 
 
+def _ranks(case: Case) -> int:
+    return case.layout.world_size
+
+
 @pytest.mark.parametrize("check", BEGIN, ids=lambda check: check.name)
 def test_a_check_begins_with_the_corpus(check: Check) -> None:
     run = noted(check)
@@ -53,8 +57,10 @@ def test_a_check_begins_with_the_corpus(check: Check) -> None:
     own = [hard.case for hard in corpus() if check.name in hard.checks]
     common = [check.project(hard.case) for hard in corpus() if not hard.checks]
     listed = [case for case in dict.fromkeys((*own, *common)) if case in run.space]
-    begins = sorted(listed[: check.max_stored], key=lambda case: case.layout.world_size)
+    begins = sorted(listed[: check.max_stored], key=_ranks)
     assert first[: len(listed)] == begins, "small worlds first, and the grid after it"
+    grid = first[len(begins) :]
+    assert grid == sorted(grid, key=_ranks)
     phases = list(dict.fromkeys(run.phases))
     assert phases == [phase for phase in Phase if phase in phases], "in their order"
     assert phases[0] is Phase.CATALOGUE and phases[-1] is Phase.SEARCH

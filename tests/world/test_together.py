@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from aggverify.world import Fault, Job, Outcome, Pool, Replies, Template
+from aggverify.world import Fault, Job, Outcome, Pool, Replies, Reply, Template
+from aggverify.world.outcomes import apart
 from tests.world.conftest import job, opened
 
 
@@ -128,3 +129,14 @@ def test_code_that_often_fails_is_run_one_job_at_a_time(pool: Pool) -> None:
     assert isinstance(one, Replies)
     assert one.replies[0].data["together"] == 2
     template.close()
+
+
+@pytest.mark.parametrize(
+    ("parts", "sizes"),
+    [([1], [0]), ([{}], ["0"]), ([{}], [False]), ({}, [0]), ([{}], [1]), ([{}, {}], [0])],
+)
+def test_what_is_no_reply_of_each_is_none(parts: object, sizes: object) -> None:
+    """A rank can be made to write anything: its jobs are run again one by one."""
+    assert apart(Replies((Reply({"parts": parts, "sizes": sizes}, b""),)), 1) == [None]
+    right = Reply({"parts": [{}], "sizes": [0]}, b"")
+    assert apart(Replies((right,)), 1) == [Replies((Reply({}, b""),))]

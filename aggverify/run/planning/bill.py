@@ -65,8 +65,8 @@ def first_cases(check: Check, subject: Subject, space: Space) -> list[Case]:
     """What a check begins with: all of its own cases; or the corpus, what it has for this check
     first, then its lists or the grid, brought into its space, each once.
 
-    The corpus and then the grid by the number of ranks: small worlds are there sooner, and where
-    ranks block, fewer are lost.
+    Before a grid, the corpus and then the grid go by the number of ranks: small worlds are there
+    sooner, and where ranks block, fewer are lost. Lists keep their order.
     """
     if check.only is not None:
         return list(check.only(subject))
