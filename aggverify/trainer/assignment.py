@@ -58,7 +58,8 @@ class Assignment:
     note: int = 0
     """What runs of the candidate is noted apart from all that has another number."""
     noted: bool = False
-    """Whether it is noted of every case, apart from all where it is not."""
+    """Whether it is noted of every case, with how far conditions are from going the other way,
+    apart from all where it is not."""
     usual: bool = False
     """Whether it was noted of many like it: of this one where that costs nothing."""
 

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from aggverify.steps.case import Case
 from aggverify.trainer.conditions import Conditions
+from aggverify.trainer.distances import Nearest
 
 Subject = tuple[object, ...]
 """What is called, and for whom: nothing of another one's is known of this one."""
@@ -19,6 +20,8 @@ class Noting(Protocol):
 
     lines: set[int]
     outcomes: set[int]
+    nearest: Nearest | None
+    """Where it is wanted."""
     cheap: bool
     """Whether what has been seen costs nothing any more."""
 
@@ -38,13 +41,19 @@ class Covering:
             self._how = _noting(file, conditions)
 
     def noting(
-        self, case: Case, subject: Subject = (), *, usual: bool = False
+        self,
+        case: Case,
+        subject: Subject = (),
+        *,
+        usual: bool = False,
+        distances: bool = False,
     ) -> AbstractContextManager[None]:
         """Note what runs in a ``with``; of a ``usual`` case only where it costs nothing."""
         how = self._how
         if how is None:
             return nullcontext()
         how.lines, how.outcomes = set(), set()
+        how.nearest = Nearest() if distances else None
         if usual and not how.cheap:
             return nullcontext()
         return self._noting(how, case, subject)
@@ -69,6 +78,12 @@ class Covering:
     def outcomes(self) -> tuple[int, ...]:
         """The same of conditions, as :func:`conditions.outcome` numbers them."""
         return tuple(sorted(self._how.outcomes)) if self._how and self._how.outcomes else ()
+
+    @property
+    def distances(self) -> tuple[tuple[int, float], ...]:
+        """Of these outcomes, how far the nearest was from the other one, where that is known."""
+        nearest = self._how.nearest if self._how else None
+        return tuple(sorted(nearest.distances.items())) if nearest else ()
 
 
 def _noting(file: str, conditions: Conditions) -> Noting:

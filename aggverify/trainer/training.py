@@ -229,7 +229,9 @@ class Trainer:
         call = self._called(wanted).bind(function, module, site)
         step = CandidateStep(site, call, self._specs[wanted.engine], wanted.scale, wanted.under)
         subject = (wanted.function, wanted.mode, wanted.engine, wanted.note, wanted.noted)
-        noting = self._covering.noting(wanted.case, subject, usual=wanted.usual)
+        noting = self._covering.noting(
+            wanted.case, subject, usual=wanted.usual, distances=wanted.noted
+        )
         with ARRIVAL.set(wanted.arrival), noting:
             part = self._sessions[wanted.engine].accumulate(step)
         return Answer(
@@ -243,6 +245,7 @@ class Trainer:
             compiles=self._compiling.used,
             lines=self._covering.lines,
             outcomes=self._covering.outcomes,
+            distances=self._covering.distances,
         ), part
 
     def _site(self, wanted: Assignment, cell: Cell) -> Site:

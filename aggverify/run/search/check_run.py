@@ -17,6 +17,7 @@ from aggverify.execution.executed import Execution
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import trial
+from aggverify.generation.approaching import alike
 from aggverify.generation.constants import around
 from aggverify.generation.space import Space, folded, sizes
 from aggverify.generation.steering import steered
@@ -25,7 +26,8 @@ from aggverify.run.outcome.events import Phase
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.planning.bill import catalogue, first_cases
 from aggverify.run.search.alike import of_one_cause
-from aggverify.run.search.drawing import search
+from aggverify.run.search.approaching import Goal, Nearest
+from aggverify.run.search.drawing import Enough, approach, search
 from aggverify.run.search.pipeline import Judged, Pipeline, Running
 from aggverify.run.search.rounding import LOW, explained_by_rounding, rounds
 from aggverify.run.search.smallest import made_small
@@ -38,6 +40,8 @@ FIRST_BATCH, LAST_BATCH = 4, 64
 rare, and progress is seen in between."""
 STEERED = 16
 """Cases made at a time for what has not run; what they have run decides on the next ones."""
+TOWARDS = 40
+"""Cases at most that are drawn towards one outcome of a condition."""
 MOST_TOKENS = 20_000
 """Of a case that every property is looked at on."""
 FURTHER = 24
@@ -84,6 +88,7 @@ class CheckRun:
     _ran: Covered = field(default_factory=Covered)
     _examples: dict[int, Case] = field(default_factory=dict)
     """Of each outcome of a condition the first case."""
+    _nearest: Nearest = field(default_factory=Nearest)
     _done: set[Case] = field(default_factory=set)
     _rounds: bool | None = None
     """Whether small deviations are float32 arithmetic, once that has been asked."""
@@ -102,6 +107,7 @@ class CheckRun:
         self.found = (
             self.found
             or self.steered_failure()
+            or self.approached_failure(seed)
             or search(
                 self.check.draws(self.space),
                 self._look,
@@ -211,6 +217,42 @@ class CheckRun:
                 return found
         return None
 
+    def approached_failure(self, seed: int) -> Finding | None:
+        """The first finding among cases that are drawn towards what has not run, where it is known
+        how far that was: as many as the profile has, shared out over such conditions."""
+        most = self.subject.claim.budget.approaching if self.check.steers else 0
+        if self.subject.nonlinear:  # of which two runs are compared, on small steps only
+            return None
+        tried: set[Goal] = set()
+        while most > 0:
+            left = (g for g in self._nearest.goals(self._ran.outcomes) if g not in tried)
+            if (goal := next(left, None)) is None:
+                return None
+            tried.add(goal)
+            before = self.cases
+            found = self._approach(goal, most=min(most, TOWARDS), seed=seed)
+            if found is not None:
+                return found
+            most -= self.cases - before
+        return None
+
+    def _approach(self, goal: Goal, *, most: int, seed: int) -> Finding | None:
+        """The finding on a case that is drawn towards this, if there is one."""
+        found: list[Finding] = []
+
+        def look(case: Case) -> float | Finding | None:
+            self.look()
+            found.extend(filter(None, self.findings([case])))
+            if found and found[-1].case == case:
+                return found[-1]
+            if not found and goal not in self._nearest.goals(self._ran.outcomes):
+                raise Enough
+            return self._nearest.last.get(goal.seen)
+
+        near = alike(self.space, self._nearest.cases[goal.seen])
+        approach(near, look, max_examples=most, seed=seed)
+        return min(found, key=lambda f: f.case.size, default=None)
+
     def on_branches(self) -> Iterator[Case]:
         """Of a check that steers, cases that together take every branch of the reducer's code that
         any of them took, the rarest first; then some around its constants, which branch unseen."""
@@ -256,6 +298,7 @@ class CheckRun:
         self.tally.sights.covered.add(mine)
         if self.check.steers:
             self._ran.add(mine)
+            self._nearest.add(mine)
             for each in mine:
                 self._examples |= dict.fromkeys(each.outcomes - self._examples.keys(), each.case)
         self.tally.sights.altered.update(name for e in mine for name in e.altered)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 import hypothesis
 from hypothesis import HealthCheck, Phase, Verbosity, settings
+from hypothesis.strategies import SearchStrategy
 
 from aggverify.checks import Finding
 from aggverify.execution.budget import MIN_EXAMPLES
@@ -23,7 +25,10 @@ LAYOUTS = 4
 """Layouts of each drawn step: drawing a step costs more than running it, another layout little."""
 
 
-class _Enough(BaseException):
+Drawn = TypeVar("Drawn")
+
+
+class Enough(BaseException):
     """Leaves the search at once; not an Exception, so that Hypothesis does not study it."""
 
 
@@ -34,7 +39,7 @@ def drawn(space: Space, number: int, seed: int) -> list[Case]:
     def draw(cases: Sequence[Case]) -> None:
         found.update(dict.fromkeys(cases))
         if len(found) >= number:
-            raise _Enough
+            raise Enough
 
     _draw(space, draw, max_examples=number, seed=seed)
     return list(found)[:number]
@@ -44,18 +49,70 @@ def _draw(
     space: Space, draw: Callable[[Sequence[Case]], None], *, max_examples: int, seed: int
 ) -> None:
     """Hand over what Hypothesis draws, until that leaves."""
+    _run(related(space, LAYOUTS), draw, (Phase.generate,), max_examples=max_examples, seed=seed)
+
+
+class _Fails(Exception):
+    """What Hypothesis makes small."""
+
+
+def approach(
+    cases: SearchStrategy[Case | None],
+    look: Callable[[Case], float | Finding | None],
+    *,
+    max_examples: int,
+    seed: int,
+) -> None:
+    """Draw cases towards the smallest distance, so many different ones at most; after a finding as
+    many again for a smaller one.
+
+    ``look``: runs a case for its finding, or else its distance; None where it is not known; raises
+    Enough where there is nothing to be found any more.
+    """
+    known: dict[Case, float | Finding | None] = {}
+    first: list[int] = []
+    """The number of the first case with a finding, once there is one."""
+
+    def draw(case: Case | None) -> None:
+        if case is None:
+            return
+        if case not in known:
+            if len(known) >= max_examples + sum(first):
+                raise Enough
+            known[case] = look(case)
+        seen = known[case]
+        if isinstance(seen, Finding):
+            first[:] = first or [len(known)]
+            raise _Fails
+        if seen is not None:
+            hypothesis.target(-seen)
+
+    phases = (Phase.generate, Phase.target, Phase.shrink)
+    with suppress(_Fails):
+        _run(cases, draw, phases, max_examples=max_examples, seed=seed)
+
+
+def _run(
+    strategy: SearchStrategy[Drawn],
+    draw: Callable[[Drawn], None],
+    phases: Sequence[Phase],
+    *,
+    max_examples: int,
+    seed: int,
+) -> None:
     # What fails is made small elsewhere, stored cases in the same way (reports/shrinkers.md).
     configured = settings(
         max_examples=max_examples,
-        phases=(Phase.generate,),
+        phases=phases,
         database=None,
         deadline=None,
         derandomize=False,
         verbosity=Verbosity.quiet,
+        report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
     )
-    with suppress(_Enough), whatever_is_imported():
-        hypothesis.seed(seed)(configured(hypothesis.given(related(space, LAYOUTS))(draw)))()
+    with suppress(Enough), whatever_is_imported():
+        hypothesis.seed(seed)(configured(hypothesis.given(strategy)(draw)))()
 
 
 def search(
@@ -80,7 +137,7 @@ def search(
     def draw(drawn: Sequence[Case]) -> None:
         late = clock() > deadline and len(judged) >= MIN_EXAMPLES
         if late or len(taken) >= max_examples or any(judged.values()):
-            raise _Enough
+            raise Enough
         new = [case for case in dict.fromkeys(drawn) if case not in taken]
         new = new[: max_examples - len(taken)]
         taken.update(new)

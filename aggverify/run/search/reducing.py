@@ -19,7 +19,7 @@ MOST = 150
 """Cases tried at most: a finding is worth some tenths of a second, a hang a few seconds."""
 BATCH = 4
 MANY = 8
-"""Ranks or micro-batches from which on half of them are left out at once."""
+"""Ranks, micro-batches or samples of one from which on half of them are left out at once."""
 SHORT = 8
 """Tokens up to which each one is tried alone."""
 
@@ -42,6 +42,17 @@ def reduced(finding: Finding, judge: JudgeCases, space: Space) -> Finding:
     return finding
 
 
+def _first_half(cell: tuple[int, ...]) -> tuple[int, ...]:
+    return cell[: -(-len(cell) // 2)]
+
+
+def _second_half(cell: tuple[int, ...]) -> tuple[int, ...]:
+    return cell[len(cell) // 2 :]
+
+
+_HALVES = (_first_half, _second_half)
+
+
 def smaller(case: Case) -> Iterator[Case]:
     """The case without one of its parts, the largest parts first."""
     layout, step = case.layout, case.step
@@ -62,6 +73,9 @@ def smaller(case: Case) -> Iterator[Case]:
     if layout.num_microbatches > 1:
         for k in range(layout.num_microbatches):
             yield _restricted(case, tuple((*rank[:k], *rank[k + 1 :]) for rank in cells))
+    if max(map(len, chain(*cells))) > MANY:
+        for half in _HALVES:
+            yield _restricted(case, tuple(tuple(half(c) for c in rank) for rank in cells))
     for i in range(len(step.samples)):
         without = tuple(tuple(tuple(j for j in c if j != i) for c in rank) for rank in cells)
         if all(cell for rank in without for cell in rank):
