@@ -124,7 +124,7 @@ def _given(data: Any) -> Given:
 
 def _distance(data: Any) -> tuple[int, float]:
     outcome, apart = data
-    if not 0.0 <= float.fromhex(apart) < math.inf:
+    if not float.fromhex(apart) >= 0.0:
         raise ValueError(f"{apart} is no distance")
     return _number(outcome), float.fromhex(apart)
 

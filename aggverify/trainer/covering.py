@@ -81,7 +81,8 @@ class Covering:
 
     @property
     def distances(self) -> tuple[tuple[int, float], ...]:
-        """Of these outcomes, how far the nearest was from the other one, where that is known."""
+        """Of these outcomes, how far the nearest was from the other one; infinite where that is not
+        known, nothing of what compares no sizes."""
         nearest = self._how.nearest if self._how else None
         return tuple(sorted(nearest.distances.items())) if nearest else ()
 

@@ -1,7 +1,7 @@
 """How far a condition was from going the other way, read off the frame that has just decided it.
 
 Nothing of the candidate's is run for it: an expression is worked out again out of names, numbers,
-arithmetic and what is known to change nothing; of any other one the distance is not known.
+arithmetic and what is known to change nothing; of any other one the distance is infinite.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import operator
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import FrameType, MemberDescriptorType, ModuleType
+from types import FrameType, MemberDescriptorType, ModuleType, SimpleNamespace
 from typing import Any
 
 Sides = tuple[ast.expr, ast.expr | None]
@@ -42,6 +42,10 @@ _METHODS = frozenset(("bit_length", "element_size", "item", "numel", "size"))
 _CONTAINERS = (list, tuple, dict, set, frozenset)
 
 
+_OF_KINDS = frozenset(("callable", "hasattr", "isinstance", "issubclass"))
+"""Functions that ask nothing of sizes."""
+
+
 class _Unknown(Exception):
     """The distance is not known."""
 
@@ -52,6 +56,8 @@ def sides(test: ast.expr) -> Sides | None:
         case ast.Compare(left=left, ops=[ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE() | ast.Eq()
                          | ast.NotEq()], comparators=[right]):  # fmt: skip
             return left, right
+        case ast.Call(func=ast.Name(id=name)) if name in _OF_KINDS:
+            return None
         case (ast.Name() | ast.Attribute() | ast.Subscript() | ast.BinOp() | ast.NamedExpr()
               | ast.Call()):  # fmt: skip
             return test, None
@@ -63,7 +69,7 @@ class Nearest:
     """Of one case: of each outcome of a condition the least distance from the other one."""
 
     distances: dict[int, float] = field(default_factory=dict)
-    """By ``conditions.outcome``; nothing of one that is not known."""
+    """By ``conditions.outcome``; infinite where it is not known."""
     left: int = MOST
 
     def add(self, outcome: int, compared: Sides | None, frame: FrameType) -> None:
@@ -71,21 +77,20 @@ class Nearest:
         if compared is None or not self.left:
             return
         self.left -= 1
-        found = distance(compared, frame)
-        if found is not None:
-            self.distances[outcome] = min(found, self.distances.get(outcome, found))
+        before = self.distances.get(outcome, math.inf)
+        self.distances[outcome] = min(before, distance(compared, frame))
 
 
-def distance(compared: Sides, frame: FrameType) -> float | None:
-    """Between both sides, as the frame's names are now; None where it is not known."""
+def distance(compared: Sides, frame: FrameType) -> float:
+    """Between both sides, as the frame's names are now; infinite where it is not known."""
     known = (frame.f_locals, frame.f_globals, vars(builtins))
     left, right = compared
     try:
         other = 0.0 if right is None else _number(_value(right, known))
         apart = float(abs(_number(_value(left, known)) - other))
-    except Exception:  # no fault of the candidate, which has got past it
-        return None
-    return apart if math.isfinite(apart) else None
+    except Exception:  # no fault of the candidate's, which has got past it
+        return math.inf
+    return math.inf if math.isnan(apart) else apart
 
 
 Names = tuple[Mapping[str, Any], ...]
@@ -138,8 +143,8 @@ def _attribute(owner: Any, name: str) -> Any:
         return vars(owner)[name]
     if _is_tensor(owner):
         return {"shape": owner.shape, "ndim": owner.ndim}[name]
-    usual: Any = object.__getattribute__
-    if type(owner).__getattribute__ is not usual:
+    usual: Any = (object.__getattribute__, SimpleNamespace.__getattribute__)
+    if type(owner).__getattribute__ not in usual:
         raise _Unknown
     stored = inspect.getattr_static(owner, name)
     plain = isinstance(stored, MemberDescriptorType) or name in getattr(owner, "__dict__", ())

@@ -42,6 +42,10 @@ STEERED = 16
 """Cases made at a time for what has not run; what they have run decides on the next ones."""
 TOWARDS = 40
 """Cases at most that are drawn towards one outcome of a condition."""
+UNAIMED = 20
+"""The same where no distance is known, and they are of all sizes."""
+ARRIVED = 10
+"""Cases with that outcome that are enough: on one of them a wrong branch may be right."""
 MOST_TOKENS = 20_000
 """Of a case that every property is looked at on."""
 FURTHER = 24
@@ -218,8 +222,8 @@ class CheckRun:
         return None
 
     def approached_failure(self, seed: int) -> Finding | None:
-        """The first finding among cases that are drawn towards what has not run, where it is known
-        how far that was: as many as the profile has, shared out over such conditions."""
+        """The first finding among cases that are drawn towards what has not run, or only for it
+        where it is not known how far that was: as many as the profile has, shared out."""
         most = self.subject.claim.budget.approaching if self.check.steers else 0
         if self.subject.nonlinear:  # of which two runs are compared, on small steps only
             return None
@@ -230,7 +234,8 @@ class CheckRun:
                 return None
             tried.add(goal)
             before = self.cases
-            found = self._approach(goal, most=min(most, TOWARDS), seed=seed)
+            share = TOWARDS if self._nearest.is_known(goal) else UNAIMED
+            found = self._approach(goal, most=min(most, share), seed=seed)
             if found is not None:
                 return found
             most -= self.cases - before
@@ -239,15 +244,22 @@ class CheckRun:
     def _approach(self, goal: Goal, *, most: int, seed: int) -> Finding | None:
         """The finding on a case that is drawn towards this, if there is one."""
         found: list[Finding] = []
+        arrived = 0
 
         def look(case: Case) -> float | Finding | None:
+            nonlocal arrived
             self.look()
-            found.extend(filter(None, self.findings([case])))
-            if found and found[-1].case == case:
-                return found[-1]
-            if not found and goal not in self._nearest.goals(self._ran.outcomes):
-                raise Enough
-            return self._nearest.last.get(goal.seen)
+            [finding] = self.findings([case])
+            if finding is not None:
+                found.append(finding)
+                return finding
+            if goal.wanted in self._nearest.had:
+                arrived += 1
+                if arrived >= ARRIVED and not found:
+                    raise Enough
+                return 0.0
+            apart = self._nearest.last.get(goal.seen, math.inf)
+            return apart if apart < math.inf else None
 
         near = alike(self.space, self._nearest.cases[goal.seen])
         approach(near, look, max_examples=most, seed=seed)

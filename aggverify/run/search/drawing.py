@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import hypothesis
 from hypothesis import HealthCheck, Phase, Verbosity, settings
@@ -56,6 +56,13 @@ class _Fails(Exception):
     """What Hypothesis makes small."""
 
 
+class _Kept(Generic[Drawn]):
+    """A value that Hypothesis does not write out: a step may be long."""
+
+    def __init__(self, value: Drawn) -> None:
+        self.value = value
+
+
 def approach(
     cases: SearchStrategy[Case | None],
     look: Callable[[Case], float | Finding | None],
@@ -73,7 +80,8 @@ def approach(
     first: list[int] = []
     """The number of the first case with a finding, once there is one."""
 
-    def draw(case: Case | None) -> None:
+    def draw(kept: _Kept[Case | None]) -> None:
+        case = kept.value
         if case is None:
             return
         if case not in known:
@@ -89,7 +97,7 @@ def approach(
 
     phases = (Phase.generate, Phase.target, Phase.shrink)
     with suppress(_Fails):
-        _run(cases, draw, phases, max_examples=max_examples, seed=seed)
+        _run(cases.map(_Kept), draw, phases, max_examples=max_examples, seed=seed)
 
 
 def _run(

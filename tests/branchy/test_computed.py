@@ -1,0 +1,104 @@
+"""Steps are drawn towards a condition that went one way only, where its distance is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from aggverify.checks import check, shapes
+from aggverify.codes.state import State
+from aggverify.execution import budget
+from aggverify.execution.laboratory import Submitted
+from aggverify.execution.subject import Subject
+from aggverify.execution.trial import Trial, trial
+from aggverify.run.opening import loaded
+from aggverify.run.outcome.consequences import Outcome
+from aggverify.run.outcome.tally import Tally
+from aggverify.run.planning.plan import plan
+from aggverify.run.planning.request import Request
+from aggverify.run.search.check_run import CheckRun
+from aggverify.run.search.run_check import run_check
+from aggverify.run.session import prepared
+from aggverify.steps.case import Case
+from aggverify.world import Pool
+from tests.branchy.computed import RIGHT, VOCABULARY, WRONG
+from tests.branchy.parts import Branchy
+from tests.choosing import thorough_but
+
+QUICK = {"halves_beyond_a_memory_budget", "never_beyond_its_budget"}
+
+
+def name(entry: Branchy) -> str:
+    return entry.function
+
+
+def request(function: str) -> Request:
+    return Request(
+        target=f"tests.branchy.computed:{function}", modes=("token_mean",), profile="quick"
+    )
+
+
+def outcome(function: str, pool: Pool) -> Outcome:
+    with loaded(request(function), pool) as (found, laboratory):
+        laboratory.begin()
+        [entry] = plan(prepared(found[0], laboratory), [check(shapes.NAME)]).entries
+        return run_check(entry, laboratory)
+
+
+@pytest.mark.parametrize("entry", thorough_but(WRONG, lambda e: e.function in QUICK, ids=name))
+def test_what_is_worked_out_from_sizes_is_reached(entry: Branchy, shared_pool: Pool) -> None:
+    made = outcome(entry.function, shared_pool)
+    assert made.summary.state is State.FAILED
+    [reported] = made.findings
+    assert reported.confirmed
+    assert reported.finding.case.layout.world_size > 1
+
+
+def test_the_smallest_such_step_is_told(shared_pool: Pool) -> None:
+    """One response, as long as it has to be."""
+    [reported] = outcome("halves_beyond_a_memory_budget", shared_pool).findings
+    [sample] = reported.finding.case.step.samples
+    least = 4 * 2**30 // (4 * VOCABULARY) + 1
+    assert least <= sample.response_length <= least + 3
+
+
+@pytest.mark.parametrize("entry", thorough_but(RIGHT, lambda e: e.function in QUICK, ids=name))
+def test_a_right_branch_passes(entry: Branchy, shared_pool: Pool) -> None:
+    made = outcome(entry.function, shared_pool)
+    assert made.summary.state is State.OK and not made.findings
+
+
+def test_without_cases_for_it_none_is_reached(
+    shared_pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    none = replace(budget.PROFILES["quick"], approaching=0)
+    monkeypatch.setitem(budget.PROFILES, "quick", none)  # type: ignore[arg-type]
+    made = outcome("halves_beyond_a_memory_budget", shared_pool)
+    assert made.summary.state is State.OK
+
+
+def test_so_many_cases_at_most_and_the_same_ones_again(shared_pool: Pool) -> None:
+    with loaded(request("never_beyond_its_budget"), shared_pool) as (found, laboratory):
+        sent: list[Case] = []
+        turns: list[list[Case]] = []
+        submit = laboratory.submit
+
+        def noting(subject: Subject, cases: Sequence[Case | Trial]) -> Submitted:
+            sent.extend(trial(case).case for case in cases)
+            return submit(subject, cases)
+
+        laboratory.submit = noting  # type: ignore[method-assign]
+        for _ in range(2):
+            laboratory.begin()
+            [entry] = plan(found[0], [check(shapes.NAME)]).entries
+            assert entry.space is not None
+            run = CheckRun(entry.check, found[0], entry.space, laboratory, Tally())
+            assert run.stored_failure() is None
+            sent.clear()
+            assert run.approached_failure(seed=0) is None
+            turns.append([*sent])
+    first, second = turns
+    assert first == second
+    assert 20 < len(first) <= budget.PROFILES["quick"].approaching
