@@ -16,6 +16,11 @@ _DENSITIES = (16, 1, 4, 8, 12)
 """Unmasked sixteenths of the longest response, the last token included."""
 
 
+def fixed(case: Case) -> tuple[object, ...]:
+    """What cases that are drawn like it have in common."""
+    return case.layout.dp_size, case.layout.cp_size, case.layout.cp_kind, case.dtype
+
+
 def alike(space: Space, case: Case) -> st.SearchStrategy[Case | None]:
     """Cases on as many ranks as this one, and of its dtype; None where the space has not this one.
 

@@ -65,3 +65,10 @@ class Nearest:
     def is_known(self, goal: Goal) -> bool:
         """Whether a distance from it is."""
         return self._least[goal.seen] < math.inf
+
+    def distance(self, goal: Goal) -> float | None:
+        """Of the last case from it, none where that case has it; None where it is not known."""
+        if goal.wanted in self.had:
+            return 0.0
+        apart = self.last.get(goal.seen, math.inf)
+        return apart if apart < math.inf else None

@@ -17,7 +17,7 @@ from aggverify.execution.executed import Execution
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import trial
-from aggverify.generation.approaching import alike
+from aggverify.generation.approaching import alike, fixed
 from aggverify.generation.constants import around
 from aggverify.generation.space import Space, folded, sizes
 from aggverify.generation.steering import steered
@@ -42,8 +42,8 @@ STEERED = 16
 """Cases made at a time for what has not run; what they have run decides on the next ones."""
 TOWARDS = 40
 """Cases at most that are drawn towards one outcome of a condition."""
-UNAIMED = 20
-"""The same where no distance is known, and they are of all sizes."""
+HOPELESS = 12
+"""Of these, as many as may be no nearer than any before; all where no distance is known."""
 ARRIVED = 10
 """Cases with that outcome that are enough: on one of them a wrong branch may be right."""
 MOST_TOKENS = 20_000
@@ -227,42 +227,45 @@ class CheckRun:
         most = self.subject.claim.budget.approaching if self.check.steers else 0
         if self.subject.nonlinear:  # of which two runs are compared, on small steps only
             return None
-        tried: set[Goal] = set()
+        done: set[Goal] = set()
+        drawn: set[Case] = set()
+        explored: set[tuple[object, ...]] = set()
         while most > 0:
-            left = (g for g in self._nearest.goals(self._ran.outcomes) if g not in tried)
+            left = (g for g in self._nearest.goals(self._ran.outcomes) if g not in done)
             if (goal := next(left, None)) is None:
                 return None
-            tried.add(goal)
+            done.add(goal)
+            near = self._nearest.cases[goal.seen]
+            if fixed(near) in explored and near not in drawn:
+                continue  # of what was drawn like it for another goal, nothing was nearer
+            explored.add(fixed(near))
             before = self.cases
-            share = TOWARDS if self._nearest.is_known(goal) else UNAIMED
-            found = self._approach(goal, most=min(most, share), seed=seed)
+            found = self._approach(goal, drawn, most=min(most, TOWARDS), seed=seed)
             if found is not None:
                 return found
             most -= self.cases - before
         return None
 
-    def _approach(self, goal: Goal, *, most: int, seed: int) -> Finding | None:
+    def _approach(self, goal: Goal, drawn: set[Case], *, most: int, seed: int) -> Finding | None:
         """The finding on a case that is drawn towards this, if there is one."""
         found: list[Finding] = []
-        arrived = 0
+        arrived, vain, near = 0, 0, self._nearest.cases[goal.seen]
 
         def look(case: Case) -> float | Finding | None:
-            nonlocal arrived
+            nonlocal arrived, vain
             self.look()
+            drawn.add(case)
             [finding] = self.findings([case])
             if finding is not None:
                 found.append(finding)
                 return finding
-            if goal.wanted in self._nearest.had:
-                arrived += 1
-                if arrived >= ARRIVED and not found:
-                    raise Enough
-                return 0.0
-            apart = self._nearest.last.get(goal.seen, math.inf)
-            return apart if apart < math.inf else None
+            arrived += goal.wanted in self._nearest.had
+            vain += not arrived and self._nearest.cases[goal.seen] is near
+            if not found and (arrived >= ARRIVED or vain >= HOPELESS):
+                raise Enough
+            return self._nearest.distance(goal)
 
-        near = alike(self.space, self._nearest.cases[goal.seen])
-        approach(near, look, max_examples=most, seed=seed)
+        approach(alike(self.space, near), look, max_examples=most, seed=seed)
         return min(found, key=lambda f: f.case.size, default=None)
 
     def on_branches(self) -> Iterator[Case]:
