@@ -41,15 +41,16 @@ from aggverify.steps.case import Case  # noqa: E402
 from aggverify.steps.layouts import Layout  # noqa: E402
 from aggverify.steps.notation import parse_step  # noqa: E402
 from aggverify.world import Pool  # noqa: E402
-from tests.branchy import wrong  # noqa: E402
+from tests.branchy import computed, wrong  # noqa: E402
 from tests.branchy.corpora import WRONG  # noqa: E402
 from tests.branchy.untuned.judging import DIVISOR  # noqa: E402
 
 TABLE = ROOT / "reports" / "shapes.md"
 RIGHT = Request(target="examples/native/sum/token_mean.py", modes=("token_mean",))
 STEERED = "steered"
+TOWARDS = "drawn towards a condition"
 OTHERS = "every property on all branches"
-LISTS = (STEERED, OTHERS)
+LISTS = (STEERED, TOWARDS, OTHERS)
 """What follows the listed cases of the check that steers."""
 CHECKS: Mapping[str, tuple[str, ...]] = {
     "virtual worlds, pretended counts": ("holds_in_larger_worlds", "counts_of_a_larger_step"),
@@ -67,6 +68,9 @@ BRANCHES = Request(target="tests.branchy.right:fused_rows_are_scaled_back", mode
 NEEDS: Mapping[str, Request] = {
     CONSTANTS: BRANCHES,
     STEERED: BRANCHES,
+    TOWARDS: Request(
+        target="tests.branchy.computed:never_beyond_its_budget", modes=("token_mean",)
+    ),
     OTHERS: BRANCHES,
     "every log key": Request(
         target="tests.branchy.untuned.worlds:logs_what_it_has", modes=("token_mean",)
@@ -92,7 +96,11 @@ class Cost:
 
 def targets() -> list[tuple[str, str]]:
     """Target and mode of the wrong reducers."""
-    own = [(f"tests.branchy.wrong:{entry.function}", entry.mode) for entry in wrong.WRONG]
+    own = [
+        (f"tests.branchy.{module}:{entry.function}", entry.mode)
+        for module, entries in (("wrong", wrong.WRONG), ("computed", computed.WRONG))
+        for entry in entries
+    ]
     return [*own, *((other.target, other.mode) for other in WRONG)]
 
 
@@ -141,6 +149,11 @@ def after_lists(run: CheckRun, shape: str) -> tuple[int, bool]:
     """As ``runs``, of what follows the lists: each where nothing before it has found anything."""
     before, failed = run.cases, run.steered_failure() is not None
     if shape == STEERED:
+        return run.cases - before, failed
+    if failed:
+        return 0, False
+    before, failed = run.cases, run.approached_failure(seed=0) is not None
+    if shape == TOWARDS:
         return run.cases - before, failed
     if failed:
         return 0, False
@@ -242,7 +255,8 @@ def report(
         "`tests/branchy`, each shape by itself. Cost is that of a right one that has what the",
         "shape is about (numbers in its code, logs, collectives), its ranks up: processor time of",
         f"all of them over that of `import torch` ({torch:.1f} s here).",
-        "What is steered to, and every property on all branches, begin with all listed cases,",
+        "What is steered to, drawn towards, and every property on all branches, begin with all",
+        "listed cases,",
         "which are not counted, and are not asked of a reducer that what is before them finds.",
         "",
         "| shape | cases | steps | processor time | finds | finds alone |",

@@ -49,8 +49,8 @@ def _shapes(*most: int) -> Mapping[str, int]:
 
 
 PROFILES: Mapping[str, Profile] = {
-    "quick": Profile(25, 40, _shapes(80, 27, 12, 8, 8, 8, 4), 16, 24, 3, Fraction(1, 3)),
-    "ci": Profile(150, 75, _shapes(300, 81, 44, 30, 24, 37, 10), 48, 72, 12),
+    "quick": Profile(25, 40, _shapes(80, 27, 12, 8, 8, 8, 4), 16, 32, 3, Fraction(1, 3)),
+    "ci": Profile(150, 75, _shapes(300, 81, 44, 30, 24, 37, 10), 48, 96, 12),
     "thorough": Profile(3000, 600, _shapes(2000, 81, 44, 30, 24, 37, 16), 300, 600, 60),
 }
 """The one table of what each phase has. Not in ``run/planning``: a claim, which is stored and sent,

@@ -12,6 +12,8 @@ from aggverify.generation.shapes import Builder, holed, short, sparse
 from aggverify.generation.space import Space
 from aggverify.steps.case import Case
 
+_STEPS = 8
+"""Of a size from one power of two to the next."""
 _DENSITIES = (16, 1, 4, 8, 12)
 """Unmasked sixteenths of the longest response, the last token included."""
 
@@ -24,8 +26,8 @@ def fixed(case: Case) -> tuple[object, ...]:
 def alike(space: Space, case: Case) -> st.SearchStrategy[Case | None]:
     """Cases on as many ranks as this one, and of its dtype; None where the space has not this one.
 
-    Micro-batches, samples of each, tokens of a prompt and of the longest response are as often of
-    one power of two as of any other. Smallest: one token on every rank.
+    Micro-batches, samples of each, tokens of a prompt and of the longest response are as often from
+    one power of two to the next as from any other. Smallest: one token on every rank.
     """
     return st.composite(_alike)(space, case)
 
@@ -33,7 +35,8 @@ def alike(space: Space, case: Case) -> st.SearchStrategy[Case | None]:
 def _alike(draw: st.DrawFn, space: Space, case: Case) -> Case | None:
     layout = case.layout
     ranks = layout.dp_size
-    k = draw(_sizes(max(1, min(space.max_microbatches, MOST_MICRO_BATCHES // ranks))))
+    most = max(1, min(space.max_microbatches, MOST_MICRO_BATCHES // ranks))
+    k = draw(_sizes(most)) if draw(st.booleans()) else 1  # the fewer, the more samples in each
     samples = draw(_sizes(max(1, MOST_SAMPLES // (ranks * k))))
     prompt = draw(_sizes(LONGEST_SPREAD))
     density = draw(st.sampled_from(_DENSITIES))
@@ -52,10 +55,14 @@ def _alike(draw: st.DrawFn, space: Space, case: Case) -> Case | None:
 
 @lru_cache(maxsize=256)
 def _sizes(most: int) -> st.SearchStrategy[int]:
-    """From 1 to that, every power of two as often as any other one."""
+    """From 1 to that, in steps of a part of a power of two, each as often as any other one: so few
+    of them that a way through all is short; and then what lies within one."""
+    firsts = sorted({round(2 ** (n / _STEPS)) for n in range(_STEPS * most.bit_length())})
+    firsts = [first for first in firsts if first <= most]
+    ends = [*firsts[1:], most + 1]
 
     def within(draw: st.DrawFn) -> int:
-        first: int = 1 << draw(st.integers(0, most.bit_length() - 1))
-        return min(first + draw(st.integers(0, first - 1)), most)
+        n = draw(st.integers(0, len(firsts) - 1))
+        return draw(st.integers(firsts[n], ends[n] - 1))
 
     return st.composite(within)()

@@ -1,8 +1,8 @@
 """Cases for what a reducer has not run yet: around the numbers beside a condition that went one way
 only, and what went a rare way once more, of the kinds of case that it was not seen on.
 
-A search that is drawn towards such a number (``hypothesis.target``) would only come near it: where
-the distance is known, a case is made that has none.
+What is compared with such a number may be worked out from several sizes at once; then cases are
+drawn towards it (approaching.py).
 """
 
 from __future__ import annotations

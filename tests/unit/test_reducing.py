@@ -76,3 +76,16 @@ def test_another_code_is_another_finding() -> None:
         return [Finding("AGV103", "a check", "", c, None) for c in batch]
 
     assert reduced(finding(case), judge, ANY).case is case
+
+
+def test_of_many_samples_half_are_left_out_at_once() -> None:
+    many = Case(parse_step("; ".join(["1/1"] * 200)), Layout.trivial(200), (0.0,) * 200)
+    tried = 0
+
+    def judge(batch: list[Case]) -> list[Finding | None]:
+        nonlocal tried
+        tried += len(batch)
+        return [finding(c) if len(c.step.samples) >= 23 else None for c in batch]
+
+    assert len(reduced(finding(many), judge, ANY).case.step.samples) == 23
+    assert tried <= MOST

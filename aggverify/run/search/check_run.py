@@ -40,7 +40,7 @@ FIRST_BATCH, LAST_BATCH = 4, 64
 rare, and progress is seen in between."""
 STEERED = 16
 """Cases made at a time for what has not run; what they have run decides on the next ones."""
-TOWARDS = 40
+TOWARDS = 64
 """Cases at most that are drawn towards one outcome of a condition."""
 HOPELESS = 12
 """Of these, as many as may be no nearer than any before; all where no distance is known."""

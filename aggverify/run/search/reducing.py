@@ -121,7 +121,7 @@ def _parts(length: int) -> Iterator[tuple[int, ...]]:
     if length > 3:
         yield tokens[: length // 2]
         yield tokens[length // 2 :]
-    for part in (4, 16, 64):
+    for part in (4, 16, 64, 256, 1024):
         if length > 2 * part and length > SHORT:
             yield tokens[: -(length // part)]
     if length > 1:
