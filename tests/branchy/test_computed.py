@@ -28,7 +28,7 @@ from tests.branchy.computed import RIGHT, VOCABULARY, WRONG
 from tests.branchy.parts import Branchy
 from tests.choosing import thorough_but
 
-QUICK = {"halves_beyond_a_memory_budget", "never_beyond_its_budget"}
+QUICK = {"halves_beyond_a_memory_budget"}
 
 
 def name(entry: Branchy) -> str:
@@ -45,7 +45,8 @@ CHECK = replace(shapes.CHECK, stored=listed, on_branches=None)
 
 
 def request(function: str) -> Request:
-    return Request(target=f"tests.branchy.computed:{function}", modes=("token_mean",))
+    target = f"tests.branchy.computed:{function}"
+    return Request(target=target, modes=("token_mean",), max_examples=10)
 
 
 def outcome(function: str, pool: Pool) -> Outcome:
@@ -75,6 +76,7 @@ def test_a_right_branch_passes(entry: Branchy, shared_pool: Pool) -> None:
     assert made.summary.state is State.OK and not made.findings
 
 
+@pytest.mark.thorough
 def test_without_cases_for_it_none_is_reached(
     shared_pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
