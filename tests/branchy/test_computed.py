@@ -68,6 +68,7 @@ def test_what_is_worked_out_from_sizes_is_reached(entry: Branchy, shared_pool: P
         # One response, as long as it has to be.
         least = 4 * 2**30 // (4 * VOCABULARY) + 1
         assert least <= case.step.num_response_tokens <= least * 1.003
+        assert "where `size > 4` is true in line " in reported.finding.message
 
 
 @pytest.mark.parametrize("entry", thorough_but(RIGHT, lambda e: e.function in QUICK, ids=name))

@@ -93,6 +93,10 @@ class CheckRun:
     _examples: dict[int, Case] = field(default_factory=dict)
     """Of each outcome of a condition the first case."""
     _nearest: Nearest = field(default_factory=Nearest)
+    _goal: Goal | None = None
+    """What was drawn towards last."""
+    _arrived: set[Case] = field(default_factory=set)
+    """Cases that have had its outcome."""
     _done: set[Case] = field(default_factory=set)
     _rounds: bool | None = None
     """Whether small deviations are float32 arithmetic, once that has been asked."""
@@ -127,7 +131,20 @@ class CheckRun:
         if self.found is None:
             return None
         self.phase = Phase.CONFIRM
-        return self.smaller(self.found)
+        return self._placed(self.smaller(self.found))
+
+    def _placed(self, found: Finding) -> Finding:
+        """With the condition that its case was drawn towards, where it has brought about that."""
+        if self._goal is None or found.case not in self._arrived:
+            return found
+        condition = self.subject.found.conditions[self._goal.outcome // 2]
+        truth = "true" if self._goal.outcome % 2 else "false"
+        several = " on several ranks" if self._goal.sharded else ""
+        where = (
+            f"where `{condition.text}` is {truth} in line {condition.line}, as on no listed step"
+        )
+        message = "; ".join(filter(None, (found.message, f"{where}{several}")))
+        return replace(found, message=message)
 
     def smaller(self, found: Finding) -> Finding:
         """The same finding on the smallest case that shows it, as far as there is time."""
@@ -244,11 +261,13 @@ class CheckRun:
             if found is not None:
                 return found
             most -= self.cases - before
+            self._goal = None
+            self._arrived.clear()
         return None
 
     def _approach(self, goal: Goal, drawn: set[Case], *, most: int, seed: int) -> Finding | None:
         """The finding on a case that is drawn towards this, if there is one."""
-        found: list[Finding] = []
+        self._goal, found = goal, list[Finding]()
         arrived, vain, near = 0, 0, self._nearest.cases[goal.seen]
 
         def look(case: Case) -> float | Finding | None:
@@ -314,6 +333,8 @@ class CheckRun:
         if self.check.steers:
             self._ran.add(mine)
             self._nearest.add(mine)
+            if self._goal is not None and self._goal.wanted in self._nearest.had:
+                self._arrived.add(case)
             for each in mine:
                 self._examples |= dict.fromkeys(each.outcomes - self._examples.keys(), each.case)
         self.tally.sights.altered.update(name for e in mine for name in e.altered)
