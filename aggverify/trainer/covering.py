@@ -9,7 +9,7 @@ from typing import Protocol
 
 from aggverify.steps.case import Case
 from aggverify.trainer.conditions import Conditions
-from aggverify.trainer.distances import Nearest
+from aggverify.trainer.distances import Distances
 
 Subject = tuple[object, ...]
 """What is called, and for whom: nothing of another one's is known of this one."""
@@ -20,7 +20,7 @@ class Noting(Protocol):
 
     lines: set[int]
     outcomes: set[int]
-    nearest: Nearest | None
+    far: Distances | None
     """Where it is wanted."""
     cheap: bool
     """Whether what has been seen costs nothing any more."""
@@ -53,7 +53,7 @@ class Covering:
         if how is None:
             return nullcontext()
         how.lines, how.outcomes = set(), set()
-        how.nearest = Nearest() if distances else None
+        how.far = Distances() if distances else None
         if usual and not how.cheap:
             return nullcontext()
         return self._noting(how, case, subject)
@@ -83,8 +83,8 @@ class Covering:
     def distances(self) -> tuple[tuple[int, float], ...]:
         """Of these outcomes, how far the nearest was from the other one; infinite where that is not
         known, nothing of what compares no sizes."""
-        nearest = self._how.nearest if self._how else None
-        return tuple(sorted(nearest.distances.items())) if nearest else ()
+        far = self._how.far if self._how else None
+        return tuple(sorted(far.least.items())) if far else ()
 
 
 def _noting(file: str, conditions: Conditions) -> Noting:

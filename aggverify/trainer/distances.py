@@ -40,8 +40,6 @@ _SIGNS: Mapping[type[ast.unaryop], Callable[[Any], Any]] = {
 _OF_NUMBERS: tuple[Any, ...] = (abs, float, int, max, min, round, sum)
 _METHODS = frozenset(("bit_length", "element_size", "item", "numel", "size"))
 _CONTAINERS = (list, tuple, dict, set, frozenset)
-
-
 _OF_KINDS = frozenset(("callable", "hasattr", "isinstance", "issubclass"))
 """Functions that ask nothing of sizes."""
 
@@ -65,10 +63,10 @@ def sides(test: ast.expr) -> Sides | None:
 
 
 @dataclass(slots=True)
-class Nearest:
+class Distances:
     """Of one case: of each outcome of a condition the least distance from the other one."""
 
-    distances: dict[int, float] = field(default_factory=dict)
+    least: dict[int, float] = field(default_factory=dict)
     """By ``conditions.outcome``; infinite where it is not known."""
     left: int = MOST
 
@@ -77,8 +75,8 @@ class Nearest:
         if compared is None or not self.left:
             return
         self.left -= 1
-        before = self.distances.get(outcome, math.inf)
-        self.distances[outcome] = min(before, distance(compared, frame))
+        before = self.least.get(outcome, math.inf)
+        self.least[outcome] = min(before, distance(compared, frame))
 
 
 def distance(compared: Sides, frame: FrameType) -> float:
@@ -147,7 +145,8 @@ def _attribute(owner: Any, name: str) -> Any:
     if type(owner).__getattribute__ not in usual:
         raise _Unknown
     stored = inspect.getattr_static(owner, name)
-    plain = isinstance(stored, MemberDescriptorType) or name in getattr(owner, "__dict__", ())
+    own = getattr(owner, "__dict__", {})
+    plain = isinstance(stored, MemberDescriptorType) or (name in own and own[name] is stored)
     if type(stored) is property:
         plain = str(getattr(stored.fget, "__module__", "")).startswith("aggverify.")
     if not plain:

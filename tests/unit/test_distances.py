@@ -18,7 +18,7 @@ from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
 from aggverify.trainer import distances
 from aggverify.trainer.covering import Covering
-from aggverify.trainer.distances import Nearest, distance, sides
+from aggverify.trainer.distances import Distances, distance, sides
 from aggverify.trainer.source import read
 from tests.unit.test_covered import module
 
@@ -133,6 +133,22 @@ def test_what_is_read_of_a_micro_batch_is_its_own() -> None:
     assert MicroBatch.mask.fget.__module__.startswith("aggverify.")  # type: ignore[attr-defined]
 
 
+def test_a_descriptor_that_keeps_its_value_under_its_own_name_is_not_asked() -> None:
+    class Checked:
+        def __get__(self, owner: Any, kind: Any) -> int:
+            pytest.fail("it was asked")
+
+        def __set__(self, owner: Any, value: int) -> None:
+            vars(owner)["limit"] = value
+
+    class Options:
+        limit = Checked()
+
+    options = Options()
+    options.limit = 30
+    assert apart("options.limit > 3", options=options) is None
+
+
 def test_nothing_is_asked_of_an_object_with_a_getattribute_of_its_own() -> None:
     class Telling:
         def __getattribute__(self, name: str) -> Any:
@@ -169,8 +185,8 @@ def test_the_nearest_of_a_case_is_noted_for_each_outcome(tmp_path: Path) -> None
 def test_a_long_loop_costs_so_much_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     monkeypatch.setattr(distances, "distance", lambda *_: asked.append(1) or 1.0)
-    nearest = Nearest()
+    found = Distances()
     compared = sides(ast.parse("n > 1", mode="eval").body)
     for _ in range(distances.MOST + 10):
-        nearest.add(0, compared, sys._getframe())
-    assert len(asked) == distances.MOST and nearest.distances == {0: 1.0}
+        found.add(0, compared, sys._getframe())
+    assert len(asked) == distances.MOST and found.least == {0: 1.0}
