@@ -13,7 +13,7 @@ from aggverify.execution.executed import Execution
 from aggverify.execution.laboratory import Submitted
 from aggverify.generation.approaching import alike, fixed
 from aggverify.generation.space import Space
-from aggverify.run.search.approaching import Goal, Nearest
+from aggverify.run.search.approaching import ARRIVED, HOPELESS, Approaching, Goal, Nearest
 from aggverify.run.search.drawing import MAX_BATCH, Enough, approach, search
 from aggverify.run.search.pipeline import Running
 from aggverify.steps import kinds
@@ -148,3 +148,40 @@ def test_a_condition_is_a_goal_where_an_outcome_is_missing_and_the_other_was_nea
     assert nearest.distance(never) == 3.0
     assert nearest.distance(Goal(1, sharded=True)) == 0.0
     assert nearest.distance(Goal(7, sharded=False)) is None
+
+
+def approaching(
+    nearest: Nearest, ran: dict[int, int], far: float
+) -> tuple[Approaching, list[Case]]:
+    """Of a run in which every case has these outcomes, at that distance."""
+    seen: list[Case] = []
+
+    def judge(case: Case) -> None:
+        seen.append(case)
+        outcomes = frozenset(ran)
+        nearest.add([Execution(case, outcomes=outcomes, distances=dict.fromkeys(ran, far))])
+
+    return Approaching(WIDE, judge, nearest, ran, 0), seen
+
+
+@pytest.mark.parametrize("far", [9.0, math.inf])
+def test_what_gets_no_nearer_for_one_condition_is_not_drawn_again_for_another(far: float) -> None:
+    nearest = Nearest()
+    nearest.add([Execution(NEAR, outcomes=frozenset((0, 2)), distances={0: far, 2: far})])
+    made, seen = approaching(nearest, {0: kinds.ALL, 2: kinds.ALL}, far)
+    assert made.failure(96) is None
+    assert len(seen) == HOPELESS
+
+
+def test_ten_cases_with_an_outcome_are_enough() -> None:
+    nearest = Nearest()
+    nearest.add([Execution(NEAR, outcomes=frozenset((0,)), distances={0: 9.0})])
+    ran = {0: kinds.ALL}
+
+    def judge(case: Case) -> None:
+        seen.append(case)
+        nearest.add([Execution(case, outcomes=frozenset((1,)), distances={1: 3.0})])
+
+    seen: list[Case] = []
+    assert Approaching(WIDE, judge, nearest, ran, 0).failure(96) is None
+    assert len(seen) == ARRIVED

@@ -17,7 +17,6 @@ from aggverify.execution.executed import Execution
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import trial
-from aggverify.generation.approaching import alike, fixed
 from aggverify.generation.constants import around
 from aggverify.generation.space import Space, folded, sizes
 from aggverify.generation.steering import steered
@@ -26,8 +25,8 @@ from aggverify.run.outcome.events import Phase
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.planning.bill import catalogue, first_cases
 from aggverify.run.search.alike import of_one_cause
-from aggverify.run.search.approaching import Goal, Nearest
-from aggverify.run.search.drawing import Enough, approach, search
+from aggverify.run.search.approaching import Approaching, Nearest
+from aggverify.run.search.drawing import search
 from aggverify.run.search.pipeline import Judged, Pipeline, Running
 from aggverify.run.search.rounding import LOW, explained_by_rounding, rounds
 from aggverify.run.search.smallest import made_small
@@ -40,12 +39,6 @@ FIRST_BATCH, LAST_BATCH = 4, 64
 rare, and progress is seen in between."""
 STEERED = 16
 """Cases made at a time for what has not run; what they have run decides on the next ones."""
-TOWARDS = 64
-"""Cases at most that are drawn towards one outcome of a condition."""
-HOPELESS = 12
-"""Of these, as many as may be no nearer than any before; all where no distance is known."""
-ARRIVED = 10
-"""Cases with that outcome that are enough: on one of them a wrong branch may be right."""
 MOST_TOKENS = 20_000
 """Of a case that every property is looked at on."""
 FURTHER = 24
@@ -93,10 +86,7 @@ class CheckRun:
     _examples: dict[int, Case] = field(default_factory=dict)
     """Of each outcome of a condition the first case."""
     _nearest: Nearest = field(default_factory=Nearest)
-    _goal: Goal | None = None
-    """What was drawn towards last."""
-    _arrived: set[Case] = field(default_factory=set)
-    """Cases that have had its outcome."""
+    _approaching: Approaching | None = None
     _done: set[Case] = field(default_factory=set)
     _rounds: bool | None = None
     """Whether small deviations are float32 arithmetic, once that has been asked."""
@@ -131,20 +121,8 @@ class CheckRun:
         if self.found is None:
             return None
         self.phase = Phase.CONFIRM
-        return self._placed(self.smaller(self.found))
-
-    def _placed(self, found: Finding) -> Finding:
-        """With the condition that its case was drawn towards, where it has brought about that."""
-        if self._goal is None or found.case not in self._arrived:
-            return found
-        condition = self.subject.found.conditions[self._goal.outcome // 2]
-        truth = "true" if self._goal.outcome % 2 else "false"
-        several = " on several ranks" if self._goal.sharded else ""
-        where = (
-            f"where `{condition.text}` is {truth} in line {condition.line}, as on no listed step"
-        )
-        message = "; ".join(filter(None, (found.message, f"{where}{several}")))
-        return replace(found, message=message)
+        found, drawn = self.smaller(self.found), self._approaching
+        return found if drawn is None else drawn.placed(found, self.subject.found.conditions)
 
     def smaller(self, found: Finding) -> Finding:
         """The same finding on the smallest case that shows it, as far as there is time."""
@@ -244,48 +222,14 @@ class CheckRun:
         most = self.subject.claim.budget.approaching if self.check.steers else 0
         if self.subject.nonlinear:  # of which two runs are compared, on small steps only
             return None
-        done: set[Goal] = set()
-        drawn: set[Case] = set()
-        explored: set[tuple[object, ...]] = set()
-        while most > 0:
-            left = (g for g in self._nearest.goals(self._ran.outcomes) if g not in done)
-            if (goal := next(left, None)) is None:
-                return None
-            done.add(goal)
-            near = self._nearest.cases[goal.seen]
-            if fixed(near) in explored and near not in drawn:
-                continue  # of what was drawn like it for another goal, nothing was nearer
-            explored.add(fixed(near))
-            before = self.cases
-            found = self._approach(goal, drawn, most=min(most, TOWARDS), seed=seed)
-            if found is not None:
-                return found
-            most -= self.cases - before
-            self._goal = None
-            self._arrived.clear()
-        return None
+        self._approaching = Approaching(
+            self.space, self._now, self._nearest, self._ran.outcomes, seed
+        )
+        return self._approaching.failure(most)
 
-    def _approach(self, goal: Goal, drawn: set[Case], *, most: int, seed: int) -> Finding | None:
-        """The finding on a case that is drawn towards this, if there is one."""
-        self._goal, found = goal, list[Finding]()
-        arrived, vain, near = 0, 0, self._nearest.cases[goal.seen]
-
-        def look(case: Case) -> float | Finding | None:
-            nonlocal arrived, vain
-            self.look()
-            drawn.add(case)
-            [finding] = self.findings([case])
-            if finding is not None:
-                found.append(finding)
-                return finding
-            arrived += goal.wanted in self._nearest.had
-            vain += not arrived and self._nearest.cases[goal.seen] is near
-            if not found and (arrived >= ARRIVED or vain >= HOPELESS):
-                raise Enough
-            return self._nearest.distance(goal)
-
-        approach(alike(self.space, near), look, max_examples=most, seed=seed)
-        return min(found, key=lambda f: f.case.size, default=None)
+    def _now(self, case: Case) -> Finding | None:
+        self.look()
+        return self.judge(case)
 
     def on_branches(self) -> Iterator[Case]:
         """Of a check that steers, cases that together take every branch of the reducer's code that
@@ -333,8 +277,6 @@ class CheckRun:
         if self.check.steers:
             self._ran.add(mine)
             self._nearest.add(mine)
-            if self._goal is not None and self._goal.wanted in self._nearest.had:
-                self._arrived.add(case)
             for each in mine:
                 self._examples |= dict.fromkeys(each.outcomes - self._examples.keys(), each.case)
         self.tally.sights.altered.update(name for e in mine for name in e.altered)
