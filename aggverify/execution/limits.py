@@ -27,6 +27,7 @@ FAR: Mapping[str, Any] = {
     "cpu_seconds_after": 60,
     "memory": 1 << 36,
     "silence": 30,
+    "silence_after": 5,
     "import_memory": 1 << 36,
 }
 """Options of ranks on a device beside the processor: the first collective and kernel of each kind

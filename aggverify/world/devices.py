@@ -54,7 +54,8 @@ def _settle_cuda(place: Place, backend: Backend, memory: int) -> Place:
     torch.cuda.set_device(mine)
     torch.cuda.init()
     # Sums by atomic additions come in any order: the same bits again are asked of every reducer.
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    # Not torch.use_deterministic_algorithms, which imports the compiler: seconds for each rank.
+    torch.set_deterministic_debug_mode("warn")
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     # Not address space, of which CUDA reserves as much as all devices and the host have together.
     limit(resource.RLIMIT_DATA, written_to() + memory)
@@ -105,11 +106,18 @@ def _cuda_aspects() -> list[Aspect]:
         ("cuDNN benchmark", cudnn, "benchmark"),
     ]
     return [
+        # After a kernel's assertion nothing more runs in the process, nor is that told at once.
+        ("CUDA context", torch.cuda.synchronize, None),
         ("CUDA device", torch.cuda.current_device, torch.cuda.set_device),
         (
             "CUDA random state",
             lambda: random_bytes(torch.cuda.get_rng_state()),
             lambda raw: torch.cuda.set_rng_state(random_state(raw)),
+        ),
+        (
+            "CUDA autocast",
+            lambda: torch.is_autocast_enabled("cuda"),
+            lambda on: torch.set_autocast_enabled("cuda", on),
         ),
         *((name, _getter(owner, key), setter(owner, key)) for name, owner, key in flags),
     ]

@@ -67,7 +67,14 @@ class Zygote:
 
     def open(self, request: dict[str, Any], options: Options) -> Opened | TemplateFailure:
         """Fork a template and wait until its handler is constructed."""
-        self._turn, self._silence = options.turn, options.silence
+        self._turn, usual = options.turn, self._silence
+        self._silence = options.silence
+        try:
+            return self._opened(request, options)
+        finally:
+            self._silence = usual
+
+    def _opened(self, request: dict[str, Any], options: Options) -> Opened | TemplateFailure:
         self.require(options.backend)
         opened, threads = self._attempt({"late": False, **request}, options)
         if isinstance(opened, TemplateFailure) or threads == "none":

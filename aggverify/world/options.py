@@ -36,6 +36,7 @@ class Options:
     it for code that sleeps, or waits for something outside the machine, on purpose.
     ``second_look``: how long a rank must have slept outside any collective to be taken for blocked.
     ``silence``: wall-clock limit without any progress, where the other two do not tell.
+    ``silence_after``: the same once a job was held up for good.
     ``memory``: address space of a rank beyond what it started with.
     ``import_memory``: what the handler's construction may write to beyond what torch takes.
     ``import_seconds``: processor time of the handler's construction, and of what it prepares for
@@ -50,6 +51,7 @@ class Options:
     patience: float = 0.03
     second_look: float = 1.0
     silence: float = 120.0
+    silence_after: float = 120.0
     memory: int = 1 << 30
     import_memory: int = 1 << 32
     import_seconds: float = 120.0

@@ -69,7 +69,7 @@ def live(place: Place, backend: Backend, handed: Handed, make_handler: Callable[
         _join(place, handed, device.joining(place, backend))
         handler.start(place)
         TRACER.slate = page
-        guard = Guard(device.aspects())
+        guard = Guard(device.aspects)
     except BaseException as error:
         if os.getpid() == me:
             connection.sendall(encode({"error": raised(error).to_json()}))
@@ -230,7 +230,7 @@ class _Loop:
         finally:
             self._answer(encode({"preparing": False}))
         TRACER.begin(self._begun - 1)
-        self._guard = Guard()
+        self._guard = self._guard.anew()
 
     def _between(self) -> None:
         if os.getpid() != self._pid:

@@ -44,10 +44,15 @@ Aspect = tuple[str, Look, Undo | None]
 class Guard:
     """The state of this rank as it should be between jobs."""
 
-    def __init__(self, more: Sequence[Aspect] = ()) -> None:
-        self._aspects = [*_aspects(), *more]
+    def __init__(self, more: Callable[[], Sequence[Aspect]] = list) -> None:
+        self._more = more
+        self._aspects = [*_aspects(), *more()]
         self._looks = [look for _, look, _ in self._aspects]
         self._expected = [look() for look in self._looks]
+
+    def anew(self) -> Guard:
+        """Of the state as it is now."""
+        return Guard(self._more)
 
     def changes(self) -> tuple[list[str], bool]:
         """Names of what changed, undone where that is possible; True if something was not."""
@@ -100,8 +105,8 @@ def _torch_aspects() -> list[Aspect]:
         ("torch threads", torch.get_num_threads, torch.set_num_threads),
         (
             "torch deterministic algorithms",
-            torch.are_deterministic_algorithms_enabled,
-            _set_deterministic,
+            torch.get_deterministic_debug_mode,
+            torch.set_deterministic_debug_mode,
         ),
         (
             "torch random state",
@@ -139,13 +144,6 @@ def _set_anomaly(on: bool) -> None:
     import torch
 
     torch.autograd.set_detect_anomaly(on)
-
-
-def _set_deterministic(on: bool) -> None:
-    import torch
-
-    # The public function imports the compiler, which takes seconds.
-    torch._C._set_deterministic_algorithms(on)
 
 
 def _set_autocast(on: bool) -> None:

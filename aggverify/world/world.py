@@ -30,6 +30,8 @@ _DOUBT = 0.25
 _GO = encode({"go": True})
 # How often a rank that sleeps is looked at, until it is believed to do so for good.
 _DOZING = 0.05
+# Among the lines on which ranks have slept for good: that some have, on lines that nothing tells.
+_SILENT: frozenset[tuple[str, int]] = frozenset()
 # How many times as long ranks may sleep while they start.
 _START = 5
 # A dead rank's connection ends a little before its exit status is known: where the process is over,
@@ -240,10 +242,13 @@ class World:
 
     def _look(self, unanswered: Sequence[Link], now: float) -> Callable[[], Fault] | None:
         """How to tell that these ranks are blocked or run away; None while they may finish."""
-        if now - self.watchdog.since > self.options.silence:
-            return self._scene().blocked
+        silence = self.options.silence
+        if _SILENT in self.known:
+            silence = min(silence, self.options.silence_after)
+        if now - self.watchdog.since > silence:
+            return self._silent
         if not self.key.backend.sleeps_in_collectives:
-            self.watchdog.next_look = self.watchdog.since + self.options.silence
+            self.watchdog.next_look = self.watchdog.since + silence
             return None
         pids = {link.pid: link.rank for link in unanswered if link.pid is not None}
         if self.watchdog.blocked(pids, now):
@@ -256,6 +261,10 @@ class World:
             away = [pids[pid] for pid, seconds in used.items() if seconds > limit / 2]
             return partial(self._scene().runaway, min(away), limit)
         return None
+
+    def _silent(self) -> Fault:
+        self.known.add(_SILENT)
+        return self._scene().blocked()
 
     def _for_good(self, scene: outcomes.Scene, now: float) -> bool:
         """Whether ranks that do nothing do so for good. One asleep outside any collective may wake

@@ -132,7 +132,7 @@ def test_an_import_that_initialises_cuda_is_told(pool: Pool) -> None:
 
 
 @contextmanager
-def asleep(joined_by: Backend) -> Iterator[World]:
+def asleep(joined_by: Backend, known: set[frozenset[tuple[str, int]]]) -> Iterator[World]:
     """A world of one rank, which sleeps in its first job."""
     link, fds = open_link(0)
     code = "import time; print(flush=True); time.sleep(600)"
@@ -143,8 +143,9 @@ def asleep(joined_by: Backend) -> Iterator[World]:
         time.sleep(0.01)
     link.pid = process.pid
     try:
-        limits = Options(silence=9.0)
-        yield World(1, Key(1, joined_by), [link], limits, born=0.0, sight=Near(os.getpid()))
+        limits = Options(silence=9.0, silence_after=4.0)
+        sight = Near(os.getpid())
+        yield World(1, Key(1, joined_by), [link], limits, born=0.0, sight=sight, known=known)
     finally:
         process.kill()
         process.stdout.close()
@@ -154,9 +155,11 @@ def asleep(joined_by: Backend) -> Iterator[World]:
             os.close(fd)
 
 
-def looks_until_blocked(joined_by: Backend) -> list[float]:
+def looks_until_blocked(
+    joined_by: Backend, known: set[frozenset[tuple[str, int]]] | None = None
+) -> list[float]:
     """When a world is looked at that began at 0.0, until it is found blocked."""
-    with asleep(joined_by) as world:
+    with asleep(joined_by, set() if known is None else known) as world:
         world.advance(0.0)
         key = world.key
         waiting = deque([Task(lambda outcome: None, Job(1, {}), key, b"{}")])
@@ -178,3 +181,9 @@ def test_ranks_that_spin_while_they_wait_are_blocked_after_a_silence_only() -> N
     assert len(before) == 2
     assert last > 9.0
     assert max(looks_until_blocked(GLOO)) < 5.0
+
+
+def test_the_first_silence_is_the_longest() -> None:
+    spins, known = replace(GLOO, sleeps_in_collectives=False), set[frozenset[tuple[str, int]]]()
+    assert looks_until_blocked(spins, known)[-1] > 9.0
+    assert 4.0 < looks_until_blocked(spins, known)[-1] < 5.0
