@@ -84,3 +84,38 @@ def test_real_engines_on_the_device(
     path = EXAMPLES / "native" / "mean" / "token_mean.py"
     ran = cli("check", path, "--engine", engine, *how, *BRIEF)
     assert ran.code == 0, ran
+
+
+FAULTY = HERE / "faulty.py"
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "words"),
+    [
+        ("reads_beyond", "AGV401", "device-side assert"),
+        ("takes_all_memory", "AGV401", "out of memory"),
+        ("left_alone", "AGV402", "all_reduce"),
+        ("never_done", "AGV402", ""),
+    ],
+)
+def test_what_a_device_does_not_get_done(
+    cli: Cli, shared_pool: Pool, name: str, code: str, words: str
+) -> None:
+    needs(CUDA_GLOO, 1, shared_pool)
+    ran = cli("check", f"{FAULTY}:{name}", *STAGED[:-1], "2", *BRIEF)
+    assert ran.code == 1, ran
+    assert code in ran.out
+    assert words in ran.out
+
+
+def test_work_in_a_stream_of_its_own(cli: Cli, shared_pool: Pool) -> None:
+    needs(CUDA_GLOO, 1, shared_pool)
+    ran = cli("check", f"{FAULTY}:in_another_stream", *STAGED, *BRIEF)
+    assert ran.code == 0, ran
+
+
+def test_autocast_left_on_for_the_device_alone(cli: Cli, shared_pool: Pool) -> None:
+    needs(CUDA_GLOO, 1, shared_pool)
+    ran = cli("check", f"{FAULTY}:left_in_bfloat16", *STAGED, *BRIEF)
+    assert ran.code == 0, ran
+    assert "CUDA autocast" in ran.out
