@@ -23,7 +23,8 @@ class Backend:
     ``sleeps_in_collectives``: a rank that waits for others sleeps, so that threads in /proc tell
     what is blocked and processor time what runs away; otherwise only the limit on silence does.
     ``ticking``: names of its threads that wake by themselves, however long nothing happens.
-    ``environment``: variables of the processes ranks come from. ``transport``: what carries a
+    ``environment``: variables of the processes ranks come from. ``own``: of those alone that are
+    joined by it, what they import included. ``transport``: what carries a
     collective from one rank to another, for the record. ``group``: what ``init_process_group`` is
     told, where that is not the name. ``shares``: whether ranks may have one device together.
     """
@@ -33,6 +34,7 @@ class Backend:
     sleeps_in_collectives: bool
     ticking: frozenset[bytes] = frozenset()
     environment: tuple[tuple[str, str], ...] = ()
+    own: tuple[tuple[str, str], ...] = ()
     transport: str = "tcp"
     group: str = ""
     shares: bool = True
@@ -56,7 +58,16 @@ class Backend:
         return not self.is_far or (devices > 0 and (self.shares or ranks <= devices))
 
 
-GLOO = Backend("gloo", "cpu", True, frozenset({b"gloo_tcp_loop"}), (("GLOO_SOCKET_IFNAME", "lo"),))
+# Where there are devices, the compiler initialises the driver even for a processor's code, and that
+# fails below the limit on address space: there are none, as on a machine without.
+GLOO = Backend(
+    "gloo",
+    "cpu",
+    True,
+    ticking=frozenset({b"gloo_tcp_loop"}),
+    environment=(("GLOO_SOCKET_IFNAME", "lo"),),
+    own=(("CUDA_VISIBLE_DEVICES", "-1"),),
+)
 _CUDA = (("PYTORCH_NVML_BASED_CUDA_CHECK", "1"), ("CUBLAS_WORKSPACE_CONFIG", ":4096:8"))
 # A host thread that waits for the device spins. The first of these variables has
 # torch.cuda.is_available(), which many modules call when imported, ask without initialising the

@@ -148,6 +148,7 @@ class Zygote:
             message = {
                 **request,
                 "op": "fork",
+                "backend": options.backend.name,
                 "memory": options.import_memory,
                 "held": self._started.most,
             }

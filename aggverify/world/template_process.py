@@ -37,6 +37,7 @@ def serve(fds: list[int], request: dict[str, Any], parent: int) -> NoReturn:
         os.dup2(output, fd)
     os.close(output)
     rank.dump_stacks_to(slate)
+    os.environ.update(backend(request["backend"]).own)
     sys.path[:0] = request["paths"]
     try:
         if (handler := _prepared(connection, request)) is not None:

@@ -151,3 +151,16 @@ def test_what_is_no_backend_here_is_said(machine: Machine) -> None:
         ran = machine(0, "check", RIGHT, *said.split())
         assert ran.code == 2, ran
         assert why in ran.err
+
+
+@pytest.mark.parametrize(
+    ("backend", "seen"),
+    [("gloo", "-1"), pytest.param("cuda+gloo", "0", marks=pytest.mark.thorough)],
+)
+def test_ranks_on_processors_see_no_device(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, backend: str, seen: str
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    target = f"{STAND_IN.parent / 'faulty.py'}:tells_what_it_sees"
+    ran = machine(1, "check", target, "--backend", backend, *BRIEF)
+    assert f"sees {seen}, {seen}" in ran.out
