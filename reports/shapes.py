@@ -255,16 +255,16 @@ def report(
         "`tests/branchy`, each shape by itself. Cost is that of a right one that has what the",
         "shape is about (numbers in its code, logs, collectives), its ranks up: processor time of",
         f"all of them over that of `import torch` ({torch:.1f} s here).",
-        "What is steered to, drawn towards, and every property on all branches, begin with all",
-        "listed cases,",
-        "which are not counted, and are not asked of a reducer that what is before them finds.",
+        "What is steered to, what is drawn towards, and every property on all branches begin",
+        "with all listed cases, which are not counted, and are not asked of a reducer that what",
+        "is before them finds.",
         "",
         "| shape | cases | steps | processor time | finds | finds alone |",
         "|---|---|---|---|---|---|",
     ]
     for shape, one in cost.items():
         mine = [name for name, by in found.items() if shape in by]
-        alone = [name for name in mine if found[name] == [shape]]
+        alone = sorted(name for name in mine if found[name] == [shape])
         names = f": {', '.join(f'`{name}`' for name in alone)}" if alone else ""
         ratio = f"{one.seconds / torch:.2f}" if shape not in LISTS else "with the lists"
         lines.append(

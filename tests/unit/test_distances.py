@@ -151,6 +151,9 @@ def test_a_descriptor_that_keeps_its_value_under_its_own_name_is_not_asked() -> 
 
 def test_nothing_is_asked_of_an_object_with_a_getattribute_of_its_own() -> None:
     class Telling:
+        def __init__(self) -> None:
+            self.rows = 30
+
         def __getattribute__(self, name: str) -> Any:
             pytest.fail("it was asked")
 

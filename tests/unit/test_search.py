@@ -13,7 +13,7 @@ from aggverify.execution.executed import Execution
 from aggverify.execution.laboratory import Submitted
 from aggverify.generation.approaching import alike, fixed
 from aggverify.generation.space import Space
-from aggverify.run.search.approaching import ARRIVED, HOPELESS, Approaching, Goal, Nearest
+from aggverify.run.search.approaching import ARRIVED, HOPELESS, TOWARDS, Approaching, Goal, Nearest
 from aggverify.run.search.drawing import MAX_BATCH, Enough, approach, search
 from aggverify.run.search.pipeline import Running
 from aggverify.steps import kinds
@@ -150,6 +150,14 @@ def test_a_condition_is_a_goal_where_an_outcome_is_missing_and_the_other_was_nea
     assert nearest.distance(Goal(7, sharded=False)) is None
 
 
+def test_first_comes_what_has_a_distance_that_is_known() -> None:
+    nearest = Nearest()
+    far = {0: math.inf, 2: 3.0}
+    nearest.add([Execution(NEAR.trivial, outcomes=frozenset(far), distances=far)])
+    ran = dict.fromkeys(far, 1 << kinds.KINDS.index(kinds.ONE_RANK))
+    assert list(nearest.goals(ran)) == [Goal(3, sharded=False), Goal(1, sharded=False)]
+
+
 def approaching(
     nearest: Nearest, ran: dict[int, int], far: float
 ) -> tuple[Approaching, list[Case]]:
@@ -185,3 +193,18 @@ def test_ten_cases_with_an_outcome_are_enough() -> None:
     seen: list[Case] = []
     assert Approaching(WIDE, judge, nearest, ran, 0).failure(96) is None
     assert len(seen) == ARRIVED
+
+
+def test_no_more_cases_than_its_budget_for_all_goals_together() -> None:
+    nearest = Nearest()
+    nearest.add([Execution(NEAR, outcomes=frozenset((0, 2)), distances={0: 999.0, 2: 999.0})])
+    ran = {0: kinds.ALL, 2: kinds.ALL}
+
+    def judge(case: Case) -> None:
+        seen.append(case)
+        nearer = dict.fromkeys(ran, 999.0 - len(seen))
+        nearest.add([Execution(case, outcomes=frozenset(ran), distances=nearer)])
+
+    seen: list[Case] = []
+    assert Approaching(WIDE, judge, nearest, ran, 0).failure(96) is None
+    assert TOWARDS < len(seen) <= 96
