@@ -207,4 +207,4 @@ def test_no_more_cases_than_its_budget_for_all_goals_together() -> None:
 
     seen: list[Case] = []
     assert Approaching(WIDE, judge, nearest, ran, 0).failure(96) is None
-    assert TOWARDS < len(seen) <= 96
+    assert TOWARDS < len(set(seen)) <= 96  # what was run before costs nothing
