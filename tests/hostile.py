@@ -145,7 +145,8 @@ ERROR: Any = {
     "before": None,
     "caused": False,
 }
-_SEEN: Any = {"trace": ["0|0|all_reduce|float32|1|SUM|r.py:3"], "sequences": {"0": 1}}
+_NOTE = "0|0|all_reduce|float32|1|SUM|r.py:3"
+_SEEN: Any = {"trace": [_NOTE], "sequences": {"0": [1], "0/": [0, 1]}}
 _DATA: Any = {
     "losses": ["0x1p-1"],
     "counts": [1],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from aggverify.world.collectives import Collective, read
+from aggverify.world.collectives import SEPARATOR, Collective, read
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,14 +13,20 @@ class Trace:
     """The collectives of one rank in one job, in order, as it noted them.
 
     ``complete``: the rank finished the job. ``checksums`` stand for entries beyond those kept;
-    ``sequences`` are the backend's own counts per group name, over the life of the world; where
-    jobs shared a dispatch also those after each, as ``name/job``.
+    ``sequences`` are the backend's own counts per group name, over the life of the world: the last
+    one, and where jobs shared a dispatch those after each, as ``name/``.
     """
 
     entries: Sequence[str]
     complete: bool
     checksums: Mapping[str, int] = field(default_factory=dict)
-    sequences: Mapping[str, int] = field(default_factory=dict)
+    sequences: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+    @property
+    def issued(self) -> list[str]:
+        """The entries that are of a group: when an asynchronous one is waited for is no part of
+        what ranks agree on."""
+        return [entry for entry in self.entries if entry[:1] != SEPARATOR]
 
     @property
     def collectives(self) -> tuple[Collective, ...]:
@@ -44,14 +50,15 @@ class Disagreement:
 def disagreement(traces: Mapping[int, Trace]) -> Disagreement | None:
     """The first disagreement, group by group; None when what is known is consistent."""
     first = next(iter(traces.values()))
+    issued = first.issued
     if all(
-        t.complete and t.entries == first.entries and t.checksums == first.checksums
+        t.complete and t.issued == issued and t.checksums == first.checksums
         for t in traces.values()
     ):
         # The usual case, decided without looking into the entries.
         return _sequence_disagreement(traces)
-    for (name, members), issued in _by_group(traces).items():
-        found = _in_group(name, members, issued, traces)
+    for (name, members), calls in _by_group(traces).items():
+        found = _in_group(name, members, calls, traces)
         if found is not None:
             return found
     return _sequence_disagreement(traces)
@@ -101,20 +108,24 @@ def _in_group(
 
 
 def _sequence_disagreement(traces: Mapping[int, Trace]) -> Disagreement | None:
-    seen: dict[str, int] = {}
-    complete = [t.sequences.items() for t in traces.values() if t.complete]
-    if all(seen.setdefault(name, count) == count for items in complete for name, count in items):
+    seen: dict[str, Sequence[int]] = {}
+    complete = {rank: t.sequences for rank, t in traces.items() if t.complete}
+    if all(
+        seen.setdefault(name, counts) == counts
+        for sequences in complete.values()
+        for name, counts in sequences.items()
+    ):
         return None
-    counts: dict[str, dict[int, str]] = {}
-    for rank, trace in traces.items():
-        if trace.complete:
-            for name, count in trace.sequences.items():
-                counts.setdefault(name, {})[rank] = f"{count} issued"
-    for name, said in counts.items():
-        which = f"the number of collectives of ranks {_ranks(sorted(said))} (group {name})"
-        found = _apart(said, f"ranks disagree on {which}")
-        if found is not None:
-            return found
+    for name in seen:
+        mine = {rank: each[name] for rank, each in complete.items() if name in each}
+        which = f"the number of collectives of ranks {_ranks(sorted(mine))}"
+        # Of a group that a rank has let go of, or not made yet, it has counted no more.
+        for number, counts in enumerate(zip(*mine.values(), strict=False)):
+            said = {rank: f"{n} issued" for rank, n in zip(mine, counts, strict=True)}
+            job = f"{name}{number}" if name.endswith("/") else name
+            found = _apart(said, f"ranks disagree on {which} (group {job})")
+            if found is not None:
+                return found
     return None
 
 

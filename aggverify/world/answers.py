@@ -41,7 +41,7 @@ def _outcome(header: Mapping[str, Any]) -> None:
         _need(isinstance(header.get("data"), dict), "data", header.get("data"))
     trace, sequences = header.get("trace"), header.get("sequences")
     _need(_are_texts(trace, KEPT), "trace", trace)
-    _need(_are_counts(sequences), "sequences", sequences)
+    _need(_are_lists_of_counts(sequences), "sequences", sequences)
     _need(_are_counts(header.get("checksums", {})), "checksums", header.get("checksums"))
     _need(_are_texts(header.get("changes", []), MOST_CHANGES), "changes", header.get("changes"))
     _need(isinstance(header.get("replace", False), bool), "replace", header.get("replace"))
@@ -98,6 +98,12 @@ def _are_texts(value: Any, most: int) -> bool:
 
 def _are_counts(value: Any) -> bool:
     return isinstance(value, dict) and set(map(type, value.values())) <= {int}
+
+
+def _are_lists_of_counts(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        type(each) is list and set(map(type, each)) <= {int} for each in value.values()
+    )
 
 
 def _need(right: bool, what: str, value: Any) -> None:

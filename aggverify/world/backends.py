@@ -39,6 +39,9 @@ class Backend:
     group: str = ""
     shares: bool = True
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # each job is queued by it
+
     @property
     def is_far(self) -> bool:
         """Whether tensors are on a device beside the processor."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import select
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -51,7 +51,7 @@ class Dispatcher:
         self._epoll = select.epoll()
         self._readers: dict[int, Callable[[int], None]] = {}
         self._worlds: dict[Key, World] = {}
-        self._waiting: dict[Key, deque[Task]] = {}
+        self._waiting: defaultdict[Key, deque[Task]] = defaultdict(deque)
         # Those that nothing else may be in flight with, in whichever world.
         self._alone: deque[Task] = deque()
         self._odd = 0
@@ -121,8 +121,13 @@ class Dispatcher:
     @property
     def loading(self) -> bool:
         """Whether nothing is done but that ranks start, import or prepare."""
-        busy = [world for world in self._worlds.values() if world.flying or not world.ready]
-        return bool(busy) and all(world.loading for world in busy)
+        busy = False
+        for world in self._worlds.values():
+            if world.flying or not world.ready:
+                if not world.loading:
+                    return False
+                busy = True
+        return busy
 
     def calm(self) -> None:
         """Hold nothing that has run away or been odd so far against the jobs that come."""
@@ -217,7 +222,7 @@ class Dispatcher:
             world.options = options
 
     def _queue(self, task: Task) -> deque[Task]:
-        return self._alone if task.alone else self._waiting.setdefault(task.key, deque())
+        return self._alone if task.alone else self._waiting[task.key]
 
     def _unstarted(self, key: Key, failure: Fault) -> None:
         """A world that does not start is the outcome of all its jobs, if there was room for it."""

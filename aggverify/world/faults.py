@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from aggverify.errors import AggverifyError, InputError
 from aggverify.world.backends import Backend
@@ -47,8 +47,7 @@ class Job:
     answer: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """What the handler returned on one rank; ``changes`` lists the global state it altered,
     ``notes`` the collectives that it issued (``collectives.read``), none where jobs shared a
     dispatch."""

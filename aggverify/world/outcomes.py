@@ -6,7 +6,7 @@ import signal
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from itertools import accumulate
+from itertools import accumulate, pairwise, repeat
 from typing import Any
 
 from aggverify.world import room, slate
@@ -67,10 +67,8 @@ def _parts(reply: Reply) -> list[Reply]:
     if min(sizes, default=0) < 0 or ends[-1] != len(reply.blob):
         return []
     notes = reply.notes if len(ends) == 2 else ()
-    return [
-        Reply(data, reply.blob[start:end], notes=notes)
-        for data, start, end in zip(each, ends, ends[1:], strict=False)
-    ]
+    blobs = [reply.blob[start:end] for start, end in pairwise(ends)]
+    return list(map(Reply, each, blobs, repeat(()), repeat(notes)))
 
 
 def _all(kind: type, values: Any) -> bool:

@@ -144,7 +144,8 @@ class _Loop:
         self._decoder = Decoder()
         self._frames: deque[Frame] = deque()
         self._begun = 0
-        self._counted: dict[str, int] = {}
+        self._counted: dict[str, list[int]] = {}
+        self._over = 0
         self._waiting: tuple[Any, dict[str, Any]] | None = None  # with the evidence that is its own
         self._pid = os.getpid()
         self._spoiled = False
@@ -199,7 +200,7 @@ class _Loop:
             self._finish()
         TRACER.begin(self._begun)
         self._begun += 1
-        self._counted = {}
+        self._counted, self._over = {}, 0
         try:
             self._prepare(header["jobs"] if "jobs" in header else [header["job"]])
             if "jobs" in header:
@@ -237,8 +238,11 @@ class _Loop:
             os._exit(0)  # forked past the interpreter's own hooks
         forking.reap()
         # What one rank leaves out of a job must not be made up for in the next.
-        number = len(self._counted)
-        self._counted.update((f"{name}/{number}", n) for name, n in sequences().items())
+        for name, n in sequences().items():
+            if name not in self._counted:
+                self._counted[name] = [0] * self._over
+            self._counted[name].append(n)
+        self._over += 1
         if self._waiting is not None and self._waiting[0].arrived:
             self._finish()
 
@@ -265,5 +269,7 @@ class _Loop:
         body["trace"] = TRACER.entries
         if TRACER.count > KEPT:
             body["checksums"] = TRACER.checksums
-        body["sequences"] = sequences() | self._counted
+        body["sequences"] = {name: [n] for name, n in sequences().items()} | {
+            f"{name}/": counts for name, counts in self._counted.items()
+        }
         return body

@@ -263,10 +263,8 @@ def _new_group(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def sequences() -> dict[str, int]:
     """Per group of this rank, how many collectives its backend has been given so far."""
-    from torch.distributed import distributed_c10d as c10d
-
+    c10d: Any = sys.modules["torch.distributed.distributed_c10d"]  # asked after each job
     found: dict[str, int] = {}
-    group: Any
     for group in list(c10d._world.pg_map):
         try:
             found[group.group_name] = group._get_sequence_number_for_group()

@@ -12,6 +12,7 @@ from typing import Any
 _PREFIX = struct.Struct("<II")
 MAX_FRAME = 1 << 30
 _MAX_FDS = 250
+_ENCODER = json.JSONEncoder(separators=(",", ":"))  # json.dumps would make one each time
 
 Frame = tuple[dict[str, Any], bytes]
 
@@ -27,7 +28,7 @@ def encode(header: Any, blob: bytes = b"") -> bytes:
 
 def text(header: Any) -> bytes:
     """JSON without spaces."""
-    return json.dumps(header, separators=(",", ":")).encode()
+    return _ENCODER.encode(header).encode()
 
 
 def frame(text: bytes, blob: bytes = b"") -> bytes:

@@ -81,17 +81,35 @@ def test_what_is_beyond_the_entries_kept_is_compared_by_checksum() -> None:
 
 
 def test_counts_of_the_backend_show_what_no_trace_does() -> None:
-    agreed = {r: done(ALL, sequences={"0": 9}) for r in range(3)}
+    agreed = {r: done(ALL, sequences={"0": [9], "0/": [5, 9]}) for r in range(3)}
     assert disagreement(agreed) is None
-    assert disagreement({**agreed, 2: done(ALL, sequences={"0": 10})}) == Disagreement(
+    assert disagreement({**agreed, 2: done(ALL, sequences={"0": [10]})}) == Disagreement(
         2,
         "ranks disagree on the number of collectives of ranks 0,1,2 (group 0): "
         "ranks 0,1: 9 issued; rank 2: 10 issued",
     )
+    assert disagreement({**agreed, 1: done(ALL, sequences={"0/": [5, 8]})}) == Disagreement(
+        1,
+        "ranks disagree on the number of collectives of ranks 0,1,2 (group 0/1): "
+        "ranks 0,2: 9 issued; rank 1: 8 issued",
+    )
+
+
+def test_a_group_that_a_rank_has_let_go_of_is_compared_as_long_as_it_had_it() -> None:
+    traces = {0: done(ALL, sequences={"7/": [1, 2, 3]}), 1: done(ALL, sequences={"7/": [1, 2]})}
+    assert disagreement(traces) is None
+    traces[2] = done(ALL, sequences={})
+    assert disagreement(traces) is None
+
+
+def test_when_something_is_waited_for_is_no_part_of_what_is_compared() -> None:
+    wait = "||wait of an asynchronous collective||||r.py:3"
+    assert disagreement({0: done(ALL, wait), 1: done(wait, ALL), 2: done(ALL)}) is None
+    assert disagreement({0: done(ALL, wait), 1: done(wait), 2: done(ALL)}) is not None
 
 
 def test_counts_of_ranks_under_way_prove_nothing() -> None:
-    traces = {0: done(ALL, sequences={"0": 9}), 1: under_way(ALL), 2: under_way(ALL)}
+    traces = {0: done(ALL, sequences={"0": [9]}), 1: under_way(ALL), 2: under_way(ALL)}
     assert disagreement(traces) is None
 
 
