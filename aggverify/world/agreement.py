@@ -49,6 +49,8 @@ class Disagreement:
 
 def disagreement(traces: Mapping[int, Trace]) -> Disagreement | None:
     """The first disagreement, group by group; None when what is known is consistent."""
+    if len(traces) == 1:
+        return None
     first = next(iter(traces.values()))
     issued = first.issued
     if all(

@@ -12,7 +12,8 @@ from typing import Any
 _PREFIX = struct.Struct("<II")
 MAX_FRAME = 1 << 30
 _MAX_FDS = 250
-_ENCODER = json.JSONEncoder(separators=(",", ":"))  # json.dumps would make one each time
+# json.dumps would make one each time, json.loads look for other encodings.
+_ENCODER, _DECODER = json.JSONEncoder(separators=(",", ":")), json.JSONDecoder()
 
 Frame = tuple[dict[str, Any], bytes]
 
@@ -89,7 +90,7 @@ def _check_sizes(header_size: int, blob_size: int, most: int = MAX_FRAME) -> Non
 
 def _header(text: bytes) -> dict[str, Any]:
     try:
-        header = json.loads(text)
+        header = _DECODER.decode(text.decode())
     except (ValueError, RecursionError) as error:
         raise WireError(f"header is not JSON: {text[:80]!r}") from error
     if not isinstance(header, dict):
