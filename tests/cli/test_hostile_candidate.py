@@ -111,10 +111,10 @@ def test_ranks_that_the_kernel_ends_for_memory_cannot_be_judged(
 
 @pytest.mark.thorough
 def test_slow_is_a_figure_and_no_failure(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "r.py").write_text(START.replace("FAULT", "time.sleep(0.05)"))
+    (tmp_path / "r.py").write_text(START.replace("FAULT", "time.sleep(0.02)"))
     ran = cli("check", "r.py", "--world", "2", *BRIEF)
     assert ran.code == 0, ran
-    assert "slow        about 50 ms a call, by the clock\n" in ran.out
+    assert "slow        about 20 ms a call, by the clock\n" in ran.out
 
 
 @pytest.mark.thorough

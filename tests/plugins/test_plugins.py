@@ -158,7 +158,7 @@ def test_from_check_to_replay(tmp_path: Path) -> None:
     site = install(tmp_path / "site", ENTRIES)
     install(site, BROKEN, "broken_pkg")
     (tmp_path / "loss.py").write_text(LOSS)
-    brief = ["--profile", "quick", "--max-examples", "2", "--world", "4", "--report", "json,house"]
+    brief = ["--profile", "quick", "--max-examples", "2", "--world", "2", "--report", "json,house"]
     right = run(tmp_path, site, "check", "loss.py", *brief)
     assert right.returncode == 0, right.stdout + right.stderr
     assert (tmp_path / ".aggverify" / "house.txt").read_text() == "house:house_half:good"

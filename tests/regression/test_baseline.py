@@ -145,7 +145,7 @@ def test_where_there_is_none(tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_from_the_first_finding_to_its_fix(cli: Cli, project: Path) -> None:
     def check(*more: str) -> Any:
-        return cli("check", "r.py", "--profile", "quick", "--max-examples", "5",
+        return cli("check", "r.py", "--profile", "quick", "--max-examples", "5", "--world", "2",
                    "--max-time", "900", "--baseline", "known.json", *more)  # fmt: skip
 
     (project / "r.py").write_text(WRONG)
