@@ -20,6 +20,7 @@ COMPILED = {
     "memory": 1 << 33,
     "import_seconds": 300,
     "silence": 600,
+    "silence_after": 600,
 }
 """Options of ranks that compile: the first step of each shape takes from seconds to minutes."""
 FAR: Mapping[str, Any] = {
@@ -32,7 +33,13 @@ FAR: Mapping[str, Any] = {
 }
 """Options of ranks on a device beside the processor: the first collective and kernel of each kind
 take seconds, host threads spin while they wait, so that only silence tells who is blocked."""
-LAUNCHED = {"cpu_seconds": 60, "cpu_seconds_after": 60, "memory": 1 << 34, "silence": 600}
+LAUNCHED = {
+    "cpu_seconds": 60,
+    "cpu_seconds_after": 60,
+    "memory": 1 << 34,
+    "silence": 600,
+    "silence_after": 600,
+}
 """Options of ranks that are launched: each imports torch, and has as many threads as it likes."""
 LARGE_STEP = 100_000
 """Response tokens from which a case has a dispatch, and its own processor time, to itself."""

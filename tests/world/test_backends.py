@@ -17,6 +17,7 @@ import pytest
 
 import aggverify.world
 from aggverify.errors import InputError
+from aggverify.execution.limits import LAUNCHED, RankKind
 from aggverify.world import (
     CUDA_GLOO,
     GLOO,
@@ -31,9 +32,11 @@ from aggverify.world import (
 )
 from aggverify.world.backends import backend
 from aggverify.world.flight import Key, Task
+from aggverify.world.launcher import Zygote
 from aggverify.world.link import open_link
 from aggverify.world.processes import look
 from aggverify.world.sight import Near
+from aggverify.world.state import Guard
 from aggverify.world.world import World
 from tests.world.conftest import HERE, ROOT
 
@@ -187,3 +190,33 @@ def test_the_first_silence_is_the_longest() -> None:
     spins, known = replace(GLOO, sleeps_in_collectives=False), set[frozenset[tuple[str, int]]]()
     assert looks_until_blocked(spins, known)[-1] > 9.0
     assert 4.0 < looks_until_blocked(spins, known)[-1] < 5.0
+
+
+def test_ranks_that_compile_are_as_silent_the_second_time() -> None:
+    for name in ("gloo", "cuda+gloo", "nccl"):
+        made = RankKind(compiled=True, backend=name).options
+        assert made["silence_after"] == made["silence"] == 600
+    assert RankKind(backend="nccl").options["silence_after"] < 30
+    assert LAUNCHED["silence_after"] == LAUNCHED["silence"]
+
+
+def test_a_launcher_is_as_patient_as_before_once_a_template_is_opened() -> None:
+    zygote = Zygote()
+    try:
+        request = {"handler": "handlers:Echo", "setup": {}, "paths": [str(HERE)]}
+        opened = zygote.open(request, Options(silence=9.0))
+        assert not isinstance(opened, TemplateFailure)
+        opened.close()
+        assert zygote._silence == Options().silence
+    finally:
+        zygote.close()
+
+
+def test_a_guard_that_is_made_anew_watches_the_device_as_well() -> None:
+    state = [1]
+    guard = Guard(lambda: [("random numbers of a device", lambda: list(state), None)])
+    state[0] = 2
+    again = guard.anew()
+    assert again.changes() == ([], False)
+    state[0] = 3
+    assert again.changes() == (["random numbers of a device"], True)
