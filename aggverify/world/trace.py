@@ -102,7 +102,8 @@ def _where() -> str:
     file = frame.f_code.co_filename
     if file.startswith(_OURS):
         return ""
-    return f"{Path(file).name}:{frame.f_lineno}".replace("|", "_").replace("\n", "_")
+    name = file.rpartition("/")[2]
+    return f"{name}:{frame.f_lineno}".replace("|", "_").replace("\n", "_")
 
 
 TRACER = Tracer()

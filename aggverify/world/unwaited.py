@@ -60,15 +60,15 @@ def issued(
     function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Call a collective; an asynchronous one as this rank is set."""
-    place = _OUTPUTS.get(name)
-    if ARRIVAL.when and _is_collected():
+    if not ARRIVAL.when or _is_collected():
         return function(*args, **kwargs)
     if ARRIVAL.when == AT_ONCE:
         work = function(*args, **kwargs)
         if work is not None and hasattr(work, "wait"):
             work.wait()
         return work
-    if not ARRIVAL.when or place is None:
+    place = _OUTPUTS.get(name)
+    if place is None:
         return function(*args, **kwargs)
     at, key = place
     given: Any = args[at] if at < len(args) else kwargs.get(key)

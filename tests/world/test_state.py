@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from aggverify.world import Replies, Template
+from aggverify.world.state import _random_aspect
 from tests.world.conftest import job
 from tests.world.handlers_names import BEYOND_REPAIR, CHANGED
 
@@ -32,6 +35,43 @@ def test_a_change_is_named_and_undone(play: Template, what: str) -> None:
     assert after == [{**data, "pid": new["pid"]} for data, new in zip(before, after, strict=True)]
     replaced = before[0]["pid"] != again[0]["pid"]
     assert replaced == (what in BEYOND_REPAIR)
+
+
+@pytest.fixture
+def kept() -> Iterator[tuple[int, tuple[int, ...], float | None]]:
+    """The state of random numbers, given back."""
+    state = random.getstate()
+    yield state
+    random.setstate(state)
+
+
+def _second_of_a_pair() -> None:
+    version, words, _ = random.getstate()
+    random.setstate((version, words, 0.5))
+
+
+@pytest.mark.parametrize("position", [0, 621, 624])
+@pytest.mark.parametrize(
+    "draw", [random.random, lambda: random.getrandbits(1), random.gauss, _second_of_a_pair]
+)
+def test_a_look_draws_no_random_number(
+    kept: tuple[int, tuple[int, ...], float | None], position: int, draw: Callable[[], object]
+) -> None:
+    """Looked at by what would be drawn next, wherever in the 624 words that is."""
+    version, words, pair = kept
+    random.setstate((version, (*words[:-1], position), pair))
+    before = random.getstate()
+    _, look, undo = _random_aspect()
+    assert undo is not None
+    expected = look()
+    assert look() == expected
+    assert random.getstate() == before
+    draw()
+    assert look() != expected
+    assert look() != expected, "a look has put back what it was to tell"
+    undo(expected)
+    assert random.getstate() == before
+    assert look() == expected
 
 
 def test_nothing_changed_nothing_said(play: Template) -> None:
