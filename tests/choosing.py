@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
+from functools import partial
 from typing import Any, TypeVar
 
 import pytest
 
 T = TypeVar("T")
+LATER = partial(pytest.param, marks=pytest.mark.exhaustive)
+"""A row that only the exhaustive suite takes."""
 
 
 def thorough_but(

@@ -56,7 +56,9 @@ def outcome(function: str, pool: Pool) -> Outcome:
         return run_check(entry, laboratory)
 
 
-@pytest.mark.parametrize("entry", thorough_but(WRONG, lambda e: e.function in QUICK, ids=name))
+@pytest.mark.parametrize(
+    "entry", thorough_but(WRONG, lambda e: e.function in QUICK, ids=name, each=3)
+)
 def test_what_is_worked_out_from_sizes_is_reached(entry: Branchy, shared_pool: Pool) -> None:
     made = outcome(entry.function, shared_pool)
     assert made.summary.state is State.FAILED
@@ -71,7 +73,9 @@ def test_what_is_worked_out_from_sizes_is_reached(entry: Branchy, shared_pool: P
         assert "where `size > 4` is true in line " in reported.finding.message
 
 
-@pytest.mark.parametrize("entry", thorough_but(RIGHT, lambda e: e.function in QUICK, ids=name))
+@pytest.mark.parametrize(
+    "entry", thorough_but(RIGHT, lambda e: e.function in QUICK, ids=name, each=2)
+)
 def test_a_right_branch_passes(entry: Branchy, shared_pool: Pool) -> None:
     made = outcome(entry.function, shared_pool)
     assert made.summary.state is State.OK and not made.findings

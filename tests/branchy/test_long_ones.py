@@ -28,7 +28,8 @@ def outcome(function: str, pool: Pool) -> Outcome:
 
 
 @pytest.mark.parametrize(
-    "function", thorough_but(sorted(BROKEN), lambda name: name == "ignores_grad_output", ids=str)
+    "function",
+    thorough_but(sorted(BROKEN), lambda name: name == "ignores_grad_output", ids=str, each=3),
 )
 def test_a_branch_that_breaks_another_property_is_found(function: str, shared_pool: Pool) -> None:
     """As the check of that property finds it, on one of the smallest steps that take the branch."""

@@ -112,7 +112,7 @@ def _mask(chance: random.Random) -> str:
     return "".join("1" if chance.random() < density else "0" for _ in range(length))
 
 
-@pytest.mark.parametrize("entry", thorough_but(WITNESSED_WRONG, is_quick, ids=name, each=17))
+@pytest.mark.parametrize("entry", thorough_but(WITNESSED_WRONG, is_quick, ids=name, each=25))
 def test_a_wrong_one_is_wrong_on_its_witness_only(entry: Unread, shared_pool: Pool) -> None:
     assert entry.witness is not None
     with under_test(entry, shared_pool) as (subject, laboratory):
@@ -120,7 +120,7 @@ def test_a_wrong_one_is_wrong_on_its_witness_only(entry: Unread, shared_pool: Po
         assert run(subject, laboratory, [entry.witness]) != [""]
 
 
-@pytest.mark.parametrize("entry", thorough_at_times(WITNESSED_RIGHT, 24, ids=name))
+@pytest.mark.parametrize("entry", thorough_at_times(WITNESSED_RIGHT, 48, ids=name))
 def test_a_right_one_is_right_on_every_witness(entry: Unread, shared_pool: Pool) -> None:
     tried = [*_known("kl" in entry.met.lower()), *steps(len(entry.name), 24)]
     with under_test(entry, shared_pool) as (subject, laboratory):
@@ -197,7 +197,7 @@ MISSED_ONCE: list[tuple[str, Check, str, str | None]] = [
 ]
 
 
-@pytest.mark.parametrize("missed", thorough_at_times(MISSED_ONCE, 3, ids=lambda missed: missed[0]))
+@pytest.mark.parametrize("missed", thorough_at_times(MISSED_ONCE, 9, ids=lambda missed: missed[0]))
 def test_what_was_missed_once_is_found_and_told_to_be_nothing_else(
     missed: tuple[str, Check, str, str | None], shared_pool: Pool
 ) -> None:

@@ -23,13 +23,13 @@ def name(entry: Untuned) -> str:
     return entry.name
 
 
-@pytest.mark.parametrize("entry", thorough_at_times(WRONG, 15, ids=name))
+@pytest.mark.parametrize("entry", thorough_at_times(WRONG, 20, ids=name))
 def test_a_wrong_one_is_found(entry: Untuned, shared_pool: Pool) -> None:
     row = judged(entry, 0, shared_pool)
     assert is_found(entry.name, row) is not bool(entry.missed), row
 
 
-@pytest.mark.parametrize("entry", thorough_at_times(RIGHT, 25, ids=name))
+@pytest.mark.parametrize("entry", thorough_at_times(RIGHT, 40, ids=name))
 def test_a_right_one_has_no_finding(entry: Untuned, shared_pool: Pool) -> None:
     row = judged(entry, 0, shared_pool)
     assert (row["exit"], row["findings"]) == (0, []), row

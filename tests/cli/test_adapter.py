@@ -43,7 +43,7 @@ def check(cli: Cli, folder: Path, source: str) -> tuple[int, dict[str, object]]:
     return ran.code, verdict
 
 
-SOME = thorough_at_times(UNKNOWN, 1, ids=lambda s: s.name)
+SOME = thorough_at_times(UNKNOWN, 2, ids=lambda s: s.name)
 
 
 @pytest.mark.parametrize("signature", SOME)

@@ -68,8 +68,9 @@ def test_a_right_function_passes_and_a_wrong_one_fails(
     assert (code, bool(failed[signature.mode])) == (1, True)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("signature", [s for s in FRAMEWORKS if s.left], ids=lambda s: s.name)
+@pytest.mark.parametrize(
+    "signature", thorough_at_times([s for s in FRAMEWORKS if s.left], 3, ids=lambda s: s.name)
+)
 def test_what_is_left_to_say_fails_in_one_line(
     cli: Cli, tmp_path: Path, signature: Signature
 ) -> None:

@@ -15,7 +15,7 @@ from tests.corpus import Mutant, shapes
 BRIEF = ("--profile", "quick", "--world", "4", "--max-examples", "4")
 
 
-@pytest.mark.parametrize("mutant", thorough_at_times(shapes.MUTANTS, 4, ids=lambda m: m.function))
+@pytest.mark.parametrize("mutant", thorough_at_times(shapes.MUTANTS, 8, ids=lambda m: m.function))
 def test_a_real_shape_has_one_cause(cli: Cli, tmp_path: Path, mutant: Mutant) -> None:
     options = ["--mode", mutant.mode, "--engine", mutant.engine, "--report", "json"]
     if mutant.divisor is not None:

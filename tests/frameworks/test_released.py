@@ -19,6 +19,7 @@ from filelock import FileLock
 from aggverify.checks import suffixes
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_micro_batches
+from tests.choosing import first_of_each
 from tests.conftest import Cli
 
 pytestmark = pytest.mark.network
@@ -103,14 +104,12 @@ ROWS = [
     (OPENRLHF, "openrlhf", "token_mean", (), 1, "0 / 0: the count of a step"),
     (OPENRLHF, "openrlhf", "sample_mean", ("--policy", "empty_units=exclude"), 1, "AGV111"),
 ]
-LATER = ("token-sum", "seq-mean-token-sum", "seq-mean-token-sum-norm", "dr_grpo")
-"""Modes that only the exhaustive suite takes."""
-ALIKE = (CLIP_COV,)
-"""Released functions that it alone takes too: another one of the same wheel is called likewise."""
+FIRST = first_of_each(ROWS, lambda row: row[1])
+"""One of each convention; the others are for the exhaustive suite."""
 
 
 def tier(row: tuple[Any, ...]) -> tuple[pytest.MarkDecorator, ...]:
-    return (pytest.mark.exhaustive,) if row[2] in LATER or row[0] in ALIKE else ()
+    return () if row in FIRST else (pytest.mark.exhaustive,)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_micro_batches, parse_step
 from aggverify.world import Pool
+from tests.choosing import LATER
 from tests.conftest import Cli
 
 SYSTEMS = {
@@ -282,16 +283,16 @@ def test_each_window_of_a_generation_batch_has_its_own_tokens(ranks: Laboratory)
 @pytest.mark.parametrize(
     ("name", "mode", "more"),
     [
-        ("skyrl", "token_mean_legacy", ("--micro-batch-size", "2")),
+        LATER("skyrl", "token_mean_legacy", ("--micro-batch-size", "2")),
         ("trl", "bnpo", ("--micro-batch-size", "2")),
         ("verl", "sequence_sum", ()),
-        ("verl", "token_sum", ()),
-        ("trl", "sample_mean", ()),
-        ("openrlhf", "sample_mean", ("--policy", "empty_units=exclude")),
-        ("slime-aggregation", "prompt_mean", ("--group-size", "2")),
-        ("slime-aggregation", "", ("--group-size", "2", "--divisor", "1024")),
+        LATER("verl", "token_sum", ()),
+        LATER("trl", "sample_mean", ()),
+        LATER("openrlhf", "sample_mean", ("--policy", "empty_units=exclude")),
+        LATER("slime-aggregation", "prompt_mean", ("--group-size", "2")),
+        LATER("slime-aggregation", "", ("--group-size", "2", "--divisor", "1024")),
         ("miles-aggregation", "", ("--group-size", "2", "--divisor", "1024")),
-        ("megatron-lm-two-output", "token_mean_legacy", ("--micro-batch-size", "2")),
+        LATER("megatron-lm-two-output", "token_mean_legacy", ("--micro-batch-size", "2")),
         ("roll", "", ("--policy", "empty_units=exclude")),
     ],
 )

@@ -62,7 +62,7 @@ def test_a_hard_case_kills_its_reducer(hard: Hard, laboratory: Laboratory) -> No
     assert found is not None and found.code in hard.shows, found
 
 
-@pytest.mark.parametrize("hard", thorough_at_times(corpus(), 12, ids=lambda hard: hard.name))
+@pytest.mark.parametrize("hard", thorough_at_times(corpus(), 18, ids=lambda hard: hard.name))
 def test_random_search_finds_it_late(hard: Hard, laboratory: Laboratory) -> None:
     how, run = run_of(hard, laboratory)
     drawn, late = how.draws(run.space), float("inf")

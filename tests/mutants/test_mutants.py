@@ -40,7 +40,7 @@ QUICK_RIGHT = CORRECT[:1]
 
 
 @pytest.mark.parametrize(
-    "mutant", thorough_but(MUTANTS, QUICK.__contains__, ids=name, marks=covering, each=6)
+    "mutant", thorough_but(MUTANTS, QUICK.__contains__, ids=name, marks=covering, each=9)
 )
 def test_a_mutant_is_killed_and_named(mutant: Mutant, laboratory: Laboratory) -> None:
     told = first_told(mutant, laboratory)
@@ -57,7 +57,7 @@ def test_a_right_reducer_is_not_blamed(entry: Correct, laboratory: Laboratory) -
     assert every_finding(entry, laboratory, EXAMPLES) == []
 
 
-@pytest.mark.parametrize("entry", thorough_at_times(CORRECT, 9, ids=name))
+@pytest.mark.parametrize("entry", thorough_at_times(CORRECT, 18, ids=name))
 def test_a_right_reducer_holds_where_others_branch(entry: Correct, laboratory: Laboratory) -> None:
     subject = subject_of(entry, laboratory)
     run = CheckRun(shapes.CHECK, subject, shapes.space(subject), laboratory, Tally())

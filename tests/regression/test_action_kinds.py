@@ -105,7 +105,7 @@ def filled(files: FILES, known: list[dict[str, object]]) -> dict[str, str | None
 
 @pytest.mark.parametrize(
     "kind",
-    thorough_but(Kind, lambda _: False, ids=str, each=9),
+    thorough_but(Kind, lambda _: False, ids=str, each=18),
 )
 def test_from_a_pull_request_to_its_comment(kind: Kind, cli: Cli, tmp_path: Path) -> None:
     pull, known = PULLS[kind], []

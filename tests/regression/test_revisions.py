@@ -20,6 +20,7 @@ from aggverify.regression.revisions import compared
 from aggverify.regression.trees import Tree, beside, uncommitted
 from aggverify.report.model import render
 from tests import waiting
+from tests.choosing import LATER
 from tests.conftest import ROOT, Cli
 from tests.regression.documents import pairs
 from tests.regression.repository import Repository, repository
@@ -174,7 +175,7 @@ def test_from_two_branches_to_the_report(own: Repository, shell: Cli) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [LATER(signal.SIGINT), signal.SIGTERM])
 def test_nothing_stays_when_it_is_stopped(own: Repository, number: signal.Signals) -> None:
     own.branch("endless", {"rl/helper.py": "open('began', 'w')\nwhile True: pass\n"})
     running = subprocess.Popen(

@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from aggverify.report.model import load
+from tests.choosing import LATER
 from tests.testing.conftest import Suite
 
 RIGHT = "test_right = aggverify.conformance('right.py', modes=['token_mean'], max_examples=2)"
@@ -62,9 +63,7 @@ def left(made: pytest.Pytester) -> str:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    "dist", ["load", "worksteal", pytest.param("loadgroup", marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.parametrize("dist", ["load", LATER("worksteal"), LATER("loadgroup")])
 def test_workers_share_what_they_find_out(suite: Suite, dist: str) -> None:
     made = suite(RIGHT, WRONG)
     made.makeconftest(COUNTED)

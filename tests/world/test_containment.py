@@ -13,6 +13,7 @@ import pytest
 
 from aggverify.world.options import MOST_HELPERS
 from tests.caged import Ran, cage
+from tests.choosing import LATER
 from tests.world.conftest import HERE, ROOT
 
 SCRIPT = f"""
@@ -80,7 +81,7 @@ OTHER = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 @pytest.mark.parametrize(
     ("act", "says"), [("fork_without_end", CROWD), ("hold_without_end", HELD)], ids=["many", "much"]
 )
-@pytest.mark.parametrize("how", ["in a group", "counted", "counted, another user"])
+@pytest.mark.parametrize("how", [LATER("in a group"), "counted", LATER("counted, another user")])
 def test_what_has_no_end_is_ended_and_the_rest_goes_on(
     act: str, says: str, how: str, tmp_path: Path
 ) -> None:
@@ -158,7 +159,7 @@ BOMB = "import os\nwhile True:\n    os.fork()\ndef reduce(losses, batch):\n    p
     ("text", "code"),
     [
         ("import os\ndef reduce(losses, batch):\n    while True:\n        os.fork()\n", 1),
-        (BOMB, 2),
+        LATER(BOMB, 2),
     ],
     ids=["when called", "when imported"],
 )
@@ -303,7 +304,7 @@ def test_without_a_loopback_interface_there_is_one_sentence(tmp_path: Path) -> N
     "act",
     [
         "[print('y' * 10**6) for _ in range(50)]",
-        "threading.Thread(target=lambda: [None for _ in iter(int, 1)], daemon=True).start()",
+        LATER("threading.Thread(target=lambda: [None for _ in iter(int, 1)], daemon=True).start()"),
     ],
     ids=["prints 50 MB", "leaves a spinning thread"],
 )

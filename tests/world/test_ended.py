@@ -85,7 +85,7 @@ def rows() -> list[Any]:
             who,
             name,
             STOPPED if name == "SIGSTOP" else 0.0,
-            marks=pytest.mark.exhaustive if name == "SIGSTOP" else pytest.mark.thorough,
+            marks=pytest.mark.thorough if name == "SIGKILL" else pytest.mark.exhaustive,
             id=f"{name} of {who}",
         )
         for who, name in product(whose, ("SIGKILL", "SIGTERM", "SIGSTOP"))
