@@ -96,10 +96,16 @@ def _torch_aspects() -> list[Aspect]:
 
     world = dist.group.WORLD
     generator = torch.default_generator
+    kept = torch._GLOBAL_DEVICE_CONTEXT
+
+    def default_device() -> Any:
+        # torch.get_default_device makes a tensor there, which fails where there is no such device.
+        mode = getattr(kept, "device_context", None)
+        return mode and mode.device
 
     return [
         ("torch default dtype", torch.get_default_dtype, torch.set_default_dtype),
-        ("torch default device", _default_device, _set_default_device),
+        ("torch default device", default_device, _set_default_device),
         ("torch grad mode", torch.is_grad_enabled, _set_grad),
         ("torch inference mode", torch.is_inference_mode_enabled, None),
         ("torch anomaly mode", torch.is_anomaly_enabled, _set_anomaly),
@@ -117,15 +123,6 @@ def _torch_aspects() -> list[Aspect]:
         ),
         (PROCESS_GROUP, lambda: dist.group.WORLD is world, None),
     ]
-
-
-def _default_device() -> Any:
-    """The one that was set, None for none."""
-    import torch
-
-    # torch.get_default_device makes a tensor there, which fails where there is no such device.
-    context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
-    return context and context.device
 
 
 def _set_default_device(device: Any) -> None:
