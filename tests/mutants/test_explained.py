@@ -9,10 +9,11 @@ from importlib import import_module
 
 import pytest
 
-from aggverify.checks import check
+from aggverify.checks import check, real_engine
 from aggverify.checks.counts import BEYOND
 from aggverify.codes import CODES, Effect, Example
 from aggverify.codes.explanations import explanations
+from aggverify.engines import engine
 from aggverify.execution.laboratory import Laboratory
 from aggverify.generation.space import Space
 from aggverify.run.outcome.tally import Tally
@@ -52,6 +53,8 @@ def test_the_example_fails_with_this_code(
 ) -> None:
     subject = subject_of(example)
     judged = check(example.check)
+    if judged is real_engine.CHECK and (why := engine("fsdp2").available()) is not None:
+        pytest.skip(f"what is printed was found under FSDP2, and {why}")
     found = CheckRun(judged, subject, Space(), laboratory, Tally(), lambda: None).judge(
         case_of(example)
     )

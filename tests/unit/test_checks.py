@@ -95,7 +95,7 @@ def test_a_run_under_a_formula_ends_under_the_library_s_engine() -> None:
     assert len(cases) == 24
     assert {case.layout.cp_kind for case in cases} == {"zigzag", "contiguous", "gathered"}
     assert {case.dtype for case in cases} >= {"float32", "float64"}
-    for other in ("sum", "fsdp2", "megatron-token"):
+    for other in ("sum", "ddp", "megatron-token"):
         assert last.space(mean.claiming(engine=other)) is None
     assert last.space(mean.claiming(budget=Budget("quick"))) is None
 
