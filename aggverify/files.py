@@ -44,8 +44,10 @@ def resolved(path: Path) -> Path:
     """Where it leads to; the root of all files where that cannot be said, as of links in a circle
     or what is no name of a file."""
     try:
-        return path.resolve()
-    except (OSError, RuntimeError, ValueError):
+        return Path(os.path.realpath(path, strict=True))
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return Path(os.path.realpath(path))
+    except (OSError, ValueError):
         return Path("/")
 
 
