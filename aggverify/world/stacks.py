@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 
-from aggverify.world import slate
+from aggverify.world import linux, slate
 from aggverify.world.frames import Frame, Stack, owner
 
 # faulthandler writes the stacks when a process gets this; nobody else uses it.
@@ -20,11 +20,14 @@ _PAUSE = 0.003
 
 
 def ask(pid: int, *, wake: bool) -> None:
-    """Have a process write them; ``wake``: one that was stopped could not, and goes on."""
+    """Have a process write them; ``wake``: one that was stopped could not, and goes on, its main
+    thread with this before anything else."""
     with contextlib.suppress(OSError):
-        os.kill(pid, STACK_SIGNAL)
         if wake:
+            linux.signal_main_thread(pid, STACK_SIGNAL)
             os.kill(pid, signal.SIGCONT)
+        else:
+            os.kill(pid, STACK_SIGNAL)
 
 
 def collect(
