@@ -177,13 +177,13 @@ def _signal(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
-def signal_main_thread(pid: int, number: signal.Signals | int) -> None:
+def signal_main_thread(pid: int, number: int) -> None:
     """As os.kill, which gives it to any thread: of a process that was stopped, to the first that
     goes on, and the others run meanwhile. Raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "tgkill"):  # before glibc 2.30
         os.kill(pid, number)
-    elif libc.tgkill(pid, pid, int(number)):
+    elif libc.tgkill(pid, pid, number):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 

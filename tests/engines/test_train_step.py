@@ -14,7 +14,7 @@ from aggverify.generation.catalogue import grid, hard_cases
 from aggverify.run.opening import loaded
 from aggverify.run.planning.request import Request
 from aggverify.world import Pool
-from tests.choosing import thorough_at_times
+from tests.choosing import LATER, thorough_at_times
 from tests.conftest import EXAMPLES, Cli
 
 TRAINER = EXAMPLES / "trainer"
@@ -71,9 +71,9 @@ def test_a_right_one_on_eight_ranks(name: str, shared_pool: Pool) -> None:
     ("name", "code", "told"),
     [
         pytest.param("ddp", "AGV202", "verl #5625 and Megatron-LM #7513 in one", marks=THOROUGH),
-        pytest.param("fsdp2", "AGV101", "you compute: ", marks=pytest.mark.exhaustive),
-        pytest.param("sgd", "AGV202", "you compute: ", marks=pytest.mark.exhaustive),
-        pytest.param("engine", "AGV202", "1/num_microbatches", marks=pytest.mark.exhaustive),
+        LATER("fsdp2", "AGV101", "you compute: "),
+        LATER("sgd", "AGV202", "you compute: "),
+        LATER("engine", "AGV202", "1/num_microbatches"),
     ],
 )
 def test_a_broken_one_is_explained(cli: Cli, name: str, code: str, told: str) -> None:

@@ -213,7 +213,7 @@ def test_where_no_ranks_fit_there_is_one_sentence(tmp_path: Path) -> None:
     ("pids", "told"),
     [
         # Half a minute of ranks that find no room.
-        pytest.param(60, "those of more than 4 were left out", marks=pytest.mark.exhaustive),
+        LATER(60, "those of more than 4 were left out"),
         pytest.param(200, None, marks=pytest.mark.thorough),
     ],
 )
@@ -256,7 +256,7 @@ ASKS = {
 
 @pytest.mark.parametrize(
     "what", [pytest.param("opens files", marks=pytest.mark.thorough)]
-    + [pytest.param(what, marks=pytest.mark.exhaustive) for what in ("forks", "makes groups")],
+    + [LATER(what) for what in ("forks", "makes groups")],
 )  # fmt: skip
 def test_what_the_machine_refuses_a_right_reducer_is_no_finding(what: str, tmp_path: Path) -> None:
     act, before, pids = ASKS[what]

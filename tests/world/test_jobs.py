@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -160,6 +161,13 @@ def test_a_job_may_have_its_own_budget(play: Template) -> None:
     assert isinstance(outcomes[0], Fault)
     assert outcomes[0].kind == "runaway"
     assert isinstance(outcomes[1], Replies)
+
+
+def test_where_a_collective_was_called_is_told_without_its_folder(play: Template) -> None:
+    [outcome] = play.run([job("nothing", 1)])
+    assert isinstance(outcome, Replies)
+    [note] = outcome.replies[0].notes
+    assert re.fullmatch(r"base\.py:\d+", note.rpartition("|")[2]), note
 
 
 def test_a_closed_template_says_so(pool: Pool) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.choosing import LATER
 from tests.world.conftest import HERE, Script
 
 SUITE = f"""
@@ -35,9 +36,9 @@ def test_sum(template, n):
 @pytest.mark.parametrize(
     ("dist", "crash"),
     [
-        pytest.param("load", 1, marks=pytest.mark.exhaustive),
+        LATER("load", 1),
         pytest.param("worksteal", 1, marks=pytest.mark.thorough),
-        pytest.param("loadgroup", 0, marks=pytest.mark.exhaustive),
+        LATER("loadgroup", 0),
     ],
 )
 def test_distribution_and_restarts(
