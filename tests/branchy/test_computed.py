@@ -28,7 +28,7 @@ from tests.branchy.computed import RIGHT, VOCABULARY, WRONG
 from tests.branchy.parts import Branchy
 from tests.choosing import thorough_but
 
-QUICK = {"halves_beyond_a_memory_budget"}
+QUICK = {"drops_tails_where_padding_prevails"}
 
 
 def name(entry: Branchy) -> str:

@@ -43,6 +43,7 @@ def test_a_branch_that_breaks_another_property_is_found(function: str, shared_po
     assert 60 < step.num_response_tokens < 300 or len(step.samples) > ROWS
 
 
+@pytest.mark.thorough
 def test_a_branch_that_breaks_none_passes(shared_pool: Pool) -> None:
     made = outcome("heeds_everything", shared_pool)
     assert made.summary.state is State.OK and not made.findings

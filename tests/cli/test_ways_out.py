@@ -69,7 +69,12 @@ def test_a_writer_that_fails_costs_no_other(
 @pytest.mark.parametrize(
     ("error", "code", "sentence"),
     [
-        (OSError(24, "Too many open files", "/x"), 2, "error: /x: Too many open files"),
+        pytest.param(
+            OSError(24, "Too many open files", "/x"),
+            2,
+            "error: /x: Too many open files",
+            marks=pytest.mark.thorough,
+        ),
         pytest.param(
             MemoryError(),
             2,

@@ -18,11 +18,10 @@ from tests.conftest import EXAMPLES
 @pytest.mark.parametrize(
     ("path", "mode", "engine"),
     [
-        *((f"native/{e.replace('-', '_')}/prompt_mean.py", "prompt_mean", e)
-          for e in ("sum", "megatron-token")),
+        ("native/sum/prompt_mean.py", "prompt_mean", "sum"),
         *(pytest.param(f"native/{e.replace('-', '_')}/prompt_mean.py", "prompt_mean", e,
                        marks=pytest.mark.thorough)
-          for e in ("mean", "accumulated-mean", "megatron-sample")),
+          for e in ("mean", "accumulated-mean", "megatron-token", "megatron-sample")),
         ("broken/cp_shard_sample_mean.py", "sample_mean", "megatron-sample"),
     ],
 )  # fmt: skip

@@ -87,6 +87,7 @@ def test_state_and_exceptions_are_left_to_their_checks(
         assert first_look(entries, Laboratory(template), Tally(), NEVER) is None
 
 
+@pytest.mark.thorough
 def test_a_count_that_is_rounded_is_seen(shared_pool: Pool) -> None:
     _, told = examined(shared_pool, "broken/bfloat16_count.py", "sum", [padding.CHECK, *CHECKS])
     assert told[0] == "seen AGV301"

@@ -35,8 +35,6 @@ def covering(entry: Mutant | Correct) -> list[pytest.MarkDecorator]:
 
 
 QUICK = first_of_each(MUTANTS, role)
-# Of each convention, a right one: tests/frameworks/test_shipped.py.
-QUICK_RIGHT = CORRECT[:1]
 
 
 @pytest.mark.parametrize(
@@ -50,8 +48,9 @@ def test_a_mutant_is_killed_and_named(mutant: Mutant, laboratory: Laboratory) ->
     assert found[0][1] == mutant.bug, found
 
 
+# Of each convention, a right one by default: tests/frameworks/test_shipped.py.
 @pytest.mark.parametrize(
-    "entry", thorough_but(CORRECT, QUICK_RIGHT.__contains__, ids=name, marks=covering, each=5)
+    "entry", thorough_but(CORRECT, lambda _: False, ids=name, marks=covering, each=5)
 )
 def test_a_right_reducer_is_not_blamed(entry: Correct, laboratory: Laboratory) -> None:
     assert every_finding(entry, laboratory, EXAMPLES) == []

@@ -50,11 +50,12 @@ def test_a_rounded_constant_is_no_dependence_on_the_layout(laboratory: Laborator
     assert {margin.dtype for margin in found.margins} == {"float64", "float32"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("function", "code", "least"),
     [
-        pytest.param("off_by_a_millionth", "AGV203", 0.9e-6, marks=pytest.mark.thorough),
-        pytest.param("off_below_a_rounding", "AGV203", 0.9e-8, marks=pytest.mark.thorough),
+        ("off_by_a_millionth", "AGV203", 0.9e-6),
+        ("off_below_a_rounding", "AGV203", 0.9e-8),
         ("off_by_a_factor", "AGV201", 0.9),
     ],
 )

@@ -106,6 +106,7 @@ def test_the_first_wrong_term_does_not_hide_the_second(laboratory: Laboratory) -
     assert len(found) == 2 and all(report.confirmed for report in found)
 
 
+@pytest.mark.thorough
 def test_time_spent_on_one_finding_does_not_hide_the_next(laboratory: Laboratory) -> None:
     [entry] = plan(subject("two_terms", "token_mean", "kl", "entropy"), [terms.CHECK]).entries
     found = run_check(entry, laboratory, seconds=0.0).findings

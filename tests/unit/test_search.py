@@ -105,6 +105,7 @@ def test_an_approach_draws_each_case_once_and_all_alike_that_one() -> None:
     assert seen == approached(10**9, aimed=True, seed=0)
 
 
+@pytest.mark.thorough
 def test_an_approach_gets_nearer_than_cases_of_all_sizes() -> None:
     """To a product of two sizes, which neither gets to by itself."""
     far = 3_000_000

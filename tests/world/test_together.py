@@ -67,7 +67,7 @@ def test_a_fresh_job_does_not_join_those_before_it(template: Template) -> None:
         job("raise_error", 2, value=1, on=[1]),
         job("leave", 2, status=3, on=[1]),
         job("sleep", 2, seconds=3600, on=[0]),
-        job("loop", 2, on=[1]),
+        pytest.param(job("loop", 2, on=[1]), marks=pytest.mark.thorough),
         job("skip", 2, on=[1]),
         job("extra_async", 2, on=[0]),
         job("change_state", 2, what="torch default dtype"),
