@@ -47,6 +47,12 @@ def first_of_each(rows: Iterable[T], *keys: Callable[[T], Hashable]) -> list[T]:
     return chosen
 
 
-def thorough_at_times(rows: Iterable[T], each: int, *, ids: Callable[[T], str]) -> list[Any]:
+def thorough_at_times(
+    rows: Iterable[T],
+    each: int,
+    *,
+    ids: Callable[[T], str],
+    marks: Callable[[T], Iterable[pytest.MarkDecorator]] = lambda row: (),
+) -> list[Any]:
     """The rows as parameters, none of them quick."""
-    return thorough_but(rows, lambda _: False, ids=ids, each=each)
+    return thorough_but(rows, lambda _: False, ids=ids, marks=marks, each=each)
