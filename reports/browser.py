@@ -1,4 +1,6 @@
-"""The pages that people get, as a browser shows them: ``docs/*.png``. ``python reports/browser.py``
+"""The pages that people get, as a browser shows them, in ``docs/pictures``.
+
+``python reports/browser.py``
 
 needs Chromium (or Chrome) beside this project: ``CHROMIUM`` names it where it has another name.
 The report is that of a broken example; the comparison one of ``reports/pull_requests.py``.

@@ -1,7 +1,7 @@
-"""What a person sees of pytest, as a picture, ``docs/pytest.svg``: ``python reports/pictures.py``.
+"""``python reports/pictures.py``: what pytest prints, as ``docs/pictures/pytest.svg``.
 
-The three-line test file of docs/pytest.md for a right and a broken reducer of ``examples/``, run by
-``pytest -n auto`` in a project of their own.
+The three-line test file of docs/recipes/pytest.md for a right and a broken reducer of
+``examples/``, run by ``pytest -n auto`` in a project of their own.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def main() -> None:
     console = Console(record=True, width=WIDTH, file=StringIO())
     console.print(Text("$ pytest -n auto -q", style="bold"))
     console.print(Text.from_ansi(shortened(ran())))
-    console.save_svg(str(ROOT / "docs" / "pytest.svg"), title="pytest -n auto")
+    console.save_svg(str(ROOT / "docs" / "pictures" / "pytest.svg"), title="pytest -n auto")
 
 
 if __name__ == "__main__":

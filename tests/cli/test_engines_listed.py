@@ -27,4 +27,4 @@ def test_the_readme_lists_them_with_their_trainers() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for engine in ENGINES.values():
         told = f"| `{engine.name}` | {engine.does} | {engine.trainers} |\n" in readme
-        assert told == (engine.deviates is None)  # those are in docs/engines.md
+        assert told == (engine.deviates is None)  # those are in docs/reference/engines.md

@@ -297,7 +297,7 @@ def test_each_window_of_a_generation_batch_has_its_own_tokens(ranks: Laboratory)
     ],
 )
 def test_the_whole_check_passes_it(cli: Cli, name: str, mode: str, more: tuple[str, ...]) -> None:
-    """As docs/systems.md prints it, of one mode or of all."""
+    """As docs/frameworks prints it, of one mode or of all."""
     said = ("--convention", name, "--profile", "quick", "--world", "2", *more)
     said = (*said, "--mode", mode) if mode else said
     target = Path(__file__).with_name("systems.py")
