@@ -85,6 +85,7 @@ class Shown(Enum):
     ARGUMENTS = "arguments are the same afterwards"
     MODES = "another mode gives other weights"
     COPIES = "ranks with the same losses report the same"
+    SAME_LOGS = "every run of it logs what the first does"
     LOGS = "what is logged is the objective, or what it is on one rank"
     SHAPES = "logs have one shape"
     LATE = "asynchronous collectives are waited for"

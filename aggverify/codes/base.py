@@ -50,6 +50,7 @@ class Symptom(StrEnum):
     MISUSE_ACCEPTED = "misuse accepted"
     LOGGED_LOSS = "logged loss"
     LOGS_DIFFER = "logs differ"
+    MASKED_LOGGED = "masked logged"
 
 
 @dataclass(frozen=True, slots=True)

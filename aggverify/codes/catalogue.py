@@ -327,6 +327,24 @@ CATALOGUE: tuple[Code, ...] = (
         consequence="leaves training alone, but logs another number in another layout",
         diagnosed=Diagnosed.SYMPTOM,
     ),
+    Code(
+        "AGV514",
+        "Values behind the mask reach a log",
+        "medium",
+        consequence="leaves training alone, but logs what masked and padded positions hold",
+        symptom=Symptom.MASKED_LOGGED,
+        diagnosed=Diagnosed.SYMPTOM,
+    ),
+    Code(
+        "AGV515",
+        "NaN or infinity behind the mask reaches a log",
+        "medium",
+        effect=Effect.HAZARD,
+        promise="poison",
+        consequence="logs NaN wherever a value behind the mask is not finite",
+        symptom=Symptom.MASKED_LOGGED,
+        diagnosed=Diagnosed.SYMPTOM,
+    ),
     Code("AGV521", "Two paths give different weights on the same step"),
     *(
         Code(code, title, "warning", Effect.WARNING, of_absence=True)

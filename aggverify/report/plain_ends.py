@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from aggverify.checks.base import Shown
+from aggverify.codes import Effect
 from aggverify.conventions.plain_text import row
 from aggverify.report import plain_data
 from aggverify.report.plain_told import Told
@@ -138,6 +139,28 @@ def _runs(told: Told) -> Iterator[tuple[str, tuple[str, ...]]]:
         elif t.case.losses != told.case.losses:
             data = f"OTHER = {plain_data.losses(t.case)}"
             yield '("other values behind the mask", 0, run(OTHER))', (data,)
+
+
+_SAME_LOGS = """\
+run()
+{first}
+LOGS.clear()
+run(OTHER)
+{second}
+wrong = [str(was) != str(now) for was, now in zip(first, second)]
+print(*(f"logged {{was}}, with other values behind the mask {{now}}"
+        for was, now, off in zip(first, second, wrong) if off), sep="\\n")"""
+
+
+def _same_logs(told: Told) -> Ending:
+    """What every rank and micro-batch logs; the last trials have NaN there."""
+    finite = told.finding.traits.effect is not Effect.HAZARD
+    others = [t.case for t in told.trials if t.case.losses != told.case.losses]
+    lines = _SAME_LOGS.format(
+        first=_of_all_ranks(told, "[*LOGS]", "first"), second=_of_all_ranks(told, "LOGS", "second")
+    )
+    data = ("LOGS = []", f"OTHER = {plain_data.losses(others[0 if finite else -1])}")
+    return Ending(lines, data, after_return=_LOG)
 
 
 _LINEAR = """\
@@ -311,6 +334,7 @@ _ENDINGS: Mapping[Shown, Callable[[Told], Ending | None]] = {
     Shown.MODES: _modes,
     Shown.COPIES: _copies,
     Shown.LOGS: _logs,
+    Shown.SAME_LOGS: _same_logs,
     Shown.SHAPES: _shapes,
     Shown.LATE: _late,
     Shown.REFUSED: _refused,

@@ -89,7 +89,7 @@ class Told:
     @property
     def looks_beyond(self) -> bool:
         """Whether what is returned beside the loss is looked at."""
-        return self.takes_counts or self.shown in (Shown.LOGS, Shown.SHAPES)
+        return self.takes_counts or self.shown in (Shown.LOGS, Shown.SAME_LOGS, Shown.SHAPES)
 
     @property
     def command(self) -> str:

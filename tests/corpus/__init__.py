@@ -10,6 +10,7 @@ from tests.corpus import (
     faults,
     groups,
     logs,
+    masked_logs,
     masks,
     micro_batches,
     nonlinear,
@@ -27,6 +28,7 @@ FAMILIES = (
     context_parallel,
     zigzag,
     counts,
+    masked_logs,
     masks,
     groups,
     nonlinear,
@@ -38,7 +40,7 @@ FAMILIES = (
 )
 
 MUTANTS: tuple[Mutant, ...] = tuple(m for family in FAMILIES for m in family.MUTANTS)
-RIGHT = (correct, well_behaved)
+RIGHT = (correct, well_behaved, masked_logs)
 CORRECT: tuple[Correct, ...] = tuple(c for right in RIGHT for c in right.CORRECT)
 
 __all__ = ["CORRECT", "FAMILIES", "MUTANTS", "RIGHT", "Correct", "Mutant"]

@@ -106,6 +106,13 @@ BUGS: tuple[Bug, ...] = (
         (sign(Symptom.LOGGED_LOSS), sign("cp_size times it")),
     ),
     Bug(
+        "masked-values-logged",
+        "what is logged takes masked and padded positions in, the loss does not",
+        "TRL #6803 (the logged KL sums all completion positions)",
+        "apply the mask to what is logged too: torch.where(mask, values, 0)",
+        (sign(Symptom.MASKED_LOGGED),),
+    ),
+    Bug(
         "running-total-logged",
         "a total that grows over micro-batches is logged, and added up once more by who merges it",
         "a progress bar's total in a key that the trainer sums",

@@ -61,7 +61,7 @@ def explain(
     how = finding.traits.diagnosed
     if finding.not_finite:
         return _not_finite(subject, finding, laboratory, own)
-    if how is Diagnosed.SYMPTOM or (subject.nonlinear and shown):
+    if how is Diagnosed.SYMPTOM or finding.term is not None or (subject.nonlinear and shown):
         return recognised(subject, finding)
     if how is Diagnosed.BEHIND_THE_MASK:
         return _behind_the_mask(subject, finding, laboratory, own)
