@@ -25,3 +25,6 @@ class Identity:
     """Fields of layout and precision that matter."""
     factor: str | None
     """By its name in sizes of the step and layout."""
+    form: str | None = None
+    """Without a factor the formula, or the ratio at the worst token; a baseline of an older version
+    has none."""

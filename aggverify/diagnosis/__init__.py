@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from aggverify.diagnosis.observation import Observation, Shown, close
 from aggverify.diagnosis.partial import PartialForm, partial_form
 from aggverify.diagnosis.readings import other_mode, other_reading
 from aggverify.diagnosis.shown import shown_by_weights
+from aggverify.diagnosis.stated import stated
 from aggverify.diagnosis.values import off_value, undivided_sums
 from aggverify.diagnosis.wording import described, requirement, whole
 from aggverify.execution.subject import Subject
@@ -263,15 +263,6 @@ def _value(
     return None
 
 
-def ratio(expected: Fraction, observed: float) -> Fraction | None:
-    """The simplest fraction that the observed weight over the expected one can be."""
-    if not expected:
-        return None
-    exact = Fraction(observed) / expected
-    simple = exact.limit_denominator(10**6)
-    return simple if abs(simple - exact) <= Fraction(1, 10**12) * abs(exact) else exact
-
-
 __all__ = [
     "Bug",
     "Diagnosis",
@@ -288,7 +279,7 @@ __all__ = [
     "joined",
     "not_finite",
     "poisoned",
-    "ratio",
     "recognised",
+    "stated",
     "telling_case",
 ]

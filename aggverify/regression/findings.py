@@ -116,7 +116,8 @@ def _about(finding: Finding) -> str:
     """What is told apart of two findings of one code."""
     matters = ", ".join(finding.identity.dimensions)
     factor = f"x {finding.identity.factor}" if finding.identity.factor else ""
-    return "; ".join(filter(None, (factor, f"depends on {matters}" if matters else "")))
+    depends = f"depends on {matters}" if matters else ""
+    return "; ".join(filter(None, (factor or finding.identity.form, depends)))
 
 
 def _only_in_head(finding: Finding, head: Verdict, seen: Replay | None) -> Change:

@@ -152,7 +152,13 @@ def merged(baseline: Baseline, document: Document) -> Baseline:
     if why := _not_whole(document):
         raise InputError(f"the baseline is not written: {why}")
     gone = {one.what for one in document.stale if one.state is not Standing.NOT_RUN}
-    kept = [entry for entry in baseline.known if entry.what not in gone]
+    now = {f.id: f.identity for verdict in document.verdicts for f in verdict.findings}
+    kept = [
+        # One of an older version, whose findings had no formula.
+        replace(e, identity=now[e.id]) if e.identity.form is None and e.id in now else e
+        for e in baseline.known
+        if e.what not in gone
+    ]
     known = {entry.identity for entry in kept}
     for finding in (f for verdict in document.verdicts for f in verdict.findings):
         if finding.fails and finding.identity not in known:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
 from fractions import Fraction
 from functools import cache
@@ -98,10 +98,14 @@ def _object(kind: Any, data: Any, where: str, harmless: bool) -> Any:
     for key in data:
         if key not in hints:
             raise unknown(f"key of {where}", key, hints)
-    missing = [name for name in hints if name not in data]
+    missing = [name for name in _required(kind) if name not in data]
     if missing:
         raise InputError(f"{where} lacks {', '.join(missing)}")
-    values = {name: _read(k, data[name], f"{where}.{name}", harmless) for name, k in hints.items()}
+    values = {
+        name: _read(k, data[name], f"{where}.{name}", harmless)
+        for name, k in hints.items()
+        if name in data
+    }
     try:
         return kind(**values)
     except InputError as error:
@@ -131,6 +135,11 @@ def _hints(kind: type) -> Mapping[str, Any]:
     """The type of every field; the reader, the writer and the schema follow it."""
     hints = get_type_hints(kind, include_extras=True)
     return {field.name: hints[field.name] for field in fields(kind)}
+
+
+def _required(kind: type) -> list[str]:
+    """Fields without a default: what an older version's file lacks has one."""
+    return [field.name for field in fields(kind) if field.default is MISSING]
 
 
 def schema(kind: type) -> dict[str, Any]:
@@ -179,7 +188,7 @@ def _schema(kind: Any, named: dict[str, Any]) -> dict[str, Any]:
             "description": " ".join(kind.__doc__.split()),
             "type": "object",
             "properties": {name: _schema(k, named) for name, k in hints.items()},
-            "required": list(hints),
+            "required": _required(kind),
             "additionalProperties": False,
         }
     return {"$ref": f"#/$defs/{kind.__name__}"}

@@ -31,6 +31,7 @@ from aggverify.run.outcome.verdict import (
     CheckSummary,
     Exit,
     Verdict,
+    covered,
     exit_code,
     why,
 )
@@ -173,13 +174,14 @@ def written(verdict: Verdict, where: Path = USUAL) -> model.Verdict:
             model.Waiver(
                 w.what,
                 w.reason,
-                sum(r.is_covered(w) for r in verdict.reports),
+                len(exact),
                 w.identity,
                 w.owner,
                 w.expires,
                 w.expired,
+                tuple(f"{r.finding.code}:{r.signature}" for r in like),
             )
-            for w in verdict.waivers
+            for w, (exact, like) in ((w, covered(w, verdict.reports)) for w in verdict.waivers)
         ),
         incomplete=verdict.incomplete,
     )

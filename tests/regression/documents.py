@@ -41,7 +41,7 @@ def edited(found: Verdict, **changed: object) -> Verdict:
 def waiver(found: Finding, *, expired: bool) -> model.Waiver:
     """What a baseline says of it."""
     what = f"{found.code}:{found.id}"
-    return model.Waiver(what, "for a reason", 1, found.identity, "them", "2026-01-31", expired)
+    return model.Waiver(what, "for a reason", 1, found.identity, "them", "2026-01-31", expired, ())
 
 
 def pairs(text: str = "") -> dict[Kind, Callable[[], Pair]]:

@@ -75,8 +75,8 @@ def test_weights_and_bounds_are_exact() -> None:
     ("place", "value", "message"),
     [
         ((), [], "the verdict document must be an object, got []"),
-        (("schema",), 1, "the schema of the verdict document must be 4, got 1"),
-        (("schema",), "2", "document.schema must be 4, got '2'"),
+        (("schema",), 1, "the schema of the verdict document must be 5, got 1"),
+        (("schema",), "2", "document.schema must be 5, got '2'"),
         (("verdicts", 0, "claim"), None, "document.verdicts[0].claim must be an object, got None"),
         (("exit",), True, "document.exit must be an integer, got True"),
         (("verdict",), [], "key of the verdict document 'verdict'; did you mean 'verdicts'"),

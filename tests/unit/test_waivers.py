@@ -9,6 +9,7 @@ import pytest
 
 from aggverify.codes import Code, Effect, registered
 from aggverify.codes.state import State
+from aggverify.diagnosis import Diagnosis
 from aggverify.errors import InputError
 from aggverify.report import github, junit, markdown, page, reading, text
 from aggverify.report.document import document
@@ -51,6 +52,29 @@ def test_a_case_its_signature_or_all_of_a_code() -> None:
     other = replace(FIRST, relevance=replace(FIRST.relevance, matters=("dp_size",)))
     assert other.signature != FIRST.signature
     assert not any(r.waived for r in under(f"AGV101:{FIRST.stored.id}={REASON}").reports)
+
+
+def test_mistakes_without_a_factor_are_told_apart_by_what_they_compute() -> None:
+    plain = replace(FIRST, diagnosis=None)
+    unknown = replace(plain, finding=replace(plain.finding, observed=(0.0, 0.5)))
+    named = replace(plain, diagnosis=Diagnosis("the mask is inverted"))
+    forms = [None, "x 1/2", "x 0", "the mask is inverted; x 1/2"]
+    assert [r.identity.form for r in (FIRST, plain, unknown, named)] == forms
+    assert len({r.signature for r in (FIRST, plain, unknown, named)}) == 4
+
+
+def test_a_waiver_of_an_older_version_holds_where_it_is_not_ambiguous() -> None:
+    plain = replace(FIRST, diagnosis=None)
+    other = replace(SECOND, diagnosis=Diagnosis("the mask is inverted"))
+    old = Waiver("AGV201", plain.stored.id, REASON, replace(plain.identity, form=None))
+    alone = accepted(replace(TWO, reports=(plain,)), [old])
+    assert [r.fails for r in alone.reports] == [False]
+    both = accepted(replace(TWO, reports=(plain, other)), [old])
+    assert [r.fails for r in both.reports] == [True, True]
+    (told,) = verdicts.written(both).verdicts[0].waivers
+    assert told.ambiguous == (f"AGV201:{plain.signature}", f"AGV201:{other.signature}")
+    new = replace(old, identity=plain.identity)
+    assert [r.fails for r in accepted(both, [new]).reports] == [False, True]
 
 
 def test_the_exit_code() -> None:

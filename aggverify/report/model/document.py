@@ -16,7 +16,7 @@ from aggverify.report.codec import Text
 from aggverify.report.model.finding import Finding
 from aggverify.report.model.verdict import Verdict
 
-SCHEMA: Literal[4] = 4
+SCHEMA: Literal[5] = 5
 MAX_BYTES = 1 << 28
 """Of a stored document: every mode of a large step, each with 100,000 weights in full."""
 
@@ -64,7 +64,7 @@ class Accepted:
 class Document:
     """All verdicts of one command, or why there is none."""
 
-    schema: Literal[4]
+    schema: Literal[5]
     aggverify: str
     environment: Environment
     exit: int

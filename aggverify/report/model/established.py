@@ -224,6 +224,8 @@ class Waiver:
     expires: str | None
     """The last day on which it holds."""
     expired: bool
+    ambiguous: tuple[str, ...]
+    """Of an older version's, the findings that it may be for, where these differ: it is for none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,9 @@ def inventory(verdict: Verdict) -> list[tuple[str, str]]:
         over = " no more" if w.expired else ""
         found = counted(w.findings, "finding")
         lines.append(("waived", f"{w.what} waives {found}{over}: {w.reason}{by}"))
+        if w.ambiguous:
+            which = " or ".join(dict.fromkeys(w.ambiguous))
+            lines.append(("waived", f"{w.what} is of an older version and ambiguous: {which}"))
     lines += [("refused", f"{r.what}: '{r.words}'") for r in verdict.refused]
     for p in verdict.policy:
         how = "declared" if p.declared else "default"

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from aggverify.codes.state import State
 from aggverify.run.outcome.store import about
-from aggverify.run.outcome.verdict import CheckSummary, ReportedFinding, Verdict
+from aggverify.run.outcome.verdict import CheckSummary, ReportedFinding, Verdict, covered
 from aggverify.run.planning.waiver import Waiver
 
 
@@ -15,13 +15,13 @@ def accepted(verdict: Verdict, waivers: Iterable[Waiver]) -> Verdict:
     """The verdict with these waivers applied; of a baseline, those that are about its subject."""
     mine = about(verdict.subject.claim)
     every = tuple(w for w in waivers if w.identity is None or w.identity.about == mine)
-    reports = tuple(_waived(report, every) for report in verdict.reports)
+    of = [(w, covered(w, verdict.reports)[0]) for w in every]
+    reports = tuple(
+        replace(report, waived=next((w for w, found in of if report in found), None))
+        for report in verdict.reports
+    )
     checks = tuple(_summary(check, reports) for check in verdict.checks)
     return replace(verdict, reports=reports, checks=checks, waivers=every)
-
-
-def _waived(report: ReportedFinding, waivers: Sequence[Waiver]) -> ReportedFinding:
-    return replace(report, waived=next((w for w in waivers if report.is_covered(w)), None))
 
 
 def _summary(check: CheckSummary, reports: Sequence[ReportedFinding]) -> CheckSummary:

@@ -13,7 +13,7 @@ from aggverify.checks import Finding
 from aggverify.codes import Effect
 from aggverify.codes.identity import Identity
 from aggverify.codes.state import Incomplete, State
-from aggverify.diagnosis import Diagnosis, joined
+from aggverify.diagnosis import Diagnosis, joined, stated
 from aggverify.execution.deadline import OutOfTime, TooLate
 from aggverify.execution.subject import Subject
 from aggverify.run.outcome.covered import Covered
@@ -81,10 +81,15 @@ class ReportedFinding:
 
     @property
     def signature(self) -> str:
-        """What it has in common with the same finding on other cases: code, check, what matters
-        and the factor."""
+        """What it has in common with the same finding on other cases: code, check, what matters,
+        and the factor, or else the formula or the ratio."""
+        return self._signature(*filter(None, [stated(self.finding, self.diagnosis)]))
+
+    def _signature(self, *form: str) -> str:
+        """Without a form it is an older version's."""
         factor = self.diagnosis.factor if self.diagnosis else None
-        parts = [self.finding.code, self.finding.check, sorted(self.relevance.matters), factor]
+        matters = sorted(self.relevance.matters)
+        parts = [self.finding.code, self.finding.check, matters, factor, *form]
         digest = hashlib.sha256(json.dumps(parts).encode()).digest()
         return f"s-{b32encode(digest).decode()[:6].lower()}"
 
@@ -92,12 +97,17 @@ class ReportedFinding:
     def identity(self) -> Identity:
         """What makes it the same finding in another run."""
         factor = self.diagnosis.factor if self.diagnosis else None
+        form = stated(self.finding, self.diagnosis)
         where = about(self.stored.claim)
-        return Identity(where, self.finding.code, self.relevance.dimensions, factor)
+        return Identity(where, self.finding.code, self.relevance.dimensions, factor, form)
 
     def is_covered(self, waiver: Waiver) -> bool:
         """Whether a waiver is for it."""
         return waiver.covers(self.finding.code, self.identity, self.stored.id, self.signature)
+
+    def is_like(self, waiver: Waiver) -> bool:
+        """Whether it may be what a waiver of an older version is for."""
+        return waiver.may_cover(self.identity, self._signature())
 
     @property
     def effect(self) -> Effect:
@@ -231,11 +241,22 @@ def exit_code(verdicts: Sequence[Verdict]) -> Exit:
     return Exit.CONFORMS if codes == {Exit.CONFORMS} else Exit.NO_JUDGEMENT
 
 
+def covered(
+    waiver: Waiver, reports: Sequence[ReportedFinding]
+) -> tuple[list[ReportedFinding], list[ReportedFinding]]:
+    """The findings that a waiver is for; and those that one of an older version may be for, where
+    they are not all the same: it is then for none of them."""
+    if exact := [report for report in reports if report.is_covered(waiver)]:
+        return exact, []
+    like = [report for report in reports if report.is_like(waiver)]
+    return (like, []) if len({report.identity for report in like}) < 2 else ([], like)
+
+
 def unmatched(verdicts: Sequence[Verdict]) -> list[Waiver]:
     """The waivers that no finding of any verdict is covered by."""
     reports = [report for verdict in verdicts for report in verdict.reports]
     every = dict.fromkeys(w for v in verdicts for w in v.waivers if w.identity is None)
-    return [w for w in every if not any(report.is_covered(w) for report in reports)]
+    return [w for w in every if not covered(w, reports)[0]]
 
 
 def why(stop: BaseException) -> Incomplete:

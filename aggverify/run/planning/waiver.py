@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aggverify.codes import Effect, code
 from aggverify.codes.identity import Identity
@@ -38,6 +38,12 @@ class Waiver:
         if self.identity is not None:
             return self.identity == identity and not self.expired
         return self.code == code and (self.case is None or self.case in names)
+
+    def may_cover(self, identity: Identity, old_signature: str) -> bool:
+        """Whether it was written by a version whose findings had no formula, for one like this."""
+        if self.identity is not None:
+            return self.identity == replace(identity, form=None) and not self.expired
+        return self.code == identity.code and self.case == old_signature
 
 
 def waiver(text: str) -> Waiver:
