@@ -113,7 +113,11 @@ def refuted(report: ReportedFinding) -> bool:
     f, d = report.finding, report.diagnosis
     if d is None or d.factor is None or f.token is None or f.observed is None or not f.expected:
         return False
-    if f.reference != "the oracle" or not f.expected[f.token] or not math.isfinite(f.observed[f.token]):
+    if (
+        f.reference != "the oracle"
+        or not f.expected[f.token]
+        or not math.isfinite(f.observed[f.token])
+    ):
         return False
     step, layout = f.case.step, f.case.layout
     sizes = {
@@ -129,7 +133,7 @@ def refuted(report: ReportedFinding) -> bool:
     }
     if re.search(r"[^\w*/(). -]", d.factor):
         return False
-    value = eval(d.factor, {"__builtins__": {}}, sizes)  # noqa: S307  (our own text)
+    value = eval(d.factor, {"__builtins__": {}}, sizes)
     actual = f.observed[f.token] / float(f.expected[f.token])
     return abs(actual - value) > 1e-2 * abs(value)
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aggverify.diagnosis.alignment import filled_up, sorted_by_id
+from aggverify.diagnosis.masked import made_of_the_mask
 from aggverify.diagnosis.observation import Array, Observation, Shown, close
 from aggverify.diagnosis.terms import TOKENS, Term, Tokens
 from aggverify.oracles import Sample
@@ -25,39 +26,6 @@ def shown_by_weights(observations: Sequence[Observation], *, masked: bool = Fals
         if found is not None:
             return found
     return None
-
-
-def _not_applied(observations: Sequence[Observation]) -> Shown | None:
-    """Every masked token has a weight."""
-    holes = [o for o in observations if not o.mask.all()]
-    if not holes or any((o.observed[~o.mask] == 0).any() for o in holes):
-        return None
-    return Shown("mask-not-applied", "every response token has a weight, masked ones included")
-
-
-def _shifted(observations: Sequence[Observation]) -> Shown | None:
-    telling = False
-    for shift, words in ((1, "[1:]"), (-1, "[:-1]")):
-        for o in observations:
-            moved = np.concatenate([_moved(s.loss_mask, shift) for s in o.case.step.samples])
-            if ((o.observed != 0) != moved).any():
-                break
-            # Without a masked token that has a weight it may be an end that is left out.
-            telling |= bool((moved & ~o.mask).any())
-        else:
-            if telling:
-                return Shown("mask-shifted", f"the mask is moved by one token (mask{words})")
-    return None
-
-
-def _moved(mask: bytes | Sequence[int], shift: int) -> npt.NDArray[np.bool_]:
-    bits = np.array(list(mask), dtype=bool)
-    out = np.zeros_like(bits)
-    if shift > 0:
-        out[:-1] = bits[1:]
-    else:
-        out[1:] = bits[:-1]
-    return out
 
 
 def _dropped(observations: Sequence[Observation]) -> Shown | None:
@@ -258,11 +226,10 @@ def _in_turn(observations: Sequence[Observation]) -> Shown | None:
     )
 
 
-_OF_THE_MASK = (_shifted, _not_applied)
+_OF_THE_MASK = (made_of_the_mask,)
 _RECOGNISERS: tuple[Callable[[Sequence[Observation]], Shown | None], ...] = (
     _integer_weights,
-    _shifted,
-    _not_applied,
+    made_of_the_mask,
     _dropped,
     _epsilon,
     _rounded_count,

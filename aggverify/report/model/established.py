@@ -225,7 +225,7 @@ class Waiver:
     """The last day on which it holds."""
     expired: bool
     ambiguous: tuple[str, ...]
-    """Of an older version's, the findings that it may be for, where these differ: it is for none."""
+    """Of an older version, the findings that it may be for, where they differ: it covers none."""
 
 
 @dataclass(frozen=True, slots=True)
