@@ -6,8 +6,9 @@ from __future__ import annotations
 import json
 import os
 import stat
+import time
 from contextlib import suppress
-from errno import EINVAL, EISDIR
+from errno import EACCES, EBUSY, EINVAL, EISDIR, ENXIO, EPERM, EROFS
 from pathlib import Path
 from typing import Any
 
@@ -67,10 +68,11 @@ def read_json(path: Path, what: str, most: int) -> Any:
         raise InputError(f"cannot read {what} from {path}: {error}") from None
 
 
-def write_inside(directory: Path, name: str, text: str) -> Path:
+def write_inside(directory: Path, name: str, text: str, mode: int | None = None) -> Path:
     """Write ``DIRECTORY/NAME`` and nothing outside, whatever links lie there; return the path.
 
-    Raises OSError naming the path; what was half written is gone then.
+    ``mode``: permission bits, by default those of a new file. Raises OSError naming the path; what
+    was half written is gone then.
     """
     path = directory / name
     if directory.is_symlink():
@@ -87,6 +89,8 @@ def write_inside(directory: Path, name: str, text: str) -> Path:
         beside.unlink(missing_ok=True)
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123
+            if mode is not None:
+                os.fchmod(descriptor, mode)
             file.write(text)
         return beside.replace(path)
     except BaseException as error:
@@ -98,11 +102,74 @@ def write_inside(directory: Path, name: str, text: str) -> Path:
 
 
 def put(path: Path, text: str) -> None:
-    """Write the file that a person names; raises InputError where that cannot be done."""
+    """Write the file that a person names; raises InputError where that cannot be done.
+
+    Links are followed. A regular file is replaced whole and keeps its mode; a device, a pipe or
+    this process's own output is written into.
+    """
     try:
-        write_inside(path.parent, path.name, text)
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            found = None
+        if (own := _own_output(found)) is not None:
+            _write_all(own, text)
+        elif found is None or stat.S_ISREG(found.st_mode):
+            _replace(Path(os.path.realpath(path)), text, found)
+        else:
+            _write_into(path, text)
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise InputError(f"cannot write {path}: {reason}") from None
+
+
+def _own_output(found: os.stat_result | None) -> int | None:
+    """The descriptor of standard output or error that this file is, as /dev/stdout is one."""
+    for descriptor in (1, 2) if found is not None and not stat.S_ISCHR(found.st_mode) else ():
+        with suppress(OSError):
+            if os.path.samestat(found, os.fstat(descriptor)):
+                return descriptor
+    return None
+
+
+def _replace(path: Path, text: str, found: os.stat_result | None) -> None:
+    try:
+        write_inside(path.parent, path.name, text, found and stat.S_IMODE(found.st_mode))
     except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}") from None
+        # Its folder may be closed to us, or the file be a mount point: neither can be renamed over.
+        if found is None or error.errno not in (EACCES, EPERM, EBUSY, EROFS):
+            raise
+        path.write_text(text, encoding="utf-8")
+
+
+def _write_into(path: Path, text: str) -> None:
+    ends = time.monotonic() + _READER_WAIT
+    while True:
+        try:
+            # Non-blocking: opening a pipe that no process reads would wait for ever.
+            descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+            break
+        except OSError as error:
+            if error.errno != ENXIO:
+                raise
+            if time.monotonic() > ends:
+                raise OSError(ENXIO, "no process reads this pipe") from None
+            time.sleep(0.01)
+    try:
+        os.set_blocking(descriptor, True)
+        _write_all(descriptor, text)
+    finally:
+        os.close(descriptor)
+
+
+_READER_WAIT = 5.0
+"""Seconds in which a pipe must find its reader."""
+
+
+def _write_all(descriptor: int, text: str) -> None:
+    rest = memoryview(text.encode())
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
 
 
 def told(error: OSError) -> str:

@@ -6,6 +6,7 @@ import runpy
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +33,7 @@ class CustomOracle:
 
         Raises OracleError when the file gives anything else, or not the same twice.
         """
-        first, again = self._called(step), self._called(step)
-        if first != again:
-            raise OracleError(
-                f"{self.name} is not deterministic: on the same step it gave {_shown(first)} "
-                f"and then {_shown(again)}"
-            )
-        return first
+        return _twice(self, step)
 
     def scalar(self, step: Step, losses: Any, *, dtype: str | None = None) -> Fraction:
         """``sum w*l`` with these weights; takes losses as :func:`oracles.scalar` does."""
@@ -70,6 +65,17 @@ class CustomOracle:
                     f"tokens weigh 0"
                 )
         return found
+
+
+@lru_cache(maxsize=4096)
+def _twice(oracle: CustomOracle, step: Step) -> Weights:
+    first, again = oracle._called(step), oracle._called(step)
+    if first != again:
+        raise OracleError(
+            f"{oracle.name} is not deterministic: on the same step it gave {_shown(first)} "
+            f"and then {_shown(again)}"
+        )
+    return first
 
 
 def load(path: str | Path) -> CustomOracle:

@@ -13,8 +13,9 @@ from aggverify.conventions.calls import Called
 from aggverify.engines import EngineSpec, usable
 from aggverify.errors import InputError
 from aggverify.execution.claim import NONLINEAR, Claim
+from aggverify.execution.oracle_process import loaded_oracle
 from aggverify.oracles import Policy, Step
-from aggverify.oracles.custom import CustomOracle, load
+from aggverify.oracles.custom import CustomOracle
 from aggverify.steps.case import Case
 from aggverify.steps.dimensions import BY_FEATURE
 from aggverify.trainer.conditions import Condition
@@ -112,7 +113,7 @@ class Subject:
             claim,
             convention(claim.called),
             usable(claim.engine),
-            None if claim.oracle is None else load(claim.oracle),
+            None if claim.oracle is None else loaded_oracle(claim.oracle),
             None if claim.against is None else Subject.of(claim.against),
         )
 

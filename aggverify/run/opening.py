@@ -18,6 +18,7 @@ from aggverify.execution.claim import called_as
 from aggverify.execution.deadline import OutOfTime, TooLate
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.limits import USUAL, RankKind
+from aggverify.execution.oracle_process import interruptible
 from aggverify.execution.subject import Subject
 from aggverify.oracles import OracleError
 from aggverify.run.planning.choosing import choose
@@ -45,6 +46,7 @@ def loaded(request: Request, pool: Pool) -> Iterator[tuple[tuple[Subject, ...], 
     request = placed(request, pool)
     with (
         in_time(),
+        interruptible(pool.turn),
         opened(
             pool,
             target.setup(),

@@ -4,6 +4,7 @@ what the launcher, which counts now and then, would see too late."""
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 import uuid
 from collections.abc import Iterator
@@ -14,7 +15,8 @@ from aggverify.world import linux, memory
 
 _MOUNT = Path("/sys/fs/cgroup")
 _PATIENCE, _PAUSE = 2.0, 0.01
-_NAME = "aggverify-ranks-"
+_NAME = "aggverify-ranks"
+_MEMBERS = "cgroup.procs"
 _ENTER = 'for each in $1; do echo $$ > "$each/cgroup.procs"; done 2>/dev/null; shift; exec "$@"'
 
 
@@ -28,6 +30,10 @@ class Group:
         """The command, which first enters it."""
         return ["sh", "-c", _ENTER, "sh", " ".join(map(str, self.folders)), *command]
 
+    def holds(self, pid: int) -> bool:
+        """Whether a process is in it, entered now where it was not."""
+        return all(_has(folder, pid) or _entered(folder, pid) for folder in self.folders)
+
     def close(self) -> None:
         """End whatever is in it, and remove it once that is gone."""
         ends = time.monotonic() + _PATIENCE
@@ -35,11 +41,26 @@ class Group:
             time.sleep(_PAUSE)
 
 
+def _has(folder: Path, pid: int) -> bool:
+    try:
+        return str(pid) in (folder / _MEMBERS).read_text().split()
+    except OSError:
+        return False
+
+
+def _entered(folder: Path, pid: int) -> bool:
+    try:
+        (folder / _MEMBERS).write_text(f"{pid}\n")
+    except OSError:
+        return False
+    return _has(folder, pid)
+
+
 def _is_left(folder: Path) -> bool:
     with contextlib.suppress(OSError):
         folder.rmdir()
     with contextlib.suppress(OSError, ValueError):
-        for pid in map(int, (folder / "cgroup.procs").read_text().split()):
+        for pid in map(int, (folder / _MEMBERS).read_text().split()):
             linux.kill(pid)
     return folder.is_dir()
 
@@ -48,12 +69,10 @@ def made(processes: int, most: int) -> Group | None:
     """One with room for so many processes and threads, and so many bytes; None where none can be
     made, as for most users."""
     folders: dict[Path, None] = {}
-    name = f"{_NAME}{uuid.uuid4().hex}"
+    name = f"{_NAME}-{_maker(os.getpid())}-{uuid.uuid4().hex}"
     try:
         for around, file, number in _limits(processes, most):
-            for old in around.glob(f"{_NAME}*"):  # of those who were killed
-                with contextlib.suppress(OSError):  # in use
-                    old.rmdir()
+            _sweep(around)
             folder = around / name
             if folder not in folders:
                 folder.mkdir()
@@ -63,6 +82,26 @@ def made(processes: int, most: int) -> Group | None:
         Group(tuple(folders)).close()
         return None
     return Group(tuple(folders))
+
+
+def _maker(pid: int) -> str:
+    """A process as part of a folder's name: pid namespace, pid and start time; unique on a
+    machine, where a pid alone is given again."""
+    namespace = os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116
+    return f"{namespace}-{pid}-{linux.started(pid)}"
+
+
+def _sweep(around: Path) -> None:
+    """Remove what makers have left behind who were killed. A maker that runs may be about to have
+    its launcher enter an empty group: that one stays, as do those of other pid namespaces."""
+    own = str(os.stat("/proc/self/ns/pid").st_ino)  # noqa: PTH116
+    for old in around.glob(f"{_NAME}-*"):
+        _, _, *maker, _ = old.name.split("-")
+        if len(maker) == 3 and maker[0] == own and maker[1].isdigit():
+            if "-".join(maker) == _maker(int(maker[1])):
+                continue
+            with contextlib.suppress(OSError):  # in use
+                old.rmdir()
 
 
 def _limits(processes: int, most: int) -> Iterator[tuple[Path, str, int]]:

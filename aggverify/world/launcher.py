@@ -8,6 +8,7 @@ import select
 import subprocess
 import sys
 import uuid
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -36,6 +37,11 @@ _TURN = 0.1
 _CUDA = (
     "the import initialises CUDA, which ranks forked after it could not use: make the first CUDA "
     "call inside a function"
+)
+
+_OUTSIDE = (
+    "the launcher could not enter its control group {}: memory and processes of ranks are "
+    "counted twice a second instead of held by the kernel"
 )
 
 
@@ -266,6 +272,9 @@ class Zygote:
         if not self._ready:
             self._until(lambda message: message.get("ready"))
             self._ready = True
+            group = self._started.group
+            if group is not None and not group.holds(self._started.pid):
+                warnings.warn(_OUTSIDE.format(", ".join(map(str, group.folders))), stacklevel=2)
 
     def _until(self, wanted: Callable[[dict[str, Any]], Any]) -> Any:
         """Read the launcher's messages until ``wanted`` finds something in one."""

@@ -110,11 +110,19 @@ def _own_number(pid: int) -> int | None:
     return None
 
 
+def started(pid: int) -> int:
+    """When a process started, in clock ticks since the machine did; 0 where there is none."""
+    with contextlib.suppress(OSError):
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+        return int(stat.rpartition(b")")[2].split()[_START])
+    return 0
+
+
 def _children_by_scan(pid: int) -> list[int]:
     return _of_all(_PARENT, pid)
 
 
-_PARENT, _GROUP = 1, 2
+_PARENT, _GROUP, _START = 1, 2, 19
 """Places in what the kernel says of a process after its name."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
@@ -40,6 +40,11 @@ class Pool:
         own = None if launcher else self._launcher
         # A pool that nobody closed must not outlive its owner, nor the interpreter.
         self._finalizer = weakref.finalize(self, _end, self._templates, own)
+
+    @property
+    def turn(self) -> Callable[[], None]:
+        """What is called while ranks are waited for (``Options.turn``)."""
+        return self._options.turn
 
     def __enter__(self) -> Self:
         return self

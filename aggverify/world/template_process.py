@@ -14,6 +14,7 @@ import gc
 import os
 import resource
 import select
+import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
@@ -78,6 +79,19 @@ def _prepared(connection: socket.socket, request: dict[str, Any]) -> tuple[Any] 
     return (handler,)
 
 
+class _ChildSignal:
+    """What the import does on SIGCHLD: ignoring it has the kernel reap our ranks, and so may a
+    handler. Set aside here, and given back to ranks."""
+
+    def __init__(self) -> None:
+        self._theirs = signal.getsignal(signal.SIGCHLD)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+    def restore(self) -> None:
+        if self._theirs is not None:  # set by C code: its address is not known
+            signal.signal(signal.SIGCHLD, self._theirs)
+
+
 @contextlib.contextmanager
 def _bounded(extra: int) -> Iterator[None]:
     """At most so many bytes more to write to: a MemoryError here, not the machine's end.
@@ -123,6 +137,7 @@ class _Template:
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN)
         self._watched: dict[int, int] = {}
+        self._child_signal = _ChildSignal()
         # Helpers that the import has started belong to every world.
         self._helpers = set(linux.children(os.getpid()))
 
@@ -204,6 +219,7 @@ class _Template:
                 # Held by a sibling, a dead rank's connection would not end.
                 for fd in (*others, self._connection.fileno(), *self._watched):
                     os.close(fd)
+                self._child_signal.restore()
                 live()
             finally:
                 os._exit(0)
