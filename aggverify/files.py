@@ -3,6 +3,7 @@ file a person names by a target."""
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import stat
@@ -39,6 +40,16 @@ _KINDS = {
     stat.S_IFBLK: "Is a device, not a file",
     stat.S_IFSOCK: "Is a socket, not a file",
 }
+
+
+def parsed(source: str | bytes) -> ast.Module:
+    """Python source as a tree; raises SyntaxError, also for what nests too deeply to be parsed."""
+    try:
+        return ast.parse(source)
+    except (MemoryError, RecursionError):  # CPython's parser says MemoryError for a full stack
+        raise SyntaxError("an expression nests too deeply to be parsed") from None
+    except ValueError as error:  # null bytes
+        raise SyntaxError(str(error)) from None
 
 
 def resolved(path: Path) -> Path:
@@ -125,7 +136,9 @@ def put(path: Path, text: str) -> None:
 
 def _own_output(found: os.stat_result | None) -> int | None:
     """The descriptor of standard output or error that this file is, as /dev/stdout is one."""
-    for descriptor in (1, 2) if found is not None and not stat.S_ISCHR(found.st_mode) else ():
+    if found is None or stat.S_ISCHR(found.st_mode):
+        return None
+    for descriptor in (1, 2):
         with suppress(OSError):
             if os.path.samestat(found, os.fstat(descriptor)):
                 return descriptor
@@ -180,7 +193,11 @@ def told(error: OSError) -> str:
 
 def append(path: Path, text: str) -> None:
     """Add to a file that is there for it, such as a CI service's summary; raises OSError."""
-    with path.open("a", encoding="utf-8") as file:
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o666)
+    with open(descriptor, "a", encoding="utf-8") as file:  # noqa: PTH123
+        kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
+        if kind != stat.S_IFREG:
+            raise OSError(EINVAL, _KINDS.get(kind, "Not a regular file"), str(path))
         file.write(text)
 
 

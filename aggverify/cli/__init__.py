@@ -50,7 +50,7 @@ commands.add_command(explain)
 def main() -> NoReturn:
     """Entry point: every way out ends in one of the four exit codes."""
     began = time.monotonic()
-    with streams.guarded(), ways_out.warned():
+    with streams.guarded(), ways_out.warned(), ways_out.ended_gently():
         code = ways_out.ended(
             lambda: joined.run(began, lambda run: commands.main(standalone_mode=False, obj=run))
         )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import tempfile
+import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import click
@@ -19,6 +22,7 @@ from aggverify.errors import AggverifyError, NoReducer
 from aggverify.files import told, write_inside
 from aggverify.plugins import PluginWarning
 from aggverify.report.escape import clean, indented
+from aggverify.shadowed import shadowed
 
 CONFORMS, NO_JUDGEMENT, INTERRUPTED = 0, 2, 130
 """``run.outcome.verdict.Exit`` has them all; nothing heavy is imported here."""
@@ -58,6 +62,8 @@ def explained(error: BaseException, directory: Path | None = None) -> int:
             complain(f"error: {told(error)}")
         case MemoryError():
             complain("error: the machine has no memory left for this")
+        case _ if (why := shadowed()) is not None:
+            complain(f"error: {why}")
         case _:
             _internal(error, directory)
     return NO_JUDGEMENT
@@ -70,6 +76,28 @@ def unwritten(what: str, error: Exception, directory: Path) -> None:
         complain(f"error: cannot write the {what}: {why}")
     else:
         explained(error, directory)
+
+
+@contextlib.contextmanager
+def ended_gently() -> Iterator[None]:
+    """SIGTERM, SIGHUP and SIGQUIT end a command as Ctrl-C does: with a verdict of what is known."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        for each in taken:  # a second one must not interrupt the report
+            signal.signal(each, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    wanted = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+    main = threading.current_thread() is threading.main_thread()
+    # What nohup ignores stays ignored.
+    taken = [n for n in wanted if main and signal.getsignal(n) is signal.SIG_DFL]
+    for number in taken:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @contextlib.contextmanager

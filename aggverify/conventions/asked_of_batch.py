@@ -6,6 +6,8 @@ import ast
 from collections.abc import Sequence, Set
 from textwrap import dedent
 
+from aggverify.files import parsed
+
 
 def asked_of_batch(
     texts: Sequence[str] | None, *, handed_to: Set[str] = frozenset()
@@ -13,8 +15,8 @@ def asked_of_batch(
     """What functions ask of their ``batch``, and of whatever else; None where one of them hands it
     on to something that is neither one of them nor of these names."""
     try:
-        trees = [ast.parse(dedent(text)) for text in texts or ()]
-    except (SyntaxError, ValueError, RecursionError):
+        trees = [parsed(dedent(text)) for text in texts or ()]
+    except SyntaxError:
         return None
     nodes = [node for tree in trees for node in ast.walk(tree)]
     known = {f.name for f in nodes if isinstance(f, ast.FunctionDef) and _takes_a_batch(f)}

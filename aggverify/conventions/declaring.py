@@ -16,7 +16,7 @@ from aggverify.conventions.features import FEATURES
 from aggverify.conventions.log_reducer import LogReducer
 from aggverify.conventions.validation import Validation
 from aggverify.errors import InputError, shown, unknown
-from aggverify.files import contents
+from aggverify.files import contents, parsed
 
 MAX_BYTES = 1 << 18
 
@@ -36,8 +36,8 @@ def declared(path: str, name: str | None = None) -> Declared | Validation | LogR
 @lru_cache(maxsize=64)
 def _declared(text: bytes, path: str, name: str | None) -> Declared | Validation | LogReducer:
     try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError) as error:
+        tree = parsed(text)
+    except SyntaxError as error:
         raise InputError(f"the adapter {path} is not Python: {error}") from None
     data = _data(tree, path)
     read, absolute = Reading(path, data), str(Path(path).absolute())

@@ -18,6 +18,7 @@ from aggverify.conventions.plain_batch import batches
 from aggverify.conventions.scripted import Calling, PlainSite
 from aggverify.conventions.step_batches import Totals, micro_batch
 from aggverify.engines import TRAIN_STEP
+from aggverify.files import parsed
 from aggverify.oracles import LEGACY, MODES
 
 if TYPE_CHECKING:
@@ -73,8 +74,8 @@ _LOCAL = frozenset({"model"})
 def _names(texts: Sequence[str]) -> Iterator[str]:
     """What functions give a name to: a wrapped model, or a loop's own."""
     for text in texts:
-        with suppress(SyntaxError, ValueError, RecursionError):
-            for node in ast.walk(ast.parse(dedent(text))):
+        with suppress(SyntaxError):
+            for node in ast.walk(parsed(dedent(text))):
                 if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                     yield node.id
                 elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):

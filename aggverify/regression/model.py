@@ -13,6 +13,7 @@ from typing import Literal
 from aggverify.codes.identity import About
 from aggverify.report import codec
 from aggverify.report.codec import Text
+from aggverify.report.escape import json_text
 from aggverify.report.model import Environment, Finding
 
 SCHEMA: Literal[2] = 2
@@ -117,7 +118,7 @@ def harmless(comparison: Comparison) -> Comparison:
 
 def render(comparison: Comparison) -> str:
     """The comparison as JSON."""
-    return json.dumps(codec.plain(comparison), indent=1) + "\n"
+    return json_text(codec.plain(comparison), indent=1) + "\n"
 
 
 def schema() -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from aggverify.regression import reading
 from aggverify.regression.model import Change, Comparison, harmless
 from aggverify.report import escape
 from aggverify.report.drawing import counted
+from aggverify.report.escape import json_text
 from aggverify.report.github import MAX_ANNOTATIONS, command
 from aggverify.report.places import place
 
@@ -49,7 +49,7 @@ def render(comparison: Comparison) -> str:
                 "location": {"path": file or ".", "lines": {"begin": line}},
             }
         )
-    return json.dumps(found, indent=1) + "\n"
+    return json_text(found, indent=1) + "\n"
 
 
 def _placed(comparison: Comparison, workspace: Path) -> Iterator[tuple[Change, str, int, bool]]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from aggverify.errors import InputError
@@ -20,12 +18,18 @@ from aggverify.regression.compare import compare
 from aggverify.regression.documents import merged
 from aggverify.regression.model import Comparison
 from aggverify.regression.plan import Plan
-from aggverify.regression.trees import Tree, beside, uncommitted
+from aggverify.regression.trees import Tree, beside, repository, temporary, uncommitted
 from aggverify.report.model import Document, Finding, load, render
 
 Tell = Callable[[str], None]
 PATIENCE = 60
 """Seconds for a command that was interrupted to end its ranks."""
+
+# Ends with this process, even where that is killed.
+_CODE = (
+    "from aggverify.world.linux import die_with_parent; die_with_parent({parent}); "
+    "from aggverify.cli import main; main()"
+)
 
 
 def compared(
@@ -43,7 +47,7 @@ def compared(
 
     Raises InputError for what is no revision, and where a check comes to no document.
     """
-    with _ended_gently(), beside(base, head) as (before, after), _folder() as folder:
+    with beside(base, head) as (before, after), temporary(repository()) as folder:
         if uncommitted(base, head):
             tell("uncommitted changes are not compared: say . for the files as they are")
         sides: dict[str, list[Document]] = {"base": [], "head": []}
@@ -88,7 +92,7 @@ def _is_there(target: str, tree: Tree) -> bool:
 def _check(tree: Tree, target: str, folder: Path, plan: Plan, *more: str) -> str:
     """Run one check in the tree; the path of its document."""
     written = ("--report", "json", "--report-dir", str(folder))
-    command = [sys.executable, "-P", "-m", "aggverify", "check", target]
+    command = [sys.executable, "-P", "-c", _CODE.format(parent=os.getpid()), "check", target]
     command += [*plan.arguments(tree.here), *written]
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "errors.txt", "w+") as errors:  # noqa: PTH123
@@ -125,26 +129,6 @@ def _run(command: Sequence[str], tree: Tree, errors: Any) -> int:
             running.wait()
             raise
         raise
-
-
-@contextlib.contextmanager
-def _ended_gently() -> Iterator[None]:
-    """What a CI service ends with is taken as Ctrl-C is, so that nothing stays behind."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-@contextlib.contextmanager
-def _folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="aggverify-") as name:
-        yield Path(name)
 
 
 def _kept(document: Document, keep: Path) -> Document:

@@ -91,13 +91,34 @@ def repository() -> Path:
 
 
 @contextlib.contextmanager
+def temporary(top: Path) -> Iterator[Path]:
+    """A folder for worktrees and documents, removed afterwards, even where this process is killed:
+    a shell waits for that, and forgets worktrees of the repository ``top`` that are gone."""
+    folder = Path(tempfile.mkdtemp(prefix="aggverify-")).resolve()
+    cleaner = subprocess.Popen(
+        ["sh", "-c", _CLEANER, "sh", str(folder), str(top)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        cleaner.communicate()
+
+
+_CLEANER = 'cat; rm -rf -- "$1"; git -C "$2" worktree prune'
+
+
+@contextlib.contextmanager
 def beside(*revisions: str) -> Iterator[tuple[Tree, ...]]:
     """A tree for each revision, or folder that is there; nothing is left of it afterwards."""
     top = repository()
     inside = Path.cwd().resolve().relative_to(top)
     with contextlib.ExitStack() as stack:
-        folder = Path(tempfile.mkdtemp(prefix="aggverify-")).resolve()
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        folder = stack.enter_context(temporary(top))
         yield tuple(
             stack.enter_context(_tree(revision, top, inside, folder / str(n)))
             for n, revision in enumerate(revisions)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
 _ODD = "\N{REPLACEMENT CHARACTER}"
 # At the start of a line, leading spaces aside: ``::error::`` and the like. Anywhere in it:
@@ -17,6 +19,11 @@ def clean(text: str) -> str:
     text = text.replace("\t", "    ")
     text = "".join(c if c.isprintable() or c == "\n" else _ODD for c in text)
     return _OLD_COMMAND.sub(f"#{_ODD}", _COMMAND.sub(rf"\1{_ODD}", text))
+
+
+def json_text(data: Any, **options: Any) -> str:
+    """JSON in which no text stands as a CI service's command; the same data when read."""
+    return _OLD_COMMAND.sub(r"\\u0023#", json.dumps(data, **options))
 
 
 def line(text: str) -> str:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 from aggverify.report import codec, reading
+from aggverify.report.escape import json_text
 from aggverify.report.model import Check, Document, Finding, Verdict
 
 
 def line(event: str, **values: Any) -> str:
     """One event; no text can end the line."""
-    return json.dumps({"event": event, **values}) + "\n"
+    return json_text({"event": event, **values}) + "\n"
 
 
 def subject(verdict: Verdict) -> str:

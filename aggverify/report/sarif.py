@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from aggverify import __version__
 from aggverify.codes import CODES
 from aggverify.codes.explanations import explanation
 from aggverify.report import reading
+from aggverify.report.escape import json_text
 from aggverify.report.model import Document, Finding, Verdict, harmless
 from aggverify.report.places import place
 
@@ -41,7 +41,7 @@ def render(document: Document) -> str:
         "columnKind": "unicodeCodePoints",
         "results": results,
     }
-    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1) + "\n"
+    return json_text({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1) + "\n"
 
 
 def _rule(code: str, every: Sequence[tuple[Verdict, list[Finding]]]) -> dict[str, Any]:

@@ -7,8 +7,6 @@ test asks for a reducer.
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -127,6 +125,12 @@ def pytest_runtest_makereport(
     return report
 
 
+def _folder(config: Any) -> Path:
+    """One below pytest's own base folder, which it tidies itself, whatever ends this session."""
+    made: Path = config._tmp_path_factory.mktemp("aggverify")
+    return made
+
+
 class Controller:
     """Takes what every test leaves and tells what they say together; gives workers a folder."""
 
@@ -138,12 +142,8 @@ class Controller:
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """A worker of pytest-xdist's is about to start."""
-        self._shared = self._shared or tempfile.mkdtemp(prefix="aggverify-")
+        self._shared = self._shared or str(_folder(node.config))
         node.workerinput[SHARED] = self._shared
-
-    def pytest_unconfigure(self) -> None:
-        if self._shared is not None:
-            shutil.rmtree(self._shared, ignore_errors=True)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep what came with the report of a test."""

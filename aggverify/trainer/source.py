@@ -44,7 +44,7 @@ def read(module: ModuleType) -> Source | None:
         texts = [(code.co_firstlineno, _text(lines, code)) for code, _ in found]
         functions = [(code.co_qualname, own) for code, own in found]
         return Source(functions, Conditions(source, vars(module), refusing), texts)
-    except (OSError, ValueError, SyntaxError, RecursionError):
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
         return None
 
 

@@ -87,14 +87,14 @@ def made(processes: int, most: int) -> Group | None:
 def _maker(pid: int) -> str:
     """A process as part of a folder's name: pid namespace, pid and start time; unique on a
     machine, where a pid alone is given again."""
-    namespace = os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116
+    namespace = Path("/proc/self/ns/pid").stat().st_ino
     return f"{namespace}-{pid}-{linux.started(pid)}"
 
 
 def _sweep(around: Path) -> None:
     """Remove what makers have left behind who were killed. A maker that runs may be about to have
     its launcher enter an empty group: that one stays, as do those of other pid namespaces."""
-    own = str(os.stat("/proc/self/ns/pid").st_ino)  # noqa: PTH116
+    own = str(Path("/proc/self/ns/pid").stat().st_ino)
     for old in around.glob(f"{_NAME}-*"):
         _, _, *maker, _ = old.name.split("-")
         if len(maker) == 3 and maker[0] == own and maker[1].isdigit():

@@ -28,7 +28,7 @@ _SYSTEM = (
     "/etc/alternatives", "/sys/devices/system/cpu",
 )  # fmt: skip
 _HISTORY = ".git"
-"""In a folder that is shown; a checkout may keep a token there."""
+"""In or below a folder that is shown; a checkout may keep a token there."""
 _SWITCHES = (
     ("kernel/apparmor_restrict_unprivileged_userns", "1"),
     ("kernel/unprivileged_userns_clone", "0"),
@@ -68,9 +68,11 @@ class Sandbox:
         for path in dict.fromkeys(shown):
             _check(path, home)
             yield from ("--ro-bind", str(path), str(path))
-        for history in dict.fromkeys(path / _HISTORY for path in shown):
+        for history in dict.fromkeys(found for path in shown for found in _histories(path)):
             if history.is_dir():
                 yield from ("--tmpfs", str(history), "--remount-ro", str(history))
+            else:  # of a worktree or submodule: it names the folder
+                yield from ("--ro-bind", "/dev/null", str(history))
         if covered:
             yield from ("--remount-ro", str(home))
         yield from ("--remount-ro", "/")
@@ -99,6 +101,16 @@ def refused(said: str) -> str:
         if file.is_file() and file.read_text().strip() == value:
             said += f" (sysctl {name.replace('/', '.')} is {value})"
     return f"no sandbox can be made here: {said or 'bwrap does not say why'}"
+
+
+def _histories(shown: Path) -> Iterator[Path]:
+    """Every ``.git`` below a folder, those of checkouts inside it included."""
+    for folder, folders, files in os.walk(shown):
+        if _HISTORY in folders:
+            folders.remove(_HISTORY)
+            yield Path(folder, _HISTORY)
+        elif _HISTORY in files:
+            yield Path(folder, _HISTORY)
 
 
 def _own(folder: Path) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from dataclasses import astuple
 from itertools import chain
 from typing import Any
 
+from aggverify.shadowed import shadowed
 from aggverify.world import forking, linux, memory, trace, wire
 from aggverify.world.backends import backend
 from aggverify.world.devices import usable
@@ -48,7 +49,7 @@ def main(control: int, parent: int) -> None:
     try:
         _preload()
     except BaseException:
-        wire.send(connection, {"error": traceback.format_exc()})
+        wire.send(connection, {"error": shadowed() or traceback.format_exc()})
         os._exit(1)
     try:
         wire.send(connection, {"ready": os.getpid()})

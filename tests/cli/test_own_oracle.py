@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from aggverify.execution.deadline import OutOfTime
+from aggverify.execution.oracle_process import interruptible, loaded_oracle
+from aggverify.oracles import OracleError, Sample, Step
 from tests.conftest import EXAMPLES, Cli
 
 OWN = EXAMPLES / "length_weighted.py"
@@ -69,3 +72,25 @@ def test_a_wrong_oracle_gets_a_clear_error(
     assert ran.code == 2, ran
     assert message in ran.err
     assert "Traceback" not in ran.err
+
+
+def test_an_oracle_that_ends_its_process_is_an_error(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("import os\ndef weights(step):\n    os._exit(0)\n")
+    ran = cli("check", FIXED, "--oracle", "own.py", "--profile", "quick", "--world", "1")
+    assert ran.code == 2, ran
+    assert "own.py ended its process (exit status 0) instead of giving weights" in ran.err
+
+
+def test_an_oracle_that_hangs_is_ended_with_the_command(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("def weights(step):\n    while True:\n        pass\n")
+    oracle = loaded_oracle(str(tmp_path / "own.py"))
+    looks = iter(range(2))
+
+    def turn() -> None:
+        if next(looks, None) is None:
+            raise OutOfTime
+
+    with interruptible(turn), pytest.raises(OutOfTime):
+        oracle.weights(Step((Sample(1, (1,), 0, 0),)))
+    with pytest.raises(OracleError, match=r"ended its process \(signal 9\)"):
+        oracle.weights(Step((Sample(1, (1,), 0, 0),)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from aggverify import __version__
-from aggverify.cli import main
+from aggverify.cli import main, ways_out
 from aggverify.report import junit, markdown
 from aggverify.run import opening, session
 from tests.conftest import EXAMPLES, ROOT, Cli
@@ -215,3 +216,26 @@ def test_absurd_numbers_of_the_command_line_end_in_a_sentence(cli: Cli, options:
     assert ran.code == 2, ran
     assert "internal error" not in ran.err and "Traceback" not in ran.err
     assert ran.err.count("\n") <= 6
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_signals_that_end_a_command_are_taken_as_ctrl_c(number: signal.Signals) -> None:
+    with pytest.raises(KeyboardInterrupt), ways_out.ended_gently():
+        signal.raise_signal(number)
+    assert signal.getsignal(number) is signal.SIG_DFL
+
+
+@pytest.mark.parametrize("name", ["queue", "gettext"])
+def test_a_file_in_place_of_pythons_own_module_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / f"{name}.py").write_text("x = 1\n")
+    ran = subprocess.run(
+        [sys.executable, "-m", "aggverify", "check", str(RIGHT)],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 2, ran
+    assert ran.stderr == (
+        f"aggverify: error: {tmp_path}/{name}.py is imported in place of Python's own module "
+        f"{name}: rename it, or take its folder out of PYTHONPATH\n"
+    )

@@ -116,7 +116,7 @@ def test_both_are_checked_with_one_plan_and_on_each_others_cases(
     sides = dict(zip(("main", "doubled"), pairs()[Kind.NEW_FAILURE](), strict=True))
 
     def run(command: list[str], tree: Tree, errors: object) -> int:
-        asked.append(command[3:])
+        asked.append(command[4:])
         given = command[command.index("--report-dir") + 1]
         (Path(given) / "verdict.json").write_text(render(sides[tree.name.split()[0]]))
         return 1
@@ -128,7 +128,7 @@ def test_both_are_checked_with_one_plan_and_on_each_others_cases(
     found = compared("main", "doubled", plan, strict=False, keep=keep, tell=told.append)
     assert found.exit == 1 and found.base.name.startswith("main (")
     [first, second, third] = asked
-    assert all(a[:4] == ["aggverify", "check", "rl/r.py", "--mode"] for a in asked)
+    assert all(a[:3] == ["check", "rl/r.py", "--mode"] for a in asked)
     assert "--replay-from" not in first
     assert second[-2] == "--replay-from" and second[-1].endswith("base0/verdict.json")
     assert [third[-4], third[-2]] == ["--replay-from", "--replay-into"]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from aggverify.report.escape import clean, indented, line
+from aggverify.report.escape import clean, indented, json_text, line
 
 
 @pytest.mark.parametrize(
@@ -54,3 +56,10 @@ def test_ordinary_text_stays(text: str) -> None:
 def test_one_line_stays_one_line() -> None:
     assert "\n" not in line("r.py\nconforms")
     assert indented("no\naggverify: conforms").split("\n")[1] == "    aggverify: conforms"
+
+
+@pytest.mark.parametrize("text", ["##vso[task.x]y", "##[error]", "##teamcity[x]"])
+def test_json_holds_no_command_and_reads_back_the_same(text: str) -> None:
+    found = json_text({"event": text})
+    assert "##" not in found
+    assert json.loads(found) == {"event": text}

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from aggverify import files
 from aggverify.errors import CandidateError, InputError
-from aggverify.files import read_json, told, write_inside
+from aggverify.files import append, parsed, put, read_json, told, write_inside
 from aggverify.oracles import OracleError
 from aggverify.oracles.custom import load
 from aggverify.run.planning import settings
@@ -102,3 +105,58 @@ def test_nothing_half_written_stays(tmp_path: Path) -> None:
     assert told(caught.value) == f"{tmp_path / 'kept'}: File too large"
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
     assert (tmp_path / "kept").read_text() == "as it was"
+
+
+def test_a_named_link_is_followed_and_a_file_keeps_its_mode(tmp_path: Path) -> None:
+    kept, link = tmp_path / "kept", tmp_path / "link"
+    kept.write_text("old")
+    kept.chmod(0o640)
+    link.symlink_to(kept)
+    put(link, "new")
+    assert link.is_symlink()
+    assert (kept.read_text(), kept.stat().st_mode & 0o777) == ("new", 0o640)
+    put(tmp_path / "fresh", "text")
+    assert (tmp_path / "fresh").read_text() == "text"
+
+
+def test_a_named_pipe_is_written_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    put(pipe, "text")
+    assert os.read(reader, 10) == b"text"
+    os.close(reader)
+    monkeypatch.setattr(files, "_READER_WAIT", 0.0)
+    with pytest.raises(InputError, match="no process reads this pipe"):
+        put(pipe, "text")
+    assert pipe.is_fifo()
+
+
+def test_standard_output_by_its_name_is_not_replaced(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    code = (
+        "import sys; from pathlib import Path; from aggverify.files import put; "
+        "print('before', flush=True); put(Path('/dev/stdout'), 'text\\n'); print('after')"
+    )
+    with out.open("w") as file:
+        subprocess.run([sys.executable, "-c", code], stdout=file, check=True)
+    assert out.read_text() == "before\ntext\nafter\n"
+
+
+def test_a_step_summary_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for readers in (0, 1):
+        fd = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK) if readers else None
+        with pytest.raises(OSError, match=r"Is a pipe|No such device"):
+            append(tmp_path / "pipe", "text")
+        if fd is not None:
+            os.close(fd)
+
+
+def test_source_that_nests_too_deeply_is_not_taken_for_a_lack_of_memory(tmp_path: Path) -> None:
+    source = "x = " + "-" * 100_000 + "1\n"
+    with pytest.raises(SyntaxError, match="nests too deeply to be parsed"):
+        parsed(source)
+    (tmp_path / "r.py").write_text(source)
+    with pytest.raises(CandidateError, match=r"r\.py: an expression nests too deeply"):
+        parse_target(str(tmp_path / "r.py"))

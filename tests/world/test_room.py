@@ -17,6 +17,7 @@ from aggverify.world import (
     Replies,
     Template,
     groups,
+    linux,
     memory,
     outcomes,
     room,
@@ -328,14 +329,23 @@ def test_a_control_group_is_made_where_that_is_allowed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By root in version 1; where the folder cannot be written there is none."""
-    (tmp_path / "aggverify-ranks-of somebody killed").mkdir()
+    own = Path("/proc/self/ns/pid").stat().st_ino
+    killed = f"aggverify-ranks-{own}-{linux.NOBODY}-77-{'a' * 32}"
+    reused = f"aggverify-ranks-{own}-{os.getpid()}-1-{'a' * 32}"  # its pid, another start time
+    running = f"aggverify-ranks-{own}-{os.getpid()}-{linux.started(os.getpid())}-{'a' * 32}"
+    elsewhere = f"aggverify-ranks-1-{linux.NOBODY}-77-{'a' * 32}"
+    for name in (killed, reused, running, elsewhere):
+        (tmp_path / name).mkdir()
     monkeypatch.setattr(memory, "groups", lambda: {"": tmp_path})
     group = groups.made(99, 77)
     assert group is not None
     [folder] = group.folders
     assert (folder / "pids.max").read_text() == "99\n"
     assert (folder / "memory.max").read_text() == "77\n"
-    assert list(tmp_path.iterdir()) == [folder]
+    # A maker that runs, or one of another pid namespace, may be about to enter an empty group.
+    assert set(tmp_path.iterdir()) == {folder, tmp_path / running, tmp_path / elsewhere}
+    (tmp_path / running).rmdir()
+    (tmp_path / elsewhere).rmdir()
     assert group.entering(["true"])[-1] == "true"
     for file in folder.iterdir():
         file.unlink()
@@ -343,3 +353,11 @@ def test_a_control_group_is_made_where_that_is_allowed(
     assert list(tmp_path.iterdir()) == []
     monkeypatch.setattr(memory, "groups", lambda: {"": tmp_path / "no such folder"})
     assert groups.made(99, 77) is None
+
+
+def test_a_process_outside_its_group_enters_it_or_that_is_known(tmp_path: Path) -> None:
+    """A plain folder stands for a group: what is written there is what it holds."""
+    (tmp_path / "cgroup.procs").write_text("1\n")
+    assert groups.Group((tmp_path,)).holds(77)
+    assert (tmp_path / "cgroup.procs").read_text() == "77\n"
+    assert not groups.Group((tmp_path / "gone",)).holds(77)

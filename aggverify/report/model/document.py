@@ -13,6 +13,7 @@ from aggverify.errors import InputError
 from aggverify.files import read_json
 from aggverify.report import codec
 from aggverify.report.codec import Text
+from aggverify.report.escape import json_text
 from aggverify.report.model.finding import Finding
 from aggverify.report.model.verdict import Verdict
 
@@ -115,7 +116,7 @@ def harmless(part: D) -> D:
 
 def render(document: Document) -> str:
     """The document as JSON."""
-    return json.dumps(codec.plain(document), indent=1) + "\n"
+    return json_text(codec.plain(document), indent=1) + "\n"
 
 
 def from_json(data: object) -> Document:

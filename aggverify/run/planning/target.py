@@ -12,7 +12,7 @@ from pathlib import Path
 
 from aggverify.conventions.adapter_text import Origin
 from aggverify.errors import CandidateError
-from aggverify.files import contents
+from aggverify.files import contents, parsed
 from aggverify.files import is_path as is_path
 from aggverify.files import split as split
 
@@ -66,6 +66,8 @@ def _readable(path: Path) -> Path:
         ) from None
     except ValueError as error:
         raise CandidateError(f"not Python source: {path} ({error})") from None
+    except (MemoryError, RecursionError):  # CPython's parser says MemoryError for a full stack
+        raise CandidateError(f"{path}: an expression nests too deeply to be compiled") from None
     return path.resolve()
 
 
@@ -73,8 +75,8 @@ def dotted_instead(path: Path, name: str | None) -> str | None:
     """The command for a file that imports relatively, which only works by its dotted name; None
     for a file without such an import."""
     try:
-        tree = ast.parse(path.read_bytes())
-    except (OSError, ValueError, SyntaxError, RecursionError):
+        tree = parsed(path.read_bytes())
+    except (OSError, SyntaxError):
         return None
     levels = [n.level for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.level]
     if not levels:
