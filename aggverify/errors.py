@@ -26,6 +26,10 @@ class NotJudged(AggverifyError):
     """Something that is not the candidate's doing kept a check from being judged."""
 
 
+class UnknownVersion(NotJudged):
+    """A convention does not know this version of what it calls; the text names what it lacks."""
+
+
 class NoReducer(CandidateError):
     """Nothing that a convention can call; ``adapter`` is a file that makes it so, or empty."""
 

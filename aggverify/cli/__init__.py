@@ -12,6 +12,7 @@ from aggverify import __version__
 from aggverify.cli import joined, streams, ways_out
 from aggverify.cli.check import check
 from aggverify.cli.compare import compare
+from aggverify.cli.conventions import conventions
 from aggverify.cli.engines import engines
 from aggverify.cli.explain import explain
 from aggverify.cli.modes import modes
@@ -44,6 +45,7 @@ commands.add_command(render)
 commands.add_command(oracle)
 commands.add_command(modes)
 commands.add_command(engines)
+commands.add_command(conventions)
 commands.add_command(explain)
 
 

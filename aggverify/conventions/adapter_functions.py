@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 CALL, MERGE = "call", "merge_logs"
+PREFIX = "_adapter_"
+"""Of the modules that adapters are imported as."""
 
 
 @lru_cache(maxsize=16)
 def loaded(path: str, function: str = CALL) -> Callable[..., Any]:
     """The adapter's ``call``, or another one of its functions, imported: in ranks only."""
-    name = f"_adapter_{Path(path).stem}"
+    name = f"{PREFIX}{Path(path).stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None  # a .py file, which the parent has read
     module = importlib.util.module_from_spec(spec)

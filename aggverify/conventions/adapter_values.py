@@ -11,6 +11,7 @@ from aggverify.conventions.declared import Rows, Told
 from aggverify.conventions.declared_misuses import are_texts, is_misuse, line, spoiling
 from aggverify.conventions.features import UNUSUAL
 from aggverify.conventions.log_forms import FORMS
+from aggverify.conventions.run_against import RunAgainst
 from aggverify.conventions.validated_arguments import Names
 from aggverify.engines import engine
 from aggverify.errors import InputError, shown, unknown
@@ -54,6 +55,13 @@ class Reading:
         if key == "only":
             self._known(key, "mode", found, known_modes())
         return found
+
+    def run_against(self) -> tuple[RunAgainst, ...]:
+        value = self._data.get("run_against", [])
+        right = isinstance(value, list) and all(are_texts(v) and len(v) == 3 for v in value)
+        what = "a list of [package or owner/repository, version or revision, date]"
+        self._check("run_against", what, right)
+        return tuple(RunAgainst(*one) for one in value)
 
     def reasons(self, key: str, names: Collection[str]) -> dict[str, str]:
         value = self._data.get(key, {})

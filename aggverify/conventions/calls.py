@@ -29,6 +29,9 @@ class Called(Protocol):
     """A convention of such functions."""
 
     @property
+    def name(self) -> str: ...
+
+    @property
     def ranks(self) -> int:
         """Of the largest world that they are made in; what must be refused is made on one rank."""
 

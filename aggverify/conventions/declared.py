@@ -15,6 +15,7 @@ from aggverify.conventions.native import RETURNS, inputs, output
 from aggverify.conventions.offer import Offer
 from aggverify.conventions.plain_adapter import code_of
 from aggverify.conventions.plain_batch import batches
+from aggverify.conventions.run_against import RunAgainst
 from aggverify.conventions.scripted import Calling, PlainSite
 from aggverify.conventions.step_batches import Totals, micro_batch
 from aggverify.engines import usual
@@ -73,6 +74,8 @@ class Declared:
     misuses: tuple[Misuse, ...] = ()
     notes: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
+    run_against: tuple[RunAgainst, ...] = ()
+    """Releases and revisions of the framework, the newest first."""
     logs: LogRule = "engine"
     returns: str = RETURNS
 

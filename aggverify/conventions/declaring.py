@@ -68,6 +68,7 @@ def _declared(text: bytes, path: str, name: str | None) -> Declared | Validation
         unusual=read.unusual(),
         misuses=read.misuses(),
         notes=read.texts("notes"),
+        run_against=read.run_against(),
         logs=read.logs(),
     )
 
@@ -124,6 +125,7 @@ _KEYS = (
         "whole_groups",
     ),
     *("terms", "rows", "side", "width", "not_claimed", "unusual", "misuses", "notes", "logs"),
+    "run_against",
     *(VALIDATES, MERGES),
 )
 

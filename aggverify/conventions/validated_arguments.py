@@ -9,11 +9,11 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from aggverify.conventions.base import Site
 from aggverify.conventions.calls import Call
+from aggverify.conventions.stand_ins import StandIn
 
 _NOT_DIVISORS = (0, -4.0, math.nan, math.inf, -math.inf, None)
 _DIVISORS = (0.5, 1, 4096)
@@ -67,10 +67,10 @@ class Names:
 
 
 Arguments = dict[str, Any]
-Validate = Callable[[Callable[..., Any], SimpleNamespace], Any]
+Validate = Callable[[Callable[..., Any], StandIn], Any]
 
 
-def plainly(function: Callable[..., Any], args: SimpleNamespace) -> Any:
+def plainly(function: Callable[..., Any], args: StandIn) -> Any:
     """How a validator is called where no adapter says it."""
     return function(args)
 
@@ -80,7 +80,7 @@ def calls(names: Names, validate: Callable[[], Validate]) -> Iterator[Call]:
 
     def once(says: str, arguments: Arguments, *, refused: bool) -> Call:
         def make(function: Callable[..., Any], site: Site) -> None:
-            validate()(function, SimpleNamespace(**arguments))
+            validate()(function, StandIn(**arguments))
 
         return Call(says, says, refused, make, (arguments,))
 
@@ -165,7 +165,7 @@ def _again(names: Names, divisor: Any, validate: Callable[[], Validate], *, refu
     given = names.right("constant"), {names.divisor: divisor}
 
     def make(function: Callable[..., Any], site: Site) -> None:
-        args = SimpleNamespace()
+        args = StandIn()
         for arguments in given:
             vars(args).update(arguments)
             validate()(function, args)
@@ -184,6 +184,6 @@ def _from_file(
             path = Path(folder) / "overrides.yaml"
             path.write_text(json.dumps({names.divisor: divisor}))
             given = names.right("constant", overrides=str(path))
-            validate()(function, SimpleNamespace(**given))
+            validate()(function, StandIn(**given))
 
     return Call(says, says, refused, make)

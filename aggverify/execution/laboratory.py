@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aggverify.engines import closing
-from aggverify.errors import NotJudged
+from aggverify.errors import NotJudged, UnknownVersion
 from aggverify.execution import limits, reading
 from aggverify.execution.budget import MAX_WORLD
 from aggverify.execution.claim import Claim
@@ -25,6 +25,7 @@ from aggverify.oracles import Step
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.trainer.assignment import GROUPS, Assignment
+from aggverify.trainer.blame import NotKnown
 from aggverify.world import Fault, Job, TemplateFailure, room
 
 if TYPE_CHECKING:
@@ -271,6 +272,10 @@ class Laboratory:
                 why = room.without(what, fault.message)
                 self._unfit[fault.size] = why
                 raise NotJudged(why)
+            if isinstance(fault, Fault):
+                for error in fault.errors.values():
+                    if error.breach == NotKnown.name:
+                        raise UnknownVersion(error.message)
         return [executed(subject, *pair) for pair in zip(trials, outcomes, strict=True)]
 
     def _outlive(self, subject: Subject, trials: Sequence[Trial], done: list[Execution]) -> None:

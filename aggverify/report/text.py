@@ -43,7 +43,7 @@ def findings(verdict: Verdict, *, in_suite: bool = False) -> Iterator[str]:
 def body(verdict: Verdict) -> Iterator[str]:
     """Header, findings and inventory; where nothing else was run, the finding alone."""
     yield from findings(verdict)
-    if verdict.fails_at_once:
+    if verdict.fails_at_once or verdict.unjudged_for:
         return
     yield ""
     for check in verdict.checks:

@@ -12,6 +12,7 @@ from typing import Any
 
 from aggverify.checks import installed
 from aggverify.conventions import convention
+from aggverify.conventions.run_against import newer
 from aggverify.engines import how_to_install
 from aggverify.errors import CandidateError, InputError
 from aggverify.execution.claim import called_as
@@ -108,7 +109,8 @@ def resolved(
         found = tuple(other.beside(s, request.called) for s in found)
     if request.sandbox:
         found = tuple(s.knowing(sandbox=SEEN) for s in found)
-    return tuple(s.noting(*settings_note(request)) for s in found)
+    notes, known = settings_note(request), template.description["versions"]
+    return tuple(s.noting(*notes, *newer(s.convention, known)) for s in found)
 
 
 def with_room(subjects: Sequence[Subject], laboratory: Laboratory) -> tuple[Subject, ...]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from aggverify.checks import CHECKS, Check, Finding
 from aggverify.codes.state import Incomplete, State
-from aggverify.errors import NotJudged
+from aggverify.errors import NotJudged, UnknownVersion
 from aggverify.execution.deadline import NEVER, Deadline, OutOfTime
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
@@ -125,6 +125,8 @@ def examine(
             stopped = work.fold(emit, deadline, part)
     except OutOfTime:
         stopped = Incomplete.OUT_OF_TIME
+    except UnknownVersion as error:
+        work.unknown = str(error)
     except (KeyboardInterrupt, Exception) as error:
         emit(Finished(work.verdict(why(error))))
         raise
@@ -148,6 +150,8 @@ class _Work:
         self._outcomes: list[Outcome] = []
         self._first, self._before = first, before
         self._seen: Finding | None = None
+        self.unknown: str | None = None
+        """Why nothing can be judged, where its version is not known to the convention."""
         self._tally = Tally()
         self._executed, self._worlds = laboratory.executed, dict(laboratory.worlds)
 
@@ -229,7 +233,8 @@ class _Work:
         """Of the outcomes so far; what was not reached is not judged, for that reason."""
         laboratory, outcomes, subject = self._laboratory, self._outcomes, self.subject
         worlds = sorted(laboratory.worlds.items())
-        missed = [_missed(e, self._first, incomplete) for e in self.entries[len(outcomes) :]]
+        why_not = self.unknown or (None if incomplete is None else str(incomplete))
+        missed = [_missed(e, self._first, why_not) for e in self.entries[len(outcomes) :]]
         summaries = [*(o.summary for o in outcomes), *missed]
         first = () if self._first is None else (self._first,)
         if (seen := self._seen_only()) is not None:
@@ -258,9 +263,7 @@ def _failed(summary: CheckSummary) -> CheckSummary:
     return replace(summary, cases=max(summary.cases, 1), state=State.FAILED, reason=None)
 
 
-def _missed(
-    entry: Entry, first: ReportedFinding | None, incomplete: Incomplete | None
-) -> CheckSummary:
+def _missed(entry: Entry, first: ReportedFinding | None, why_not: str | None) -> CheckSummary:
     """The summary of an entry that was never reached."""
     check, state, reason = entry.check, entry.instead, entry.why_not
     if first is not None and check.name == first.finding.check:
@@ -268,8 +271,7 @@ def _missed(
             check.name, check.title, check.tests, 1, State.FAILED, planned=entry.examples
         )
     if state is None:
-        state, reason = State.NOT_JUDGED, None if incomplete is None else str(incomplete)
-        reason = WHY_NOT if first is not None else reason
+        state, reason = State.NOT_JUDGED, WHY_NOT if first is not None else why_not
     spoiled = first is not None and state is State.NOT_JUDGED
     return CheckSummary(
         check.name,

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from aggverify.conventions import Convention, Misuse, Site
-from aggverify.conventions.calls import Call
+from aggverify.conventions.calls import Called
 from aggverify.engines import EngineSpec
 from aggverify.trainer.answer import Log
+from aggverify.trainer.blame import blame
 from aggverify.world.candidate_errors import Breach
 from aggverify.world.frames import owner
 
@@ -128,7 +129,7 @@ def _spoiled(
 
 
 def outcomes(
-    function: Callable[..., Any], calls: Iterable[Call], site: Site
+    function: Callable[..., Any], how: Called, site: Site
 ) -> tuple[tuple[str, str | None], ...]:
     """Calls by name, with what came of each that should not have; None where it is as it must be.
 
@@ -136,11 +137,13 @@ def outcomes(
     """
     found: dict[str, str | None] = {}
     alone = site.case.layout.world_size == 1
-    for call in (call for call in calls if alone or not call.refused):
+    for call in (call for call in how.calls if alone or not call.refused):
         raised: list[BaseException] = []
         try:
             wrong = call.make(_noting(function, raised), site)
         except (Exception, SystemExit) as error:
+            if not call.refused:
+                blame(how, error)
             refused = call.refused and raised
             found[call.name] = None if refused else f"raises {_told(error)}"
         else:

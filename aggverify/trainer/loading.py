@@ -7,15 +7,18 @@ import importlib.util
 import json
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, astuple
+from importlib.metadata import PackageNotFoundError, version
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from aggverify.conventions import Convention, convention
+from aggverify.conventions import CONVENTIONS, Convention, convention
 from aggverify.conventions.adapter_functions import loaded
 from aggverify.conventions.offer import Offer
+from aggverify.conventions.run_against import run_against
 from aggverify.errors import InputError, shown
 from aggverify.trainer.constants import codes, constants, dtypes
 from aggverify.trainer.offers import offers
@@ -68,6 +71,7 @@ def described(
         "conditions": [astuple(each) for each in source.conditions.all] if source else [],
         "declared": _plain(getattr(module, "AGGVERIFY", None)),
         "environment": environment(),
+        "versions": versions(),
     }
 
 
@@ -96,6 +100,7 @@ def check_described(description: Mapping[str, Any]) -> None:
             _need(all(isinstance(number, int | float) for number in numbers))
             _need(len(ways) == 2 and all(isinstance(n, int) for n in (line, *ways)))
         _texts([*description["environment"], *description["environment"].values()])
+        _texts([*description["versions"], *description["versions"].values()])
         _need(isinstance(description["declared"], dict | str | None))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"what it says of itself is no description ({error!r:.100})") from None
@@ -119,6 +124,17 @@ def environment() -> dict[str, str]:
         "processor": torch.backends.cpu.get_cpu_capability(),
         "threads": str(torch.get_num_threads()),
     }
+
+
+def versions() -> dict[str, str]:
+    """Of the packages that conventions have been run against, those that are imported by now."""
+    names = {one.name for how in CONVENTIONS.values() for one in run_against(how)}
+    found = {}
+    for name in sorted(names):
+        if name.replace("-", "_") in sys.modules:
+            with suppress(PackageNotFoundError):
+                found[name] = version(name)
+    return found
 
 
 def _read(look: Callable[[Any], list[Any]], module: ModuleType, name: str) -> list[Any]:

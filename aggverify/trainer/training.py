@@ -18,6 +18,7 @@ from aggverify.conventions import ADAPTED, Convention, Site, convention, megatro
 from aggverify.conventions.calls import Called
 from aggverify.engines import EngineSession, EngineSpec, Gradients, engine
 from aggverify.steps.layouts import Layout
+from aggverify.trainer import blame
 from aggverify.trainer.answer import Answer
 from aggverify.trainer.assignment import GROUPS, Assignment
 from aggverify.trainer.compiling import Compiling
@@ -135,7 +136,7 @@ class Trainer:
             how = self._called(wanted)
             if isinstance(how, Called):
                 site = self._site(wanted, self._grid.cell(wanted.case.layout))
-                return Answer(refusals=outcomes(function, how.calls, site)).to_json(), b""
+                return Answer(refusals=outcomes(function, how, site)).to_json(), b""
             found = refusals(lambda f: self._run(wanted, f), function, how, wanted.mode)
             return Answer(refusals=found).to_json(), b""
         if wanted.show:
@@ -226,7 +227,7 @@ class Trainer:
         spy = watch if wanted.watch else shown
         if spy is not None:
             function, module = spy.function(function), spy.module(module)
-        call = self._called(wanted).bind(function, module, site)
+        call = blame.bound(self._called(wanted), function, module, site)
         step = CandidateStep(site, call, self._specs[wanted.engine], wanted.scale, wanted.under)
         subject = (wanted.function, wanted.mode, wanted.engine, wanted.note, wanted.noted)
         noting = self._covering.noting(

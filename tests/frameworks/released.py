@@ -7,10 +7,13 @@ import sys
 
 import standins
 
-MORE = ("accelerate", "codetiming", "datasets", "deepspeed", "flash_attn", "huggingface_hub")
+MORE = (
+    *("accelerate", "cloudpathlib", "codetiming", "datasets", "deepspeed", "flash_attn"),
+    "huggingface_hub",
+)
 AREAL = ("areal.api", "areal.infra", "areal.utils.data")
 MEGATRON = (
-    *("megatron.core.distributed", "megatron.core.pipeline_parallel"),
+    *("megatron.bridge", "megatron.core.distributed", "megatron.core.pipeline_parallel"),
     *("skyrl.backends.skyrl_train.distributed.megatron", "skyrl.backends.skyrl_train.mtp"),
 )
 standins.install(*MORE, *AREAL, *MEGATRON, "orjson", "pandas", "peft", "pyarrow", "pylatexenc")

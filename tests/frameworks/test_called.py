@@ -40,7 +40,7 @@ def example(name: str) -> Function:
 
 def found(function: Function, how: Called, site: Site = SITE) -> set[str]:
     """The calls that it mistakes."""
-    return {name for name, wrong in outcomes(function, how.calls, site) if wrong}
+    return {name for name, wrong in outcomes(function, how, site) if wrong}
 
 
 def test_a_right_validator_is_right_and_a_wrong_one_is_told_what_it_accepts() -> None:

@@ -43,14 +43,15 @@ KL_COV = replace(VERL, name="compute_policy_loss_kl_cov")
 CLIP_COV = replace(VERL, name="compute_policy_loss_clip_cov")
 TRL = Released("trl", "1.16.0", "trl.trainer.grpo_trainer", "GRPOTrainer", "._compute_loss")
 SKYRL = Released(
-    *("skyrl", "0.3.0", "skyrl.backends.skyrl_train.workers.worker", "PolicyWorkerBase"),
+    *("skyrl", "0.4.0", "skyrl.backends.skyrl_train.workers.worker", "PolicyWorkerBase"),
     "._forward_backward_micro",
 )
 WRAPPER = Released(
-    *("skyrl", "0.3.0", "skyrl.backends.skyrl_train.workers.megatron.megatron_model_wrapper"),
+    *("skyrl", "0.4.0", "skyrl.backends.skyrl_train.workers.megatron.megatron_model_wrapper"),
     *("MegatronModelWrapper", ".forward_backward_mini_batch"),
 )
 OLDER = replace(WRAPPER, version="0.2.0")
+BEFORE, WRAPPED_BEFORE = (replace(now, version="0.3.0") for now in (SKYRL, WRAPPER))
 AREAL = Released("areal", "1.0.4", "areal.utils.functional.functional", "ppo_actor_loss_fn")
 OPENRLHF = Released(
     *("openrlhf", "0.11.2", "openrlhf.models.loss", "aggregate_loss"),
@@ -95,6 +96,8 @@ ROWS = [
     (SKYRL, "skyrl-worker", "prompt_mean", ("--accept", "AGV207=known"), 0, "1 waived finding"),
     (SKYRL, "skyrl-worker", "token_mean_legacy", ("--micro-batch-size", "2"), 0, "for 2 samples"),
     (WRAPPER, "skyrl-megatron-wrapper", "token_mean", ("--accept", "AGV207=known"), 0, "1 waived"),
+    (BEFORE, "skyrl-worker", "sample_mean", ("--accept", "AGV207=known"), 0, "1 waived finding"),
+    (WRAPPED_BEFORE, "skyrl-megatron-wrapper", "token_mean", (), 1, "the weights of entropy"),
     # SkyRL #1420: Megatron multiplies by cp_size once more
     (OLDER, "skyrl-megatron-wrapper", "token_mean", (), 1, "cp_size times too large"),
     # by the tokens of the generation, though an optimizer step is half of it: #5619, #6024

@@ -5,17 +5,23 @@ takes back, with its KL and entropy terms; ratios are 1, advantages stand for mi
 import sys
 from contextlib import nullcontext
 from importlib import import_module
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 import torch
+
+from aggverify.conventions.stand_ins import StandIn, StandInDict
 
 ADAPTER = {
     "title": "SkyRL's Megatron wrapper, with its KL and entropy terms",
     "function": "MegatronModelWrapper.forward_backward_mini_batch",
     "parameters": ["self", "micro_batches", "seq_len", "micro_batch_size", "loss_fn"],
     "named": True,
+    "run_against": [
+        ["skyrl", "0.4.0", "2026-11-26"],
+        ["skyrl", "0.3.0", "2026-11-26"],
+        ["skyrl", "0.2.0", "2026-11-26"],
+    ],
     "engine": "skyrl-megatron-raw",
     "rows": "padded",
     "width": "step",
@@ -54,7 +60,7 @@ def megatron(batch: Any, values: Any, entropy: Any, handed: list[Any]) -> dict[s
     def ranks(with_context_parallel: bool = False) -> int:
         return int(batch.dp_size * (batch.cp_size if with_context_parallel else 1))
 
-    parallel_state = SimpleNamespace(
+    parallel_state = StandIn(
         get_data_parallel_world_size=ranks,
         get_context_parallel_world_size=lambda: batch.cp_size,
         **dict.fromkeys(("is_pipeline_first_stage", "is_pipeline_last_stage"), lambda **how: True),
@@ -67,14 +73,16 @@ def megatron(batch: Any, values: Any, entropy: Any, handed: list[Any]) -> dict[s
     return {
         "mpu": parallel_state,
         "get_forward_backward_func": lambda: schedule,
-        "get_model_config": lambda model: SimpleNamespace(mtp_num_layers=None, fp8=None),
-        "make_batch_generator": lambda batches, vpp_size: map(dict, batches),  # it adds to them
+        "get_model_config": lambda model: StandIn(mtp_num_layers=None, fp8=None),
+        "make_batch_generator": lambda batches, vpp_size: map(
+            StandInDict, batches
+        ),  # it adds to them
         "remove_left_padding": lambda *args, **how: (None, None, None),
         "recover_left_padding": lambda output, *args, **how: output,
         "to_te_attention_mask": lambda mask: mask,
         "maybe_capture_mtp_hidden": lambda *args: nullcontext(),
         "from_parallel_logits_to_logprobs": lambda *args, **how: values,
-        "vocab_parallel_entropy": lambda logits: entropy,
+        "vocab_parallel_entropy": lambda logits, **how: entropy,
     }
 
 
@@ -88,7 +96,7 @@ def call(forward_backward: Any, losses: Any, batch: Any, kl: Any, entropy: Any) 
         given.append([(groups.index(group), end) for group, end in ends.items()])
     scaled = utils.apply_loss_reduction_to_advantages_minibatch(*given)
     zeros, handed = torch.zeros_like(losses.detach()), list[Any]()
-    algorithm = SimpleNamespace(
+    algorithm = StandIn(
         policy_loss_type="regular",
         kl_estimator_type="k1",
         loss_reduction=batch.mode,
@@ -96,30 +104,33 @@ def call(forward_backward: Any, losses: Any, batch: Any, kl: Any, entropy: Any) 
         **dict.fromkeys(("kl_loss_coef", "entropy_loss_coef"), 1.0),
         **dict.fromkeys(("eps_clip_low", "eps_clip_high"), 0.2),
         off_policy_correction=None,
+        enable_sample_support_replay=False,
     )
     mtp = ("mtp_loss_weight", "mtp_loss_chunk_size", "mtp_loss_topk")
-    policy = SimpleNamespace(megatron_config=SimpleNamespace(**dict.fromkeys(mtp, 0)))
+    policy = StandIn(megatron_config=StandIn(**dict.fromkeys(mtp, 0)))
+    chunks = ("logprobs_chunk_size", "vocab_entropy_chunk_size", "vocab_entropy_chunk_memory_mb")
     off = ("remove_microbatch_padding", "use_sample_packing", "is_vlm", "_fused_lm_head")
-    wrapper = SimpleNamespace(
-        cfg=SimpleNamespace(algorithm=algorithm, policy=policy, logprobs_chunk_size=None),
+    wrapper = StandIn(
+        cfg=StandIn(algorithm=algorithm, policy=policy, **dict.fromkeys(chunks)),
         actor_module=[lambda *args, **how: zeros[..., None]],
         policy_loss_fn=utils.ppo_policy_loss,
         **dict.fromkeys(off, False),
     )
-    micro_batch = {
-        "num_actions": losses.shape[-1],
-        "old_action_log_probs": zeros,
-        "base_action_log_probs": -kl,
-        "advantages": -losses * scaled[batch.samples],
-        "loss_mask": batch.mask.to(losses.dtype),
-        "rollout_action_logprobs": None,
+    micro_batch = StandInDict(
+        num_actions=losses.shape[-1],
+        old_action_log_probs=zeros,
+        base_action_log_probs=-kl,
+        advantages=-losses * scaled[batch.samples],
+        loss_mask=batch.mask.to(losses.dtype),
+        **dict.fromkeys(("rollout_action_logprobs", "rollout_expert_indices")),
         **dict.fromkeys(("sequences", "attention_mask", "position_ids"), batch.mask),
         **dict.fromkeys(("num_microbatches", "num_real_microbatches"), batch.num_microbatches),
-    }
+    )
     module = sys.modules[forward_backward.__module__]
     instead = megatron(batch, zeros, entropy, handed)
     known = {name: value for name, value in instead.items() if hasattr(module, name)}
     silent = patch("torch.distributed.broadcast_object_list", lambda *args, **how: None)
-    with patch.multiple(module, **known), silent:
+    here = patch("torch.cuda.current_device", lambda: losses.device)
+    with patch.multiple(module, **known), silent, here:
         forward_backward(wrapper, [micro_batch], losses.shape[-1], size)
     return handed[0]

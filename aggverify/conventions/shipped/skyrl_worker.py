@@ -3,17 +3,22 @@ advantages the driver has scaled, with its KL and entropy terms; ratios are 1, a
 minus losses."""
 
 from importlib import import_module
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 import torch
+
+from aggverify.conventions.stand_ins import StandIn
 
 ADAPTER = {
     "title": "SkyRL's FSDP worker, with its KL and entropy terms",
     "function": "PolicyWorkerBase._forward_backward_micro",
     "parameters": ["self", "experience", "microbatch_weight"],
     "named": True,
+    "run_against": [
+        ["skyrl", "0.4.0", "2026-11-26"],
+        ["skyrl", "0.3.0", "2026-11-26"],
+    ],
     "engine": "mean",
     "rows": "padded",
     "width": "step",
@@ -58,7 +63,7 @@ def call(forward_backward: Any, losses: Any, batch: Any, kl: Any, entropy: Any) 
 
     model.train = lambda: None  # type: ignore[attr-defined]
     coefficients = ("kl_loss_coef", "entropy_loss_coef", "temperature")
-    algorithm = SimpleNamespace(
+    algorithm = StandIn(
         policy_loss_type="regular",
         kl_estimator_type="k1",
         loss_reduction=batch.mode,
@@ -66,18 +71,20 @@ def call(forward_backward: Any, losses: Any, batch: Any, kl: Any, entropy: Any) 
         **dict.fromkeys(coefficients, 1.0),
         **dict.fromkeys(("eps_clip_low", "eps_clip_high"), 0.2),
         off_policy_correction=None,
+        enable_sample_support_replay=False,
     )
-    worker = SimpleNamespace(
+    worker = StandIn(
         model=model,
-        cfg=SimpleNamespace(algorithm=algorithm),
+        cfg=StandIn(algorithm=algorithm),
         policy_loss_fn=utils.ppo_policy_loss,
-        mesh_rank=SimpleNamespace(dp_size=batch.dp_size),
-        strategy=SimpleNamespace(backward=lambda loss, *others: handed.append(loss)),
-        scheduler=SimpleNamespace(get_last_lr=lambda: [0.0]),
+        mesh_rank=StandIn(dp_size=batch.dp_size),
+        strategy=StandIn(backward=lambda loss, *others: handed.append(loss)),
+        scheduler=StandIn(get_last_lr=lambda: [0.0]),
         optimizer=None,
     )
-    absent = ("action_mask", "rollout_logprobs", "pixel_values", "image_grid_thw")
-    experience = SimpleNamespace(
+    # the mask of what is no padding: action_mask until August 2026
+    absent = ("action_mask", "response_mask", "rollout_logprobs", "pixel_values", "image_grid_thw")
+    experience = StandIn(
         to_device=lambda device: None,
         action_log_probs=zeros,
         base_action_log_probs=-kl,

@@ -115,6 +115,13 @@ class Verdict:
         return [check for check in left if not check.spoiled]
 
     @property
+    def unjudged_for(self) -> str | None:
+        """The one reason for which no check was judged."""
+        reasons = {check.reason for check in self.not_judged}
+        left = [check for check in self.checks if check.state.judged]
+        return reasons.pop() if len(reasons) == 1 and not left and not self.findings else None
+
+    @property
     def fails(self) -> bool:
         """Whether anything found is a reason not to take the reducer."""
         return any(finding.fails for finding in self.findings)

@@ -119,6 +119,8 @@ def summary(verdict: Verdict) -> str:
         return incomplete(verdict.incomplete, [verdict])
     if not verdict.executed:
         return "nothing was tested"
+    if verdict.unjudged_for:
+        return f"could not judge: {verdict.unjudged_for}"
     if verdict.not_judged:
         return f"could not judge {_names(verdict.not_judged)}"
     what = verdict.oracle or verdict.mode or "the same step scalar in every layout (no known mode)"

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from aggverify.checks.base import failure_finding
 from aggverify.checks.formula import NAME
 from aggverify.checks.refusal import refusal
+from aggverify.errors import UnknownVersion
 from aggverify.execution.executed import Execution
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
@@ -66,7 +67,11 @@ def _refused(subject: Subject, laboratory: Laboratory) -> str | None:
     takes one, or fails in another way."""
     said: list[str] = []
     for case in simplest(subject):
-        words = refusal(laboratory.run(subject, [case])[0])
+        try:
+            [ran] = laboratory.run(subject, [case])
+        except UnknownVersion:  # its first step runs into it too, and says so
+            return None
+        words = refusal(ran)
         if words is None:
             return None
         said.append(words)

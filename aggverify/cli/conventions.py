@@ -1,0 +1,39 @@
+"""``aggverify conventions``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+
+@click.command()
+def conventions() -> None:
+    """How functions are called: signature, modes, engine, and what each has been run against."""
+    for line in conventions_text():
+        click.echo(line)
+
+
+def conventions_text() -> Iterator[str]:
+    """Every convention of the table, and what to do where none fits."""
+    from aggverify.conventions import ALIASES, CONVENTIONS
+    from aggverify.conventions.calls import Called
+    from aggverify.conventions.run_against import run_against
+    from aggverify.oracles import MODES
+
+    for how in CONVENTIONS.values():
+        alias = [f" (alias {alias})" for alias, name in ALIASES.items() if name == how.name]
+        engine = {mode: how.default_engine(mode) for mode in MODES}
+        modes = [m for m in MODES if how.why_not(m, engine[m], frozenset()) is None]
+        ran = ", ".join(one.text for one in run_against(how))
+        yield how.name + "".join(alias)
+        yield f"    {how.title}"
+        yield f"    {how.signature}"
+        if modes:
+            yield f"    modes: {', '.join(modes)}"
+            yield f"    without --engine: {', '.join(dict.fromkeys(engine[m] for m in modes))}"
+        yield f"    run against: {ran or 'nothing: aggverify defines its signature'}"
+        known = "by its signature, or " if not isinstance(how, Called) else ""
+        yield f"    taken {known}with --convention {how.name}"
+        yield ""
+    yield "Yours: --adapter my_adapter.py (CONTRIBUTING.md, A convention)."
