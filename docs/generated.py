@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -18,6 +19,7 @@ from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
+from sphinx.transforms import SphinxTransform
 from sphinx.util.docutils import SphinxDirective
 
 import aggverify
@@ -310,11 +312,21 @@ def python() -> Lines:
     yield "```"
 
 
+def glossary() -> Lines:
+    """``glossary.toml``, a table for each of its parts."""
+    text = (Path(__file__).parents[1] / "glossary.toml").read_text(encoding="utf-8")
+    for part, words in tomllib.loads(text).items():
+        yield from (f"## {part.replace('_', ' ').capitalize()}", "")
+        yield from head("word", "meaning")
+        yield from (row(word, meaning) for word, meaning in words.items())
+        yield ""
+
+
 PARTS: Mapping[str, Callable[..., Lines]] = {
     part.__name__: part
     for part in (
         *(convention, conventions, cells, modes, worked, engines, deviations),
-        *(checks, codes, options, all_options, settings, document, python),
+        *(checks, codes, options, all_options, settings, document, python, glossary),
     )
 }
 
@@ -336,7 +348,7 @@ class Generated(SphinxDirective):
         return node.children
 
 
-_LINK = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+[^)#\s]+)\)")
+_LINK = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+[^)#\s]+)(?:#[^)]*)?\)")
 
 
 def name_files(app: Sphinx, docname: str, source: list[str]) -> None:
@@ -369,9 +381,50 @@ def write_code_pages(app: Sphinx) -> None:
             path.write_text(text, encoding="utf-8")
 
 
+PALETTE = {
+    "#1f2328": "#e6edf3",
+    "#59636e": "#9198a1",
+    "#ffffff": "#131416",
+    "#f6f8fa": "#1c2128",
+    "#0969da": "#4493f8",
+    "#cf222e": "#f85149",
+    "#1a7f37": "#3fb950",
+}
+"""Colours of a drawing, light and dark."""
+
+
+def write_dark_drawings(app: Sphinx) -> None:
+    """Each drawing once more in dark colours."""
+    folder = Path(app.srcdir) / "drawings"
+    (folder / "dark").mkdir(exist_ok=True)
+    for path in folder.glob("*.svg"):
+        text = path.read_text(encoding="utf-8")
+        for light, dark in PALETTE.items():
+            text = text.replace(light, dark)
+        (folder / "dark" / path.name).write_text(text, encoding="utf-8")
+
+
+class BothThemes(SphinxTransform):
+    """A drawing is shown in the colours of the theme."""
+
+    default_priority = 10
+
+    def apply(self, **kwargs: Any) -> None:
+        """Before images are collected."""
+        for image in list(self.document.findall(nodes.image)):
+            if image["uri"].startswith("drawings/"):
+                dark = image.deepcopy()
+                dark["uri"] = image["uri"].replace("drawings/", "drawings/dark/")
+                dark["classes"].append("only-dark")
+                image["classes"].append("only-light")
+                image.parent.insert(image.parent.index(image) + 1, dark)
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Sphinx's entry point."""
     app.add_directive("generated", Generated)
     app.connect("builder-inited", write_code_pages)
+    app.connect("builder-inited", write_dark_drawings)
     app.connect("source-read", name_files)
+    app.add_transform(BothThemes)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -8,7 +8,6 @@ from typing import NoReturn
 
 import click
 
-from aggverify import __version__
 from aggverify.cli import joined, streams, ways_out
 from aggverify.cli.check import check
 from aggverify.cli.compare import compare
@@ -21,10 +20,18 @@ from aggverify.cli.oracle import oracle
 from aggverify.cli.render import render
 from aggverify.cli.replay import replay
 from aggverify.cli.snapshot import snapshot
+from aggverify.cli.versions import print_versions
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, prog_name="aggverify")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=print_versions,
+    help="Versions of aggverify, Python and torch, and the backends that can be used here.",
+)
 def commands() -> None:
     """Find the wrong factor in a loss reducer.
 

@@ -41,4 +41,4 @@ def engines_text() -> Iterator[str]:
         yield ""
     yield "D, C, K, N: dp_size, cp_size, micro-batches and rollouts of the step; w, l: weight and"
     yield "loss of a token; f: what the reducer returns for one micro-batch on one rank."
-    yield "Yours: --engine my_module:MY_ENGINE (CONTRIBUTING.md, An engine)."
+    yield "Yours: --engine my_module:MY_ENGINE (docs/extending/engine.md)."

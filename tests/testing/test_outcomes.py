@@ -120,6 +120,19 @@ def test_hazards_pass_and_refusals_are_skipped(suite: Suite) -> None:
     )
 
 
+def test_what_is_disclaimed_is_skipped_though_it_is_all_a_test_has(suite: Suite) -> None:
+    """As in the file that ``aggverify new`` writes, where each check is a test."""
+    made = suite(
+        "test_mine = aggverify.conformance('mine.py', modes='token_mean', engine='sum', checks=["
+        "'independent_of_context_parallel_size', 'two_paths_agree', 'weights_are_the_modes'],"
+        " without=['context-parallel'])"
+    )
+    shutil.copy(EXAMPLES / "native" / "sum" / "token_mean.py", made.path / "mine.py")
+    ran = made.runpytest_inprocess(*WITHIN, "-rs")
+    ran.assert_outcomes(passed=1, skipped=2)
+    ran.stdout.fnmatch_lines(["*not claimed: disclaimed by --without*", "*no --against TARGET*"])
+
+
 def test_a_machine_without_ranks_is_an_error(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
     made = suite("test_it = aggverify.conformance('right.py', checks=['linear_in_the_losses'])")
     monkeypatch.setattr(linux, "unsupported", lambda: "needs Linux")

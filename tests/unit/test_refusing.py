@@ -10,7 +10,6 @@ from aggverify.checks import check
 from aggverify.checks.spaces import spread
 from aggverify.codes.state import State
 from aggverify.conventions import FEATURES
-from aggverify.errors import InputError
 from aggverify.execution.claim import Claim
 from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Refused, Subject
@@ -194,8 +193,3 @@ def test_its_checks_say_so() -> None:
     nans = found["masked_nans_never_matter"]
     assert (nans.instead, nans.why_not) == said
     assert found["masked_values_never_matter"].instead is None
-
-
-def test_a_plan_with_nothing_in_it_is_refused() -> None:
-    with pytest.raises(InputError, match="nothing is left to test: --without context-parallel"):
-        plan(without("context-parallel"), [check(CP)])

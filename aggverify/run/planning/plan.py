@@ -9,7 +9,6 @@ from typing import Any
 
 from aggverify.checks import CHECKS, Check
 from aggverify.codes.state import State
-from aggverify.errors import InputError
 from aggverify.execution.budget import MAX_WORLD, MIN_EXAMPLES
 from aggverify.execution.subject import DISCLAIMED, Refused, Subject
 from aggverify.generation.space import Space, sizes
@@ -94,19 +93,13 @@ class Plan:
 
 
 def plan(subject: Subject, checks: Iterable[Check] = CHECKS) -> Plan:
-    """The plan of a subject; what earlier checks find out may still shorten it.
-
-    Raises InputError where the person has left nothing to test.
-    """
+    """The plan of a subject; what earlier checks find out may still shorten it."""
     asked = tuple(checks)
     mine = tuple(check for check in asked if check.of_calls == subject.only_called)
     if asked and not mine:  # nothing else was asked for
         why = f"the function reduces {'no ' * subject.only_called}losses"
         return Plan(subject, tuple(Entry(c, subject, None, State.LEFT_OUT, why) for c in asked))
-    entries = tuple(_entry(check, subject) for check in mine)
-    if entries and subject.without and all(entry.instead is not None for entry in entries):
-        raise InputError(f"nothing is left to test: --without {', '.join(sorted(subject.without))}")
-    return Plan(subject, entries)
+    return Plan(subject, tuple(_entry(check, subject) for check in mine))
 
 
 def looking_at_branches(subject: Subject) -> tuple[Entry, ...]:
