@@ -7,10 +7,11 @@ from dataclasses import fields
 from typing import Any, get_args
 
 from aggverify.conventions.base import LogRule, Misuse
-from aggverify.conventions.declared import Rows, Told
+from aggverify.conventions.declared import Told
 from aggverify.conventions.declared_misuses import are_texts, is_misuse, line, spoiling
 from aggverify.conventions.features import UNUSUAL
 from aggverify.conventions.log_forms import FORMS
+from aggverify.conventions.rows import Kind, Rows
 from aggverify.conventions.run_against import RunAgainst
 from aggverify.conventions.validated_arguments import Names
 from aggverify.engines import engine
@@ -20,7 +21,11 @@ from aggverify.oracles import LEGACY, MODES
 NAME = "ADAPTER"
 VALIDATES, MERGES = "validates", "merges_logs"
 _TABLES = frozenset({"modes", "forbidden", "others"})
-_FORMS = {"rows": ("flat", "padded"), "side": ("right", "left"), "width": ("micro-batch", "step")}
+_FORMS = {
+    "rows": ("flat", *get_args(Kind)),
+    "side": ("right", "left"),
+    "width": ("micro-batch", "step"),
+}
 
 
 class Reading:
@@ -115,7 +120,16 @@ class Reading:
             self._check(key, " or ".join(accepted), chosen[key] in accepted)
         if chosen["rows"] == "flat":
             return None
-        return Rows(chosen["side"], chosen["width"])
+        return Rows(chosen["rows"], chosen["side"], chosen["width"])
+
+    def gradient_of(self) -> str:
+        value = self.text("gradient_of", "")
+        self._check(
+            "gradient_of", "the name of call's second parameter", value in ("", *value.split())
+        )
+        if value and self.texts("terms"):
+            raise self._wrong("gradient_of", "left out where there are terms, which are losses")
+        return value
 
     def names(self) -> Names:
         """What a framework calls the arguments that say how losses are aggregated."""

@@ -3,20 +3,22 @@ without importing it, and ``call(function, losses, batch)`` for the ranks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from aggverify.conventions.adapter_functions import MERGE, loaded, merging
 from aggverify.conventions.asked_of_batch import asked_of_batch
-from aggverify.conventions.base import Bound, LogRule, Misuse, Output, Site
-from aggverify.conventions.micro_batch import Side, Width
+from aggverify.conventions.base import NONLINEAR, Bound, LogRule, Misuse, Output, Site
 from aggverify.conventions.native import RETURNS, inputs, output
 from aggverify.conventions.offer import Offer
 from aggverify.conventions.plain_adapter import code_of
 from aggverify.conventions.plain_batch import batches
+from aggverify.conventions.policy_loss import PolicyLoss
+from aggverify.conventions.rows import Rows, places
 from aggverify.conventions.run_against import RunAgainst
 from aggverify.conventions.scripted import Calling, PlainSite
+from aggverify.conventions.sequence_loss import ASKED, plainly, with_advantages
 from aggverify.conventions.step_batches import Totals, micro_batch
 from aggverify.engines import usual
 from aggverify.oracles import LEGACY, MODES, family
@@ -24,18 +26,13 @@ from aggverify.oracles import LEGACY, MODES, family
 if TYPE_CHECKING:
     from torch import Tensor
 
-TAKES = ("function", "losses", "batch")
-"""What an adapter's ``call`` does, before any terms."""
 Told = str | bool | None
 """What a function is given for a mode."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """How losses are padded to ``(B, T)``."""
-
-    side: Side = "right"
-    width: Width = "micro-batch"
+def takes(gradient_of: str, terms: Sequence[str]) -> tuple[str, ...]:
+    """What an adapter's ``call`` does."""
+    return ("function", gradient_of or "losses", "batch", *terms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +63,9 @@ class Declared:
     """Modes that are right only where every prompt group is whole, each with the reason."""
     terms: tuple[str, ...] = ()
     """Per-token inputs beside the losses that ``call`` takes, each an additive term."""
+    gradient_of: str = ""
+    """What ``call`` takes in the place of losses, where these are log-probabilities: the weights
+    are read off their gradient, with one advantage a sequence."""
     rows: Rows | None = None
     """None: losses are given as they are, 1-D."""
     not_claimed: Mapping[str, str] = field(default_factory=dict)
@@ -82,8 +82,26 @@ class Declared:
     @property
     def signature(self) -> str:
         if not self.recognised_by:
-            return f"any, through call({', '.join((*TAKES, *self.terms))})"
+            return f"any, through call({', '.join(self.takes)})"
         return f"def {self.usual_name}({', '.join(self.recognised_by)}, ...)"
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        """What ``call`` does."""
+        return takes(self.gradient_of, self.terms)
+
+    @property
+    def one_loss_a_sample(self) -> bool:
+        """Whether all tokens of a sample are given one loss, which its advantage stands for."""
+        return bool(self.gradient_of)
+
+    @property
+    def hides_zeros(self) -> bool:
+        return bool(self.gradient_of)
+
+    @property
+    def roundings(self) -> int:
+        return PolicyLoss.roundings if self.gradient_of else 0
 
     @property
     def mode_is_argument(self) -> bool:
@@ -144,14 +162,22 @@ class Declared:
     def plain(self, site: PlainSite) -> Calling:
         code = code_of(self.path)
         told = None if self.told is None else self.told.get(family(site.mode or ""))
-        rows = None if self.rows is None else (self.rows.side, self.rows.width)
         asked = asked_of_batch(code.texts)
-        found = batches(site, rows, mode=self.told is not None, asked=asked)
+        if self.gradient_of and asked is not None:
+            asked |= ASKED
+        found = batches(site, self.rows, mode=self.told is not None, asked=asked)
         losses, *terms = site.inputs
         given = ", ".join(("reduce", losses, "batch", *terms))
-        call = f"batch = {found.made}\nout = call({given})"
-        data = (call, "batch", found.told)
-        return Calling(*data, code=found.code, adapter=code.source, mode=told, rows=rows)
+        calling = Calling(
+            f"batch = {found.made}\nout = call({given})",
+            "batch",
+            found.told,
+            code=found.code,
+            adapter=code.source,
+            mode=told,
+            rows=self.rows,
+        )
+        return calling if not self.gradient_of else plainly(calling, found.made, site.mode)
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
         known = MODES.get(site.mode or "")
@@ -164,10 +190,12 @@ class Declared:
             batch = micro_batch(site, k, totals, mode)
             own, terms = inputs(site, losses, batch)
             if self.rows is not None:
-                form: dict[str, Any] = {"side": self.rows.side, "width": self.rows.width}
-                own, mask = batch.rows(own, **form)
-                terms = [batch.padded(term, **form) for term in terms]
-                batch = replace(batch, _mask=mask)
+                found = places(self.rows, site.case, site.dp_rank, site.cp_rank, k)
+                own, *terms = map(found.filled, (own, *terms))
+                mask = found.filled(batch.mask)
+                batch = replace(batch, _mask=mask, _lengths=found.lengths)
+            if self.gradient_of:
+                own, batch = with_advantages(own, batch, site.mode == NONLINEAR)
             return output(call(function, own, batch, *terms))
 
         return bound if self.logs != MERGE else merging(self.path, bound, site)

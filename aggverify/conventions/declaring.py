@@ -11,7 +11,7 @@ from typing import Any
 
 from aggverify.conventions.adapter_functions import CALL, MERGE, loaded
 from aggverify.conventions.adapter_values import MERGES, NAME, VALIDATES, Reading, known_modes
-from aggverify.conventions.declared import TAKES, Declared
+from aggverify.conventions.declared import Declared, takes
 from aggverify.conventions.features import FEATURES
 from aggverify.conventions.log_reducer import LogReducer
 from aggverify.conventions.validation import Validation
@@ -42,7 +42,8 @@ def _declared(text: bytes, path: str, name: str | None) -> Declared | Validation
     data = _data(tree, path)
     read, absolute = Reading(path, data), str(Path(path).absolute())
     kind = next((kind for kind in _CALLED if kind in data), None)
-    _check_call(tree, path, _CALLED[kind][0] if kind else (*TAKES, *read.texts("terms")))
+    taken = takes(of := read.gradient_of(), read.texts("terms"))
+    _check_call(tree, path, _CALLED[kind][0] if kind else taken, second=of)
     if kind is not None:
         how = _CALLED[kind][1](read, lambda: loaded(absolute))
         notes, title = (*how.notes, *read.texts("notes")), read.text("title", how.title)
@@ -63,6 +64,7 @@ def _declared(text: bytes, path: str, name: str | None) -> Declared | Validation
         always_wrong=read.reasons("always_wrong", known_modes()),
         whole_groups=read.reasons("whole_groups", known_modes()),
         terms=read.texts("terms"),
+        gradient_of=of,
         rows=read.rows(),
         not_claimed=read.reasons("not_claimed", FEATURES),
         unusual=read.unusual(),
@@ -101,11 +103,14 @@ def _is_name(target: ast.expr) -> bool:
     return isinstance(target, ast.Name) and target.id == NAME
 
 
-def _check_call(tree: ast.Module, path: str, takes: Sequence[str], name: str = CALL) -> None:
+def _check_call(
+    tree: ast.Module, path: str, takes: Sequence[str], name: str = CALL, second: str = ""
+) -> None:
     told = f"({', '.join(takes)})"
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name == name:
-            if len(node.args.posonlyargs) + len(node.args.args) == len(takes):
+            own = [arg.arg for arg in (*node.args.posonlyargs, *node.args.args)]
+            if len(own) == len(takes) and second in ("", own[1]):
                 return
             raise InputError(f"{path}, line {node.lineno}: {name} takes {told}")
     raise InputError(f"{path} has no def {name}{told}")
@@ -124,8 +129,8 @@ _KEYS = (
         "always_wrong",
         "whole_groups",
     ),
-    *("terms", "rows", "side", "width", "not_claimed", "unusual", "misuses", "notes", "logs"),
-    "run_against",
+    *("terms", "gradient_of", "rows", "side", "width", "not_claimed", "unusual", "misuses"),
+    *("notes", "logs", "run_against"),
     *(VALIDATES, MERGES),
 )
 

@@ -99,6 +99,7 @@ class MicroBatch:
     dp_cp_group: ProcessGroup | None = None
     """All ranks that share the step."""
     _mask: Tensor | None = field(default=None, repr=False, compare=False)
+    _lengths: tuple[int, ...] | None = field(default=None, repr=False, compare=False)
     _beyond: Beyond | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -108,6 +109,16 @@ class MicroBatch:
         import torch
 
         return torch.cat(self.local_masks) if self._mask is None else self._mask
+
+    @property
+    def cu_seqlens(self) -> Tensor:
+        """Where each sample of the form that the losses are given in begins, one after the other,
+        and the last one ends; int32."""
+        import torch
+
+        lengths = [*map(len, self.local_masks)] if self._lengths is None else self._lengths
+        ends = torch.tensor((0, *lengths), device=self.local_masks[0].device).cumsum(0)
+        return ends.int()
 
     @property
     def window_masks(self) -> list[list[Tensor]]:

@@ -5,10 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
+
+import numpy as np
 
 from aggverify.conventions.base import Site
 from aggverify.conventions.plain_text import listed, named, number, row, tensor, tensors
+from aggverify.conventions.rows import Places, Rows, places
 from aggverify.conventions.scripted import PlainData, PlainSite
 from aggverify.conventions.step_batches import Totals, numbers
 from aggverify.steps.case import Case
@@ -57,7 +61,7 @@ class Batches:
 
 def batches(
     site: PlainSite,
-    rows: tuple[str, str] | None = None,
+    rows: Rows | None = None,
     *,
     mode: bool = False,
     tokens: bool = False,
@@ -79,7 +83,7 @@ def batches(
     return Batches(_told(site, rows, asked), made, _PADDED if padded else "")
 
 
-def _told(site: PlainSite, rows: tuple[str, str] | None, asked: frozenset[str] | None) -> PlainData:
+def _told(site: PlainSite, rows: Rows | None, asked: frozenset[str] | None) -> PlainData:
     cells: list[tuple[str, ...]] = []
     step: dict[str, str] = {}
     for d, c in ranks(site.case):
@@ -115,7 +119,7 @@ def _place(site: PlainSite, d: int, c: int) -> Site:
 
 
 def _values(
-    place: Site, k: int, totals: Totals, rows: tuple[str, str] | None = None
+    place: Site, k: int, totals: Totals, rows: Rows | None = None
 ) -> Iterator[tuple[str, str]]:
     """Every attribute of ``MicroBatch`` that is data, as a literal."""
     step, rank = place.case.step, place.case.layout.micro_batches[place.dp_rank]
@@ -125,7 +129,10 @@ def _values(
     yield "loss_masks", tensors(s.loss_mask for s in samples)
     yield "original_masks", tensors(s.original_mask or s.loss_mask for s in samples)
     yield "local_masks", tensors(local)
-    yield "mask", formed(place.case, local, rows, 0)
+    form = None if rows is None else places(rows, place.case, place.dp_rank, place.cp_rank, k)
+    yield "mask", formed(local, form, 0)
+    packed = form.lengths if form else tuple(map(len, local))
+    yield "cu_seqlens", f"tensor({row([*accumulate(packed, initial=0)])}).int()"
     yield "local_positions", tensors(seen)
     lengths = [[step.samples[i].response_length for i in cell] for cell in rank]
     for unit in ("group", "rollout"):
@@ -157,25 +164,23 @@ def visible(case: Case, d: int, c: int, k: int) -> list[list[int]]:
     return [_tokens(own) for own in visible_pieces(case.step, members, case.layout, c)]
 
 
-def losses_of(case: Case, d: int, c: int, k: int, rows: tuple[str, str] | None) -> str:
+def losses_of(case: Case, d: int, c: int, k: int, rows: Rows | None) -> str:
     """Which of the step's losses these are, in the order and form they are given in."""
     members = case.layout.micro_batches[d][k]
     seen = zip(members, visible(case, d, c, k), strict=True)
-    return formed(case, [[case.step.offsets[i] + t for t in own] for i, own in seen], rows, -1)
+    own = [[case.step.offsets[i] + t for t in tokens] for i, tokens in seen]
+    return formed(own, None if rows is None else places(rows, case, d, c, k), -1)
 
 
-def formed(case: Case, parts: Sequence[list[int]], rows: tuple[str, str] | None, fill: int) -> str:
-    """One after the other, or as padded rows."""
-    if rows is None:
-        return tensor([number for own in parts for number in own])
-    side, width = rows
-    most = max((s.response_length for s in case.step.samples), default=0)
-    most = most if width == "step" else max(map(len, parts), default=0)
-    padding = ([fill] * (most - len(own)) for own in parts)
-    padded = (
-        own + by if side == "right" else by + own for own, by in zip(parts, padding, strict=True)
-    )
-    return f"tensor({listed(map(row, padded))}).long()"
+def formed(parts: Sequence[list[int]], form: Places | None, fill: int) -> str:
+    """Numbers of a micro-batch's tokens, one after the other, or in that form."""
+    flat = [number for own in parts for number in own]
+    if form is None:
+        return tensor(flat)
+    filled = np.full(form.shape, fill)
+    filled.flat[form.index] = flat
+    inner = row(filled.tolist()) if filled.ndim == 1 else listed(map(row, filled.tolist()))
+    return f"tensor({inner}).long()"
 
 
 def owned(case: Case, d: int, c: int, k: int) -> list[list[int]]:

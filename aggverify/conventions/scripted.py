@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from aggverify.conventions.rows import Rows
 from aggverify.steps.case import Case
 
 
@@ -63,8 +64,8 @@ class Calling(NamedTuple):
     """Whole lines, beside what every script imports."""
     mode: str | bool | None = None
     """``MODE``, where the reducer is told one."""
-    rows: tuple[str, str] | None = None
-    """The side and width of the losses as padded rows; None: 1-D."""
+    rows: Rows | None = None
+    """The form of the losses; None: 1-D, one response after the other."""
     whole: str = ""
     """What the candidate is called where it runs all of the step, with a model it is given."""
     zeros: bool = True

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from aggverify.conventions import rows as forms
 from aggverify.conventions.base import Bound, Misuse, Output, Site
 from aggverify.conventions.misuses import SKYRL
 from aggverify.conventions.offer import Offer
@@ -41,7 +42,6 @@ _PLAIN = """\
 (every, *sizes), (cell, mask) = copy.deepcopy((step, told))
 scaled = reduce(torch.ones(every.shape, dtype=losses.dtype), every, MODE, *sizes)
 out = module.reduce_loss(losses * scaled[cell], mask)"""
-_ROWS_OF_A_STEP = ("right", "step")
 
 
 def _not_claimed() -> dict[str, str]:
@@ -115,7 +115,7 @@ class SkyrlAdvantages:
             told.append(tuple(f"({list(i)}, {m})" for i, m in zip(rank, masks, strict=True)))
         data = PlainData(f"({', '.join(given)})", tuple(told))
         mode = _NAMES[family(site.mode or "token_mean")]
-        return Calling(_PLAIN, "every", data, mode=mode, rows=_ROWS_OF_A_STEP)
+        return Calling(_PLAIN, "every", data, mode=mode, rows=forms.Rows(width="step"))
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
         import torch
@@ -143,10 +143,10 @@ class SkyrlAdvantages:
         return call
 
 
-def _plain_mask(case: Case, members: Iterable[int], original: bool = False) -> str:
+def _plain_mask(case: Case, members: Sequence[int], original: bool = False) -> str:
     samples = [case.step.samples[i] for i in members]
     masks = [list((s.original_mask if original else None) or s.loss_mask) for s in samples]
-    return formed(case, masks, _ROWS_OF_A_STEP, 0)
+    return formed(masks, forms.step_rows(case, [*members]), 0)
 
 
 def _reduction(site: Site) -> str:

@@ -227,7 +227,7 @@ class Laboratory:
         return self._beside[where]
 
     def _send(self, subject: Subject, trials: Sequence[Trial]) -> Submitted:
-        trials = [t if t.zeros else replace(t, case=subject.shown(t.case)) for t in trials]
+        trials = [replace(t, case=subject.shown(t.case, zeros=t.zeros)) for t in trials]
         seconds = max(self._cpu_seconds or 0.0, self._patience.seconds or 0.0) or None
         jobs = [
             _job(subject, t, seconds, self._note, usual=self._usual(subject, t)) for t in trials

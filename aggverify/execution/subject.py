@@ -299,9 +299,12 @@ class Subject:
         around = getattr(self.convention, "roundings", 0)
         return CANDIDATE_ROUNDINGS + self.engine.roundings + more + around
 
-    def shown(self, case: Case) -> Case:
-        """The case with losses of which the convention shows every weight."""
-        return case.without_zeros() if self.hides_zeros else case
+    def shown(self, case: Case, *, zeros: bool = False) -> Case:
+        """The case with losses that the convention can give, and, but with ``zeros``, of which it
+        shows every weight."""
+        if getattr(self.convention, "one_loss_a_sample", False):
+            case = case.with_one_loss_a_sample()
+        return case.without_zeros() if self.hides_zeros and not zeros else case
 
     @property
     def hides_zeros(self) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from aggverify.conventions import Calling
 from aggverify.conventions.plain_batch import formed, losses_of, owned, ranks, visible
 from aggverify.conventions.plain_text import row
+from aggverify.conventions.rows import Rows, places
 from aggverify.generation.corpus import plain_losses
 from aggverify.steps.case import Case
 
@@ -58,8 +59,7 @@ def cells(
     return "\n".join(["[", *found, "]"])
 
 
-def _mine(case: Case, d: int, c: int, k: int, rows: tuple[str, str] | None) -> str:
+def _mine(case: Case, d: int, c: int, k: int, rows: Rows | None) -> str:
     pairs = zip(visible(case, d, c, k), owned(case, d, c, k), strict=True)
-    return (
-        f"{formed(case, [[int(t in mine) for t in seen] for seen, mine in pairs], rows, 0)}.bool()"
-    )
+    own = [[int(t in mine) for t in seen] for seen, mine in pairs]
+    return f"{formed(own, None if rows is None else places(rows, case, d, c, k), 0)}.bool()"

@@ -79,6 +79,17 @@ class Case:
         losses = tuple(1.0 if abs(x) < least else x for x in self.losses)
         return self if losses == self.losses else self.with_losses(losses)
 
+    def with_one_loss_a_sample(self) -> Case:
+        """The case with the largest loss of a sample's unmasked tokens for all of them."""
+        losses = list(self.losses)
+        for sample, start in zip(self.step.samples, self.step.offsets, strict=False):
+            own = [start + t for t, bit in enumerate(sample.loss_mask) if bit]
+            most = max((losses[t] for t in own), key=abs, default=0.0)
+            for t in own:
+                losses[t] = most
+        found = tuple(losses)
+        return self if found == self.losses else self.with_losses(found)
+
     def masked_tokens(self) -> list[int]:
         """Flat indices of the response tokens behind the mask."""
         flat = b"".join(s.loss_mask for s in self.step.samples)

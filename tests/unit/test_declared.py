@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from aggverify.conventions import Offer, convention
-from aggverify.conventions.declared import Rows
+from aggverify.conventions.rows import Rows
 from aggverify.errors import InputError
+from aggverify.run.planning.naming import canonical, own_names
 from aggverify.run.planning.request import requested
 from aggverify.run.planning.settings import CLAIMS, validated
 
@@ -51,6 +52,20 @@ def test_call_takes_the_terms_that_are_declared(tmp_path: Path) -> None:
         convention(str(path))
 
 
+def test_what_the_gradient_is_of_is_calls_second_parameter(tmp_path: Path) -> None:
+    path = tmp_path / "theirs.py"
+    given = "ADAPTER = {'gradient_of': 'logps'}\n\n\ndef call(f, logps, batch): ...\n"
+    path.write_text(given)
+    how = convention(str(path))
+    assert how.signature == "any, through call(function, logps, batch)"
+    path.write_text(given.replace("call(f, logps", "call(f, losses"))
+    with pytest.raises(InputError, match=r"line 4: call takes \(function, logps, batch\)"):
+        convention(str(path))
+    path.write_text(given.replace("{'grad", "{'terms': ['kl'], 'grad"))
+    with pytest.raises(InputError, match="gradient_of must be left out where there are terms"):
+        convention(str(path))
+
+
 def test_it_is_what_the_file_says(file: str) -> None:
     how = convention(file)
     assert (how.name, how.title, how.usual_name) == (file, "Theirs", "agg")
@@ -64,12 +79,25 @@ def test_it_is_what_the_file_says(file: str) -> None:
     assert how.always_wrong == {"token_mean": "it counts for itself"}  # type: ignore[attr-defined]
     assert how.not_claimed == {"context-parallel": "gathered before the loss"}
     assert how.notes == ("clipping is not exercised",)
-    assert how.rows == Rows("left", "micro-batch")  # type: ignore[attr-defined]
+    assert how.rows == Rows("padded", "left")  # type: ignore[attr-defined]
     [misuse] = how.misuses
     arguments = {"mode": "seq", "mat": 1}
     misuse.spoil(arguments)
     assert (misuse.sentence, arguments) == ("no mode", {"mode": None, "mat": 1})
     assert misuse.modes == ("sample_mean",)
+
+
+def test_a_mode_goes_by_the_adapters_name_for_it(file: str) -> None:
+    own = own_names(convention(file))
+    assert own == {"seq": "sample_mean", "group": "prompt_mean"}
+    assert canonical("seq", None, own) == (
+        "sample_mean",
+        ("seq is what the adapter calls sample_mean",),
+    )
+    assert canonical("token-mean", None, own) == canonical("token-mean")
+    assert requested("x.py", {"adapter": file, "mode": ("seq",)}, {}).modes == ("seq",)
+    with pytest.raises(InputError, match=r"unknown mode 'sek'; did you mean 'seq'"):
+        requested("x.py", {"adapter": file, "mode": ("sek",)}, {})
 
 
 def test_each_cell_has_its_reason(file: str) -> None:
@@ -120,7 +148,10 @@ def test_little_need_be_said(tmp_path: Path) -> None:
         ("ADAPTER = {'engine': 'maen'}" + CALL, "did you mean 'mean'"),
         ("ADAPTER = {'engine': 'my:E'}" + CALL, "yours: --engine module:OBJECT"),
         ("ADAPTER = {'engine': {'mean': ['token']}}" + CALL, "unknown mode 'token'"),
-        ("ADAPTER = {'rows': 'square'}" + CALL, "rows must be flat or padded, got 'square'"),
+        (
+            "ADAPTER = {'rows': 'square'}" + CALL,
+            "rows must be flat or padded or whole or packed, got 'square'",
+        ),
         ("ADAPTER = {'modes': ['token_mean']}" + CALL, "modes must be a table of mode"),
         ("ADAPTER = {'modes': {'tokenmean': 'x'}}" + CALL, "did you mean 'token_mean'"),
         ("ADAPTER = {'never': {'token_mean': 3}}" + CALL, "never must be a table of name: reason"),

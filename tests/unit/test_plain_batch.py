@@ -14,6 +14,7 @@ from aggverify.conventions import MicroBatch, PlainSite, Site
 from aggverify.conventions.asked_of_batch import asked_of_batch
 from aggverify.conventions.plain_batch import _BY_THE_CALL, batches, losses_of
 from aggverify.conventions.plain_text import named, row
+from aggverify.conventions.rows import Rows
 from aggverify.conventions.step_batches import Totals, micro_batch
 from aggverify.generation.catalogue import plain_losses
 from aggverify.report.plain_source import functions
@@ -62,11 +63,11 @@ def test_what_it_tells_is_what_a_rank_is_told(cp: tuple[int, CpKind]) -> None:
 
 def test_losses_and_masks_can_be_padded_rows() -> None:
     where = site("0,1,2,3,4")
-    assert read(losses_of(where.case, 0, 0, 0, ("left", "micro-batch"))).tolist()[:2] == [
+    assert read(losses_of(where.case, 0, 0, 0, Rows("padded", "left"))).tolist()[:2] == [
         [-1, -1, -1, 0],
         [-1, 1, 2, 3],
     ]
-    told = batches(where, ("right", "step"), asked=frozenset({"mask"})).told
+    told = batches(where, Rows(width="step"), asked=frozenset({"mask"})).told
     assert read(told.cells[0][0])["mask"].tolist()[1] == [1, 0, 1, 0]
 
 

@@ -17,7 +17,7 @@ from aggverify.execution.subject import Subject
 from aggverify.oracles import FAMILIES, LEGACY, OracleError, Policy, Step, family, mode, translated
 from aggverify.run.planning import settings
 from aggverify.run.planning.choosing import Choice, choose
-from aggverify.run.planning.naming import canonical
+from aggverify.run.planning.naming import canonical, own_names
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import Target
 
@@ -76,7 +76,8 @@ def subjects(
 ) -> tuple[Subject, ...]:
     """One subject per mode; a single one with mode None when the mode is to be found out."""
     choice = choose(target, description, request.called)
-    named = dict(canonical(name, request.micro_batch_size) for name in request.modes)
+    own = own_names(choice.convention)
+    named = dict(canonical(name, request.micro_batch_size, own) for name in request.modes)
     request = replace(request, modes=tuple(named))
     modes = request.modes or _default_modes(choice, request)
     _check_rows(request, modes)

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
-from aggverify.errors import InputError, NotClaimable
+from collections.abc import Mapping
+
+from aggverify.conventions import Convention
+from aggverify.errors import InputError, NotClaimable, unknown
 from aggverify.execution.claim import NONLINEAR
-from aggverify.oracles import LEGACY, OracleError, family, mode, translated
+from aggverify.oracles import LEGACY, MODES, OracleError, family, mode, translated
+
+NOTHING: Mapping[str, str] = {}
 
 
-def canonical(name: str, micro_batch_size: int | None = None) -> tuple[str, tuple[str, ...]]:
+def own_names(how: Convention) -> Mapping[str, str]:
+    """The modes by what the convention's function calls them."""
+    told = getattr(how, "told", None) or {}
+    return {said: name for name, said in told.items() if isinstance(said, str)}
+
+
+def canonical(
+    name: str, micro_batch_size: int | None = None, own: Mapping[str, str] = NOTHING
+) -> tuple[str, tuple[str, ...]]:
     """The mode's own name and what the verdict says of the one given, if there is anything; raises
-    InputError for what is no mode, or none that a reducer can have."""
+    InputError for what is no mode, or none that a reducer can have. ``own``: an adapter's names,
+    which go before those of frameworks."""
     if name == NONLINEAR:
         return name, ()
+    if name in own and name not in MODES and _known(name) != own[name]:
+        found, said = canonical(own[name], micro_batch_size)
+        return found, (f"{name} is what the adapter calls {own[name]}", *said)
+    if own and _known(name) is None:
+        raise unknown("mode", name, [*own, *MODES])
     try:
         meaning = translated(name)
         if meaning.mode == LEGACY.name:
@@ -24,6 +43,15 @@ def canonical(name: str, micro_batch_size: int | None = None) -> tuple[str, tupl
     if meaning.mode == name:
         return name, ()
     return meaning.mode, (meaning.sentence(name) + (f" ({caveat})" if caveat else ""),)
+
+
+def _known(name: str) -> str | None:
+    """What it means to all, None for nothing."""
+    try:
+        meaning = translated(name).mode
+        return meaning if meaning == LEGACY.name else mode(meaning).name
+    except OracleError:
+        return None
 
 
 def _sized(name: str, meaning: str, size: int | None) -> tuple[str, tuple[str, ...]]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from aggverify.conventions import by_shape, convention
 from aggverify.errors import InputError, unknown
 from aggverify.execution.budget import Budget
 from aggverify.execution.deadline import Deadline
@@ -16,6 +17,7 @@ from aggverify.execution.kinds import Kind
 from aggverify.execution.limits import RankKind
 from aggverify.execution.options import OPTIONS, Option, default, texts
 from aggverify.files import is_path
+from aggverify.run.planning.naming import canonical, own_names
 from aggverify.run.planning.waiver import Waiver, waiver
 from aggverify.world import AUTO, BACKENDS, GLOO, KINDS
 
@@ -152,6 +154,18 @@ def requested(
         if given.get("adapter") is not None:
             raise InputError("--adapter is a convention of your own: say it or --convention")
         values.pop("adapter", None)  # the project's
-    return Request(
+    found = Request(
         target, **values, settings=said, settings_source=None if source is None else str(source)
     )
+    _check_modes(found, texts(said.get("mode", ())))
+    return found
+
+
+def _check_modes(request: Request, settings: Sequence[str]) -> None:
+    """Whether these are modes, by any name: before anything is imported."""
+    if not (names := request.modes or settings):
+        return
+    known = by_shape() if request.called == "auto" else [convention(request.called)]
+    own = {said: mode for how in known for said, mode in own_names(how).items()}
+    for name in names:
+        canonical(name, request.micro_batch_size or 1, own)

@@ -64,7 +64,8 @@ def _check_inside(where: str, path: Path, folder: Path) -> None:
 def _check_names(where: str, values: Mapping[str, Any]) -> None:
     """Names out of closed sets, checked here so that the error can say where they stand."""
     try:
-        for name in texts(values.get("mode", ())):
+        # With an adapter it may be a name of its own: looked up where that is known.
+        for name in texts(() if "adapter" in values else values.get("mode", ())):
             canonical(name, values.get("micro_batch_size"))
         Policy.from_text({q: str(r) for q, r in values.get("policy", {}).items()})
         if "engine" in values:

@@ -1,0 +1,71 @@
+"""An adapter's function whose weights are read off the gradient of one of its arguments: a loss of
+log-probabilities with one advantage a sequence."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from aggverify.conventions.base import NONLINEAR
+from aggverify.conventions.micro_batch import MicroBatch
+from aggverify.conventions.policy_loss import PolicyBatch, policy_inputs
+from aggverify.conventions.scripted import Calling
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequenceBatch(PolicyBatch):
+    """A micro-batch with what a sequence was worth, and log-probabilities to compare with, in the
+    form of those that are given."""
+
+    advantages: Tensor
+    """One a sample."""
+
+
+def one_a_sequence(advantages: Any, mask: Any, lengths: Any) -> Any:
+    """Of each sequence the advantage of its first unmasked token, -1 where it has none here."""
+    import torch
+
+    split = [x if x.dim() > 1 else x.split(lengths) for x in (advantages, mask)]
+    end = advantages.new_full((1,), -1.0)
+    return torch.stack([torch.cat([own[seen], end])[0] for own, seen in zip(*split, strict=True)])
+
+
+def with_advantages(
+    losses: Tensor, batch: MicroBatch, other_ratios: bool
+) -> tuple[Tensor, SequenceBatch]:
+    """The argument whose gradient is read, and the batch that goes with it."""
+    mask = batch.mask.bool()
+    given, old, advantages = policy_inputs(losses, mask, other_ratios)
+    found = SequenceBatch(
+        **{f.name: getattr(batch, f.name) for f in fields(batch)},
+        old_log_probs=old,
+        rollout_log_probs=old.clone(),
+        ref_log_probs=old.clone(),
+        advantages=one_a_sequence(advantages, mask, batch.cu_seqlens.diff().tolist()),
+    )
+    return given, found
+
+
+_PLAIN = """\
+batch = {batch}
+mask = batch.mask.bool()
+given, old, advantages = policy_inputs(losses, mask, {other})
+batch.old_log_probs, batch.rollout_log_probs, batch.ref_log_probs = old, old.clone(), old.clone()
+batch.advantages = one_a_sequence(advantages, mask, batch.cu_seqlens.diff().tolist())
+out = call(reduce, given, batch)"""
+ASKED = frozenset({"cu_seqlens", "mask"})
+"""What that asks of its batch."""
+
+
+def plainly(calling: Calling, batch: str, mode: str | None) -> Calling:
+    """The same in the script of a finding."""
+    own = map(inspect.getsource, (policy_inputs, one_a_sequence))
+    return calling._replace(
+        call=_PLAIN.format(batch=batch, other=mode == NONLINEAR),
+        adapter="\n\n".join(("from typing import Any\n", *own, calling.adapter)),
+        zeros=mode == NONLINEAR,
+    )
