@@ -110,7 +110,7 @@ SWITCH = Check(
     project=lambda case: case.trivial,
     max_examples=6,
     max_stored=6,
-    nothing_to_say="not told the mode, or one mode claimed",
+    nothing_to_say="the mode is no argument, or one mode is claimed",
     shown=Shown.MODES,
 )
 

@@ -82,7 +82,7 @@ def _established(subject: Subject, cases: int) -> str:
 
 CHECK = Check(
     name=NAME,
-    title="calls that contradict themselves raise, and those beside them do not",
+    title="calls that contradict themselves raise, and their right neighbours do not",
     tests="T16",
     space=space,
     only=cases,

@@ -205,7 +205,7 @@ def _beyond_float32(subject: Subject) -> tuple[Case, ...]:
 
 BEYOND_FLOAT32 = Check(
     name=LARGE,
-    title="2^24 + 1 tokens are counted exactly beside float64 losses",
+    title="2^24 + 1 tokens are counted exactly where losses are float64",
     tests="T11",
     space=lambda subject: Space(lengths=(BEYOND,)),
     judge=partial(_judge, LARGE),

@@ -53,7 +53,7 @@ def project(case: Case) -> Case:
 
 CHECK = Check(
     name=NAME,
-    title="fully masked units: finite, zero weight, the others as the policy says",
+    title="fully masked units: finite, zero weight, the others as in the policy",
     tests="T5",
     space=space,
     variants=variants,

@@ -147,5 +147,5 @@ OF_TERMS = _check(
     space=_term_space,
     variants=_of_a_term,
     judge=_judge_terms,
-    nothing_to_say="the reducer takes no per-token inputs beside the losses",
+    nothing_to_say="the reducer takes no per-token inputs except the losses",
 )

@@ -42,7 +42,7 @@ def _with_hole(sample: Sample, *, rejects: bool) -> Sample:
 
 CHECK = Check(
     name=NAME,
-    title="tokens that are masked or rejected weigh nothing and count as the policy says",
+    title="tokens that are masked or rejected weigh nothing and count as in the policy",
     tests="T8",
     space=space,
     judge=partial(judge_spread, NAME, CODE),

@@ -111,8 +111,8 @@ CHECK = Check(
     only=_listed,
     control_first=True,
     nothing_to_say=(
-        "its ranks cannot be run one after another: it talks to others, or its engine does, or "
-        "--world says how many there are, or there is room for one rank only"
+        "its ranks cannot be run one after another: it communicates, or its engine does, or "
+        "--world limits how many there are, or there is memory for one rank only"
     ),
     last=True,
     needs=(RIGHT_FORMULA,),

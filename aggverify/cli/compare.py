@@ -68,7 +68,7 @@ def compare(
     """What becomes worse from BASE to HEAD, two verdict documents (check --report json).
 
     Either may be a folder: all documents below it. Nothing is run: what only one side has found is
-    new or fixed if the other side's document says so of its case (check --replay-from).
+    new or fixed if the other side's document has its case (check --replay-from).
 
     With --revisions both are checked out into temporary worktrees and checked with the same options
     (of `aggverify check`), each on the other's cases, too.

@@ -33,7 +33,7 @@ def explain(codes: tuple[str, ...]) -> None:
     if not codes:
         for found in CODES.values():
             click.echo(f"{click.style(found.code, bold=True)}  {found.title}")
-        click.echo("\naggverify explain CODE tells more")
+        click.echo("\naggverify explain CODE explains one")
         return
     for n, found in enumerate([code(name) for name in codes]):
         if n:

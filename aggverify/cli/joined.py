@@ -93,7 +93,7 @@ def journal(seat: Seat, where: Path) -> Journal | None:
     if found is None:
         raise InputError(
             "torchrun has started this again, and a check that came to its end is not run twice: "
-            "what became of it is said above"
+            "its result is printed above"
         )
     return found
 

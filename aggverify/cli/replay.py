@@ -43,7 +43,7 @@ def replay(
     which is run unasked only if it lies in the project, and the case in the report directory.
     Prints FIXED (exit 0) where the reducer gets through the case's steps and all is well, HAZARD
     (exit 0) where it is one as before, FAILED (exit 1), REFUSED or ERROR (exit 2) where nothing can
-    be said, as when it does not run.
+    be judged, as when it does not run.
     """
     from aggverify.errors import AggverifyError, InputError
     from aggverify.execution.limits import LIMITS

@@ -49,8 +49,8 @@ def schema() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "[tool.aggverify] in pyproject.toml",
         "description": (
-            "What a project says once instead of on every command line; options and a file's own "
-            "AGGVERIFY go first."
+            "What a project declares once instead of on every command line; options and a file's "
+            "own AGGVERIFY go first."
         ),
         "type": "object",
         "additionalProperties": False,

@@ -79,12 +79,12 @@ def check(
     adapter: str | None,
     ulp: int,
 ) -> int:
-    """Say what moved since FILES were recorded; without any, every snapshot of the folder.
+    """Show what changed since FILES were recorded; without any, every snapshot of the folder.
 
     Exit code 0 where every bit is the same; 1 where anything changed, is missing from the record or
     not run any more. What is no further than --ulp units in the last place, or than its rounding
     bound, is 1 too in the environment it was recorded in (torch, processor, threads), and a warning
-    (0) in another. 2 where it cannot be told.
+    (0) in another. 2 where it cannot be judged.
     """
     from aggverify.errors import AggverifyError, InputError
     from aggverify.execution.limits import LIMITS

@@ -145,7 +145,7 @@ class Reading:
         said = [*tables.get("modes", MODES), *(m for own in forbidden.values() for m in own)]
         self._known(VALIDATES, "mode", said, MODES)
         right = bool(said) and bool(given.get("mode", NAME))
-        self._check(VALIDATES, "a table with what says the mode, and modes", right)
+        self._check(VALIDATES, "a table with what names the mode, and modes", right)
         return Names(**given | {"forbidden": {name: tuple(m) for name, m in forbidden.items()}})
 
     def forms(self) -> tuple[str, ...]:

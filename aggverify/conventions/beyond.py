@@ -21,7 +21,7 @@ NOT_KNOWN = "the masks of a step of which only the counts are known"
 class NotTold(Breach):
     """The candidate asks for these masks: steps of that kind are not for it."""
 
-    name = "not told"
+    name = "not available"
 
 
 class Beyond:

@@ -71,10 +71,10 @@ class SkyrlAdvantages:
     signature: str = (
         "def apply_loss_reduction_to_advantages_minibatch(advantages, loss_mask, loss_reduction, "
         "micro_batch_size, max_seq_len, prompt_boundaries=None) -> Tensor, "
-        "with def reduce_loss(loss, loss_mask) beside it"
+        "with def reduce_loss(loss, loss_mask) in the same module"
     )
     returns: str = (
-        "the advantages scaled, of the shape they were given in; reduce_loss beside it returns a "
+        "the advantages scaled, of the shape they were given in; its reduce_loss returns a "
         "floating-point tensor of one element that depends on the loss"
     )
     mode_is_argument: bool = True
@@ -151,5 +151,5 @@ def _plain_mask(case: Case, members: Sequence[int], original: bool = False) -> s
 
 def _reduction(site: Site) -> str:
     if site.mode is None:
-        raise TypeError("SkyRL's functions are told the mode: one must be given")
+        raise TypeError("SkyRL's functions take the mode: one must be given")
     return _NAMES[family(site.mode)]

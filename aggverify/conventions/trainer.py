@@ -87,7 +87,7 @@ def _not_claimed() -> dict[str, str]:
         "loss-function": "the step computes its loss and goes backward itself",
         "gathered": "the model gives a rank its own tokens; what gathers them is the step's code",
         "rejection": "the masks are taken as final",
-        "validates-arguments": "nobody but its own trainer calls it",
+        "validates-arguments": "only its own trainer calls it",
     }
 
 

@@ -70,7 +70,7 @@ class Patience:
                 times = limits.MOST_ENDS + 1
                 raise NotJudged(
                     f"ranks are ended by {failure.ended} for lack of memory, {times} times in a "
-                    f"row; the kernel says: {said}"
+                    f"row; the kernel reports: {said}"
                 )
             self._ends_itself = True
             return False

@@ -324,7 +324,7 @@ class Subject:
 
 
 DISCLAIMED = "disclaimed by --without"
-NARROWED = "wrong with it under the engine that fits all else, which nobody has named"
+NARROWED = "wrong with it under the engine that fits all else, which no option names"
 """Why a feature is not claimed that the person took out."""
 SHORT = 4096
 """Tokens of a step whose weights are remembered: it comes back under other layouts."""

@@ -91,7 +91,7 @@ def _errors(document: Document, name: str) -> Iterator[Change]:
         yield error(f"the {name} is not complete", str(document.incomplete))
     elif not _explained(document):
         what = f"the {name} ended with exit code {document.exit}"
-        yield error(what, "and nothing in the document says why")
+        yield error(what, "and nothing in the document explains it")
 
 
 def _explained(document: Document) -> bool:

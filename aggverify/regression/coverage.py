@@ -131,7 +131,7 @@ def _policy(base: Verdict, head: Verdict) -> Iterator[Lost]:
             if one not in _texts(head.claim, field):
                 yield Lost(f"{what} {one}", "tested", "not tested", f"no longer tests {what} {one}")
     if head.identified and not base.identified:
-        yield Lost("mode", "said", "found out", "no longer says its mode", Kind.CLAIM_WITHDRAWN)
+        yield Lost("mode", "said", "found out", "no longer names its mode", Kind.CLAIM_WITHDRAWN)
     if base.against is not None and head.against is None:
         yield Lost("against", base.against, "nothing", "is no longer held to its other path")
     if base.linear and not head.linear:

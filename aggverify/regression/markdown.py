@@ -19,7 +19,7 @@ def render(comparison: Comparison) -> str:
     sign = "❌" if safe.exit else "✅"
     head = [MARKER, f"### {sign} {plain(reading.headline(safe), 400)}"]
     if safe.banner:
-        head.append("\n".join(f"> not alike: {plain(words)}  " for words in safe.banner))
+        head.append("\n".join(f"> not the same: {plain(words)}  " for words in safe.banner))
     if loud:
         head.append(_table(loud, safe))
     found = [_details(change) for change in loud if change.finding or change.more]

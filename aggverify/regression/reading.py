@@ -43,7 +43,7 @@ def headline(comparison: Comparison) -> str:
     if expired:
         return f"No longer accepted, its time is over: {_names(expired)}"
     if errors or not comparison.changes:
-        why = errors[0].sentence if errors else "neither side says anything"
+        why = errors[0].sentence if errors else "neither side has an error to show"
         return f"Could not compare: {why}{_more(errors[1:])}"
     return _green(comparison, hazards)
 

@@ -15,7 +15,7 @@ def render(comparison: Comparison) -> str:
     safe = harmless(comparison)
     loud, quiet = reading.loud(safe), reading.quiet(safe)
     lines = [f" {safe.base.name} → {safe.head.name} ".center(WIDTH, "─")]
-    lines += [f"not alike: {words}" for words in safe.banner]
+    lines += [f"not the same: {words}" for words in safe.banner]
     for change in loud:
         lines += ["", *_told(change)]
     lines += [""] * bool(loud and quiet)

@@ -23,7 +23,7 @@ from aggverify.run.planning.waiver import Waiver
 
 SCHEMA: Literal[1] = 1
 MAX_BYTES = 1 << 24
-NO_REASON = "nobody has said why yet"
+NO_REASON = "no reason given yet"
 _STANDING: Mapping[Again, Standing] = {
     Again.PASSES: Standing.FIXED,
     Again.REFUSED: Standing.REFUSED,
@@ -177,7 +177,7 @@ def _not_whole(document: Document) -> str | None:
         if verdict.not_judged or not verdict.executed:
             return f"not everything was judged of {verdict.mode_name}"
         if verdict.engine_in_question:
-            return "nobody has said which engine the trainer has"
+            return "no option names the trainer's engine"
     return None if document.verdicts else "nothing was tested"
 
 

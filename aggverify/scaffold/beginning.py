@@ -84,7 +84,7 @@ def _said(wanted: Wanted, offer: Offer) -> Known:
     if told is not None and mode is not None and mode not in CHOICES[told].values():
         names = ", ".join(dict.fromkeys(CHOICES[told].values()))
         raise InputError(
-            f"{offer.name} is told its mode by {told}, which can be {names}; what {mode} is called "
+            f"{offer.name} takes its mode from {told}, which can be {names}; what {mode} is called "
             f"there: --set {told}=..."
         )
     return known
@@ -152,4 +152,4 @@ def _inferred(offer: Offer, probed: Probed, known: Known) -> Iterator[str]:
     for key, value in adapter.claims.items():
         yield f"{key}: {value}"
     if "engine" not in adapter.claims and "engine" not in known.left:
-        yield "engine: not said; aggverify check begins with the plain sum, and says so"
+        yield "engine: not named; aggverify check assumes the plain sum, and prints that"

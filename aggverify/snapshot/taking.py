@@ -87,7 +87,7 @@ def steady(subject: Subject, laboratory: Laboratory) -> Ran:
         if str(pinned(once[key])) != str(pinned(again[key])):
             raise NotJudged(
                 f"the same step twice gives different bits ({key}): a snapshot would never be met "
-                f"again (aggverify check says more)"
+                f"again (aggverify check shows more)"
             )
     return once
 

@@ -103,7 +103,7 @@ def check_described(description: Mapping[str, Any]) -> None:
         _texts([*description["versions"], *description["versions"].values()])
         _need(isinstance(description["declared"], dict | str | None))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"what it says of itself is no description ({error!r:.100})") from None
+        raise InputError(f"its own description cannot be read ({error!r:.100})") from None
 
 
 def _texts(values: Any) -> None:

@@ -202,7 +202,7 @@ class Hosts:
             turn()
             if time.monotonic() > ends:
                 raise PoolError(
-                    f"host {n} of {self._seat.size} has said nothing for {PATIENCE:g} s"
+                    f"host {n} of {self._seat.size} has sent nothing for {PATIENCE:g} s"
                 )
             if not select.select([connection], [], [], _TURN)[0]:
                 continue

@@ -127,7 +127,7 @@ class Link:
         if self.answered == self.asked:
             raise WireError("it answers what it was not asked")
         if ("ready" in header) is not (self.answered == 0) and "error" not in header:
-            raise WireError("it says out of turn that it is ready")
+            raise WireError("it reports out of turn that it is ready")
         self.answered += 1
         self.output.size = 0
         self.replies.append((header, blob))

@@ -162,7 +162,7 @@ def test_on_a_terminal_it_is_asked(tmp_path: Path) -> None:
         (["--set", "m=1"], "f(a, b, n) has no parameter 'm'"),
         (["--engine", "maen"], "unknown engine 'maen'"),
         (["--mode", "token_maen"], "unknown mode 'token_maen'"),
-        (["--mode", "prompt_mean"], "told its mode by loss_agg_mode, which can be token_mean, "),
+        (["--mode", "prompt_mean"], "takes its mode from loss_agg_mode, which can be token_mean, "),
     ],
 )
 def test_what_is_said_wrongly_is_named(

@@ -103,7 +103,7 @@ def test_nothing_is_written_of_a_run_that_does_not_say_it_all() -> None:
         (replace(MADE, verdicts=()), "nothing was tested"),
         (replace(MADE, verdicts=(replace(verdict, checks=(left,)),)), "not everything was judged"),
         (replace(MADE, verdicts=(replace(verdict, engine_assumed=True, engine_is_default=False),)),
-         "nobody has said which engine"),
+         "no option names the trainer's engine"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=f"the baseline is not written: {why}"):
             baseline.merged(KNOWN, less)

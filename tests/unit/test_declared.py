@@ -183,7 +183,7 @@ def test_only_a_person_says_which_file() -> None:
         requested("r.py", {"convention": "slime", "adapter": "a.py"}, {})
     with pytest.raises(InputError, match="--adapter must be a Python file, got 'verl'"):
         requested("r.py", {"adapter": "verl"}, {})
-    with pytest.raises(InputError, match="a file is said as --adapter"):
+    with pytest.raises(InputError, match="name a file with --adapter"):
         validated("AGGVERIFY", {"convention": "a.py"}, CLAIMS)
     with pytest.raises(InputError, match="unknown key 'adapter'"):
         validated("AGGVERIFY", {"adapter": "a.py"}, CLAIMS)

@@ -34,8 +34,8 @@ def test_anything_else_is_refused(description: dict[str, Any], name: str, value:
     if name == "declared" and isinstance(value, dict):
         return  # read by the settings' own reader
     description[name] = value
-    with pytest.raises(InputError, match="what it says of itself is no description"):
+    with pytest.raises(InputError, match="its own description cannot be read"):
         loading.check_described(description)
     del description[name]
-    with pytest.raises(InputError, match="no description"):
+    with pytest.raises(InputError, match="its own description cannot be read"):
         loading.check_described(description)

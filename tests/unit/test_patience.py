@@ -138,6 +138,6 @@ def test_what_gets_through_once_was_ended_from_outside() -> None:
 def test_what_the_kernel_has_done_is_not_the_reducers() -> None:
     ended = replace(KILLED, out_of_memory="oom_kill 0 -> 1 in /f")
     with pytest.raises(
-        NotJudged, match="by SIGKILL for lack of memory, 4 times in a row; the kernel says: oom"
+        NotJudged, match="by SIGKILL for lack of memory, 4 times in a row; the kernel reports: oom"
     ):
         Patience().outlives(KILLED, lambda: ended)

@@ -44,7 +44,7 @@ def test_reasons_come_from_the_claim() -> None:
     wide = replace(check("padding_changes_nothing"), space=lambda s: Space(min_units=2))
     assert plan(Subject.of(CLAIM), [wide]).entries[0].why_not == "no such layout on 8 ranks"
     curved = planned(mode=NONLINEAR)
-    assert "says nothing about a non-linear objective" in {e.why_not for e in curved.values()}
+    assert "has no meaning for a non-linear objective" in {e.why_not for e in curved.values()}
 
 
 def test_what_has_no_layout_on_so_few_ranks_is_left_out_and_not_unclaimed() -> None:

@@ -10,8 +10,8 @@ ADAPTER = {
     "engine": "megatron-two-output",
     "only": ["token_mean_legacy"],
     "never": {
-        "token_mean": "it is told neither the step's tokens nor K, by which its loss is divided: "
-        "what it can be is token_mean_legacy"
+        "token_mean": "it gets neither the step's tokens nor K, by which its loss is divided: "
+        "it can only be token_mean_legacy"
     },
     "not_claimed": {
         "contiguous": "Megatron-LM slices zigzag",

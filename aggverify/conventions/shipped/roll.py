@@ -17,7 +17,7 @@ ADAPTER = {
         "sequence_sum": "seq-mean-token-sum",
     },
     "never": {
-        "prompt_mean": "ROLL tells agg_loss nothing of prompt groups",
+        "prompt_mean": "ROLL passes no prompt groups to agg_loss",
         "constant": "its divisor is the width of the padded rows, which no option sets",
     },
     "not_claimed": {

@@ -34,7 +34,7 @@ ADAPTER = {
     },
     "notes": [
         "clipping, importance sampling, KL and entropy terms are not exercised",
-        "loss types beside these five (cispo, sapo, vespo) are not run: --adapter tells others",
+        "other loss types (cispo, sapo, vespo) are not run: describe them in an --adapter",
     ],
 }
 

@@ -24,7 +24,7 @@ ADAPTER = {
         "sequence_sum": "seq-mean-token-sum",
         "token_sum": "token-sum",
     },
-    "never": {"prompt_mean": "verl tells agg_loss nothing of prompt groups"},
+    "never": {"prompt_mean": "verl passes no prompt groups to agg_loss"},
     "not_claimed": {
         "context-parallel": "log-probabilities are gathered over sequence parallelism first",
         "contiguous": "log-probabilities are gathered over sequence parallelism first",

@@ -27,7 +27,7 @@ ADAPTER = {
         "sequence_sum": "seq-mean-token-sum",
         "token_sum": "token-sum",
     },
-    "never": {"prompt_mean": "verl tells its policy losses nothing of prompt groups"},
+    "never": {"prompt_mean": "verl passes no prompt groups to its policy losses"},
     "not_claimed": {
         "context-parallel": "log-probabilities are gathered over sequence parallelism first",
         "contiguous": "log-probabilities are gathered over sequence parallelism first",

@@ -130,7 +130,7 @@ BUGS: tuple[Bug, ...] = (
         "wrong-normaliser",
         "the logged loss is divided by another count than its own",
         "per-key normalisers in miles; one count for all keys in slime",
-        "log each key beside the count it is a mean over",
+        "log each key with the count it is a mean over",
         (sign(Symptom.LOGGED_LOSS), sign(OTHER_COUNT)),
     ),
     Bug(

@@ -177,7 +177,7 @@ BUGS: tuple[Bug, ...] = (
         "another-mode",
         "the weights of another mode",
         "autonomous-dev #413 (a mode flag that changes nothing), papers and code that disagree",
-        "compute what the mode's name says, or call it by its formula",
+        "compute the formula of the mode's name, or rename it by its formula",
         (
             sign(
                 "weights of sample_mean",

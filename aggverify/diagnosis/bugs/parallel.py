@@ -194,7 +194,7 @@ BUGS: tuple[Bug, ...] = (
         "count-ignored",
         "a plain sum averaged over ranks: the count that was returned is never divided by",
         "miles #3231",
-        "divide by the all-reduced count, as the per-token contract says",
+        "divide by the all-reduced count, as the per-token contract requires",
         (
             Off(("num_tokens/dp_size", "num_tokens/(cp_size*dp_size)")),
             Shape(inner=None, outer=(), sizes=("/dp_size",)),

@@ -23,7 +23,7 @@ def header(verdict: Verdict) -> list[tuple[str, str]]:
         mode += ": no oracle, the same value and gradient in every layout"
     mode += f" (divisor {verdict.divisor:g})" if verdict.divisor is not None else ""
     default = f" [{verdict.convention}'s default]" if verdict.engine_is_default else ""
-    default = " [assumed: nobody has said it]" if verdict.engine_assumed else default
+    default = " [assumed: no option names it]" if verdict.engine_assumed else default
     trained = [
         ("engine", f"{verdict.engine}{default} ({verdict.engine_title})"),
         ("mode", mode + "  [identified]" * verdict.identified),

@@ -150,7 +150,7 @@ def assumption(verdict: Verdict) -> str | None:
     theirs = f"if it {other.does} (engine {other.name}), updates are"
     if verdict.fails:
         return (
-            f"judged as if {mine}, which nobody has said); {theirs} "
+            f"judged as if {mine}, which no option names); {theirs} "
             f"{_times(other.factor, 'larger', 'smaller')}: say which with --engine"
         )
     mode = verdict.oracle or verdict.mode

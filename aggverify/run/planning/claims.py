@@ -29,7 +29,7 @@ def declaration(description: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(own, str) and ":" in own:
         # The parent would import it, and the candidate has no say in what that does.
         raise InputError(
-            f"AGGVERIFY: an engine of your own is said on the command line: --engine {own:.200}"
+            f"AGGVERIFY: name an engine of your own on the command line: --engine {own:.200}"
         )
     return settings.validated("AGGVERIFY", declared, settings.CLAIMS)
 
@@ -147,8 +147,8 @@ def _check_own_mode(request: Request, choice: Choice) -> None:
         raise InputError(f"--oracle takes the place of --mode, got --mode {request.modes[0]!r} too")
     if choice.convention.mode_is_argument:
         raise InputError(
-            f"{choice.function} is told its mode ({choice.convention.name} convention), so it "
-            f"cannot implement {request.oracle!r}"
+            f"{choice.function} takes its mode as an argument ({choice.convention.name} "
+            f"convention), so it cannot implement {request.oracle!r}"
         )
 
 
@@ -222,8 +222,8 @@ def _check_mode(request: Request, choice: Choice, name: str | None) -> None:
     """Whether the mode has the divisor it needs, and the reducer can have it."""
     if name == NONLINEAR and choice.convention.mode_is_argument:
         raise InputError(
-            f"{choice.function} is told its mode ({choice.convention.name} convention), and all of "
-            f"those are linear: --mode {NONLINEAR} cannot be claimed for it"
+            f"{choice.function} takes its mode as an argument ({choice.convention.name} "
+            f"convention), and all of those are linear: --mode {NONLINEAR} cannot be claimed for it"
         )
     if name == NONLINEAR and "loss-function" in choice.convention.not_claimed:
         raise InputError(

@@ -64,7 +64,7 @@ def _sized(name: str, meaning: str, size: int | None) -> tuple[str, tuple[str, .
             f"--mode {LEGACY.instead} to see what it changes"
         )
     depends = (
-        f"{LEGACY.name} depends on the micro-batches: what is said here holds for {size} "
+        f"{LEGACY.name} depends on the micro-batches: this holds for {size} "
         f"sample{'s' * (size > 1)} in each, dealt in order, and no other size"
     )
     return f"{LEGACY.name}({size})", (*([meaning] if other and meaning else []), depends)

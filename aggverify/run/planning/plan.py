@@ -142,7 +142,7 @@ def _why_not(check: Check, subject: Subject, space: Space | None) -> str | None:
     if space is None:
         return check.nothing_to_say
     if subject.nonlinear and check.linear_only:
-        return "says nothing about a non-linear objective"
+        return "has no meaning for a non-linear objective"
     if check.thorough and not subject.claim.budget.thorough:
         return "only with --profile thorough"
     if check.only_with not in ("", subject.claim.budget.step):

@@ -71,7 +71,7 @@ def _check_names(where: str, values: Mapping[str, Any]) -> None:
         if "engine" in values:
             engine(values["engine"])
         if is_path(called := values.get("convention", "auto")):
-            raise InputError(f"convention: a file is said as --adapter, or adapter = {called!r}")
+            raise InputError(f"convention: name a file with --adapter, or adapter = {called!r}")
         if called != "auto":
             convention(called)
         numbers = ("world", "group_size", "micro_batch_size", "max_time", "max_examples")
