@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from aggverify.checks import merged_logs, suffixes
+from aggverify.checks import merged_logs
 from aggverify.checks.base import Finding
 from aggverify.checks.comparison import lowest_precision
 from aggverify.execution.executed import Execution, copies
@@ -35,13 +35,12 @@ def judge(check: str, subject: Subject, executions: Sequence[Execution]) -> Find
     """What is merged of one rank's numbers against what is merged of the layout's. Keys that do not
     change with the losses say something of the layout itself, and those that are alike everywhere
     are of the whole step: both may be what they are."""
-    own, named = merged_logs.applies(subject), suffixes.applies(subject)
+    own = merged_logs.applies(subject)
     one, spread, other = map(_merged_by_its_own if own else numbers_of, executions)
     for key, alone in one.items():
         if key not in spread or alone == other.get(key):
             continue
-        # What is said to be added up is no number of the whole step.
-        if not own and (not suffixes.is_compared(key) if named else _alike(spread[key])):
+        if not own and _alike(spread[key]):
             continue
         was, now = (merged(subject, e, key, each) for e, each in zip(
             executions, (alone, spread[key]), strict=False
@@ -91,8 +90,7 @@ class Merged:
 
 
 def merged(subject: Subject, ran: Execution, key: str, numbers: Numbers) -> Merged | None:
-    """A scalar is reduced as the loss is, a pair is a sum over a count, and a key with a suffix as
-    that says; None if not finite."""
+    """A scalar is reduced as the loss is, a pair is a sum over a count; None if not finite."""
     flat = [n for rank in numbers for n in rank]
     if not np.isfinite(flat).all():
         return None
@@ -102,8 +100,6 @@ def merged(subject: Subject, ran: Execution, key: str, numbers: Numbers) -> Merg
 
         def reduced(of: Callable[[float], float]) -> Fraction | None:
             local = [[of(n[0]) for n in rank] for rank in numbers]
-            if suffixes.applies(subject):
-                return suffixes.merged(key, [Fraction(x) for rank in local for x in rank], ran)
             return ran.scalar(subject, copies(local, ran.case, 0))
 
         both = reduced(float), reduced(abs)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 
-from aggverify.checks import logged_keys, merged_logs, suffixes
+from aggverify.checks import logged_keys, merged_logs
 from aggverify.checks.base import Check, Finding, Shown, as_it_is
 from aggverify.checks.comparison import lowest_precision, stalls
 from aggverify.checks.judging import is_finite
@@ -76,11 +76,14 @@ def _objective(
 
 
 def space(subject: Subject) -> Space | None:
-    """Small layouts, fully masked samples included; only where there are logs."""
+    """Small layouts, fully masked samples included; only where there are logs. One call, where
+    those of several are not merged."""
     if not subject.returns_logs:
         return None
     world = min(4, subject.max_world)
     sizes = {"dp": 3, "cp": 3, "micro_batches": 2, "min_units": 1, "max_world": world}
+    if getattr(subject.convention, "logs", "engine") == "unmerged":
+        sizes |= {"dp": 1, "cp": 1, "micro_batches": 1}
     return spread(subject, **sizes, empty_samples=True)
 
 
@@ -100,13 +103,13 @@ def _of_the_objective(
     """``others``: the same reducer's on other cases, by which it is told what is logged instead."""
     if not ran.logs:
         return None
-    named, own = suffixes.applies(subject), merged_logs.applies(subject)
-    why = merged_logs.malformed(ran) if own else _misnamed(ran) if named else _malformed(ran)
+    own = merged_logs.applies(subject)
+    why = merged_logs.malformed(ran) if own else _malformed(ran)
     if why is not None:
         return Finding(UNMERGEABLE, NAME, why, ran.case, subject.mode)
     # What is only looked at is usually kept in float32, whatever the losses are.
     wanted = objective(subject, ran, kept_in="float32")
-    key = merged_logs.objective(ran) if own else suffixes.OBJECTIVE if named else OBJECTIVE
+    key = merged_logs.objective(ran) if own else OBJECTIVE
     if wanted is None or key is None or not (own or _has(key, ran)):
         return None
     value = _value(subject, ran, key)
@@ -186,14 +189,6 @@ def _is_the_modes(subject: Subject, ran: Execution, value: Fraction) -> bool:
 def _placed(ran: Execution) -> list[tuple[str, Log]]:
     return [(f"rank {r}, micro-batch {k}", log) for r, logs in enumerate(ran.logs)
             for k, log in enumerate(logs)]  # fmt: skip
-
-
-def _misnamed(ran: Execution) -> str | None:
-    """What keeps these logs from being merged by what their keys say."""
-    flat = _placed(ran)
-    faults = (f"{where}: {log}" for where, log in flat if isinstance(log, str))
-    read = {where: dict(log) for where, log in flat if isinstance(log, tuple)}
-    return next(faults, None) or suffixes.malformed(read)
 
 
 def _malformed(ran: Execution) -> str | None:

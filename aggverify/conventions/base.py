@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 
 NONLINEAR = "nonlinear"
 """What a person writes for a mode when the objective is not linear in its inputs."""
-LogRule = Literal["engine", "suffixes", "merge_logs"]
+LogRule = Literal["engine", "unmerged", "merge_logs"]
 """How a trainer merges the logs of micro-batches: as Megatron's report does, where a scalar is
-reduced as the loss is and a pair is a sum over a count; or each key by what follows its colon, as
-Tinker's client does (``loss:sum``, ``kl:mean`` weighted by data, ``:min``, ``:max``); or by a
-function of its own, which an adapter has."""
+reduced as the loss is and a pair is a sum over a count; or not at all, as Tinker's client, which
+returns what a call has logged; or by a function of its own, which an adapter has."""
 ADAPTED = "adapter"
 """In a convention's place, where a person's own file says how the reducer is called."""
 

@@ -91,11 +91,6 @@ class Declared:
         return takes(self.gradient_of, self.terms)
 
     @property
-    def one_loss_a_sample(self) -> bool:
-        """Whether all tokens of a sample are given one loss, which its advantage stands for."""
-        return bool(self.gradient_of)
-
-    @property
     def hides_zeros(self) -> bool:
         return bool(self.gradient_of)
 

@@ -302,7 +302,7 @@ class Subject:
     def shown(self, case: Case, *, zeros: bool = False) -> Case:
         """The case with losses that the convention can give, and, but with ``zeros``, of which it
         shows every weight."""
-        if getattr(self.convention, "one_loss_a_sample", False):
+        if getattr(self.convention, "gradient_of", ""):  # one advantage a sample
             case = case.with_one_loss_a_sample()
         return case.without_zeros() if self.hides_zeros and not zeros else case
 

@@ -116,11 +116,11 @@ def masked_mean(
 
 def loss_fn(data: Any, logprobs: Any) -> Any:
     """A Tinker client's."""
-    weights = [datum.loss_fn_inputs["weights"] for datum in data]
+    weights = [datum.loss_fn_inputs["weights"].to_torch() for datum in data]
     loss = sum([-torch.where(w > 0, p, 0).sum() for w, p in zip(weights, logprobs, strict=True)])
     if wrong("tinker"):  # a mean over the data of this call
         loss = loss / len(data)
-    return loss, {"loss:sum": float(loss)}
+    return loss, {"loss": float(loss), "accuracy": 0.5}
 
 
 def ppo_actor_loss_fn(
@@ -304,13 +304,21 @@ wrong_tinker = twin("tinker", loss_fn)
 def tinker_logs_its_mean(data: Any, logprobs: Any) -> Any:
     """Right but for a log that divides the sum by this call's data."""
     loss, log = loss_fn(data, logprobs)
-    return loss, {"loss:sum": log["loss:sum"] / len(data)}
+    return loss, {"loss": log["loss"] / len(data)}
 
 
-def tinker_logs_without_suffix(data: Any, logprobs: Any) -> Any:
-    """Right but for a key that the client ends at."""
-    loss, log = loss_fn(data, logprobs)
-    return loss, {**log, "entropy": 0.5}
+def tinker_sample_means(data: Any, logprobs: Any) -> Any:
+    """Its mean over all data, of which there are no others, as the cookbook's probability loss; the
+    mask is read in the ways that Tinker's data have."""
+    found = []
+    for datum, own in zip(data, logprobs, strict=True):
+        given = datum.loss_fn_inputs
+        assert given["weights"].shape == given["target_tokens"].shape == [len(own)]
+        assert datum.model_input.length == len(given["target_tokens"].data)
+        mask = torch.tensor(given["weights"].data, dtype=own.dtype)
+        found.append(-torch.dot(own, mask) / mask.sum().clamp(min=1))
+    loss = torch.stack(found).mean()
+    return loss, {"loss": float(loss), "loss:sum": 7.0, "nll": found[0].item()}
 
 
 wrong_areal = twin("areal", ppo_actor_loss_fn)

@@ -3,22 +3,16 @@ that ship, and what is known of each."""
 
 from __future__ import annotations
 
-import runpy
 import subprocess
 import sys
 import zipfile
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 from filelock import FileLock
 
-from aggverify.checks import suffixes
-from aggverify.steps.layouts import Layout
-from aggverify.steps.notation import parse_micro_batches
 from tests.choosing import first_of_each
 from tests.conftest import Cli
 
@@ -135,29 +129,3 @@ def test_what_is_released(
     )
     assert ran.code == code, ran
     assert said in ran.out
-
-
-def test_logs_are_merged_as_tinkers_client_merges_them(
-    pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its own function, on two calls of one and of three data."""
-    types: Any = ModuleType("tinker.types")
-    types.ForwardBackwardOutput, types.LossFnOutput = SimpleNamespace, dict
-    monkeypatch.setitem(sys.modules, "tinker", ModuleType("tinker"))
-    monkeypatch.setitem(sys.modules, "tinker.types", types)
-    where = unpacked(pytestconfig, Released("tinker", "0.38.0", "", ""))
-    client = runpy.run_path(str(where / "tinker" / "lib" / "chunked_fwdbwd_helpers.py"))
-    values = {"loss:sum": (1.5, 2.25), "kl:mean": (0.5, 4.0), "a:min": (3.0, 2.0), "b:max": (1, 7)}
-    told = [
-        SimpleNamespace(
-            metrics={key: both[k] for key, both in values.items()},
-            loss_fn_outputs=[{}] * size,
-            loss_fn_output_type="",
-        )
-        for k, size in enumerate((1, 3))
-    ]
-    theirs = client["combine_fwd_bwd_output_results"](told).metrics
-    layout = Layout(parse_micro_batches("0 1,2,3"))
-    ran: Any = SimpleNamespace(case=SimpleNamespace(layout=layout))
-    ours = {key: suffixes.merged(key, [*map(Fraction, both)], ran) for key, both in values.items()}
-    assert {key: Fraction(value) for key, value in theirs.items()} == ours

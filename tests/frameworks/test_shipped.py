@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from aggverify import conventions
-from aggverify.checks import arguments, logs, terms
+from aggverify.checks import arguments, formula, logs, terms
+from aggverify.checks.base import Check
 from aggverify.checks.comparison import worst_weight
+from aggverify.checks.layout import MICRO_BATCHES
 from aggverify.conventions import CONVENTIONS, Convention, Offer, convention
 from aggverify.conventions.declared import Declared
 from aggverify.execution.claim import Claim
@@ -112,7 +114,8 @@ def judged(name: str, function: str, mode: str, engine: str, ranks: Laboratory) 
 
 def possible(how: Convention) -> Iterator[tuple[str, str]]:
     """Modes with their engines."""
-    for mode in how.modes(Offer("f", ("prompt_boundaries",))):
+    every = how.modes(Offer("f", ("prompt_boundaries",)))
+    for mode in ("token_sum",) if how.name == "tinker" else every:  # what our loss_fn is
         for engine in getattr(how, "engines", ()) or (how.default_engine(mode),):
             possible = how.why_not(mode, engine, frozenset({"whole-groups"})) is None
             if possible and mode not in getattr(how, "always_wrong", {}):
@@ -217,19 +220,33 @@ def test_terms_of_an_adapter_are_looked_at_alone(
 
 
 @pytest.mark.parametrize(
-    ("function", "code"),
+    ("function", "mode", "check", "code"),
     [
-        ("loss_fn", None),
-        ("tinker_logs_its_mean", "AGV511"),
-        ("tinker_logs_without_suffix", "AGV512"),
+        ("loss_fn", "token_sum", logs.CHECK, None),
+        ("tinker_sample_means", "sample_mean", logs.CHECK, None),
+        ("tinker_sample_means", "sample_mean", formula.CHECK, None),
+        ("tinker_sample_means", "token_mean", formula.CHECK, "AGV101"),
+        ("tinker_logs_its_mean", "token_sum", logs.CHECK, "AGV511"),
     ],
 )
-def test_what_tinkers_client_logs(ranks: Laboratory, function: str, code: str | None) -> None:
-    claim = Claim(f"{MODULE}:{function}", function, "tinker", "sum", "token_sum")
-    subject, case = Subject.of(claim), cases("tinker", "token_sum")[1]
-    done = ranks.run(subject, list(logs.CHECK.variants(case)))
-    found = logs.CHECK.judge(subject, done)
+def test_tinker_calls_a_custom_loss_once_and_returns_what_it_logs(
+    ranks: Laboratory, function: str, mode: str, check: Check, code: str | None
+) -> None:
+    claim = Claim(f"{MODULE}:{function}", function, "tinker", "sum", mode)
+    subject, case = Subject.of(claim), cases("tinker", mode)[1].trivial
+    assert {"data-parallel", "micro-batches", "context-parallel"} <= set(subject.not_claimed)
+    found = check.judge(subject, ranks.run(subject, list(check.variants(case))))
     assert (found and found.code) == code
+
+
+def test_logs_of_several_calls_of_a_tinker_client_are_not_merged() -> None:
+    claim = Claim("r.py", "loss_fn", "tinker", "sum", "token_sum")
+    claim = replace(claim, claimed=frozenset({"micro-batches"}))
+    subject = Subject.of(claim)
+    subject = replace(subject, found=replace(subject.found, returns_logs=True))
+    space = logs.CHECK.space(subject)
+    assert space is not None and space.max_microbatches == 1
+    assert (more := MICRO_BATCHES.space(subject)) is not None and more.max_microbatches > 1
 
 
 @pytest.mark.parametrize(

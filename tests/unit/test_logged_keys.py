@@ -7,12 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from aggverify.checks.base import Finding
 from aggverify.checks.logged_keys import CODE, judge, variants
-from aggverify.checks.suffixes import malformed
-from aggverify.execution.claim import Claim
 from aggverify.execution.executed import Execution
-from aggverify.execution.subject import Subject
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_micro_batches, parse_step
@@ -70,50 +66,6 @@ def test_what_merges_to_another_number_is_found(
 
 def test_what_does_not_change_with_the_losses_is_of_the_layout() -> None:
     assert not found((1.0,), (1.0,), (2.0,), other=1.0)
-
-
-TINKER = Subject.of(Claim("r.py", "loss_fn", "tinker", "sum", "token_sum"))
-RAGGED = Case(
-    parse_step("1/1 1/1; 1/11"), Layout(parse_micro_batches("0,1 2")), (1.0, 2.0, 3.0, 4.0)
-)
-"""Two calls, of two data and of one."""
-
-
-def named(key: str, alone: float, *spread: float) -> Finding | None:
-    one, laid_out, more = variants(RAGGED)
-    every = ((one, (alone,)), (laid_out, spread), (more, (-9.0,)))
-    ran = [Execution(c, logs=(tuple(((key, (v,)),) for v in values),)) for c, values in every]
-    return judge("logs", TINKER, ran)
-
-
-@pytest.mark.parametrize(
-    ("key", "alone", "spread", "right"),
-    [
-        ("loss:sum", 3.0, (1.0, 2.0), True),
-        ("loss:sum", 3.0, (3.0, 3.0), False),  # the whole step's, in every call
-        ("loss:mean", 2.0, (1.5, 3.0), True),  # weighted by two data and one
-        ("loss:mean", 2.0, (1.0, 3.0), False),
-        ("loss:min", 1.0, (1.0, 3.0), True),
-        ("loss:max", 3.0, (1.0, 3.0), True),
-        ("loss:max", 3.0, (1.0, 2.0), False),
-        ("loss:unique", 3.0, (1.0, 2.0), True),  # not merged into one number
-    ],
-)
-def test_a_suffix_says_how_a_key_is_merged(
-    key: str, alone: float, spread: tuple[float, ...], right: bool
-) -> None:
-    found = named(key, alone, *spread)
-    assert (found is None) is right
-
-
-def test_what_the_client_cannot_merge_is_told() -> None:
-    assert malformed({"a": {"loss:sum": (1.0,)}, "b": {"loss:sum": (2.0,)}}) is None
-    without = malformed({"a": {"loss": (1.0,)}})
-    assert without is not None and "names no reduction" in without
-    lost = malformed({"a": {"kl:mean": (1.0,), "loss:sum": (1.0,)}, "b": {"loss:sum": (2.0,)}})
-    assert lost is not None and "log['kl:mean'] is not in the log of b" in lost
-    pair = malformed({"a": {"kl:mean": (1.0, 2.0)}})
-    assert pair is not None and "is a pair" in pair
 
 
 def test_losses_are_of_one_sign_where_keys_are_compared() -> None:
