@@ -1,6 +1,7 @@
 """aggverify: numerical verification of loss aggregation under real torch.distributed.
 
-``import aggverify`` imports nothing else: every name comes with its module on first use.
+``import aggverify`` imports nothing else: every name but the probes, which a training loop calls,
+comes with its module on first use.
 ``__init__.pyi`` tells type checkers what each is.
 """
 
@@ -8,6 +9,8 @@ from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
+
+from aggverify.probes import probe, probe_log_probs
 
 __version__ = "0.1.0"
 
@@ -57,6 +60,8 @@ __all__ = [
     "observe",
     "parametrize_with_checks",
     "parse_step",
+    "probe",
+    "probe_log_probs",
     "verify",
 ]
 

@@ -5,6 +5,7 @@ from aggverify.conventions.micro_batch import MicroBatch
 from aggverify.conventions.policy_loss import PolicyBatch
 from aggverify.conventions.trainer import TrainContext
 from aggverify.oracles import Sample, Step
+from aggverify.probes import probe, probe_log_probs
 from aggverify.report.model import Document, Verdict
 from aggverify.report.model import load as load_verdict
 from aggverify.steps.case import Case
@@ -36,5 +37,7 @@ __all__ = [
     "observe",
     "parametrize_with_checks",
     "parse_step",
+    "probe",
+    "probe_log_probs",
     "verify",
 ]

@@ -9,6 +9,7 @@ from typing import NoReturn
 import click
 
 from aggverify.cli import joined, streams, ways_out
+from aggverify.cli.audit import audit
 from aggverify.cli.check import check
 from aggverify.cli.compare import compare
 from aggverify.cli.conventions import conventions
@@ -44,6 +45,7 @@ def commands() -> None:
 
 
 commands.add_command(check)
+commands.add_command(audit)
 commands.add_command(compare)
 commands.add_command(replay)
 commands.add_command(snapshot)

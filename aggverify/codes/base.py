@@ -98,6 +98,8 @@ class Code:
     of hard cases has one for each."""
     compares: bool = False
     """Whether runs are compared, so that what one of them leaves behind can look like it."""
+    of_runs: bool = False
+    """Whether only the records of a real run show it: no reducer is an example."""
     field: str = ""
     """The field of a case it is about: where that does not matter, the finding only shows what
     another one with the same fields shows."""

@@ -347,6 +347,21 @@ CATALOGUE: tuple[Code, ...] = (
     ),
     Code("AGV521", "Two paths give different weights on the same step"),
     *(
+        Code(code, title, diagnosed=Diagnosed.SYMPTOM, consequence=consequence, of_runs=True)
+        for code, title, consequence in (
+            ("AGV601", "Tokens that no rank weighs", "trains on fewer tokens than it loads"),
+            ("AGV602", "Tokens that are weighed twice", "trains on some tokens several times"),
+            (
+                "AGV603",
+                "Padding, dummies or masked tokens have a weight",
+                "trains on what no one meant to train on",
+            ),
+            ("AGV604", "Counts of another optimizer step", ""),
+            ("AGV605", "A term has other weights than the losses", ""),
+            ("AGV606", "Gradients are reduced otherwise than the engine says", ""),
+        )
+    ),
+    *(
         Code(code, title, "warning", Effect.WARNING, of_absence=True)
         for code, title in (
             ("AGVW01", "Masks were never ragged"),
@@ -372,6 +387,10 @@ CATALOGUE: tuple[Code, ...] = (
             ("AGVW12", "Ranks were ended from outside"),
             ("AGVW19", "There was no room for the largest worlds"),
             ("AGVW20", "Seen in one process that was every rank in turn, and nowhere else"),
+            ("AGVW21", "Prompt groups span optimizer steps"),
+            ("AGVW22", "Optimizer steps of different sizes"),
+            ("AGVW23", "Records end within one"),
+            ("AGVW24", "Ranks that recorded nothing"),
         )
     ),
     *(

@@ -158,8 +158,10 @@ class Finding:
             weights = getattr(self, name)
             if weights is not None and len(weights) != tokens:
                 raise InputError(f"{len(weights)} {name} weights for {tokens} response tokens")
-        if self.replay[:2] != ("aggverify", "replay"):
-            raise InputError(f"a finding is run again by aggverify replay, got {self.replay[:2]}")
+        if self.replay[:2] not in (("aggverify", "replay"), ("aggverify", "audit")):
+            raise InputError(
+                f"a finding is seen again with aggverify replay, or audit, got {self.replay[:2]}"
+            )
         if self.token is not None and not 0 <= self.token < tokens:
             raise InputError(f"token {self.token} of {tokens}")
 

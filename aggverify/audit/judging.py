@@ -1,0 +1,345 @@
+"""Recorded steps against the mode: what is wrong, on which step, and what it is known as."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+
+from aggverify.audit import factor
+from aggverify.audit.counts import one_factor, other_counts
+from aggverify.audit.properties import (
+    LOST,
+    MASKED,
+    NOT_FINITE,
+    ONCE,
+    OTHER_COUNTS,
+    PADDING,
+    TERM,
+    TERMS,
+    TWICE,
+    WEIGHTS,
+    WRONG,
+)
+from aggverify.audit.records import AMPLIFIED, Array
+from aggverify.audit.steps import RecordedStep, Run
+from aggverify.checks import Check, Finding
+from aggverify.checks.comparison import margin, worst_weight
+from aggverify.diagnosis import Diagnosis, Observation, diagnose
+from aggverify.execution.subject import Subject
+from aggverify.oracles.bounds import PRECISIONS, relative
+
+_READ = {"losses": 0, "log_probs": 4, "logits": 16 * AMPLIFIED}
+"""Roundings between a token's weight and what is read off: a product and a quotient, or a softmax
+whose roundings grow."""
+_SIMPLE = 1000
+"""Largest denominator of a factor that a rounded weight is read as."""
+_LARGE = 50_000
+"""Tokens of the steps that forms are fitted to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """One step's weights in the update beside the mode's."""
+
+    step: RecordedStep
+    observed: Array
+    expected: tuple[Fraction, ...]
+    odd: Array
+    """Tokens that another property is about."""
+    unknown: Array
+
+    @property
+    def left_out(self) -> Array:
+        """Unmasked tokens that are not judged by their weight."""
+        return (self.odd | self.unknown) & _mask(self.step)
+
+    @property
+    def judged(self) -> Array:
+        """As the mode has them where nothing is to be judged."""
+        exact = np.array([float(w) for w in self.expected])
+        return np.where(self.odd | self.unknown, exact, self.observed)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A finding with what is known of it, where weights do not tell it."""
+
+    finding: Finding
+    diagnosis: Diagnosis | None = None
+
+
+def weighed(subject: Subject, run: Run) -> list[Weighed]:
+    """Every step's weights after the engine's reduction."""
+    return [_weighed(subject, run, step) for step in run.steps]
+
+
+def _weighed(subject: Subject, run: Run, step: RecordedStep) -> Weighed:
+    by = factor.reduction(subject.engine, run.ranks, step)
+    with np.errstate(over="ignore"):
+        observed = step.weights * by.numerator / by.denominator
+    expected = subject.expected(step.step)
+    assert expected is not None
+    rest = step.case.step.num_response_tokens - len(expected)
+    mask = _mask(step)
+    return Weighed(
+        step,
+        observed,
+        (*expected, *[Fraction(0)] * rest),
+        _odd(step) | (~mask & (step.weights != 0)),
+        ~step.known & mask,
+    )
+
+
+def roundings(subject: Subject, run: Run) -> int:
+    """On a weight's path, and on the way it is read off."""
+    return subject.roundings + max(_READ[q] for q in run.quantities)
+
+
+def once(subject: Subject, run: Run, steps: Sequence[Weighed]) -> Iterator[Found]:
+    """Samples that nothing went backward through, and tokens that two ranks have."""
+    for one in steps:
+        step = one.step
+        idle = [n for n, s in enumerate(step.samples) if not s.used and s.mask.any()]
+        gaps = [n for n, s in enumerate(step.samples) if s.lost]
+        twice = [n for n, s in enumerate(step.samples) if (s.twice & s.mask).any()]
+        if idle:
+            tokens = sum(int(step.samples[n].mask.sum()) for n in idle)
+            text = f"its losses were computed and never backpropagated: {tokens} tokens"
+            yield _told(subject, one, ONCE, LOST, idle, text, "losses without a backward pass")
+        if gaps:
+            lost = step.samples[gaps[0]].lost
+            text = f"no rank holds its positions {_runs(lost)}"
+            yield _told(subject, one, ONCE, LOST, gaps, text, "positions that no rank holds")
+        if twice:
+            tokens = sum(int((step.samples[n].twice & step.samples[n].mask).sum()) for n in twice)
+            text = f"{tokens} tokens are weighed several times, and their gradients add up"
+            yield _told(subject, one, ONCE, TWICE, twice, text, "one sample on several ranks")
+
+
+def masked(subject: Subject, run: Run, steps: Sequence[Weighed]) -> Iterator[Found]:
+    """Weights where there must be none."""
+    for one in steps:
+        step, mask = one.step, _mask(one.step)
+        wrong = np.flatnonzero(~mask & (step.weights != 0))
+        if not len(wrong):
+            continue
+        owner = _owners(step)
+        samples = sorted({int(owner[t]) for t in wrong})
+        dummies = sum(n < len(step.samples) and step.samples[n].dummy for n in samples)
+        what = f", {dummies} of {len(samples)} samples dummies" if dummies else ""
+        text = f"{len(wrong)} tokens that are masked, or padding, have a weight{what}"
+        yield _told(
+            subject, one, MASKED, PADDING, samples, text, "a weight behind the mask", int(wrong[0])
+        )
+
+
+def weights(subject: Subject, run: Run, steps: Sequence[Weighed]) -> Iterator[Found]:
+    """The step whose worst weight is furthest off, and why; nothing where all are within."""
+    found = [f for one in steps if (f := _wrong(subject, run, one)) is not None]
+    if not found:
+        return
+    worst = min(found, key=lambda f: f[0].step.case.step.num_response_tokens)
+    one, finding = worst
+    not_finite = not np.isfinite(one.judged).all()
+    if not not_finite:
+        wrong = [(w.step, w.judged, w.expected) for w, _ in found]
+        if (told := other_counts(wrong, run.steps)) is not None:
+            yield Found(replace(finding, code=OTHER_COUNTS, message=_scope(found, steps)), told)
+            return
+    code = NOT_FINITE if not_finite else WRONG
+    finding = replace(finding, code=code, message=_scope(found, steps) + _smallest(one, finding))
+    if not_finite:
+        yield Found(finding)
+    else:
+        known = one_factor(wrong, run.ranks)
+        yield Found(finding, known or _explained(subject, finding, steps))
+
+
+def _wrong(subject: Subject, run: Run, one: Weighed) -> tuple[Weighed, Finding] | None:
+    found = one.judged
+    off = worst_weight(found, one.expected, roundings(subject, run), precision(subject, run))
+    if off is None or off.accumulated:
+        return None
+    return one, Finding(
+        WRONG,
+        WEIGHTS.name,
+        "",
+        one.step.case,
+        subject.mode,
+        one.expected,
+        _read_as_factors(subject, run, one),
+        token=off.token,
+        error=off.error,
+        bound=off.bound,
+    )
+
+
+def _read_as_factors(subject: Subject, run: Run, one: Weighed) -> tuple[float, ...]:
+    """Weights as the simplest factors of the mode's that they are within their rounding: 1/2, and
+    not 268435461/536870912."""
+    bound = relative(roundings(subject, run), PRECISIONS[precision(subject, run)])
+
+    @cache
+    def simple(found: float, exact: Fraction) -> float:
+        if not exact or not math.isfinite(found):
+            return found
+        ratio = Fraction(found) / exact
+        near = ratio.limit_denominator(_SIMPLE)
+        return float(near * exact) if abs(near - ratio) <= bound * abs(ratio) else found
+
+    return tuple(map(simple, one.observed.tolist(), one.expected))
+
+
+def _scope(found: Sequence[tuple[Weighed, Finding]], steps: Sequence[Weighed]) -> str:
+    numbers = ", ".join(str(w.step.number) for w, _ in found[:5]) + ", …" * (len(found) > 5)
+    return f"in {len(found)} of {len(steps)} recorded optimizer steps ({numbers})"
+
+
+def _smallest(one: Weighed, finding: Finding) -> str:
+    """The smallest group of samples that shows it: one of them does."""
+    exact = np.array([float(w) for w in one.expected])
+    near = np.abs(one.judged - exact) <= float(finding.bound or 0) * 2
+    owner = _owners(one.step)
+    wrong = sorted({int(n) for n in owner[~near]})
+    assert finding.token is not None
+    shown = int(owner[finding.token])
+    of = len(one.step.step.samples)
+    return (
+        f"\n{one.step.name(shown)} alone shows it; {len(wrong)} of {of} samples have such weights"
+    )
+
+
+def terms(subject: Subject, run: Run, steps: Sequence[Weighed]) -> Iterator[Found]:
+    """Of further terms: their weights are one multiple of the losses', step by step."""
+    for one in steps:
+        base = one.step.weights
+        for name, own in one.step.terms.items():
+            kept = (base != 0) & one.step.known
+            if not kept.any():
+                continue
+            by = own[kept][0] / base[kept][0]
+            wanted = tuple(Fraction(w) for w in (base * by).tolist())
+            twice = 2 * roundings(subject, run) + 1
+            off = worst_weight(own, wanted, twice, precision(subject, run))
+            if off is not None and not off.accumulated:
+                made = _told(
+                    subject,
+                    one,
+                    TERMS,
+                    TERM,
+                    [],
+                    f"step {one.step.number}: term {name!r} has other weights than the losses",
+                    f"the term {name} is averaged otherwise",
+                    off.token,
+                )
+                yield replace(
+                    made,
+                    finding=replace(
+                        made.finding,
+                        expected=wanted,
+                        observed=tuple(own.tolist()),
+                        reference="the losses' weights, scaled to the first token",
+                        error=off.error,
+                        bound=off.bound,
+                        term=name,
+                    ),
+                )
+
+
+def worst_margin(subject: Subject, run: Run, steps: Sequence[Weighed]) -> float:
+    """The largest error over its bound, of weights that are right."""
+    given = roundings(subject, run), precision(subject, run)
+    shares = (margin(one.judged, one.expected, *given) for one in steps)
+    return max((share for share in shares if share <= 1), default=0.0)
+
+
+def _told(
+    subject: Subject,
+    one: Weighed,
+    about: Check,
+    code: str,
+    samples: Sequence[int],
+    text: str,
+    root: str,
+    token: int | None = None,
+) -> Found:
+    """A finding that says everything by itself; on the first of these samples."""
+    step = one.step
+    if samples and token is None:
+        token = step.case.step.offsets[samples[0]]
+    named = f"{step.name(samples[0])}, step {step.number}: {text}" if samples else text
+    more = f"\n{len(samples)} samples of the step in all" if len(samples) > 1 else ""
+    finding = Finding(
+        code,
+        about.name,
+        named + more,
+        step.case,
+        subject.mode,
+        one.expected,
+        tuple(one.observed.tolist()),
+        token=token,
+    )
+    return Found(finding, Diagnosis(root, root=root))
+
+
+def _explained(subject: Subject, finding: Finding, steps: Sequence[Weighed]) -> Diagnosis | None:
+    seen = [
+        Observation(w.step.case, _filled(w), w.expected)
+        for w in steps
+        if w.step.case.step.num_response_tokens <= _LARGE
+    ]
+    own = replace(finding, observed=None)  # what is unknown in it has no weight of its own
+    return diagnose(subject.knowing(trust_formula=True), own, [seen]) if seen else None
+
+
+def _filled(one: Weighed) -> Array:
+    """Weights with those that are unknown as far off as the others of their micro-batch are."""
+    if not (one.unknown | one.odd).any():
+        return one.observed
+    exact = np.array([float(w) for w in one.expected])
+    known = ~(one.unknown | one.odd) & (exact != 0)
+    ratio = np.divide(one.observed, exact, out=np.ones_like(exact), where=known)
+    found, owner = one.judged.copy(), _owners(one.step)
+    cells = {n: c for c, (_, _, cell) in enumerate(one.step.case.layout.cells()) for n in cell}
+    cell = np.array([cells[int(n)] for n in owner])
+    for c in set(cell.tolist()):
+        mine = (cell == c) & known
+        if mine.any():
+            rest = (cell == c) & one.unknown
+            found[rest] = exact[rest] * np.median(ratio[mine])
+    return found
+
+
+def _odd(step: RecordedStep) -> Array:
+    parts = [s.twice | (~s.used & s.mask) for s in step.samples]
+    found = np.concatenate(parts)
+    return np.concatenate([found, np.zeros(len(step.weights) - len(found), dtype=bool)])
+
+
+def _mask(step: RecordedStep) -> Array:
+    flat = b"".join(s.loss_mask for s in step.case.step.samples)
+    return np.frombuffer(flat, dtype=np.uint8).astype(bool)
+
+
+def _owners(step: RecordedStep) -> Array:
+    lengths = [s.response_length for s in step.case.step.samples]
+    return np.repeat(np.arange(len(lengths)), lengths)
+
+
+def precision(subject: Subject, run: Run) -> str:
+    """The lowest on a weight's path."""
+    return subject.computes_in if run.dtype == "float64" else run.dtype
+
+
+def _runs(numbers: Sequence[int]) -> str:
+    first, last = numbers[0], numbers[-1]
+    return (
+        f"{first} to {last}"
+        if len(numbers) == last - first + 1
+        else ", ".join(map(str, numbers[:8]))
+    )

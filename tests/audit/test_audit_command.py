@@ -1,0 +1,113 @@
+"""``aggverify audit`` on jobs of two ranks: plain loops under real engines, right and wrong."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Cli
+
+LOOPS = Path(__file__).parent / "loops.py"
+RUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+
+
+def audited(cli: Cli, folder: Path, *said: str, job: Sequence[str | Path]) -> tuple[int, Any]:
+    """The exit code and the verdict of a job."""
+    ran = cli("audit", *said, "--report", "json,html,md,junit", "--", *RUN, *job)
+    document = json.loads((folder / ".aggverify" / "verdict.json").read_text())
+    [verdict] = document["verdicts"]
+    assert document["exit"] == ran.code, ran.err
+    return ran.code, verdict
+
+
+def found(verdict: Any) -> list[str]:
+    return [finding["code"] for finding in verdict["findings"]]
+
+
+def worst(verdict: Any) -> tuple[str, float]:
+    """The expected and the actual weight that the first finding shows."""
+    finding = verdict["findings"][0]
+    n = finding["token"]
+    return finding["expected"][n], float.fromhex(finding["observed"][n])
+
+
+def test_a_run_is_recorded_judged_and_stored_as_a_case(cli: Cli, tmp_path: Path) -> None:
+    said = ("--mode", "token_mean", "--engine", "ddp", "--verify-engine", "--probe-dir", "p")
+    code, verdict = audited(cli, tmp_path, *said, job=[LOOPS, "ddp", ""])
+    assert (code, found(verdict), verdict["executed"], verdict["worlds"]) == (0, [], 3, {"2": 3})
+    told = {c["name"]: c["established"] for c in verdict["checks"] if c["established"]}
+    assert told == {
+        "run_weights_are_the_modes": "84 tokens of 3 optimizer steps on 2 ranks have the weights "
+        "of token_mean",
+        "run_reduces_as_the_engine": "one parameter's gradient is reduced as engine ddp does",
+    }
+    # The same records under another engine.
+    ran = cli("audit", "p", "--mode", "token_mean", "--engine", "sum", "--verify-engine")
+    assert ran.code == 1
+    assert "every weight is 2 of the mode's" in ran.out
+    assert "is 0.5 times the sum of all ranks' own, and engine sum makes it 1" in ran.out
+    # A step as a case for a reducer.
+    reducer = tmp_path / "mine.py"
+    reducer.write_text(
+        "def reduce(losses, batch):\n"
+        "    return losses.sum() / batch.num_tokens * batch.dp_size * batch.cp_size\n"
+    )
+    case = ("--case", "1", "--reducer", "mine.py:reduce", "--mode", "token_mean")
+    ran = cli("audit", "p", *case, "--engine", "mean")
+    assert ran.code == 0, ran.err
+    path = ran.out.split()[2]
+    stored = json.loads((tmp_path / path).read_text())
+    masks = [sample["mask"] for sample in stored["case"]["step"]["samples"]]
+    assert [mask.count("1") for mask in masks] == [3, 4, 3, 1, 3, 4, 3, 2]
+    assert stored["case"]["layout"]["micro_batches"] == [[[0, 1], [2, 3]], [[4, 5], [6, 7]]]
+    ran = cli("replay", path, "mine.py:reduce")
+    assert (ran.code, ran.out.split()[0]) == (0, "FIXED"), ran.out
+
+
+WRONG = {
+    # way: codes, and the first finding's weight: expected, actual
+    "micro-batch means": (["AGV101"], ("1/23", 1 / 16)),
+    "scaled twice": (["AGV101"], ("1/23", 2 / 23)),
+    "padding": (["AGV603"], ("0", 1 / 32)),
+    "a bin dropped": (["AGV601"], ("1/32", 0.0)),
+    "counts of the step before": (["AGV604"], ("1/23", 1 / 32)),
+}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("way", WRONG)
+def test_a_wrong_loop_is_found(cli: Cli, tmp_path: Path, way: str) -> None:
+    codes, weights = WRONG[way]
+    said = ("--mode", "token_mean", "--engine", "ddp")
+    code, verdict = audited(cli, tmp_path, *said, job=[LOOPS, "ddp", way])
+    assert (code, found(verdict)) == (1, codes)
+    expected, actual = worst(verdict)
+    assert (expected, actual) == (weights[0], pytest.approx(weights[1], rel=1e-6))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("engine", "way"),
+    [("fsdp2", ""), ("sum", ""), ("ddp", "a rank without tokens")],
+)
+def test_a_right_loop_passes(cli: Cli, tmp_path: Path, engine: str, way: str) -> None:
+    said = ("--mode", "token_mean", "--engine", engine, "--verify-engine")
+    code, verdict = audited(cli, tmp_path, *said, job=[LOOPS, engine, way])
+    assert (code, found(verdict)) == (0, []), verdict["checks"]
+    assert [c["state"] for c in verdict["checks"]] == ["ok", "ok", "ok", "left out", "ok"]
+
+
+def test_what_cannot_be_audited_is_said(cli: Cli, tmp_path: Path) -> None:
+    ran = cli("audit", "--mode", "token_mean", "--engine", "ddp")
+    assert (ran.code, "name a folder of records" in ran.err) == (2, True)
+    ran = cli("audit", "--mode", "token_mean", "--engine", "ddp", "--", "no-such-program")
+    assert (ran.code, "cannot run 'no-such-program'" in ran.err) == (2, True)
+    ran = cli("audit", "--at", "trk", "--", "true")
+    assert (ran.code, "did you mean 'trl'?" in ran.err) == (2, True)
+    ran = cli("audit", "--engine", "ddp", "--", "true")
+    assert (ran.code, "holds no records" in ran.err) == (2, True)
