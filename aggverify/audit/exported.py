@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aggverify.audit.audited import Asked
-from aggverify.audit.properties import AS_A_CASE, COMBINED
+from aggverify.audit.properties import as_a_case
 from aggverify.audit.steps import Run
 from aggverify.checks import Finding
 from aggverify.conventions import convention
@@ -37,8 +37,7 @@ def stored(run: Run, number: int, asked: Asked, target: str, called: str) -> Sto
         policy=asked.policy,
         **called_as(convention(called)),
     )
-    sizes = dimensions(step.case.layout)
-    check, code = AS_A_CASE.get(sizes, COMBINED)
+    check, code = as_a_case(dimensions(step.case.layout))
     losses = tuple(plain_losses(step.case.step))
     case = step.case.with_losses(losses)
     finding = Finding(code, check.name, "", case, asked.mode)

@@ -33,11 +33,17 @@ WEIGHTS = _property("run_weights_are_the_modes", "every token's weight in the up
 TERMS = _property("run_terms_weigh_alike", "further terms have the losses' weights")
 ENGINE = _property("run_reduces_as_the_engine", "ranks' gradients are reduced as the engine says")
 PROPERTIES = (ONCE, MASKED, WEIGHTS, TERMS, ENGINE)
-AS_A_CASE: Mapping[frozenset[str], tuple[Check, str]] = {
-    frozenset(): (formula.CHECK, "AGV101"),
-    frozenset({"num_microbatches"}): (layout.MICRO_BATCHES, "AGV202"),
-    frozenset({"dp_size"}): (layout.DATA_PARALLEL, "AGV203"),
-    frozenset({"cp_size"}): (layout.CONTEXT_PARALLEL, "AGV201"),
+_FORMULA, _COMBINED = (formula.CHECK, "AGV101"), (layout.COMBINED, "AGV204")
+_ONE_SIZE: Mapping[str, tuple[Check, str]] = {
+    "num_microbatches": (layout.MICRO_BATCHES, "AGV202"),
+    "dp_size": (layout.DATA_PARALLEL, "AGV203"),
+    "cp_size": (layout.CONTEXT_PARALLEL, "AGV201"),
 }
-"""What judges a recorded step of a reducer, by the sizes of its layout that are more than one."""
-COMBINED = (layout.COMBINED, "AGV204")
+
+
+def as_a_case(sizes: frozenset[str]) -> tuple[Check, str]:
+    """What judges a recorded step of a reducer, by the sizes of its layout that are more than
+    one."""
+    if not sizes:
+        return _FORMULA
+    return _COMBINED if len(sizes) > 1 else _ONE_SIZE[min(sizes)]
