@@ -64,8 +64,8 @@ def train(engine: str, way: str) -> None:
         for k in range(K):
             cell = rank * K + k
             mask = torch.tensor([[t < n for t in range(WIDTH)] for n in lengths[cell]])
-            if way == "a rank without tokens" and rank:
-                mask = torch.zeros_like(mask)
+            if way == "a rank without tokens":
+                mask = mask & (rank == 0)
                 tokens = sum(map(sum, lengths[:K]))
             with accumulating(k == K - 1):
                 losses = model(torch.randint(0, 17, (2, WIDTH)))
