@@ -16,6 +16,7 @@ from aggverify.codes import CODES
 from aggverify.execution.executed import Execution, Weights
 from aggverify.execution.subject import Subject
 from aggverify.steps.case import Case
+from aggverify.steps.layouts import token_owner
 
 BOUND = Fraction(1, 1 << 30)
 """Relative to the largest entry of the gradient, or to |value| + sum |gradient * input|. Roundings
@@ -27,13 +28,23 @@ SELECTION = "AGV212"
 def _is_selection(case: Case, alone: Weights, spread: Weights, *, splits: bool) -> bool:
     """Whether other unmasked tokens take part than on one rank (T18).
 
-    Shards cut wrongly lose tokens; only a comparison among fewer of them lets others in.
+    Shards cut wrongly lose tokens; only a comparison among fewer of them lets others in. Where no
+    token of a place is left, or those that are change among each other, a statistic of values may
+    have lost it: a mean of one value leaves nothing of it.
     """
     flat = np.frombuffer(b"".join(s.loss_mask for s in case.step.samples), dtype=np.uint8)
     kept = flat.astype(bool)
     lost = kept & (alone != 0) & (spread == 0)
     let_in = kept & (alone == 0) & (spread != 0)
-    return bool(let_in.any() or (splits and lost.any()))
+    if let_in.any() or not splits:
+        return bool(let_in.any() and (kept & (alone != 0)).any())
+    owner = np.array(token_owner(case.step, case.layout)).reshape(-1, 3)
+    for at in np.unique(owner[lost], axis=0):
+        stays = kept & (alone != 0) & (spread != 0) & (owner == at).all(axis=1)
+        ratios = spread[stays] / alone[stays]
+        if ratios.size and np.ptp(ratios) <= float(BOUND) * abs(ratios[0]):
+            return True
+    return False
 
 
 def judge_two(

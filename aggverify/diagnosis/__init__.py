@@ -17,8 +17,9 @@ from aggverify.diagnosis.distorted import distorted_count
 from aggverify.diagnosis.explanation import Diagnosis, Predicts
 from aggverify.diagnosis.factors import Factor, common_factor
 from aggverify.diagnosis.factors import gives as factor_gives
-from aggverify.diagnosis.forms import closed_forms, telling
+from aggverify.diagnosis.forms import ClosedForm, closed_forms, telling
 from aggverify.diagnosis.joint import gives, joined
+from aggverify.diagnosis.nonlinear import COUNT
 from aggverify.diagnosis.notfinite import in_words, not_finite
 from aggverify.diagnosis.observation import Observation, Shown, close
 from aggverify.diagnosis.partial import PartialForm, partial_form
@@ -125,6 +126,17 @@ def diagnose_behind(subject: Subject, finding: Finding, seen: Behind) -> Diagnos
     """The mistake that lets values behind the mask do this."""
     bug = known_bug(replace(_clues(subject, finding), behind=seen))
     return Diagnosis(bug.sentence, None, bug, _apart(bug.sentence)) if bug is not None else None
+
+
+def diagnose_nonlinear(
+    subject: Subject, finding: Finding, count: ClosedForm | None, *signs: str
+) -> Diagnosis | None:
+    """``count``: that of what is at hand, where it stands for the step's own."""
+    if count is None:
+        return recognised(subject, finding, *signs)
+    term = count.inner or count.outer[0]
+    sentence = f"a count is that of what is at hand, not the step's: {term.text}"
+    return _diagnosis(subject, replace(_clues(subject, finding, COUNT), form=count), None, sentence)
 
 
 def diagnose_not_finite(
@@ -274,6 +286,7 @@ __all__ = [
     "diagnose",
     "diagnose_behind",
     "diagnose_mask",
+    "diagnose_nonlinear",
     "diagnose_not_finite",
     "is_right",
     "joined",

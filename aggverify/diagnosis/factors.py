@@ -71,6 +71,9 @@ def named_ratio(
     if not ratios or all(abs(r - 1) <= TOLERANCE for r in ratios) or min(ratios) <= 0:
         return None
     spread = max(ratios) - min(ratios)
+    group = subject.group_size
+    if group is not None and spread <= TOLERANCE and abs(ratios[0] * group - 1) <= TOLERANCE:
+        return product_of_sizes([("P", 1), ("N", -1)])
     if spread <= TOLERANCE * abs(ratios[0]) and (len(ratios) > 1 or not subject.has_oracle):
         return _constant(subject, ratios[0])
     sizes = [_sizes(o.case) for o in observations]
@@ -121,9 +124,9 @@ def _sizes(case: Case) -> dict[str, int]:
 
 @lru_cache(maxsize=4)
 def _exponents(n: int) -> tuple[list[tuple[int, ...]], Array]:
-    """Exponents of -1, 0 and 1, products of few sizes first."""
+    """Exponents of -1, 0 and 1, products of few sizes first, then of the first names."""
     found = [e for e in product((0, 1, -1), repeat=n) if sum(map(abs, e)) <= _MAX_SIZES]
-    found.sort(key=lambda e: (sum(map(abs, e)), [-x for x in e]))
+    found.sort(key=lambda e: (sum(map(abs, e)), [x == 0 for x in e], [-x for x in e]))
     return found, np.array(found, dtype=np.float64)
 
 
@@ -135,7 +138,8 @@ def _in_names(subject: Subject, sizes: list[tuple[str, int]], constant: Fraction
             return product_of_sizes([("L", exponent), *sizes])
     found = product_of_sizes(sizes, constant)
     per_group = constant.denominator if ("N", 1) in sizes else constant.numerator
-    if sorted(n for n, _ in sizes) == ["N", "P"] and 1 in constant.as_integer_ratio():
+    grouped = sorted(n for n, _ in sizes) == ["N", "P"] and constant != 1
+    if grouped and 1 in constant.as_integer_ratio():
         told = f"N/(P*G) with G = {per_group}" if ("N", 1) in sizes else f"P*G/N, G = {per_group}"
         found = replace(found, sentence=f"{found.sentence}, that is {told}")
     return found

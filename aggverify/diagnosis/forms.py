@@ -79,13 +79,14 @@ class ClosedForm:
                 out /= tokens.values(term)
         if self.upper is not None:
             out *= tokens.values(self.upper)
-        sizes = np.array([_sizes(case) for case in cases], dtype=np.float64)
+        sizes = np.array([parallel_sizes(case) for case in cases], dtype=np.float64)
         factors = np.prod(sizes ** np.array(self.exponents), axis=1)
         weights: Array = out * factors[tokens.case[tokens.keep]]
         return weights
 
 
-def _sizes(case: Case) -> tuple[int, int, int]:
+def parallel_sizes(case: Case) -> tuple[int, int, int]:
+    """In the order of SIZES."""
     layout = case.layout
     return layout.dp_size, layout.cp_size, layout.num_microbatches
 
@@ -147,8 +148,8 @@ class _Table:
         chosen = np.unique(np.linspace(0, len(cases) - 1, _SCREENED).astype(np.int64))
         columns = np.flatnonzero(np.isin(which, chosen))
         self._screen = columns, np.flatnonzero(np.diff(which[columns], prepend=-1))
-        self._sizes = np.log([_sizes(case) for case in cases]).reshape(-1, len(SIZES))
-        self._monomials = np.array(_exponents(), dtype=np.float64) @ self._sizes.T
+        self._sizes = np.log([parallel_sizes(case) for case in cases]).reshape(-1, len(SIZES))
+        self._monomials = np.array(exponents(), dtype=np.float64) @ self._sizes.T
         self._outers = [(), *outer_terms()]
         zero = self._logs[None]
         self._outer_logs = np.stack([sum((self._logs[t] for t in o), zero) for o in self._outers])
@@ -193,16 +194,17 @@ class _Table:
         difference = values - self._monomials
         fits = np.ptp(difference, axis=1) <= TOLERANCE
         for row in np.flatnonzero(fits).tolist():
-            exponents = _exponents()[row]
-            if any(e and not self._sizes[:, i].any() for i, e in enumerate(exponents)):
+            powers = exponents()[row]
+            if any(e and not self._sizes[:, i].any() for i, e in enumerate(powers)):
                 continue  # a size that is 1 everywhere says nothing
             constant = _simple(float(np.exp(difference[row].mean())))
             if constant is not None:
-                yield exponents, constant
+                yield powers, constant
 
 
 @cache
-def _exponents() -> tuple[tuple[int, ...], ...]:
+def exponents() -> tuple[tuple[int, ...], ...]:
+    """Products of sizes: the power of each."""
     return tuple(product((0, 1, -1), repeat=len(SIZES)))
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aggverify.diagnosis.alignment import filled_up, sorted_by_id
+from aggverify.diagnosis.decay import decay
 from aggverify.diagnosis.masked import made_of_the_mask
 from aggverify.diagnosis.observation import Array, Observation, Shown, close
 from aggverify.diagnosis.terms import TOKENS, Term, Tokens
@@ -234,6 +235,7 @@ _RECOGNISERS: tuple[Callable[[Sequence[Observation]], Shown | None], ...] = (
     _epsilon,
     _rounded_count,
     _in_turn,
+    decay,
     sorted_by_id,
     filled_up,
 )

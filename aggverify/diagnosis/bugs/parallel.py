@@ -6,6 +6,7 @@ from aggverify.checks.terms import LEFT_OUT, OTHER_COUNT, SHARED_OUT
 from aggverify.codes import Symptom
 from aggverify.diagnosis.bugs.base import Bug
 from aggverify.diagnosis.clues import Claimed, Count, Error, Off, Shape, sign
+from aggverify.diagnosis.nonlinear import COUNT, OF_THE_ROWS
 from aggverify.diagnosis.terms import TOKENS
 
 _CELL = ("dp rank", "micro-batch")
@@ -15,6 +16,13 @@ _GLOBAL = "divide every micro-batch's sum by the step's token count, all-reduced
 _ONCE = "count every unit once for the whole step, before the split, and hand the number down"
 
 BUGS: tuple[Bug, ...] = (
+    Bug(
+        "packed-row-tokens",
+        "sums are divided by the tokens of a packed row (a micro-batch), not of the sequence",
+        "ms-swift #9925",
+        "take the sequences apart by cu_seqlens, and divide each sum by its own count",
+        (sign(COUNT), Shape(Count(TOKENS, "", _CELL), outer=(), sizes=())),
+    ),
     Bug(
         "packed-row-as-sequence",
         "the token mean of each packed row, averaged over rows as if a row were one sequence",
@@ -85,6 +93,20 @@ BUGS: tuple[Bug, ...] = (
         "Megatron-LM #7513; slime's masked sums before the full-mask denominators",
         "divide every shard's sum by the full mask's count, not by the shard's",
         (Shape(Count(TOKENS, "sample", ("cp rank",)), sizes=()),),
+    ),
+    Bug(
+        "divided-at-every-step",
+        "gradients are divided again at every accumulation step: earlier micro-batches fade",
+        "torchtitan #1732, trlx #220",
+        "divide once: each loss before its backward, or the gradients after the last one",
+        (sign("decays"),),
+    ),
+    Bug(
+        "statistic-over-the-rows-at-hand",
+        "a statistic of the values is that of one micro-batch, rank or shard, not of the step",
+        "Soup #723 (log-ratios centred over the rows of the batch)",
+        "all-reduce the statistic over the step (differentiably), or take it of one sample alone",
+        (sign(OF_THE_ROWS),),
     ),
     Bug(
         "statistic-per-shard",

@@ -20,6 +20,7 @@ from aggverify.diagnosis import (
     diagnose,
     diagnose_behind,
     diagnose_mask,
+    diagnose_nonlinear,
     diagnose_not_finite,
     is_right,
     not_finite,
@@ -28,6 +29,7 @@ from aggverify.diagnosis import (
     telling_case,
 )
 from aggverify.diagnosis.explanation import Predicts
+from aggverify.diagnosis.nonlinear import at_rest, count_at_hand, is_at_hand, probes
 from aggverify.diagnosis.observation import close
 from aggverify.execution.executed import Execution
 from aggverify.execution.laboratory import Laboratory
@@ -61,8 +63,10 @@ def explain(
     how = finding.traits.diagnosed
     if finding.not_finite:
         return _not_finite(subject, finding, laboratory, own)
-    if how is Diagnosed.SYMPTOM or finding.term is not None or (subject.nonlinear and shown):
+    if how is Diagnosed.SYMPTOM or finding.term is not None:
         return recognised(subject, finding)
+    if subject.nonlinear and shown:
+        return _nonlinear(subject, finding, laboratory, own)
     if how is Diagnosed.BEHIND_THE_MASK:
         return _behind_the_mask(subject, finding, laboratory, own)
     if not shown and how is not Diagnosed.VALUE:
@@ -78,8 +82,7 @@ def _weights(
     alike: Sequence[Case],
 ) -> Diagnosis | None:
     space = spread(subject, min_units=1)
-    stored = (*hard_cases(), *grid(subject.max_world, space.cp_kinds))
-    fitting = [case for case in stored if case in space]
+    fitting = _stored(subject)
     mine = [finding.case, *own]
     if (usual := _right_usually(subject, laboratory, [*mine, *fitting])) is not None:
         return deviation(subject, usual)
@@ -102,6 +105,36 @@ def _weights(
         found |= seen
         mine += new
     return diagnose(subject, finding, _tiers(finding, found, mine))
+
+
+def _stored(subject: Subject) -> list[Case]:
+    """Hard cases and the grid, as far as the subject has such layouts."""
+    space = spread(subject, min_units=1)
+    stored = (*hard_cases(), *grid(subject.max_world, space.cp_kinds))
+    return [case for case in stored if case in space]
+
+
+def _nonlinear(
+    subject: Subject, finding: Finding, laboratory: Laboratory, own: Sequence[Case]
+) -> Diagnosis | None:
+    """Whether a count, or a statistic of the values, is that of what is at hand."""
+    if finding.case.layout.is_trivial:
+        return recognised(subject, finding)
+    rest = [at_rest(case) for case in (finding.case, *own, *_stored(subject))]
+    count = count_at_hand(list(_observe(subject, laboratory, rest).values()))
+    signs = [] if count is not None else _at_hand(subject, finding.case, laboratory)
+    return diagnose_nonlinear(subject, finding, count, *signs)
+
+
+def _at_hand(subject: Subject, case: Case, laboratory: Laboratory) -> list[str]:
+    """The first kind of values whose part in the weights ends where a micro-batch or rank does."""
+    tried = list(probes(_double(case)))
+    seen = _observe(subject, laboratory, [case, *(probe.case for probe in tried)])
+    before = seen.get(_double(case))
+    if before is None:
+        return []
+    told = (p.sign for p in tried if p.case in seen and is_at_hand(p, before, seen[p.case]))
+    return list(told)[:1]
 
 
 def _foretold_wrong(subject: Subject, form: Predicts, cases: Iterable[Case]) -> Iterator[Case]:

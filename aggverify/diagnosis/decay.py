@@ -1,0 +1,57 @@
+"""Weights that shrink from one micro-batch to the next: divided again at every accumulation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from aggverify.diagnosis.observation import TOLERANCE, Array, Observation, Shown
+from aggverify.steps.layouts import token_owner
+
+_LONG = 3
+"""Micro-batches of a step on which a power is told from another function of their number."""
+_MAX = 64
+
+
+def decay(observations: Sequence[Observation]) -> Shown | None:
+    """The one number by a power of which all weights are off: as often as a micro-batch is
+    followed by another one, or once more."""
+    usable = [o for o in observations if o.expected is not None and o.mask.any()]
+    if max((o.case.layout.num_microbatches for o in usable), default=0) < _LONG:
+        return None
+    pairs = [pair for o in usable for pair in _ratios(o)]
+    if any(not (np.isfinite(ratio).all() and (ratio > 0).all()) for ratio, _ in pairs):
+        return None
+    ratios, later = (np.concatenate(part) for part in zip(*pairs, strict=True))
+    for more, words in (
+        (0, "as often as micro-batches follow"),
+        (1, "once and as often as follow"),
+    ):
+        steps = later + more
+        base = _base(ratios, steps)
+        if base is not None:
+            how = f"divided by {base}" if base > 1 else f"multiplied by {1 / base}"
+            return Shown("decays", f"the gradient of a micro-batch is {how} {words}")
+    return None
+
+
+def _ratios(o: Observation) -> Iterator[tuple[Array, Array]]:
+    """Observed over expected weight of every unmasked token, and how many micro-batches follow."""
+    micro_batch = np.array([k for _, _, k in token_owner(o.case.step, o.case.layout)])[o.mask]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = o.observed[o.mask] / o.exact[o.mask]
+    yield ratio, (o.case.layout.num_microbatches - 1 - micro_batch).astype(np.float64)
+
+
+def _base(ratios: Array, steps: Array) -> Fraction | None:
+    """The number whose negative powers these ratios are."""
+    told = steps > 0
+    if not told.any() or np.ptp(steps[told]) == 0:
+        return None
+    base = Fraction(float(ratios[told][0] ** (-1 / steps[told][0]))).limit_denominator(_MAX)
+    if base <= 0 or base == 1:
+        return None
+    foretold = float(base) ** -steps
+    return base if (np.abs(ratios - foretold) <= TOLERANCE * foretold).all() else None

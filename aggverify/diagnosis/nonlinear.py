@@ -1,0 +1,95 @@
+"""Objectives that are not linear: which count or which values are those at hand, not the step's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from aggverify.diagnosis.forms import ClosedForm, exponents, parallel_sizes
+from aggverify.diagnosis.observation import TOLERANCE, Array, Observation, close
+from aggverify.diagnosis.terms import Term, Tokens, inner_terms, outer_terms
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import token_owner
+
+COUNT = "count of what is at hand"
+OF_THE_ROWS = "statistic over the rows at hand"
+OF_THE_SHARD = "statistic per shard"
+Bits = npt.NDArray[np.bool_]
+
+
+def at_rest(case: Case) -> Case:
+    """The case where every ratio is 1: there an objective has weights in closed form."""
+    return case.with_losses((0.0,) * len(case.losses))
+
+
+def count_at_hand(observations: Sequence[Observation]) -> ClosedForm | None:
+    """The count of what one rank or micro-batch has that stands for the step's own, in all of
+    these: by it the weights are off from those of one rank. Of cases ``at_rest``."""
+    ratios, cases = [], []
+    for o in observations:
+        if o.trivial is None or not o.mask.any():
+            continue
+        alone, spread = o.trivial[o.mask], o.observed[o.mask]
+        if not np.isfinite(alone).all() or (alone == 0).any() or (spread / alone <= 0).any():
+            return None
+        ratios.append(spread / alone)
+        cases.append(o.case)
+    if not cases or all(close(r, np.ones_like(r)) for r in ratios):
+        return None
+    return next(_forms(Tokens(cases), np.log(np.concatenate(ratios)), cases), None)
+
+
+def _forms(tokens: Tokens, ratio: Array, cases: Sequence[Case]) -> Iterator[ClosedForm]:
+    which = tokens.case[tokens.keep]
+    logs = np.log([parallel_sizes(case) for case in cases])
+    inner = dict.fromkeys(term for term in inner_terms() if term.places)
+    outer = dict.fromkeys(term for terms in outer_terms() for term in terms if term.places)
+    found = []
+    for term in (*inner, *outer):
+        here, whole = (tokens.values(t) for t in (term, Term(term.what, term.unit)))
+        left = ratio - np.log(whole / here)
+        for powers in exponents():
+            if (np.abs(left - (logs @ np.array(powers))[which]) <= TOLERANCE).all():
+                own = (term, ()) if term in inner else (None, (term,))
+                found.append(ClosedForm(own[0], own[1], powers))
+    yield from sorted(found, key=lambda form: form.cost)
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A case with other values outside one place, of other samples or of the same ones."""
+
+    sign: str
+    place: Bits
+    """Its unmasked tokens."""
+    case: Case
+
+
+def probes(case: Case) -> Iterator[Probe]:
+    """For each place of a case that is spread out."""
+    owner = np.array(token_owner(case.step, case.layout)).reshape(-1, 3)
+    mask = np.frombuffer(b"".join(s.loss_mask for s in case.step.samples), dtype=np.uint8)
+    lengths = [s.response_length for s in case.step.samples]
+    sample = np.repeat(np.arange(len(lengths)), lengths)
+    if case.layout.cp_kind == "gathered":
+        owner[:, 1] = 0
+    for at in np.unique(owner, axis=0):
+        inside = (owner == at).all(axis=1)
+        same = np.isin(sample, sample[inside])
+        for sign, outside in ((OF_THE_ROWS, ~inside & ~same), (OF_THE_SHARD, ~inside & same)):
+            moved = outside & mask.astype(bool)
+            if moved.any() and (inside & (mask == 1)).any():
+                new = [x + 0.25 if m else x for x, m in zip(case.losses, moved, strict=True)]
+                yield Probe(sign, inside & (mask == 1), case.with_losses(tuple(new)))
+
+
+def is_at_hand(probe: Probe, before: Observation, after: Observation) -> bool:
+    """Whether the values elsewhere have a part in its weights on one rank, and none as laid out."""
+    if before.trivial is None or after.trivial is None:
+        return False
+    alone = close(before.trivial[probe.place], after.trivial[probe.place])
+    spread = close(before.observed[probe.place], after.observed[probe.place])
+    return spread and not alone
