@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,8 +16,10 @@ from aggverify.execution.executed import Execution, copies
 from aggverify.execution.subject import Subject
 from aggverify.oracles.bounds import PRECISIONS, scalar_bound
 from aggverify.steps.case import Case
+from aggverify.steps.layouts import token_owner
 
 CODE = "AGV513"
+MEAN_OF_MEANS = "each one's own mean, all with one weight"
 Numbers = Sequence[Sequence[tuple[float, ...]]]
 """Of a key: one number or two, per rank and micro-batch."""
 
@@ -52,8 +55,35 @@ def judge(check: str, subject: Subject, executions: Sequence[Execution]) -> Find
             f"log[{key!r}] is {'not finite' if now is None else repr(float(now.value))}, merged, "
             f"and {float(was.value)!r} on one rank"
         )
-        return Finding(CODE, check, message, case, subject.mode, logged=(key, was.value))
+        signs = () if own or named else _signs(subject, executions[1], key, spread[key], was)
+        logged = (key, was.value)
+        return Finding(CODE, check, message, case, subject.mode, logged=logged, signs=signs)
     return None
+
+
+def _signs(
+    subject: Subject, ran: Execution, key: str, numbers: Numbers, was: Merged
+) -> tuple[str, ...]:
+    """Whether what each rank logs of a micro-batch is its own mean: weighed by what each is a mean
+    over, they are what one rank logs."""
+    owners, layout = token_owner(ran.case.step, ran.case.layout), ran.case.layout
+    mask = b"".join(sample.loss_mask for sample in ran.case.step.samples)
+    tokens = Counter(owner for owner, bit in zip(owners, mask, strict=True) if bit)
+    samples = {(d, c, k): len(members) for d, k, members in layout.cells()
+               for c in range(layout.cp_size)}  # fmt: skip
+    for counts in (tokens, samples):
+        share = len(samples) / (sum(counts.values()) or 1)
+        weighed = [
+            [
+                (n[0] * counts.get((*divmod(rank, layout.cp_size), k), 0) * share, *n[1:])
+                for k, n in enumerate(each)
+            ]
+            for rank, each in enumerate(numbers)
+        ]
+        now = merged(subject, ran, key, weighed)
+        if now is not None and now.is_near(was):
+            return (MEAN_OF_MEANS,)
+    return ()
 
 
 def numbers_of(ran: Execution) -> Mapping[str, Numbers]:

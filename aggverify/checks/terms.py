@@ -29,11 +29,14 @@ from aggverify.oracles import MODES, Sample, Step
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout, token_owner
 from aggverify.steps.notation import parse_step
+from aggverify.trainer.contract import NoGradient
 
 NAME = "auxiliary_terms_stay"
 CODE = "AGV207"
 LEFT_OUT = "a term is left out of some tokens"
 OTHER_COUNT = "a term is divided by another count"
+DETACHED = "a term has no gradient"
+_CUT_OFF = "the loss has no gradient with respect to {0}: {0} is detached, or never added"
 SHARED_OUT = "a gathered term is divided by the number of ranks that have it"
 _NEAR = Fraction(1, 2**16)
 """Two roundings of float32 are nearer; two counts of up to so many tokens are not."""
@@ -63,23 +66,33 @@ def variants(case: Case) -> tuple[Trial, ...]:
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     """No oracle of the claim's: a term has a coefficient, and may have a mode, of its own."""
     alone, laid_out, reference = executions
-    if not is_finite(alone):
-        return failure_finding(NAME, subject, alone)
     picked = variants(laid_out.case)[0].term
     assert picked is not None
     name = subject.terms[picked % len(subject.terms)]
+    if _is_cut_off(alone) and _is_cut_off(reference):
+        cut = Finding(CODE, NAME, _CUT_OFF.format(name), alone.case, subject.mode, term=name)
+        return replace(cut, signs=(DETACHED,))
+    if not is_finite(alone):
+        return failure_finding(NAME, subject, alone)
+    # Where one rank is wrong already, the layout may be right.
+    if (found := _of_its_mode(subject, alone, reference)) is not None:
+        return replace(found, term=name)
     bare = subject.knowing(trust_formula=False)
     found = judge_spread(NAME, CODE, bare, (alone, laid_out))
-    if found is None:
-        found = _of_its_mode(subject, alone, reference)
-        return None if found is None else replace(found, term=name)
-    if found.observed is None:
+    if found is None or found.observed is None:
         return found
     message = f"the weights of {name}, with everything else 0"
     # Where it is wrong on one rank already, it is by no count of a layout's.
     usual = _has_its_modes(subject, alone, reference)
     signs = tuple(sign for sign in _signs(found) if usual or sign != OTHER_COUNT)
     return replace(found, term=name, message=message, signs=signs)
+
+
+def _is_cut_off(execution: Execution) -> bool:
+    """Whether the loss is made of none of the term's own graph, while there is nothing else to
+    differentiate: in a step the objective has a gradient, and the term adds nothing to it."""
+    error = execution.failure.error if execution.failure is not None else None
+    return error is not None and error.breach == NoGradient.name
 
 
 def _of_its_mode(subject: Subject, alone: Execution, reference: Execution) -> Finding | None:

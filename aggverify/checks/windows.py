@@ -58,14 +58,18 @@ def full_window(case: Case) -> Case:
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """To the last bit what the window has in ranks that have seen no other; whether that is right
-    is for other checks to say."""
-    alone, after = executions
-    if not is_finite(alone):
+    """To the last bit what the window has in ranks that have seen no other; whether that is right,
+    and whether the window before comes to a result by itself, is for other checks to say."""
+    alone, full, after = executions
+    if not is_finite(alone) or full.failure is not None:
         return None
     failed = failure_finding(NAME, subject, after)
-    if failed is not None or after.weights is None or alone.weights is None:
-        return failed
+    if failed is not None:
+        steps = full.case.layout.num_microbatches
+        message = f"only after a window of {steps} micro-batches: {failed.message}"
+        return replace(failed, message=message)
+    if after.weights is None or alone.weights is None:
+        return None
     wrong = after.weights != alone.weights
     if not wrong.any():
         return None
@@ -100,10 +104,11 @@ def _is_of_the_last_window(alone: Execution, after: Execution) -> bool:
     return any(np.allclose(ratios, ratio, rtol=_NEAR, atol=0) for ratio in (last, 1 / last))
 
 
-def variants(case: Case) -> tuple[Trial, Trial]:
-    """Both in ranks that are new, so that no earlier case is remembered in either."""
-    alone = Trial(case, fresh=True)
-    return alone, replace(alone, before=(full_window(case),))
+def variants(case: Case) -> tuple[Trial, Trial, Trial]:
+    """Alone and after a fuller one in ranks that are new, so that no earlier case is remembered in
+    either; between them, the fuller one by itself."""
+    alone, full = Trial(case, fresh=True), full_window(case)
+    return alone, Trial(full), replace(alone, before=(full,))
 
 
 def project(case: Case) -> Case:

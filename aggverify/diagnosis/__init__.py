@@ -27,7 +27,7 @@ from aggverify.diagnosis.readings import other_mode, other_reading
 from aggverify.diagnosis.shown import shown_by_weights
 from aggverify.diagnosis.stated import stated
 from aggverify.diagnosis.values import off_value, undivided_sums
-from aggverify.diagnosis.wording import described, requirement, whole
+from aggverify.diagnosis.wording import described, needs_no_count, requirement, whole
 from aggverify.execution.subject import Subject
 from aggverify.steps.case import Case
 
@@ -253,6 +253,8 @@ def _diagnosis(
         where = ", ".join(dict.fromkeys(b.seen for b in known))
         name = known[0].name if known else "another-formula"
         bug = Bug(name, sentence, where or "no historic bug is known to be this", wanted, ())
+    elif bug is not None and wanted is not None and needs_no_count(subject):
+        bug = replace(bug, fix=wanted)  # others divide by what this mode has no use for
     elif bug is not None and wanted is not None and seen.form is not None:
         part = isinstance(form, PartialForm)
         if bug.leaves_out(own) or (part and len(own) < len(PARTS)):

@@ -95,6 +95,11 @@ def whole(form: ClosedForm, subject: Subject) -> frozenset[str]:
     return frozenset(name for name, is_own in same.items() if is_own)
 
 
+def needs_no_count(subject: Subject) -> bool:
+    """Whether the mode's weight is 1."""
+    return OWN.get(subject.mode or "") == OWN["token_sum"] and not subject.oracle
+
+
 def requirement(subject: Subject) -> str | None:
     """What a reducer returns under this engine, whatever it does now; None without a mode."""
     own = OWN.get(subject.mode or "")
@@ -105,6 +110,8 @@ def requirement(subject: Subject) -> str | None:
     below = [t.text for t in (own.inner, *own.outer) if t is not None]
     if subject.divisor is not None:
         below.insert(0, f"{subject.divisor:g}")
-    weight = f"1 / ({' x '.join(below)})" if below else "1"
-    counted = ", counted once for the whole step" if below else ""
-    return f"return {subject.engine.required}, with w = {weight}{counted} ({_LETTERS})"
+    if not below:  # nothing is counted, so none of the letters need be at hand
+        return f"return {subject.engine.required.replace('w*l', 'l')}: no count divides it"
+    weight = f"1 / ({' x '.join(below)})"
+    counted = "counted once for the whole step"
+    return f"return {subject.engine.required}, with w = {weight}, {counted} ({_LETTERS})"

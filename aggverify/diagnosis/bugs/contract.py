@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aggverify.checks.logged_keys import MEAN_OF_MEANS
 from aggverify.checks.logs import OTHER_COUNT, PART_SILENT, RESCALED, RUNNING_TOTAL
 from aggverify.checks.windows import EARLIER_STEP, LAST_WINDOW
 from aggverify.codes import Symptom
@@ -111,6 +112,13 @@ BUGS: tuple[Bug, ...] = (
         "TRL #6803 (the logged KL sums all completion positions)",
         "apply the mask to what is logged too: torch.where(mask, values, 0)",
         (sign(Symptom.MASKED_LOGGED),),
+    ),
+    Bug(
+        "mean-of-means-logged",
+        "each micro-batch's and rank's own mean is logged, and all of them have one weight",
+        "Megatron-LM #7207, TRL #7047",
+        "log the sum and the count, add both up over micro-batches and ranks, and divide once",
+        (sign(MEAN_OF_MEANS),),
     ),
     Bug(
         "running-total-logged",

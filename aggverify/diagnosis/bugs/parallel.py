@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aggverify.checks.terms import LEFT_OUT, OTHER_COUNT, SHARED_OUT
+from aggverify.checks.terms import DETACHED, LEFT_OUT, OTHER_COUNT, SHARED_OUT
 from aggverify.codes import Symptom
 from aggverify.diagnosis.bugs.base import Bug
 from aggverify.diagnosis.clues import Claimed, Count, Error, Off, Shape, sign
@@ -121,6 +121,13 @@ BUGS: tuple[Bug, ...] = (
         "AReaL #1730",
         "select once for the step before it is split, or all-reduce the threshold",
         (sign(Symptom.SELECTION),),
+    ),
+    Bug(
+        "auxiliary-detached",
+        "an auxiliary term is detached, or never added: no gradient of it reaches the model",
+        "NeMo Automodel #1412 (its value is in the loss, its gradient never flows)",
+        "add the term itself to the loss, and detach only what is logged",
+        (sign(Symptom.AUXILIARY_TERM), sign(DETACHED)),
     ),
     Bug(
         "auxiliary-left-out",

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import chain
 
 from aggverify.execution.executed import Execution
 from aggverify.steps import kinds
 from aggverify.steps.kinds import ONE_RANK, SHARDED
 from aggverify.trainer.conditions import Condition
+from aggverify.world import Fault
 
 Functions = Sequence[tuple[str, tuple[int, ...]]]
 """Functions of the reducer's file by name, with the lines of their bodies."""
@@ -24,10 +26,14 @@ class Covered:
     lines: dict[int, int] = field(default_factory=dict)
     outcomes: dict[int, int] = field(default_factory=dict)
     """Twice the place of a condition, and 1 more where it was true."""
+    unknown: set[str] = field(default_factory=set)
+    """Functions that an execution did not get through: of what it ran in them nothing is known."""
 
     def add(self, executions: Iterable[Execution]) -> None:
-        """Note executions that came to a result."""
+        """Note what these ran."""
         for execution in executions:
+            if execution.failure is not None:
+                self.unknown |= set(_inside(execution.failure))
             if not execution.lines and not execution.outcomes:
                 continue
             these = kinds.kinds(execution.case)
@@ -46,14 +52,15 @@ class Covered:
         """Codes of warnings and what they say: what never ran of functions that did, and what ran
         on one rank only though its function ran on several."""
         ran, sharded = set(self.lines), self.on(SHARDED)
-        every = range(len(conditions))
+        functions = [(name, lines) for name, lines in functions if name not in self.unknown]
+        every = [n for n, c in enumerate(conditions) if c.function not in self.unknown]
         never = [*_missing(functions, ran)]
         never += _one_way(conditions, every, set(self.outcomes), ran)
         if never:
             yield "AGVW17", _listed(never)
         alone = [(name, tuple(n for n in lines if n in ran)) for name, lines in functions]
         on_several = _on(self.outcomes, SHARDED)
-        asked = {n for n in range(len(conditions)) if self._has_both(n) and not self._parts(n)}
+        asked = {n for n in every if self._has_both(n) and not self._parts(n)}
         never = [*_missing(alone, sharded)]
         never += _one_way(conditions, asked, on_several, sharded)
         if never:
@@ -77,6 +84,15 @@ class Covered:
         one, several = kinds.written([ONE_RANK]), kinds.written([SHARDED])
         ways = [self.outcomes[2 * place + true] & (one | several) for true in (False, True)]
         return sorted(ways) == sorted([one, several])
+
+
+def _inside(fault: Fault) -> Iterator[str]:
+    """The candidate's functions in which ranks raised, or stood when they were stopped."""
+    raised = (error.frames for error in fault.errors.values())
+    stood = (stack.frames for threads in fault.stacks.values() for stack in threads)
+    for frame in chain.from_iterable((*raised, *stood)):
+        if frame.owner == "candidate":
+            yield frame.function
 
 
 def _on(ran: Mapping[int, int], kind: str) -> set[int]:

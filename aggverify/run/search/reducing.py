@@ -96,7 +96,11 @@ def smaller(case: Case) -> Iterator[Case]:
 
 
 def plainer(case: Case) -> Iterator[Case]:
-    """The case with its ids numbered where they have gaps; with all losses 0; with one of them."""
+    """The case with every sample a rollout; with its ids numbered where they have gaps; with all
+    losses 0; with one of them."""
+    alone = Step(tuple(replace(s, rollout=n) for n, s in enumerate(case.step.samples)))
+    if len(case.step.samples) > case.step.num_rollouts:
+        yield replace(case, step=alone)
     if (plain := _numbered(case.step)) != case.step:
         yield replace(case, step=plain)
     nonzero = [t for t, x in enumerate(case.losses) if x != 0]
