@@ -37,7 +37,17 @@ from aggverify.report.model.established import (
     Waiver,
     Warned,
 )
-from aggverify.report.model.finding import Bug, Call, Finding, Given, Mask, Run, Sample, Step
+from aggverify.report.model.finding import (
+    Bug,
+    Call,
+    Finding,
+    Given,
+    Mask,
+    Run,
+    Sample,
+    Step,
+    Suspect,
+)
 from aggverify.report.model.verdict import Verdict
 
 __all__ = [
@@ -69,6 +79,7 @@ __all__ = [
     "Sample",
     "SizeMargin",
     "Step",
+    "Suspect",
     "Tried",
     "Verdict",
     "Waiver",

@@ -91,6 +91,21 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Suspect:
+    """A line, or a condition that went one way: how many failing and passing cases took it."""
+
+    function: str
+    line: int
+    condition: str | None
+    truth: bool
+    failing: int
+    all_failing: int
+    passing: int
+    all_passing: int
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One way in which the reducer is wrong, on its smallest case.
 
@@ -143,6 +158,8 @@ class Finding:
     off: str | None
     """By how much gradients are wrong, where a factor says it: "cp_size times too large"."""
     diagnosis: str | None
+    suspects: tuple[Suspect, ...]
+    """Where the mistake may stand, the likeliest place first; of a cause that is not named."""
     bugs: tuple[Bug, ...]
     """In full: names are shared by shapes of one bug, and a stored document outlives their list."""
     call: Call | None

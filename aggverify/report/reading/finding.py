@@ -137,6 +137,7 @@ def explanation(finding: Finding, *, in_suite: bool = False) -> list[tuple[str, 
     elif _is_unknown(finding):
         nothing = "no known factor, formula or historic bug gives these weights"
         lines.append(("Not recognised", nothing))
+    lines += [("Where", suspect.sentence) for suspect in finding.suspects[:1]]
     lines += [("Usual fix", fix) for fix in dict.fromkeys(bug.fix for bug in bugs)]
     accept = f"--accept {finding.code}:{finding.signature}=REASON"
     if in_suite:

@@ -14,6 +14,7 @@ from aggverify.codes import Effect
 from aggverify.codes.identity import Identity
 from aggverify.codes.state import Incomplete, State
 from aggverify.diagnosis import Diagnosis, joined, stated
+from aggverify.diagnosis.localised import Suspect
 from aggverify.execution.deadline import OutOfTime, TooLate
 from aggverify.execution.subject import Subject
 from aggverify.run.outcome.covered import Covered
@@ -73,6 +74,8 @@ class ReportedFinding:
     """By which it is accepted."""
     call: Call | None = None
     """Where not even the simplest step was got through, and nothing else was run."""
+    suspects: tuple[Suspect, ...] = ()
+    """Where the mistake may stand, the likeliest place first; of a cause that is not named."""
 
     @property
     def fails(self) -> bool:
@@ -200,6 +203,7 @@ class Verdict:
         groups: dict[str, list[ReportedFinding]] = {}
         for report in self.reports:
             root = report.diagnosis.root if report.diagnosis else None
+            root = root or _where(report)
             root = root or next((r for r, of in groups.items() if _follows(report, of[0])), None)
             groups.setdefault(root or report.stored.id, []).append(report)
         return tuple(map(tuple, groups.values()))
@@ -216,6 +220,15 @@ class Verdict:
         if left or not self.executed or self.subject.engine_in_question:
             return Exit.NO_JUDGEMENT
         return Exit.CONFORMS
+
+
+def _where(report: ReportedFinding) -> str | None:
+    """The place that all its failing cases took and no passing one did: findings of several checks
+    that have it in common are of one cause."""
+    first = next(iter(report.suspects), None)
+    if first is None or first.failing < first.all_failing or first.passing:
+        return None
+    return f"line {first.line} of {first.function}: {first.condition} {first.truth}"
 
 
 def _follows(report: ReportedFinding, other: ReportedFinding) -> bool:

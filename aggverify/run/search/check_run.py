@@ -78,7 +78,7 @@ class CheckRun:
     """Of these executions, what became of those without a result."""
     known: list[Finding] = field(default_factory=list)
     """What has been found on a smallest case, and is not found again."""
-    _told: list[Finding] = field(default_factory=list)
+    told: list[Finding] = field(default_factory=list)
     """Every finding on any case so far, known ones and those on the way to a smaller one too."""
     _left: Iterator[Case] | None = None
     """Cases that are not drawn and have not been run."""
@@ -162,7 +162,7 @@ class CheckRun:
             if not drawn:
                 return None
             self.space = rest
-        told = (f for f in self._told if f.case in self.space and not self._is_known(f))
+        told = (f for f in self.told if f.case in self.space and not self._is_known(f))
         self.found = next(told, None) or self.stored_failure()
         if self.found is None and drawn:
             self.phase = Phase.SEARCH
@@ -302,7 +302,7 @@ class CheckRun:
         if finding is None:
             self.tally.add(self.subject, mine, scalars=self.check.judges_scalar)
             return None
-        self._told.append(finding)
+        self.told.append(finding)
         return None if self._is_known(finding) else finding
 
     def _has_results(self, mine: Sequence[Execution]) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 from aggverify.checks import Finding
 from aggverify.codes import Symptom
 from aggverify.diagnosis import Diagnosis, recognised
+from aggverify.diagnosis.localised import Suspect
 from aggverify.diagnosis.observation import TOLERANCE
 from aggverify.errors import NotJudged
 from aggverify.execution.executed import Execution, Weights
@@ -22,6 +23,7 @@ from aggverify.run.search.alike import same
 from aggverify.run.search.check_run import CheckRun
 from aggverify.run.search.drawing import drawn
 from aggverify.run.search.explaining import explain
+from aggverify.run.search.locating import located
 from aggverify.run.search.relevance import LOSS_VALUES, relevance
 
 SHORT = 64
@@ -38,6 +40,7 @@ class Evidence:
     """Whether the finding came back in fresh worlds; None where that could not be tried."""
     diagnosis: Diagnosis | None = None
     relevance: Relevance = field(default_factory=Relevance)
+    suspects: tuple[Suspect, ...] = ()
 
 
 def gather(
@@ -75,6 +78,7 @@ def gather(
         steady = is_still_there(run, finding) and not is_gone_afresh(run, finding)
         symptom = Symptom.NOT_LINEAR if steady else Symptom.STATE_KEPT
         found.diagnosis = recognised(run.subject, finding, symptom)
+    found.suspects = located(run, finding, found.diagnosis)
 
 
 def confirm(run: CheckRun, finding: Finding) -> bool:

@@ -260,4 +260,11 @@ def _state(
 
 def _reported(run: CheckRun, finding: Finding, found: Evidence) -> ReportedFinding:
     stored = stored_case(run.subject, finding)
-    return ReportedFinding(stored, finding, found.diagnosis, found.confirmed, found.relevance)
+    return ReportedFinding(
+        stored,
+        finding,
+        found.diagnosis,
+        found.confirmed,
+        found.relevance,
+        suspects=found.suspects,
+    )

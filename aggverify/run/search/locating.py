@@ -1,0 +1,61 @@
+"""Where in the reducer's code a mistake stands, for one that no formula names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import chain, islice
+
+from aggverify.checks import Finding
+from aggverify.diagnosis import Diagnosis
+from aggverify.diagnosis.localised import Spectrum, Suspect, suspects
+from aggverify.execution.trial import trial
+from aggverify.run.search.alike import same
+from aggverify.run.search.check_run import CheckRun
+from aggverify.run.search.drawing import drawn
+from aggverify.run.search.reducing import smaller
+from aggverify.steps.case import Case
+
+NEAR, FAR, FAILING, LONG = 48, 48, 32, 20_000
+"""Cases beside the smallest failing one, of others, and failing ones already seen, at most; tokens
+of a step that is not run once more."""
+UNNAMED = "another-formula"
+
+
+def located(run: CheckRun, finding: Finding, diagnosis: Diagnosis | None) -> tuple[Suspect, ...]:
+    """What only the failing cases took, or they above all; nothing for a cause that is named, or
+    where the code has no conditions."""
+    named = diagnosis is not None and diagnosis.bug is not None and diagnosis.bug.name != UNNAMED
+    found = run.subject.found
+    if named or finding.traits.costs_a_world or not found.conditions or run.check.only is not None:
+        return ()
+    cases = list(dict.fromkeys(_cases(run, finding)))
+    ran = _ran(run, finding, [c for c in cases if c.step.num_response_tokens <= LONG])
+    return suspects(ran, found.functions, found.conditions)
+
+
+def _cases(run: CheckRun, finding: Finding) -> Iterator[Case]:
+    """The failing one and those next to it, which pass for the most part; others that failed; and
+    some of all kinds."""
+    space = run.space
+    yield finding.case
+    yield from islice((case for case in smaller(finding.case) if case in space), NEAR)
+    yield from islice((told.case for told in run.told if same(finding, told)), FAILING)
+    yield from drawn(run.check.draws(space), FAR, run.subject.claim.seed)
+    yield from islice((case for case in run.stored_cases() if case in space), FAR)
+
+
+def _ran(run: CheckRun, finding: Finding, cases: Sequence[Case]) -> list[Spectrum]:
+    """What each of them ran as it was laid out, and whether it shows this finding; one that shows
+    another is left out, and one without a result."""
+    variants = [[replace(trial(each), noted=True) for each in run.check.variants(case)]
+                for case in cases]  # fmt: skip
+    rest = iter(run.laboratory.run(run.subject, list(chain.from_iterable(variants))))
+    found = []
+    for each in variants:
+        mine = [next(rest) for _ in each]
+        told = run.check.judge(run.subject, mine)
+        if (told is None or same(finding, told)) and all(e.failure is None for e in mine):
+            last = mine[-1]
+            found.append(Spectrum(told is not None, last.lines, last.outcomes))
+    return found
