@@ -71,7 +71,7 @@ def suspects(
             taken[took] = taken.get(took) or Suspect(
                 *place, fails, failing, passes, len(ran) - failing
             )
-    by_chance = sqrt(failing / len(ran))  # what every case took
+    by_chance = sqrt(failing / len(ran)) * (1 + 1e-9)  # what every case took
     found = (one for one in taken.values() if one.score > by_chance)
     return tuple(sorted(found, key=lambda one: -one.score)[:MOST])
 
