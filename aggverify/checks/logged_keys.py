@@ -55,7 +55,7 @@ def judge(check: str, subject: Subject, executions: Sequence[Execution]) -> Find
             f"log[{key!r}] is {'not finite' if now is None else repr(float(now.value))}, merged, "
             f"and {float(was.value)!r} on one rank"
         )
-        signs = () if own or named else _signs(subject, executions[1], key, spread[key], was)
+        signs = () if own else _signs(subject, executions[1], key, spread[key], was)
         logged = (key, was.value)
         return Finding(CODE, check, message, case, subject.mode, logged=logged, signs=signs)
     return None
