@@ -52,9 +52,9 @@ class Case:
         return self.with_layout(Layout.trivial(len(self.step.samples)))
 
     @property
-    def size(self) -> tuple[int, int, int, int, int]:
+    def size(self) -> tuple[int, int, int, int, int, int]:
         """What "smaller" means to a reader: ranks times micro-batches, samples, response tokens,
-        prompt tokens, losses other than 0."""
+        prompt tokens, losses other than 0, samples that share a rollout."""
         step = self.step
         return (
             self.layout.world_size * self.layout.num_microbatches,
@@ -62,6 +62,7 @@ class Case:
             step.num_response_tokens,
             sum(s.prompt_length for s in step.samples),
             sum(x != 0 for x in self.losses),
+            len(step.samples) - step.num_rollouts,
         )
 
     def with_layout(self, layout: Layout) -> Case:
