@@ -84,7 +84,7 @@ CHECK = Check(
     judge=_judge,
     only=_handful,
     nothing_to_say="its code asks nothing that a launch decides",
-    waits_for="ranks are launched, each with an interpreter of its own",
+    waits_for="ranks are launched, each with its own interpreter",
     as_found=True,
     last=True,
 )

@@ -134,7 +134,7 @@ def _internal(error: BaseException, directory: Path | None) -> None:
 
 def _report(error: BaseException) -> str:
     lines = [
-        f"aggverify {__version__} stopped at a mistake of its own.",
+        f"aggverify {__version__} stopped at an internal error.",
         f"python {sys.version.split()[0]} on {sys.platform}",
         f"command: {' '.join(sys.argv)}",
         "",

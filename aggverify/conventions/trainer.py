@@ -106,7 +106,7 @@ class Trainer:
         "ctx: aggverify.TrainContext) -> None"
     )
     returns: str = (
-        "nothing that is looked at: it leaves the update in the model, as the gradient of its "
+        "nothing: it leaves the update in the model, as the gradient of its "
         "parameters or, after SGD with a learning rate of 1, as their change"
     )
     mode_is_argument: bool = False

@@ -21,7 +21,7 @@ class Validation:
     title: str = "a validator of arguments"
     usual_name: str = "validate_args"
     signature: str = "def validate_args(args) -> None, which raises"
-    returns: str = "nothing that is looked at"
+    returns: str = "nothing that is judged"
     mode_is_argument: bool = False
     fixes_engine: bool = True
     not_claimed: Mapping[str, str] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Validation:
 
     def why_not(self, mode: str | None, engine: str, claimed: Set[str]) -> str | None:
         if mode is not None:
-            return "a validator has no mode of its own: it is given all of them"
+            return "a validator implements no mode: it gets all of them"
         return None if engine == "sum" else "a validator reduces nothing, under no engine"
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:

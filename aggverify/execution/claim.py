@@ -235,7 +235,7 @@ def _backend(name: str, value: object) -> str:
 def _against(name: str, value: object) -> Claim:
     # Refused before it is read: a file may nest as deep as it likes.
     if isinstance(value, Mapping) and value.get("against") is not None:
-        raise InputError(f"{name}: the other path has no other path of its own")
+        raise InputError(f"{name}: the other path has no other path itself")
     return Claim.from_json(value)
 
 

@@ -328,7 +328,7 @@ OPTIONS = (
     Option(
         key="replay_into",
         kind=Kind.TEXT,
-        help="Check nothing else, and add what becomes of these to a verdict document of this "
+        help="Check nothing else, and add the results of these to a verdict document of this "
         "version.",
         where=Where.NOWHERE,
         metavar="VERDICT",

@@ -31,7 +31,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
 def _what(entry: Entry) -> str:
     if entry.instead is not None or entry.space is None:
         return f"- {entry.instead}" + (f": {entry.why_not}" if entry.why_not else "")
-    cases = f"up to {entry.examples} drawn" if entry.examples else "every case of its own"
+    cases = f"up to {entry.examples} drawn" if entry.examples else "all its cases"
     return f"{cases}, {layouts(entry.space)}"
 
 

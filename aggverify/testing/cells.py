@@ -62,7 +62,7 @@ def cells(
         if name not in names:
             raise unknown("check", name, names)
     if "mode" in options:
-        raise InputError(f"say modes=[{options['mode']!r:.200}]: each mode has tests of its own")
+        raise InputError(f"say modes=[{options['mode']!r:.200}]: each mode has its own tests")
     each, file = texts(engines) or (None,), xfail if isinstance(xfail, str) else None
     expected = () if isinstance(xfail, str) else tuple(map(_entry, xfail))
     for engine in each:

@@ -53,7 +53,7 @@ class Backend:
         if not self.is_far:
             return "cpu"
         if not devices or not (self.shares or rank < devices):
-            raise RuntimeError(f"rank {rank} has no device of its own: there are {devices}")
+            raise RuntimeError(f"rank {rank} has no own device: there are {devices}")
         return f"{self.device}:{rank % devices}"
 
     def fits(self, ranks: int, devices: int) -> bool:

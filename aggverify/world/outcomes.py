@@ -199,7 +199,7 @@ class Scene:
 
     def runaway(self, rank: int, seconds: float) -> Fault:
         """A rank has used up its processor time."""
-        message = f"rank {rank} did not finish within {seconds:g} s of its own processor time"
+        message = f"rank {rank} did not finish within {seconds:g} s of processor time"
         first = self._number == 0
         return self._fault("runaway", rank, message, stacks=self._stacks(), first=first)
 

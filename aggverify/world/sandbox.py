@@ -139,5 +139,5 @@ def _check(path: Path, home: Path) -> None:
         if hidden.is_relative_to(path.resolve()):
             raise PoolError(
                 f"--sandbox hides {hidden}, and the code to be run needs {path}: put it into a "
-                "folder of its own and run this from there"
+                "separate folder and run this from there"
             )

@@ -158,7 +158,7 @@ class Template:
         if self._options.backend.shares:
             return f"{self.most} rank{'s were' if self.most > 1 else ' was'} launched"
         there = f"there {'are' if self.most > 1 else 'is'} {self.most}"
-        return f"each rank has a GPU of its own, and {there}"
+        return f"each rank has its own GPU, and {there}"
 
     @property
     def carried(self) -> str:

@@ -82,7 +82,7 @@ def test_each_rank_has_a_device_of_its_own_under_nccl(machine: Machine) -> None:
     }
     told = warned(machine.document)
     assert "AGVW04" not in told
-    why = "each rank has a GPU of its own, and there are 2"
+    why = "each rank has its own GPU, and there are 2"
     assert told["AGVW19"] == f"those of more than 2 were left out; {why}"
 
 

@@ -20,7 +20,9 @@ from tests.regression.repository import Repository, repository
 from tests.regression.test_again import RIGHT, WRONG
 
 ACTION = (ROOT / "action.yml").read_text()
-BLOCKS = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "pull-requests.md").read_text(), re.S)
+BLOCKS = re.findall(
+    r"```yaml\n(.*?)```", (ROOT / "docs" / "recipes" / "pull-requests.md").read_text(), re.S
+)
 CHECKS, COMMENTS, GITLAB = BLOCKS
 
 

@@ -136,6 +136,6 @@ def test_gitlab_fetches_the_base_and_compares_with_it(clone: Repository, tmp_pat
 
 
 def test_no_line_names_a_place_that_is_not_the_readers_to_say() -> None:
-    text = (ROOT / "docs" / "pull-requests.md").read_text()
+    text = (ROOT / "docs" / "recipes" / "pull-requests.md").read_text()
     assert "aggverify/aggverify" not in text and text.count("OWNER/aggverify@COMMIT") >= 4
     assert "is what you write in its place" in text

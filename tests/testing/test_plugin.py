@@ -115,7 +115,7 @@ def test_every_check_is_a_test_for_every_mode_and_engine() -> None:
         ({"checks": ["linear"]}, "unknown check 'linear'"),
         ({"max_example": 3}, "unknown option 'max_example'"),
         ({"profile": "fast"}, "unknown profile 'fast'"),
-        ({"mode": "token_mean"}, r"say modes=\['token_mean'\]: each mode has tests of its own"),
+        ({"mode": "token_mean"}, r"say modes=\['token_mean'\]: each mode has its own tests"),
         ({"xfail": [("AGV206", "why")]}, r"xfail takes \('CODE:CASE', 'reason'\), got"),
         ({"xfail": [("AGV206:k3f9a1", " ")]}, r"xfail takes \('CODE:CASE', 'reason'\), got"),
         ({"xfail": [("AGV999999:k3f9a1", "why")]}, "unknown code"),

@@ -127,7 +127,7 @@ def test_reading_a_claim_imports_nothing() -> None:
 
 
 def test_another_path_has_no_other_path() -> None:
-    with pytest.raises(InputError, match="no other path of its own"):
+    with pytest.raises(InputError, match="no other path itself"):
         Claim.from_json(full().to_json() | {"against": full().to_json()})
 
 

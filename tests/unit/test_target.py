@@ -174,7 +174,7 @@ def test_what_cannot_be_called_says_why(file: Path) -> None:
     only = offer("reduce", "losses", "batch", "kl", keyword_only=("kl",))
     with pytest.raises(CandidateError, match="keyword-only without a default: kl"):
         chosen(str(file), only)
-    with pytest.raises(CandidateError, match="has no 'reduce', and defines no function of its own"):
+    with pytest.raises(CandidateError, match="has no 'reduce', and defines no function itself"):
         chosen(f"{file}:reduce", offer("where", "c", "x", "y", own=False))
 
 

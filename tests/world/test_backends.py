@@ -76,9 +76,7 @@ def test_every_rank_has_a_device() -> None:
     assert [GLOO.fits(8, 0), CUDA_GLOO.fits(8, 1), CUDA_GLOO.fits(1, 0)] == [True, True, False]
     assert [NCCL.fits(8, 8), NCCL.fits(2, 1)] == [True, False]
     for joined_by, devices in ((NCCL, 3), (CUDA_GLOO, 0)):
-        with pytest.raises(
-            RuntimeError, match=f"rank 3 has no device of its own: there are {devices}"
-        ):
+        with pytest.raises(RuntimeError, match=f"rank 3 has no own device: there are {devices}"):
             joined_by.device_of(3, devices)
 
 

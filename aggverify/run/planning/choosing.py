@@ -134,7 +134,7 @@ def _no_such(target: Target, offers: Sequence[Offer]) -> str:
     own = [o for o in offers if o.own]
     text = f"{file} has no {target.name!r:.200}"
     if not own:
-        return f"{text}, and defines no function of its own"
+        return f"{text}, and defines no function itself"
     close = difflib.get_close_matches(str(target.name)[:80], [o.name for o in offers], 1, 0.5)
     hint = f"; did you mean {close[0]!r}?" if close else ";"
     return f"{text}{hint} it defines:\n{_listed(own)}"
