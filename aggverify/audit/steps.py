@@ -274,7 +274,7 @@ def _positions(key: Key, own: Sequence[Piece], ranks: Ranks) -> list[Array]:
     if len(own) > 1 and ranks.cp_size > 1:
         raise InputError(
             f"sample id {key[0]} is on {len(own)} ranks or micro-batches, and shards of it cannot "
-            f"be told from copies: give the probe positions="
+            f"be distinguished from copies: give the probe positions="
         )
     starts: dict[bytes, int] = {}
     end = 0

@@ -358,7 +358,7 @@ CATALOGUE: tuple[Code, ...] = (
             ),
             ("AGV604", "Counts of another optimizer step", ""),
             ("AGV605", "A term has other weights than the losses", ""),
-            ("AGV606", "Gradients are reduced otherwise than the engine says", ""),
+            ("AGV606", "Gradients are reduced otherwise than by the engine", ""),
         )
     ),
     *(
