@@ -48,14 +48,19 @@ def _is_selection(case: Case, alone: Weights, spread: Weights, *, splits: bool) 
 
 
 def judge_two(
-    name: str, code: str, subject: Subject, alone: Execution, spread: Execution
+    name: str,
+    code: str,
+    subject: Subject,
+    alone: Execution,
+    spread: Execution,
+    near: Fraction = BOUND,
 ) -> Finding | None:
-    """The gradient, then the value, of the step on one rank and as laid out."""
+    """The gradient, then the value, of the step on one rank and as laid out; ``near``: relative."""
     assert alone.weights is not None and spread.weights is not None
     known = CODES[CODES[code].if_nonlinear or code]
     scale = Fraction(float(np.abs(alone.weights).max(initial=0.0)))
     off = np.abs(spread.weights - alone.weights)
-    wrong = ~(off <= float(BOUND * scale)) | ((alone.weights == 0) & (spread.weights != 0))
+    wrong = ~(off <= float(near * scale)) | ((alone.weights == 0) & (spread.weights != 0))
     expected = tuple(Fraction(w) for w in alone.weights.tolist())
     found = Finding(
         known.code,
@@ -66,19 +71,23 @@ def judge_two(
         expected,
         tuple(spread.weights.tolist()),
         "one rank, one micro-batch",
-        bound=BOUND * scale,
+        bound=near * scale,
     )
     if wrong.any():
         if _is_selection(spread.case, alone.weights, spread.weights, splits=known.splits):
             found = replace(found, code=SELECTION)
         token = int(np.argmax(np.where(wrong, off, -1.0)))
         error = abs(Fraction(float(spread.weights[token])) - expected[token])
-        return _with(found, f"the gradient at token {token} changes", token, error, BOUND * scale)
-    return _value(found, alone, spread, expected)
+        return _with(found, f"the gradient at token {token} changes", token, error, near * scale)
+    return _value(found, alone, spread, expected, near)
 
 
 def _value(
-    found: Finding, alone: Execution, spread: Execution, expected: Sequence[Fraction]
+    found: Finding,
+    alone: Execution,
+    spread: Execution,
+    expected: Sequence[Fraction],
+    near: Fraction,
 ) -> Finding | None:
     """``alone.value`` None says that it is another check's to find."""
     if alone.value is None:
@@ -88,10 +97,10 @@ def _value(
     terms = (w * Fraction(x) for w, x in zip(expected, alone.case.losses, strict=True) if w)
     scale = abs(alone.value) + sum((abs(t) for t in terms), Fraction(0))
     error = abs(spread.value - alone.value)
-    if error <= BOUND * scale:
+    if error <= near * scale:
         return None
     message = f"the value is {float(spread.value)!r}, on one rank {float(alone.value)!r}"
-    return _with(found, message, None, error, BOUND * scale)
+    return _with(found, message, None, error, near * scale)
 
 
 def _with(

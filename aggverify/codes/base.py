@@ -50,6 +50,9 @@ class Symptom(StrEnum):
     MISUSE_ACCEPTED = "misuse accepted"
     LOGGED_LOSS = "logged loss"
     LOGS_DIFFER = "logs differ"
+    CLIPPED = "clipped"
+    RATIOS = "ratios"
+    OVERFLOWS = "overflows"
     MASKED_LOGGED = "masked logged"
 
 

@@ -37,11 +37,18 @@ class PolicyBatch(MicroBatch):
     """Of the reference policy."""
 
 
+OVERFLOWS = 1234567.0
+"""The loss of a token whose ratio to the rollout policy overflows, where ratios are not all 1."""
+
+
 def policy_inputs(losses: Any, mask: Any, other_ratios: bool) -> Any:
-    """Log-probabilities, those before, and advantages, which have these losses at ratio 1.
+    """Log-probabilities, those before, of the rollout engine and of the reference policy, and
+    advantages, which have these losses at ratio 1.
 
     The gradient runs through the log-probabilities alone, and is the weight there, with the
     advantage taken out. Behind the mask the ratio is no 1: what stands there is exponentiated too.
+    With other ratios, those to rollout and reference are 1, near 1, beyond usual clamps and e^12
+    away, each token's by its own loss.
     """
     import torch
 
@@ -50,17 +57,24 @@ def policy_inputs(losses: Any, mask: Any, other_ratios: bool) -> Any:
     old = -1 - known.abs() % 1
     behind = torch.where(mask, 0.0, fixed.clamp(-8, 8))  # else exp() of it is infinite
     if other_ratios:
-        ratio = torch.where(mask, fixed / 8, behind) + (losses - fixed) / 8
-        return old + ratio, old, torch.sin(4 * known + 1)
+        beyond = known == 1234567.0
+        known = torch.where(beyond, 1.0, known)
+        ratio = torch.where(mask, known / 8, behind) + (losses - fixed) / 8
+        turn, other = (known * 2.7 + 0.3) % 1, (known * 1.9 + 0.7) % 1
+        far = torch.where(turn < 0.75, 0.9 * torch.sin(5 * known), 12 * torch.sin(3 * known).sign())
+        off = torch.where(turn < 0.5, 0.04 * torch.sin(9 * known + 2), far) * (turn >= 0.25)
+        rollout = old - torch.where(beyond, 1000.0, off)
+        away = torch.where(other < 0.75, 0.3 * torch.cos(3 * known), 3 * torch.sin(2 * known + 0.5))
+        return old + ratio, old, rollout, old - away * (other >= 0.25), torch.sin(4 * known + 1)
     scale = torch.where(mask & (fixed != 0), fixed, 1.0)
     moved = torch.where(mask & fixed.isinf(), 0.0, (losses - fixed) / scale)
-    return old + behind + moved, old, -fixed
+    return old + behind + moved, old, old.clone(), old.clone(), -fixed
 
 
 _PLAIN = """\
 {batch}
-log_probs, old, advantages = policy_inputs(losses, torch.cat(batch.local_masks).bool(), {other})
-batch.old_log_probs, batch.rollout_log_probs, batch.ref_log_probs = old, old.clone(), old.clone()
+log_probs, *others, advantages = policy_inputs(losses, torch.cat(batch.local_masks).bool(), {other})
+batch.old_log_probs, batch.rollout_log_probs, batch.ref_log_probs = others
 out = reduce(log_probs, advantages, batch)"""
 
 
@@ -76,7 +90,7 @@ class PolicyLoss:
     """A function that makes ratios of log-probabilities, clips or masks them, and returns its share
     of the step scalar: ``sum(w * loss)`` with the advantages for minus losses, where ratios are 1.
 
-    Under ``--mode nonlinear`` the ratios are others, and only layouts are compared.
+    At other ratios (all of ``--mode nonlinear``) only layouts are compared.
     """
 
     name: str = "policy-loss"
@@ -91,14 +105,16 @@ class PolicyLoss:
     fixes_engine: bool = False
     not_claimed: Mapping[str, str] = field(default_factory=_not_claimed)
     notes: tuple[str, ...] = (
-        "clipping, TIS and KL not exercised: all ratios are 1 where tokens count, but under "
-        "--mode nonlinear, where advantages are no losses and only layouts are compared",
+        "weights are read where all ratios are 1; at other ratios, to the old, the rollout and the "
+        "reference policy, only layouts are compared: no formula of clipping, TIS or KL is judged",
     )
     parameters: tuple[str, ...] = ARGUMENTS
     misuses: tuple[Misuse, ...] = POLICY_LOSS
     takes_elsewhere: ClassVar[bool] = True
     roundings: ClassVar[int] = 4
     """On one token's path: the ratio's, the product with the advantage, and its taking out."""
+    has_ratios: ClassVar[bool] = True
+    """Whether it is also run where ratios are not 1."""
     hides_zeros: ClassVar[bool] = True
     """Whether a token with a loss of 0, which has no advantage, shows no weight."""
 
@@ -129,12 +145,14 @@ class PolicyLoss:
         def call(k: int, losses: Tensor) -> Any:
             batch = micro_batch(site, k, totals)
             mask = batch.mask.bool()
-            log_probs, old, advantages = policy_inputs(losses, mask, site.mode == NONLINEAR)
+            log_probs, old, rollout, ref, advantages = policy_inputs(
+                losses, mask, site.mode == NONLINEAR
+            )
             given = PolicyBatch(
                 **{f.name: getattr(batch, f.name) for f in fields(batch)},
                 old_log_probs=old,
-                rollout_log_probs=old.clone(),
-                ref_log_probs=old.clone(),
+                rollout_log_probs=rollout,
+                ref_log_probs=ref,
             )
             return output(function(log_probs, advantages, given))
 

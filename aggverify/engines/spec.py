@@ -208,6 +208,17 @@ class LocalStep(Protocol):
     def dtype(self) -> torch.dtype:
         """What the model's losses are computed in."""
 
+    @property
+    def gain(self) -> float:
+        """The derivative of a token's loss by the model's parameter, for a whole training step."""
+
+    @property
+    def scaler(self) -> float:
+        """What the scales of its GradScalers are multiplied by."""
+
+    def clipped(self, clips: Sequence[tuple[float, float]]) -> None:
+        """Note at which norms, of which kinds, it has clipped gradients."""
+
     def train(self, model: nn.Module) -> None:
         """Instead of ``loss``, where the candidate is a whole training step: run that.
 

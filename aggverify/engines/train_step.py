@@ -12,6 +12,10 @@ from aggverify.engines.spec import EngineSession, Sizes, Usual
 if TYPE_CHECKING:
     import torch
 
+SMALL, LARGE = 2.0**-20, 2.0**16
+"""Derivatives of a token's loss by the model's parameter: with the one, gradients are smaller than
+norms they are clipped at, with the other larger. Powers of two, which round nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class TrainStepEngine(Usual):

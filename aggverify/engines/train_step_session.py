@@ -10,11 +10,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from aggverify.engines import megatron_on_processors as megatron
 from aggverify.engines.ddp_session import DdpSession
 from aggverify.engines.spec import Arrived, LocalStep
+from aggverify.engines.stepping import everywhere, watched
+
+_SCALES = (1.0, 2.0**-8, 2.0**-16, 2.0**-24)
+"""Of a GradScaler's scale, tried one after the other while it leaves the step out."""
 
 
 class StepModel(nn.Module):
@@ -29,9 +32,9 @@ class StepModel(nn.Module):
         self.theta = nn.Parameter(torch.zeros_like(step.values, device=device))
 
     def forward(self, micro_batch: Any) -> Tensor:
-        """``value + theta[token]`` of the micro-batch's tokens, in the case's dtype."""
-        index = self._step.tokens(micro_batch.index)
-        return (self._step.values[index] + self.theta[index]).to(self._step.dtype)
+        """``value + gain * theta[token]`` of the micro-batch's tokens, in the case's dtype."""
+        index, gain = self._step.tokens(micro_batch.index), self._step.gain
+        return (self._step.values[index] + gain * self.theta[index]).to(self._step.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,26 +53,30 @@ class TrainStepSession:
                 Fsdp2Session(self.device).warm_up()
 
     def accumulate(self, step: LocalStep) -> Tensor:
-        model, stepped = StepModel(step, self.device), []
-
-        def note(optimizer: Optimizer, *_: object) -> None:
-            step.steps_with(optimizer)
-            stepped.append(True)
-
-        hook = register_optimizer_step_post_hook(note)
-        without_gpu = megatron.imported() and self.device.type == "cpu"
-        try:
-            with megatron.on_processors() if without_gpu else nullcontext():
-                step.train(model)
-        finally:
-            hook.remove()
-        theta = model.theta  # another one than before, once fully_shard has been there
-        update = _whole(theta.detach()).neg()
-        if not stepped and not update.any():
-            megatrons = getattr(theta, "main_grad", None)
-            update = _whole(step.gradient(theta) if megatrons is None else megatrons)
+        for times in (step.scaler * part for part in _SCALES):
+            update, left_out = self._trained(step, times)
+            if not left_out:
+                break
         step.trained(update)
         return update
+
+    def _trained(self, step: LocalStep, times: float) -> tuple[Tensor, bool]:
+        """The update, and whether a scaler has left it out on every rank: then a trainer goes on
+        with a smaller scale."""
+        model = StepModel(step, self.device)
+        without_gpu = megatron.imported() and self.device.type == "cpu"
+        around = megatron.on_processors() if without_gpu else nullcontext()
+        with watched(step.steps_with, times) as seen, around:
+            step.train(model)
+        step.clipped(seen.clips)
+        theta = model.theta  # another one than before, once fully_shard has been there
+        if seen.asked and everywhere(not seen.stepped, self.device):
+            return torch.full_like(step.values, torch.nan), True
+        update = _whole(theta.detach()).neg()
+        if not seen.stepped and not update.any():
+            megatrons = getattr(theta, "main_grad", None)
+            update = _whole(step.gradient(theta) if megatrons is None else megatrons)
+        return update / step.gain, False
 
     def reduce(self, parts: Sequence[Tensor]) -> Arrived:
         return Arrived(list(parts))

@@ -44,6 +44,9 @@ class Execution:
     """Per rank and micro-batch, where the candidate returned any."""
     changed: tuple[str, ...] = ()
     """Arguments that a watched candidate altered."""
+    clips: tuple[tuple[float, float], ...] = ()
+    """The largest norm, and the kind of norm, of every call of torch's clip_grad_norm_ on the first
+    rank, where the candidate is a whole training step."""
     refusals: tuple[tuple[str, str | None], ...] = ()
     """Misuses by name, with what the candidate refused each; None for one it accepted."""
     given: tuple[Given, ...] = ()
@@ -115,6 +118,7 @@ def executed(subject: Subject, wanted: Trial, outcome: Outcome) -> Execution:
         counts=counts,
         logs=_logs(answers),
         changed=tuple(f"rank {n}: {text}" for n, a in enumerate(answers) for text in a.changed),
+        clips=answers[0].clips,
         first_seconds=max(answer.first_seconds for answer in answers),
         altered=tuple(dict.fromkeys(name for reply in replies for name in reply.changes)),
         call_seconds=max(answer.call_seconds for answer in answers),

@@ -15,7 +15,7 @@ from aggverify.engines import closing
 from aggverify.errors import NotJudged, UnknownVersion
 from aggverify.execution import limits, reading
 from aggverify.execution.budget import MAX_WORLD
-from aggverify.execution.claim import Claim
+from aggverify.execution.claim import NONLINEAR, Claim
 from aggverify.execution.executed import Execution, executed, reduced
 from aggverify.execution.patience import Patience, doubtful
 from aggverify.execution.sorts import Sorts
@@ -369,7 +369,7 @@ def _assignment(subject: Subject, wanted: Trial, note: int, *, usual: bool) -> A
         convention=subject.claim.convention,
         engine=subject.engine.name,
         mode=subject.claim.mode if wanted.mode is None else wanted.mode,
-        divisor=subject.divisor if wanted.mode in (None, subject.mode) else DIVISOR,
+        divisor=subject.divisor if wanted.mode in (None, subject.mode, NONLINEAR) else DIVISOR,
         counts_rejected=subject.policy.denominators == "original",
         before=wanted.before,
         watch=wanted.watch,
@@ -377,6 +377,8 @@ def _assignment(subject: Subject, wanted: Trial, note: int, *, usual: bool) -> A
         show=wanted.show,
         arrival=wanted.arrival,
         scale=wanted.scale,
+        gain=wanted.gain,
+        scaler=wanted.scaler,
         under=wanted.under,
         elsewhere=wanted.elsewhere,
         generations="generations" in subject.features,

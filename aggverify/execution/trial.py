@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from aggverify.engines.train_step import SMALL
 from aggverify.steps.case import Case
 
 Where = Literal["", "against", "compiled", "launched", "apart", "real"]
@@ -48,6 +49,11 @@ class Trial:
     under: str = ""
     """The mode of torch that the candidate is called in (``trainer.torch_modes``); "" for none."""
 
+    gain: float = SMALL
+    """The derivative of a token's loss by the parameter of a whole training step's model, which is
+    taken out of the update again."""
+    scaler: float = 1.0
+    """What the scales of that step's GradScalers are multiplied by."""
     elsewhere: int = 0
     """Tokens of one more rollout and prompt that other ranks have, and nothing is run of."""
     virtual: tuple[int, ...] = ()

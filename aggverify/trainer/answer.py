@@ -27,6 +27,8 @@ class Answer:
     """CRC-32 of the reduced gradient, which all ranks must share."""
     changed: tuple[str, ...] = ()
     """Arguments that a watched candidate altered."""
+    clips: tuple[tuple[float, float], ...] = ()
+    """The largest norm, and the kind of norm, of every call of torch's clip_grad_norm_."""
     refusals: tuple[tuple[str, str | None], ...] = ()
     """Misuses by name, with what the candidate refused each; None for one it accepted."""
     given: tuple[Given, ...] = ()
@@ -65,6 +67,8 @@ class Answer:
             data["logs"] = list(map(_written, self.logs))
         if self.changed:
             data["changed"] = list(self.changed)
+        if self.clips:
+            data["clips"] = [[x.hex() for x in clip] for clip in self.clips]
         if self.refusals:
             data["refusals"] = list(map(list, self.refusals))
         if self.lines:
@@ -110,6 +114,11 @@ def _read(data: Any) -> Log:
     if any(len(numbers) not in (1, 2) for _, numbers in log):
         raise ValueError("a log has one number or two for each key")
     return log
+
+
+def _clip(data: Any) -> tuple[float, float]:
+    norm, kind = map(float.fromhex, data)
+    return norm, kind
 
 
 def _refusal(data: Any) -> tuple[str, str | None]:
@@ -168,6 +177,7 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
     "checksum": _number,
     "logs": _each(_read),
     "changed": _each(str),
+    "clips": _each(_clip),
     "refusals": _each(_refusal),
     "given": _each(_given),
     "first_seconds": _seconds,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
+from aggverify.engines.train_step import SMALL
 from aggverify.errors import InputError, unknown
 from aggverify.steps.case import Case
 
@@ -49,6 +50,10 @@ class Assignment:
     under: str = ""
     """The mode of torch that the candidate is called in (``trainer.torch_modes``); "" for none."""
 
+    gain: float = SMALL
+    """The derivative of a token's loss by the parameter of a whole training step's model."""
+    scaler: float = 1.0
+    """What the scales of that step's GradScalers are multiplied by."""
     elsewhere: int = 0
     """Tokens of one more rollout and prompt that are counted, and that nobody has."""
     generations: bool = False
@@ -109,6 +114,8 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
     "show": (bool,),
     "arrival": (str,),
     "scale": (float,),
+    "gain": (float,),
+    "scaler": (float,),
     "under": (str,),
     "terms": (int,),
     "term": (int, type(None)),

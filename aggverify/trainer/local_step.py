@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from aggverify.conventions import Bound, Site, WholeStep
 from aggverify.conventions.base import placed
 from aggverify.engines import EngineSpec, Sizes
+from aggverify.engines.train_step import SMALL
 from aggverify.steps.layouts import owned_pieces, positions
 from aggverify.trainer.answer import Log
 from aggverify.trainer.contract import (
@@ -38,13 +40,22 @@ class CandidateStep:
     """One rank's part of one case; what the candidate returned is noted as it is called."""
 
     def __init__(
-        self, site: Site, call: Bound, engine: EngineSpec, scale: float = 1.0, under: str = ""
+        self,
+        site: Site,
+        call: Bound,
+        engine: EngineSpec,
+        scale: float = 1.0,
+        under: str = "",
+        *,
+        gain: float = SMALL,
+        scaler: float = 1.0,
     ) -> None:
         import torch
 
         layout = site.case.layout
         self._site, self._call, self._engine = site, call, engine
         self._scale, self._under = scale, under
+        self.gain, self.scaler = gain, scaler
         self._micro_batches = layout.micro_batches[site.dp_rank]
         self.sizes = Sizes.of(site.case)
         values = np.array(site.case.losses, dtype=np.float64)
@@ -54,6 +65,7 @@ class CandidateStep:
         self.losses: list[float] = []
         self.counts: list[int] = []
         self.logs: list[Log] = []
+        self.clips: list[tuple[float, float]] = []
         self._seconds = 0.0
 
     @property
@@ -129,6 +141,10 @@ class CandidateStep:
     def steps_with(self, optimizer: Optimizer) -> None:
         """ContractBreach unless its step takes the gradient away and does nothing else."""
         check_optimizer(optimizer)
+
+    def clipped(self, clips: Sequence[tuple[float, float]]) -> None:
+        """Note at which norms, of which kinds, its step has clipped gradients."""
+        self.clips = list(clips)
 
     def trained(self, update: Tensor) -> None:
         """Note what the update makes of this rank's losses: a token of weight 0 has no part in it,

@@ -40,6 +40,7 @@ from aggverify.world.unwaited import ARRIVAL
 if TYPE_CHECKING:
     import torch
 
+_MOST_CLIPS = 64
 Function = Callable[..., Any]
 Reply = tuple[dict[str, Any], bytes]
 
@@ -228,7 +229,9 @@ class Trainer:
         if spy is not None:
             function, module = spy.function(function), spy.module(module)
         call = blame.bound(self._called(wanted), function, module, site)
-        step = CandidateStep(site, call, self._specs[wanted.engine], wanted.scale, wanted.under)
+        how = {"gain": wanted.gain, "scaler": wanted.scaler}
+        spec = self._specs[wanted.engine]
+        step = CandidateStep(site, call, spec, wanted.scale, wanted.under, **how)
         subject = (wanted.function, wanted.mode, wanted.engine, wanted.note, wanted.noted)
         noting = self._covering.noting(
             wanted.case, subject, usual=wanted.usual, distances=wanted.noted
@@ -240,6 +243,7 @@ class Trainer:
             counts=tuple(step.counts),
             logs=tuple(step.logs) if any(log is not None for log in step.logs) else (),
             changed=tuple(watch.changes()),
+            clips=tuple(step.clips[:_MOST_CLIPS]),
             first_seconds=time.process_time() - began if cold else 0.0,
             call_seconds=step.call_seconds,
             peak_bytes=peak(wanted.case.step.num_response_tokens),

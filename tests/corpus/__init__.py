@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.corpus import (
     behaviour,
+    clipping,
     context_parallel,
     correct,
     counts,
@@ -16,6 +17,7 @@ from tests.corpus import (
     nonlinear,
     order,
     ranks,
+    ratios,
     shapes,
     well_behaved,
     zigzag,
@@ -35,12 +37,14 @@ FAMILIES = (
     order,
     faults,
     behaviour,
+    clipping,
+    ratios,
     logs,
     shapes,
 )
 
 MUTANTS: tuple[Mutant, ...] = tuple(m for family in FAMILIES for m in family.MUTANTS)
-RIGHT = (correct, well_behaved, masked_logs)
+RIGHT = (correct, well_behaved, masked_logs, clipping, ratios)
 CORRECT: tuple[Correct, ...] = tuple(c for right in RIGHT for c in right.CORRECT)
 
 __all__ = ["CORRECT", "FAMILIES", "MUTANTS", "RIGHT", "Correct", "Mutant"]

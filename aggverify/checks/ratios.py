@@ -1,0 +1,94 @@
+"""Where ratios are not 1: importance weights, filters by ratio and a KL to the reference are the
+same in every layout, and a ratio that overflows makes nothing NaN."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from aggverify.checks.base import LAYOUT, Check, Finding, Need, failure_finding
+from aggverify.checks.comparison import LOW
+from aggverify.checks.judging import is_finite
+from aggverify.checks.nonlinear import BOUND, judge_two
+from aggverify.checks.spaces import spread
+from aggverify.conventions.base import NONLINEAR
+from aggverify.conventions.policy_loss import OVERFLOWS
+from aggverify.execution.executed import Execution
+from aggverify.execution.subject import Subject
+from aggverify.execution.trial import Trial
+from aggverify.generation.space import Space
+from aggverify.steps.case import Case
+
+NAME = "holds_at_other_ratios"
+LAYOUTS, OVERFLOW = "AGV215", "AGV216"
+
+
+_NEAR = Fraction(1, 1 << 10)
+"""Of what computes in float32: some thousand of its roundings, of which an exponential makes 12 of
+one on the inputs used here."""
+
+
+def _space(subject: Subject) -> Space | None:
+    if not getattr(subject.convention, "has_ratios", False) or subject.computes_in in LOW:
+        return None
+    return spread(subject, dp=4, cp=2, micro_batches=3, dtypes=("float64",))
+
+
+def _variants(case: Case) -> tuple[Trial, ...]:
+    """On one rank and as laid out; then the ratio of one masked and of one counted token beyond
+    every number."""
+    behind = case.masked_tokens()
+    counted = sorted(set(range(len(case.losses))) - set(behind))
+    cases = (case.trivial, case, _beyond(case.trivial, behind), _beyond(case.trivial, counted))
+    return tuple(Trial(replace(each, dtype="float64"), mode=NONLINEAR) for each in cases)
+
+
+def _beyond(case: Case, tokens: Sequence[int]) -> Case:
+    losses = list(case.losses)
+    for token in tokens[len(tokens) // 2 :][:1]:
+        losses[token] = OVERFLOWS
+    return case.with_losses(tuple(losses))
+
+
+def _judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
+    alone, laid_out, *beyond = executions
+    if not is_finite(alone):
+        return failure_finding(NAME, subject, alone)
+    if not subject.nonlinear:  # else other checks do just that
+        failed = failure_finding(NAME, subject, laid_out)
+        near = BOUND if subject.computes_in == "float64" else _NEAR
+        found = failed or judge_two(NAME, LAYOUTS, subject, alone, laid_out, near)
+        if found is not None:
+            return found
+    for ran, where in zip(beyond, ("masked", "that counts"), strict=True):
+        if ran.failure is None and ran.weights is not None and _is_nan(ran):
+            message = (
+                f"with a log-ratio of 1000 to the rollout policy at a token {where}, the loss or a "
+                f"gradient is NaN: 0 x inf"
+            )
+            return Finding(OVERFLOW, NAME, message, alone.case, subject.mode)
+    return None
+
+
+def _is_nan(ran: Execution) -> bool:
+    """An infinite weight may make a loss infinite; NaN is a product with 0, or a difference."""
+    losses = [loss for rank in ran.local_losses for loss in rank]
+    assert ran.weights is not None
+    return bool(np.isnan(losses).any() or np.isnan(ran.weights).any())
+
+
+CHECK = Check(
+    name=NAME,
+    title="at ratios other than 1 nothing depends on the layout, and no ratio overflows to NaN",
+    space=_space,
+    variants=_variants,
+    judge=_judge,
+    needs=(Need(LAYOUT, "at ratio 1 it depends on the layout already"),),
+    nothing_to_say="only a policy loss has ratios",
+    max_examples=20,
+    max_stored=20,
+    not_shown=dict.fromkeys((LAYOUTS, OVERFLOW), "log-probabilities at other ratios"),
+)

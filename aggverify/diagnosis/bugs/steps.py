@@ -1,0 +1,61 @@
+"""Bugs of training steps that clip gradients, and of losses that weigh by ratios."""
+
+from __future__ import annotations
+
+from aggverify.checks.clipping import EACH_MICRO_BATCH, EACH_RANK, EACH_SHARD, NO_EFFECT, SCALED
+from aggverify.codes import Symptom
+from aggverify.diagnosis.bugs.base import Bug
+from aggverify.diagnosis.clues import sign
+
+_ONCE = "clip once, after the last micro-batch and after gradients are reduced, before the step"
+BUGS: tuple[Bug, ...] = (
+    Bug(
+        "clipped-each-micro-batch",
+        "gradients are clipped after each micro-batch, and not once as a whole",
+        "diffusers #721, accelerate #641",
+        _ONCE,
+        (sign(Symptom.CLIPPED), sign(EACH_MICRO_BATCH)),
+    ),
+    Bug(
+        "clipped-before-ranks",
+        "each rank clips its own gradient, before the ranks are synchronised",
+        "accelerate #641 (clipped while gradients are not synchronised)",
+        "reduce gradients over ranks first; then every rank clips the same gradient",
+        (sign(Symptom.CLIPPED), sign(EACH_RANK)),
+    ),
+    Bug(
+        "clipped-while-scaled",
+        "gradients are clipped while they still have a factor, as a GradScaler's",
+        "Lightning #9599",
+        "scaler.unscale_(optimizer) before clip_grad_norm_, and every other factor in the loss",
+        (sign(Symptom.CLIPPED), sign(SCALED)),
+    ),
+    Bug(
+        "clip-without-effect",
+        "a clip is asked for, and the update is that of the unclipped gradient",
+        "clip_grad_norm_ before backward, after the step, or on parameters that are not stepped",
+        "clip the gradients that the optimizer steps by, between backward and its step",
+        (sign(Symptom.CLIPPED), sign(NO_EFFECT)),
+    ),
+    Bug(
+        "clipped-by-shard",
+        "each shard of the parameters is clipped by its own norm",
+        "norms of sharded gradients that are not reduced over the shards",
+        "add the squared norms up over the ranks that hold shards, and clip by the root",
+        (sign(Symptom.CLIPPED), sign(EACH_SHARD)),
+    ),
+    Bug(
+        "ratios-of-what-is-at-hand",
+        "importance weights are normalised, counted or filtered over what a part of the step has",
+        "self-normalised importance sampling, masks by ratio and their counts per micro-batch",
+        "divide by the step's counts; reduce what is compared over the ranks that share a sequence",
+        (sign(Symptom.RATIOS),),
+    ),
+    Bug(
+        "ratio-times-zero",
+        "an importance ratio that has overflowed is multiplied by 0",
+        "masks by ratio (IcePop) and padding: inf * 0 is NaN",
+        "clamp the log-ratio before exp, and select with torch.where instead of a product",
+        (sign(Symptom.OVERFLOWS),),
+    ),
+)

@@ -1,0 +1,126 @@
+"""Policy losses that are right where all ratios are 1, and what they do where they are not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+import torch.distributed as dist
+
+from aggverify.conventions.policy_loss import PolicyBatch
+from tests.corpus.base import Correct, Mutant
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def _kept(batch: PolicyBatch) -> Tensor:
+    return batch.mask.bool()
+
+
+def _losses(log_probs: Tensor, advantages: Tensor, batch: PolicyBatch) -> Tensor:
+    log_ratio = torch.where(_kept(batch), log_probs - batch.old_log_probs, 0.0)
+    return torch.where(_kept(batch), -advantages * log_ratio.exp(), 0.0)
+
+
+def _to_rollout(batch: PolicyBatch) -> Tensor:
+    return torch.where(_kept(batch), batch.old_log_probs - batch.rollout_log_probs, 0.0)
+
+
+def truncated(log_probs: Tensor, advantages: Tensor, batch: PolicyBatch) -> Tensor:
+    weights = _to_rollout(batch).exp().clamp(max=2.0)
+    return (weights * _losses(log_probs, advantages, batch)).sum() / max(batch.num_tokens, 1)
+
+
+def masked_by_ratio(log_probs: Tensor, advantages: Tensor, batch: PolicyBatch) -> Tensor:
+    ratio = _to_rollout(batch).exp()
+    inside = (ratio > 0.5) & (ratio < 2.0)
+    losses = torch.where(inside, ratio, 0.0) * _losses(log_probs, advantages, batch)
+    return losses.sum() / max(batch.num_tokens, 1)
+
+
+def not_truncated(log_probs: Tensor, advantages: Tensor, batch: PolicyBatch) -> Tensor:
+    """Infinite where the ratio is."""
+    weights = _to_rollout(batch).exp()
+    return (weights * _losses(log_probs, advantages, batch)).sum() / max(batch.num_tokens, 1)
+
+
+def _drift(batch: PolicyBatch, *, whole: bool) -> Tensor:
+    """Of each token's sequence, the mean log-ratio."""
+    lengths = [len(own) for own in batch.local_masks]
+    sums = torch.stack([own.sum() for own in _to_rollout(batch).split(lengths)])
+    counts = torch.tensor([int(own.sum()) for own in batch.local_masks])
+    if whole and batch.cp_size > 1 and not batch.gathered:
+        dist.all_reduce(sums, group=batch.cp_group)
+        counts = torch.tensor([int(mask.sum()) for mask in batch.loss_masks])
+    return (sums / counts.clamp(min=1)).repeat_interleave(torch.tensor(lengths))
+
+
+def sequences_masked(log_probs: Tensor, advantages: Tensor, batch: PolicyBatch) -> Tensor:
+    inside = _drift(batch, whole=True).abs() < 0.5
+    losses = torch.where(inside, _losses(log_probs, advantages, batch), 0.0)
+    return losses.sum() / max(batch.num_tokens, 1)
+
+
+def shards_masked(log_probs: Tensor, advantages: Tensor, batch: PolicyBatch) -> Tensor:
+    inside = _drift(batch, whole=False).abs() < 0.5
+    losses = torch.where(inside, _losses(log_probs, advantages, batch), 0.0)
+    return losses.sum() / max(batch.num_tokens, 1)
+
+
+def normalised_here(log_probs: Tensor, advantages: Tensor, batch: PolicyBatch) -> Tensor:
+    """Weights divided by their mean over the micro-batch."""
+    weights, kept = _to_rollout(batch).exp().clamp(max=5.0), _kept(batch)
+    mean = torch.where(kept, weights, 0.0).sum() / kept.sum().clamp(min=1)
+    losses = weights / mean.clamp(min=1e-6) * _losses(log_probs, advantages, batch)
+    return losses.sum() / max(batch.num_tokens, 1)
+
+
+def counted_inside(log_probs: Tensor, advantages: Tensor, batch: PolicyBatch) -> Tensor:
+    """A mean over tokens that a mask by ratio has left in this micro-batch."""
+    inside = (_to_rollout(batch).abs() < 0.5) & _kept(batch)
+    total = torch.where(inside, _losses(log_probs, advantages, batch), 0.0).sum()
+    share = _kept(batch).sum() / max(batch.num_tokens, 1)
+    return total / inside.sum().clamp(min=1) * share
+
+
+def reference_mean_here(log_probs: Tensor, advantages: Tensor, batch: PolicyBatch) -> Tensor:
+    """A penalty of the KL to the reference, which is a mean over the micro-batch."""
+    apart = torch.where(_kept(batch), batch.ref_log_probs - batch.old_log_probs, 0.0)
+    kl = (apart.exp() - apart - 1).sum() / _kept(batch).sum().clamp(min=1)
+    return (1 + kl) * _losses(log_probs, advantages, batch).sum() / max(batch.num_tokens, 1)
+
+
+def overflowed_times_zero(log_probs: Tensor, advantages: Tensor, batch: PolicyBatch) -> Tensor:
+    ratio = _to_rollout(batch).exp()
+    inside = ((ratio > 0.5) & (ratio < 2.0)).float()
+    losses = ratio * inside * _losses(log_probs, advantages, batch)
+    return losses.sum() / max(batch.num_tokens, 1)
+
+
+def overflowed_behind_the_mask(log_probs: Tensor, advantages: Tensor, batch: PolicyBatch) -> Tensor:
+    weights = (batch.old_log_probs - batch.rollout_log_probs).exp()
+    return (weights * _losses(log_probs, advantages, batch)).sum() / max(batch.num_tokens, 1)
+
+
+_OF_PARTS = "ratios-of-what-is-at-hand"
+MUTANTS = tuple(
+    Mutant(name, 67, seen, "token_mean", "sum", (code,), bug, "policy-loss")
+    for name, code, bug, seen in (
+        ("shards_masked", "AGV215", _OF_PARTS, "seq-mask-tis under context parallelism"),
+        ("normalised_here", "AGV215", _OF_PARTS, "self-normalised importance sampling"),
+        ("counted_inside", "AGV215", _OF_PARTS, "IcePop"),
+        ("reference_mean_here", "AGV215", _OF_PARTS, "KL to the reference"),
+        ("overflowed_times_zero", "AGV216", "ratio-times-zero", "IcePop"),
+        ("overflowed_behind_the_mask", "AGV216", "ratio-times-zero", "truncated IS"),
+    )
+)
+CORRECT = tuple(
+    Correct(name, why, "token_mean", "sum", "policy-loss")
+    for name, why in (
+        ("truncated", "weights of 2 at most"),
+        ("masked_by_ratio", "tokens are selected by their own ratio"),
+        ("not_truncated", "infinite where a ratio is"),
+        ("sequences_masked", "sequences are selected, reduced over context parallelism"),
+    )
+)
