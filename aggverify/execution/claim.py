@@ -228,6 +228,25 @@ def _policy(name: str, value: object) -> Policy:
         raise InputError(f"{name} cannot be used: {error!s:.300}") from None
 
 
+MOST_DIVISOR = 2.0**960
+"""Beyond it and below its reciprocal, a weight ``1/(L*N)`` is no normal float64, and none is right."""
+
+
+def check_divisor(divisor: float) -> None:
+    """Raise InputError for a divisor by which no float64 can have the right weight."""
+    if not 1 / MOST_DIVISOR <= divisor <= MOST_DIVISOR:
+        raise InputError(
+            f"divisor {divisor!r} cannot be used: a weight 1/(L*N) must be a normal float64, so L "
+            f"must lie between {1 / MOST_DIVISOR:.0e} and {MOST_DIVISOR:.0e}"
+        )
+
+
+def _divisor(name: str, value: object) -> float:
+    number = _number(name, value)
+    check_divisor(number)
+    return number
+
+
 def _backend(name: str, value: object) -> str:
     return backend(_text(name, value)).name
 
@@ -257,7 +276,7 @@ _READERS: Mapping[str, Reader] = {
     "convention": _convention,
     "engine": _engine,
     "mode": _or_null(_mode),
-    "divisor": _or_null(_number),
+    "divisor": _or_null(_divisor),
     "oracle": _or_null(_text),
     "adapter": _or_null(_file),
     "terms": _texts,

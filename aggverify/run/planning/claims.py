@@ -10,7 +10,7 @@ from aggverify import oracles
 from aggverify.conventions import FEATURES
 from aggverify.engines import TRAIN_STEP, usable
 from aggverify.errors import InputError, NotClaimable, unknown
-from aggverify.execution.claim import NONLINEAR, Claim, called_as
+from aggverify.execution.claim import NONLINEAR, Claim, called_as, check_divisor
 from aggverify.execution.kinds import Kind
 from aggverify.execution.options import OPTIONS, Option, texts
 from aggverify.execution.subject import Subject
@@ -288,3 +288,4 @@ def _check_divisor(name: str, divisor: float | None) -> None:
             oracles.weights(name, probe, divisor=divisor)
         except OracleError as error:
             raise InputError(f"--divisor {divisor!r} cannot be used: {error}") from None
+        check_divisor(float(divisor or 0))
