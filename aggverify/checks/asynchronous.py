@@ -57,7 +57,7 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     else:
         return None
     message = f"with asynchronous collectives that complete only when waited for {what}"
-    return Finding(CODE, NAME, message, late.case, subject.mode)
+    return Finding(CODE, NAME, message, late.case, subject.mode, fault=late.failure)
 
 
 def _variants(case: Case) -> tuple[Trial, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate, chain, islice, product
+from typing import TypeGuard
 
 import numpy as np
 
@@ -22,10 +23,11 @@ from aggverify.generation.space import Space
 from aggverify.oracles import Sample, Step
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
+from aggverify.world import Fault
 
 REPEATS = "repeats_bit_for_bit"
 REMEMBERS = "keeps_nothing_between_steps"
-VARIES, DEPENDS = "AGV407", "AGV408"
+VARIES, DEPENDS, FLAKY = "AGV407", "AGV408", "AGV414"
 
 
 def _space(subject: Subject) -> Space:
@@ -113,12 +115,36 @@ def _values(step: Step) -> tuple[float, ...]:
 
 def _judge_repeated(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     first, again = executions
+    if (finding := flaky(subject, REPEATS, executions)) is not None:
+        return finding
     how = _difference(first, again)
     if how is None:
         return None
     message = f"the same step run again by the same ranks: {how}"
     signs = (EARLIER,) if _one_part(first, again) else ()
     return Finding(VARIES, REPEATS, message, first.case, subject.mode, signs=signs)
+
+
+def flaky(subject: Subject, check: str, executions: Sequence[Execution]) -> Finding | None:
+    """Where some runs of one step pass and others raise or end a rank; not where they only take too
+    long, or were ended from outside, which a busy machine does."""
+    failed = [(e.case, e.failure) for e in executions if is_flaky(e.failure)]
+    if not failed or all(e.weights is None for e in executions):
+        return None
+    case, fault = failed[0]
+    finding = Finding(FLAKY, check, fault.message, case, subject.mode, fault=fault)
+    return flaky_finding(finding, 1, len(executions))
+
+
+def is_flaky(fault: Fault | None) -> TypeGuard[Fault]:
+    """Whether a failure that is gone when the step is run again is the reducer's all the same."""
+    return fault is not None and fault.kind not in ("runaway", "blocked") and not fault.ended
+
+
+def flaky_finding(finding: Finding, failed: int, runs: int) -> Finding:
+    """What is known of a failure that does not always come: how often it did."""
+    message = f"{failed} of {runs} runs of this step failed: {finding.message}"
+    return replace(finding, code=FLAKY, message=message)
 
 
 EARLIER = "a count over earlier steps"

@@ -294,6 +294,12 @@ CATALOGUE: tuple[Code, ...] = (
         diagnosed=Diagnosed.SYMPTOM,
     ),
     Code(
+        "AGV414",
+        "The same step passes and fails",
+        consequence="makes some training steps fail, and the same ones pass",
+        diagnosed=Diagnosed.SYMPTOM,
+    ),
+    Code(
         "AGV501",
         "Returns something no trainer can use",
         symptom=Symptom.UNUSABLE,

@@ -229,7 +229,7 @@ def _policy(name: str, value: object) -> Policy:
 
 
 MOST_DIVISOR = 2.0**960
-"""Beyond it and below its reciprocal, a weight ``1/(L*N)`` is no normal float64, and none is right."""
+"""Beyond it, and below its reciprocal, a weight ``1/(L*N)`` is no normal float64."""
 
 
 def check_divisor(divisor: float) -> None:

@@ -80,6 +80,7 @@ class Laboratory:
         self._template = template
         self._beside: dict[Where, Laboratory] = {} if other is None else {AGAINST: other}
         self._cpu_seconds: float | None = None
+        self._slowest = 0.0
         self._patience = Patience()
         self._unfit: dict[int, str] = {}
         self._note, self._sorts = next(_NOTES), Sorts()
@@ -100,7 +101,7 @@ class Laboratory:
     def begin(self) -> None:
         """Hold nothing that ran away before against what comes now, another subject, and know of no
         line that it has run."""
-        self._note, self._sorts = next(_NOTES), Sorts()
+        self._note, self._sorts, self._slowest = next(_NOTES), Sorts(), 0.0
         self._known.clear()
         self._unfit.clear()
         self.calm()
@@ -229,9 +230,7 @@ class Laboratory:
     def _send(self, subject: Subject, trials: Sequence[Trial]) -> Submitted:
         trials = [replace(t, case=subject.shown(t.case, zeros=t.zeros)) for t in trials]
         seconds = max(self._cpu_seconds or 0.0, self._patience.seconds or 0.0) or None
-        jobs = [
-            _job(subject, t, seconds, self._note, usual=self._usual(subject, t)) for t in trials
-        ]
+        jobs = [self._job(subject, t, seconds, usual=self._usual(subject, t)) for t in trials]
         for wanted in trials:
             size, steps = _size(wanted), 1 + len(wanted.before)
             if (why := self._unfit.get(size)) is not None:
@@ -244,6 +243,7 @@ class Laboratory:
             done = self._executions(subject, trials, pending)
             self._outlive(subject, trials, done)
             self._patience.seen(max((e.first_seconds for e in done), default=0.0))
+            self._slowest = max([self._slowest, *(e.call_seconds for e in done)])
             odd = [n for n, execution in enumerate(done) if doubtful(execution.failure)]
             if odd and self._again(subject, trials[odd[0]], done[odd[0]].failure):
                 again = self._send(subject, [trials[n] for n in odd]).executions()
@@ -288,12 +288,12 @@ class Laboratory:
             assert failure is not None
 
             def ends(n: int = ended[0]) -> Fault | None:
-                [outcome] = self._template.run([_job(subject, trials[n], None, self._note)])
+                [outcome] = self._template.run([self._job(subject, trials[n], None)])
                 return outcome if isinstance(outcome, Fault) else None
 
             if not self._patience.outlives(failure, ends):
                 return
-            jobs = [_job(subject, trials[n], None, self._note) for n in ended]
+            jobs = [self._job(subject, trials[n], None) for n in ended]
             again = self._executions(
                 subject, [trials[n] for n in ended], self._template.submit(jobs)
             )
@@ -302,11 +302,27 @@ class Laboratory:
 
     def _again(self, subject: Subject, wanted: Trial, failure: Fault | None) -> bool:
         def runs_away(seconds: float) -> bool:
-            [outcome] = self._template.run([_job(subject, wanted, seconds, self._note)])
+            [outcome] = self._template.run([self._job(subject, wanted, seconds)])
             return isinstance(outcome, Fault) and outcome.kind == "runaway"
 
         assert failure is not None
         return self._patience.again(failure, runs_away)
+
+    def _job(
+        self, subject: Subject, wanted: Trial, asked: float | None, *, usual: bool = False
+    ) -> Job:
+        layout, tokens = wanted.case.layout, wanted.case.step.num_response_tokens
+        if len(wanted.virtual) > MAX_WORLD:
+            asked = (asked or limits.CPU_SECONDS) * len(wanted.virtual) / MAX_WORLD
+        calls = layout.num_microbatches * (1 + len(wanted.before)) * max(1, len(wanted.virtual))
+        return Job(
+            _size(wanted),
+            _assignment(subject, wanted, self._note, usual=usual).to_json(),
+            limits.cpu_seconds(tokens, calls, asked, self._slowest),
+            together=wanted.plain and subject.engine.merges and tokens <= limits.LARGE_STEP,
+            fresh=wanted.fresh,
+            answer=reading.most_bytes(wanted),
+        )
 
     @property
     def outlived(self) -> tuple[str, ...]:
@@ -339,22 +355,6 @@ _SETUPS: Mapping[Where, tuple[dict[str, Any], dict[str, Any]]] = {
 """What is added to a handler's setup, and under which options."""
 DIVISOR = 16.0
 """For a mode that takes a divisor and is only run beside the one that is claimed."""
-
-
-def _job(
-    subject: Subject, wanted: Trial, asked: float | None, note: int, *, usual: bool = False
-) -> Job:
-    tokens = wanted.case.step.num_response_tokens
-    if len(wanted.virtual) > MAX_WORLD:
-        asked = (asked or limits.CPU_SECONDS) * len(wanted.virtual) / MAX_WORLD
-    return Job(
-        _size(wanted),
-        _assignment(subject, wanted, note, usual=usual).to_json(),
-        limits.cpu_seconds(tokens, asked),
-        together=wanted.plain and subject.engine.merges and tokens <= limits.LARGE_STEP,
-        fresh=wanted.fresh,
-        answer=reading.most_bytes(wanted),
-    )
 
 
 def _size(wanted: Trial) -> int:

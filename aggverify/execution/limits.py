@@ -9,7 +9,7 @@ from aggverify.world import GLOO, Options, backend
 
 # -- one case -------------------------------------------------------------------------------
 
-CPU_SECONDS, CPU_SECONDS_AFTER = 2.0, 0.1
+CPU_SECONDS, CPU_SECONDS_AFTER = 4.0, 1.0
 """A rank's processor time for a case before it counts as running away, and once one has: the rest
 are sought out to make it small, and the smallest is confirmed with the full time. Usual cases take
 a thousandth of a second."""
@@ -47,6 +47,15 @@ SECONDS_PER_TOKEN = 4e-6
 """Processor time a rank may take for each token of a step larger than that."""
 
 
+MANY_CALLS = 500
+"""Calls of the reducer on a rank from which a case has a longer processor time."""
+SECONDS_PER_CALL = 2e-3
+"""Processor time a rank may take for each call beyond that: a step is put together for each."""
+TIMES_ITS_OWN = 50
+"""How much longer a call may take than the slowest so far that came to its end: a slow reducer on a
+slow hour of the machine does not run away."""
+
+
 class RankKind(NamedTuple):
     """What is the same of claims whose steps the same ranks can run, beside the files."""
 
@@ -64,11 +73,15 @@ class RankKind(NamedTuple):
 USUAL = RankKind()
 
 
-def cpu_seconds(tokens: int, asked: float | None) -> float | None:
-    """The processor time of a case of so many tokens; None for the pool's usual."""
-    if tokens <= LARGE_STEP:
-        return asked
-    return (asked or CPU_SECONDS) + SECONDS_PER_TOKEN * tokens
+def cpu_seconds(tokens: int, calls: int, asked: float | None, slowest: float) -> float | None:
+    """The processor time of a case of so many tokens, and calls on a rank; None for the pool's
+    usual. ``slowest``: seconds of the slowest call that came to its end."""
+    own = TIMES_ITS_OWN * slowest * calls
+    if own > CPU_SECONDS_AFTER:
+        asked = max(asked or CPU_SECONDS, own)
+    more = SECONDS_PER_TOKEN * tokens if tokens > LARGE_STEP else 0.0
+    more += SECONDS_PER_CALL * max(0, calls - MANY_CALLS)
+    return (asked or CPU_SECONDS) + more if more else asked
 
 
 # -- a failure that may be no more than slowness (see patience.py) ----------------------------

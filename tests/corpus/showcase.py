@@ -11,6 +11,16 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+_CALLS: list[None] = []
+
+
+def raises_every_other_call(losses: Tensor, batch: MicroBatch) -> Tensor:
+    _CALLS.append(None)
+    if len(_CALLS) % 2 == 0:
+        raise RuntimeError("lost a draw")
+    return kept(losses, batch).sum() / max(batch.num_tokens, 1)
+
+
 def no_floor(losses: Tensor, batch: MicroBatch) -> Tensor:
     return weighted(losses, batch, [n * batch.num_rollouts for n in batch.rollout_tokens])
 

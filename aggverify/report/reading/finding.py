@@ -87,7 +87,7 @@ def facts(finding: Finding) -> list[str]:
 def _seen_once(finding: Finding) -> Iterator[str]:
     """Before anything else: what is said of such a step holds for no other run of it."""
     if finding.confirmed is False:
-        yield "seen once, not again in fresh ranks: the reducer keeps state or guesses"
+        yield "seen once, not again in fresh ranks: it keeps state between calls, or is random"
 
 
 def _worst(finding: Finding) -> Iterator[str]:

@@ -54,6 +54,8 @@ class Sights:
     """Global state that the candidate left changed."""
     extent: Extent = field(default_factory=Extent)
     covered: Covered = field(default_factory=Covered)
+    flaky: set[str] = field(default_factory=set)
+    """Where failures were raised that did not come in every run of their step."""
     doubted: list[Finding] = field(default_factory=list)
     """What only virtual ranks have shown."""
     outlived: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from aggverify.checks import Finding
+from aggverify.checks.steadiness import flaky_finding, is_flaky
 from aggverify.codes import Symptom
 from aggverify.diagnosis import Diagnosis, recognised
 from aggverify.diagnosis.localised import Suspect
@@ -41,6 +42,10 @@ class Evidence:
     diagnosis: Diagnosis | None = None
     relevance: Relevance = field(default_factory=Relevance)
     suspects: tuple[Suspect, ...] = ()
+    slow: bool = False
+    """Whether ranks only took longer than usual, as on a busy machine."""
+    flaky: Finding | None = None
+    """What is told in its place where it came back in some runs of its step, or in none."""
 
 
 def gather(
@@ -55,7 +60,15 @@ def gather(
     found.confirmed = same(finding, again)
     if not found.confirmed and finding.fault is not None and (signal := finding.fault.ended):
         raise NotJudged(f"ranks were ended by {signal}, which did not come back in fresh ones")
+    if not found.confirmed and finding.fault is not None and finding.fault.kind == "runaway":
+        found.slow = True  # not stuck: with the full time, in fresh ranks, it came to its end
+        return
     if not found.confirmed and run.check.confirming is not None:
+        return
+    if not found.confirmed and is_flaky(finding.fault):
+        again = sum(run.judge_again(finding.case) is not None for _ in range(RUNS))
+        found.confirmed = again > 0
+        found.flaky = flaky_finding(finding, 1 + again, RUNS + 2)
         return
     if not found.confirmed and finding.fault is None:
         # Whatever else could be observed now is of ranks in another state; what is told first of
@@ -91,6 +104,10 @@ def _again(run: CheckRun, finding: Finding) -> Finding | None:
     run.laboratory.fresh()
     with run.laboratory.patient():
         return run.judge_again(finding.case)
+
+
+RUNS = 24
+"""How often a step whose failure has not come back is run, to say how often it fails."""
 
 
 def is_steady(run: CheckRun, finding: Finding) -> bool:

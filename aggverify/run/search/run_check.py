@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import islice
 
 from aggverify.checks import Finding
+from aggverify.checks.steadiness import FLAKY
 from aggverify.codes.state import Incomplete, State
 from aggverify.conventions.beyond import NOT_KNOWN, NotTold
 from aggverify.errors import NotJudged
@@ -195,6 +196,15 @@ def _look_into(
     if run.check.confirming is not None and not evidence.confirmed:
         run.tally.sights.doubted.append(finding)
         return
+    if evidence.slow:
+        return
+    finding = evidence.flaky or finding
+    if finding.code == FLAKY:
+        # One cause, whichever check it happened to: the others are judged on the runs that pass.
+        where = str(raised_at(finding))
+        if where in run.tally.sights.flaky:
+            return
+        run.tally.sights.flaky.add(where)
     _add(_reported(run, finding, evidence), reported, emit)
 
 
