@@ -66,9 +66,9 @@ def gather(
     if not found.confirmed and run.check.confirming is not None:
         return
     if not found.confirmed and is_flaky(finding.fault):
-        again = sum(run.judge_again(finding.case) is not None for _ in range(RUNS))
-        found.confirmed = again > 0
-        found.flaky = flaky_finding(finding, 1 + again, RUNS + 2)
+        times = sum(run.judge_again(finding.case) is not None for _ in range(RUNS))
+        found.confirmed = times > 0
+        found.flaky = flaky_finding(finding, 1 + times, RUNS + 2)
         return
     if not found.confirmed and finding.fault is None:
         # Whatever else could be observed now is of ranks in another state; what is told first of
