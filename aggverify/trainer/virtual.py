@@ -4,12 +4,14 @@ other member."""
 from __future__ import annotations
 
 import os
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from aggverify.steps.layouts import Layout
 from aggverify.trainer.grid import Cell
+from aggverify.world.trace import FUNCTIONAL, NOT_COMPARED, TRACER
 
 _BACKEND = "gloo"
 """What candidates read where they ask: the one that real ranks have here."""
@@ -18,6 +20,7 @@ _BACKEND = "gloo"
 @contextmanager
 def placed(rank: int, layout: Layout) -> Iterator[Cell]:
     """For the length of a ``with`` this process is that rank, whatever it asks."""
+    from torch._C._distributed_c10d import _register_process_group, _unregister_process_group
     from torch.distributed import distributed_c10d as c10d
 
     world: Any = c10d._world
@@ -32,18 +35,53 @@ def placed(rank: int, layout: Layout) -> Iterator[Cell]:
         world.pg_map[group] = (_BACKEND, None)
         world.pg_names[group] = group.group_name
         world.pg_group_ranks[group] = {each: place for place, each in enumerate(ranks)}
+        _register_process_group(group.group_name, group)
     try:
         world.default_pg = groups[0]
         for name, number in sizes.items():
             os.environ[name] = os.environ[f"LOCAL_{name}"] = str(number)
-        yield Cell(dp_rank, cp_rank, groups[1], groups[2])
+        TRACER.alone = True
+        with _no_collectives():
+            yield Cell(dp_rank, cp_rank, groups[1], groups[2])
     finally:
+        TRACER.alone = False
         world.default_pg = before
         for name in (name for size in sizes for name in (size, f"LOCAL_{size}")):
             os.environ[name] = environment[name]
         for group in groups:
             for known in (world.pg_map, world.pg_names, world.pg_group_ranks):
                 known.pop(group, None)
+            _unregister_process_group(group.group_name)
+
+
+_OPERATORS = frozenset({"c10d", "c10d_functional", "symm_mem", *FUNCTIONAL})
+"""Namespaces of torch's operators that talk to other ranks."""
+
+
+def _no_collectives() -> Any:
+    """Every road to a collective ends in one of torch's operators, also those which the tracer does
+    not see: a method of a group, symmetric memory."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class NoCollectives(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if function.namespace in _OPERATORS:
+                TRACER.enter(NOT_COMPARED, function.__name__)
+            return function(*args, **(kwargs or {}))
+
+    made: Any = NoCollectives
+    return made()
+
+
+def stands_in(error: BaseException) -> bool:
+    """Whether an exception comes out of torch.distributed, of which only a part is stood in for."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return any(_DISTRIBUTED in frame.filename for frame in frames)
+
+
+_DISTRIBUTED = "/torch/distributed/"
 
 
 def _group(rank: int, size: int, number: int) -> Any:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,10 @@ from aggverify.world.unwaited import issued
 
 # Longer traces than this are compared by length and checksum only.
 KEPT = 200
+
+
+class Talks(Exception):
+    """A collective was issued where there is no other rank."""
 
 
 class Tracer:
@@ -34,6 +38,8 @@ class Tracer:
         self.prefixes: dict[Any, str] = {}
         # Functions of torch call each other: only the outermost call is the candidate's.
         self.depth = 0
+        self.alone = False
+        """Whether this process stands for a rank without others: a collective raises ``Talks``."""
 
     def begin(self, job: int) -> None:
         """Forget the last job."""
@@ -57,6 +63,9 @@ class Tracer:
             self.entries.append(entry)
         if self.slate is not None:
             self.slate.enter(entry)
+        if self.alone:
+            self.leave()
+            raise Talks(f"{operation} among ranks that are not there")
 
     def leave(self) -> None:
         """Note that it has returned."""
@@ -194,6 +203,8 @@ def install() -> None:
     for name, function in wrapped.items():
         setattr(c10d, name, function)
         setattr(dist, name, function)
+    for space in FUNCTIONAL:
+        _trace_functional(space)
     work: Any = c10d.Work
     work.wait = _noted(work.wait, "wait of an asynchronous collective")
 
@@ -227,6 +238,75 @@ def _collective(
             tracer.leave()
 
     return traced
+
+
+FUNCTIONAL = ("_c10d_functional", "_c10d_functional_autograd")
+"""Operators that take a group by its name: functional collectives, and DTensor's, end there."""
+_FUNCTIONAL_OPERATIONS = (
+    "all_reduce",
+    "all_reduce_",
+    "all_reduce_coalesced",
+    "all_reduce_coalesced_",
+    "all_gather_into_tensor",
+    "all_gather_into_tensor_out",
+    "all_gather_into_tensor_coalesced",
+    "reduce_scatter_tensor",
+    "reduce_scatter_tensor_out",
+    "reduce_scatter_tensor_coalesced",
+    "all_to_all_single",
+    "broadcast",
+    "broadcast_",
+)
+
+
+def _trace_functional(space: str) -> None:
+    import torch
+
+    operators = getattr(torch.ops, space)
+    for name in _FUNCTIONAL_OPERATIONS:
+        if hasattr(operators, name):
+            setattr(operators, name, _Functional(getattr(operators, name), name))
+
+
+class _Functional:
+    """An operator of torch, whose calls are noted; all else of it is its own."""
+
+    def __init__(self, operator: Any, name: str) -> None:
+        self._operator, self._name = operator, name.removesuffix("_").removesuffix("_out")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        import torch
+
+        if torch.compiler.is_compiling() or TRACER.depth:
+            return self._operator(*args, **kwargs)
+        given = [*args, *kwargs.values()]
+        tensors = given[0] if isinstance(given[0], list | tuple) else given[:1]
+        shape = _shape(tensors[0]) if len(tensors) == 1 else "|"
+        named = [each for each in given[1:] if isinstance(each, str)]
+        group = _group_of(given)
+        TRACER.enter(group, self._name, shape, named[0].upper() if len(named) > 1 else "")
+        try:
+            return self._operator(*args, **kwargs)
+        finally:
+            TRACER.leave()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._operator, name)
+
+
+def _group_of(given: Sequence[Any]) -> Any:
+    """The group that an operator is given, itself or by its name, as its last text."""
+    from torch.distributed import distributed_c10d as c10d
+
+    for each in reversed(given):
+        if isinstance(each, c10d.ProcessGroup):
+            return each
+        if isinstance(each, str):
+            try:
+                return c10d._resolve_process_group(each)  # type: ignore[arg-type, attr-defined]
+            except (RuntimeError, ValueError):
+                break  # the call itself will complain
+    return NOT_COMPARED
 
 
 def _noted(function: Callable[..., Any], what: str) -> Callable[..., Any]:
