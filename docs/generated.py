@@ -6,6 +6,7 @@ are Markdown. A page for each code is written into ``docs/codes`` before the sit
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import tomllib
@@ -64,7 +65,8 @@ def convention(*names: str) -> Lines:
         yield f"**`{name}`**: {how.title}"
         yield ""
         yield f"- called as `{how.signature}`"
-        yield f"- returns {how.returns}"
+        if name == "native" or how.returns != CONVENTIONS["native"].returns:
+            yield f"- returns {how.returns}"
         yield from (f"- mode `{m}` never: {why}" for m, why in getattr(how, "never", {}).items())
         wrong = getattr(how, "always_wrong", {})
         yield from (f"- mode `{m}` is never right: {why}" for m, why in wrong.items())
@@ -238,7 +240,7 @@ def options(name: str) -> Lines:
     command = _commands()[name]
     context = click.Context(command, info_name=f"aggverify {name}")
     yield from ("```", command.get_usage(context), "```", "")
-    yield from (command.help or "").replace("\b", "").splitlines()
+    yield from inspect.cleandoc((command.help or "").replace("\b", "")).splitlines()
     yield ""
     subcommands = getattr(command, "commands", {})
     yield from (f"- `{sub}`: {c.get_short_help_str(200)}" for sub, c in subcommands.items())
@@ -338,7 +340,8 @@ class Generated(SphinxDirective):
     optional_arguments = 99
 
     def run(self) -> list[nodes.Node]:
-        """Parse them where it stands."""
+        """Parse them where it stands; whenever the site is built, as the code may have changed."""
+        self.env.note_reread()
         name, *given = self.arguments
         lines = [line for part in PARTS[name](*given) for line in part.split("\n")]
         source = f"generated {name}"
