@@ -30,7 +30,7 @@ class FirstHour:
         return self.file or f"{self.name}.py"
 
 
-_FACTORS = ("you compute", "usual fix")
+_FACTORS = ("you compute", "\n  fix ")
 """What a person must not be told who has made no mistake, or none in the formula."""
 
 RIGHT = (

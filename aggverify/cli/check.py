@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from aggverify.report.delivery import Delivery
     from aggverify.report.events import Events
     from aggverify.report.known import Others
+    from aggverify.report.terminal import Terminal
     from aggverify.run.again import Rerun
     from aggverify.run.outcome.verdict import Verdict
     from aggverify.run.planning.request import Request
@@ -53,6 +55,7 @@ def check(target: str, **given: Any) -> int:
     formats = mine["report"].split(",") if "report" in mine else texts(project.get("report", ()))
     where = Path(mine.get("report_dir") or project.get("report_dir", default("report_dir")))
     delivery = Delivery.to(where, formats, github="github" in mine)
+    terminal = _terminal(mine, where)
     request = requested(target, mine, project.values, project.source)
     run: Run = click.get_current_context().obj
     deadline = request.deadline(began=run.began)
@@ -62,7 +65,27 @@ def check(target: str, **given: Any) -> int:
     others = _others(mine, project)
     if "replay_into" in mine:
         return _replay_into(Path(mine["replay_into"]), request, others, deadline, hosts)
-    return _check(request, where, delivery, deadline, others, hosts)
+    return _check(request, where, delivery, deadline, others, hosts, terminal)
+
+
+def _terminal(mine: Mapping[str, Any], where: Path) -> Terminal:
+    """Raises InputError for a colour that is none."""
+    from rich.console import Console
+
+    from aggverify.errors import unknown
+    from aggverify.execution.options import COLORS, default
+    from aggverify.report.terminal import Terminal
+    from aggverify.report.text import Style
+
+    color = mine.get("color", default("color"))
+    if color not in COLORS:
+        raise unknown("color", color, COLORS)
+    console = Console(
+        force_terminal=True if color == "always" else None,
+        color_system=None if color == "never" else "standard" if color == "always" else "auto",
+    )
+    style = Style(console.width, "verbose" in mine, "quiet" in mine)
+    return Terminal(console, where, style, live=sys.stdout.isatty())
 
 
 def _hosts(run: Run, request: Request, where: Path) -> Hosts | None:
@@ -147,6 +170,7 @@ def _check(
     deadline: Deadline,
     others: Others,
     hosts: Hosts | None,
+    terminal: Terminal,
 ) -> int:
     """Verify, show, store the cases under ``where``, deliver the reports; the exit code.
 
@@ -157,7 +181,7 @@ def _check(
     from aggverify.report.document import document, stopped
     from aggverify.report.reading import headline
 
-    known, error = _verified(request, where, deadline, others, delivery.events, hosts)
+    known, error = _verified(request, deadline, others, delivery.events, hosts, terminal)
     if error is None:
         made = document(known.verdicts, where, known.reruns)
     else:
@@ -183,19 +207,17 @@ def _check(
 
 def _verified(
     request: Request,
-    where: Path,
     deadline: Deadline,
     others: Others,
     events: Events | None,
     hosts: Hosts | None,
+    terminal: Terminal,
 ) -> tuple[_Known, BaseException | None]:
     """What became of others' findings, then the verdicts, each shown as soon as it is there; and
     what stopped it if anything did."""
     from hypothesis import configuration
-    from rich.console import Console
 
     from aggverify.report.drawing import counted
-    from aggverify.report.terminal import Terminal
     from aggverify.run.again import again
     from aggverify.run.opening import in_time
     from aggverify.run.outcome.events import Event, Finished, Waiting
@@ -203,7 +225,7 @@ def _verified(
 
     # Hypothesis would leave a folder where the user stands: nothing of what it keeps is needed.
     configuration.set_hypothesis_home_dir(os.devnull)
-    terminal, known = Terminal(Console(), where), _Known()
+    known = _Known()
 
     def listen(event: Event) -> None:
         if isinstance(event, Finished):

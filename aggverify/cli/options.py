@@ -35,7 +35,7 @@ def _decorated(option: Option) -> Callable[[F], F]:
     usual = option.kind in (Kind.TEXT, Kind.INTEGER) and option.default is not None
     several = option.kind in (Kind.TEXTS, Kind.READINGS) and not option.one_text
     return click.option(
-        option.flag,
+        *filter(None, (option.short, option.flag)),
         option.key,
         is_flag=option.kind is Kind.FLAG,
         multiple=several,

@@ -16,6 +16,8 @@ class Stream:
         self._stream = stream
         self.lost: str | None = None if stream is not None else "it is closed"
         """Why not everything was written."""
+        self.unread = False
+        """Whether that is because the reader has ended, as `head` does: no error."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -44,6 +46,7 @@ class Stream:
         return self._stream is not None and self.lost is None and self._stream.isatty()
 
     def _lose(self, error: Exception) -> None:
+        self.unread = isinstance(error, BrokenPipeError)
         self.lost = getattr(error, "strerror", None) or str(error)
         # What is in the stream's buffer would be tried once more when the interpreter ends, which
         # would then choose an exit code of its own.
@@ -73,7 +76,7 @@ def lost() -> str | None:
     """Why standard output did not take everything, if it did not."""
     stream = sys.stdout
     stream.flush()
-    return stream.lost if isinstance(stream, Stream) else None
+    return stream.lost if isinstance(stream, Stream) and not stream.unread else None
 
 
 def _fill_up() -> None:

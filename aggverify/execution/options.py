@@ -19,6 +19,8 @@ from aggverify.execution.budget import (
 )
 from aggverify.execution.kinds import Kind, too_much
 
+COLORS = ("auto", "always", "never")
+
 
 class Where(Enum):
     """Where it may be said besides the command line."""
@@ -49,6 +51,8 @@ class Option:
     most: int | None = None
     above: int | None = None
     metavar: str | None = None
+    short: str = ""
+    """Of the command line: ``-v``."""
     is_path: bool = False
     """Whether it is relative to the file that says it."""
     one_text: bool = False
@@ -332,6 +336,30 @@ OPTIONS = (
         "version.",
         where=Where.NOWHERE,
         metavar="VERDICT",
+    ),
+    Option(
+        key="verbose",
+        short="-v",
+        kind=Kind.FLAG,
+        help="Also show every check, margins, policies and what was not tested.",
+        where=Where.NOWHERE,
+        default=False,
+    ),
+    Option(
+        key="quiet",
+        short="-q",
+        kind=Kind.FLAG,
+        help="Show findings and the last line only.",
+        where=Where.NOWHERE,
+        default=False,
+    ),
+    Option(
+        key="color",
+        kind=Kind.TEXT,
+        help="auto (on a terminal, unless NO_COLOR is set), always or never.",
+        where=Where.NOWHERE,
+        default=COLORS[0],
+        names="color",
     ),
     Option(
         key="list",

@@ -63,52 +63,66 @@ def drawing(step: Step) -> Iterator[str]:
     shown = step.samples[:MAX_ROWS]
     for i, sample in enumerate(shown):
         prompt = "·" * min(sample.prompt_length, 12) + "…" * (sample.prompt_length > 12)
+        ranks = cp_ranks(step, sample)
+        plural = "s" if "|" in ranks else ""
         yield (
-            f"  sample {i}  dp rank {sample.dp_rank}{_cp_ranks(step, sample)}  "
+            f"  sample {i}  dp rank {sample.dp_rank}{f'  cp rank{plural} {ranks}' * bool(ranks)}  "
             f"micro-batch {sample.micro_batch}  "
-            f"prompt {prompt}  mask {_mask(sample)}  "
+            f"prompt {prompt}  mask {drawn_mask(sample)}  "
             f"(prompt group {sample.prompt_group}, rollout {sample.rollout})"
         )
     if len(step.samples) > MAX_ROWS:
         yield f"  … and {counted(len(step.samples) - MAX_ROWS, 'more sample')}"
-    signs = {run.mask for sample in shown for run in sample.runs}
-    legend = [". masked"] * ("masked" in signs)
-    legend += ["x rejected after the fact"] * ("rejected" in signs)
+    if words := legend(step):
+        yield f"  ({words})"
+
+
+def legend(step: Step) -> str:
+    """What the signs of the masks mean; nothing where all is unmasked and on one rank."""
+    shown = step.samples[:MAX_ROWS]
+    used = {run.mask for sample in shown for run in sample.runs}
+    words = [". masked"] * ("masked" in used)
+    words += ["x rejected after the fact"] * ("rejected" in used)
     split = any(len({run.cp_rank for run in sample.runs}) > 1 for sample in shown)
-    legend += ["| from one context-parallel rank to another"] * split
-    if legend:
-        yield f"  ({', '.join(['# unmasked', *legend])})"
+    words += ["| from one context-parallel rank to another"] * split
+    return ", ".join(["# unmasked", *words]) if words else ""
 
 
-def _cp_ranks(step: Step, sample: Sample) -> str:
-    """The context-parallel ranks of its response, in the order of its tokens."""
+def signs(mask: str, tokens: int, most: int = MAX_MASK) -> str:
+    """Neighbouring tokens with one mask: ``###``, or ``# x 1000``."""
+    return _SIGNS[mask] * tokens if tokens <= most else f"{_SIGNS[mask]} x {tokens}"
+
+
+def cp_ranks(step: Step, sample: Sample) -> str:
+    """The context-parallel ranks of its response, in the order of its tokens: ``0|1``."""
     if step.cp_size == 1 or not sample.runs:
         return ""
     ranks = [str(rank) for rank, _ in groupby(sample.runs, key=lambda run: run.cp_rank)]
     more = "|…" if len(ranks) > MAX_ROWS else ""
-    return f"  cp rank{'s' if len(ranks) > 1 else ''} {'|'.join(ranks[:MAX_ROWS])}{more}"
+    return f"{'|'.join(ranks[:MAX_ROWS])}{more}"
 
 
-def _mask(sample: Sample) -> str:
+def drawn_mask(sample: Sample, most: int = MAX_MASK) -> str:
     """The mask, a sign a token; the middle of a long one left out."""
     head, shown, last = "", 0, None
     for run in sample.runs:
         head += "|" if last is not None and run.cp_rank != last else ""
-        taken = min(run.tokens, MAX_MASK + 1 - shown)
+        taken = min(run.tokens, most + 1 - shown)
         head += _SIGNS[run.mask] * taken
         shown, last = shown + taken, run.cp_rank
-        if shown > MAX_MASK:
-            return f"{head[: MAX_MASK // 2]}…{_end(sample)} ({sample.response_length} tokens)"
+        if shown > most:
+            size = f"({sample.response_length} tokens)"
+            return f"{head[: most // 2]}…{_end(sample, most // 4)} {size}"
     return head
 
 
-def _end(sample: Sample) -> str:
+def _end(sample: Sample, most: int) -> str:
     """The last signs; nothing where not all runs are told."""
     if sum(run.tokens for run in sample.runs) < sample.response_length:
         return ""
     text = ""
     for run in reversed(sample.runs):
-        text = _SIGNS[run.mask] * min(run.tokens, MAX_MASK // 4 - len(text)) + text
-        if len(text) == MAX_MASK // 4:
+        text = _SIGNS[run.mask] * min(run.tokens, most - len(text)) + text
+        if len(text) == most:
             break
     return text

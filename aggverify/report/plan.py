@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from aggverify.generation.space import Space, sizes
 from aggverify.report import escape
+from aggverify.report.reading import state_name
 from aggverify.run.planning.plan import Entry, Plan
 
 
@@ -29,10 +30,10 @@ def plan_lines(plan: Plan) -> Iterator[str]:
 
 
 def _what(entry: Entry) -> str:
-    if entry.instead is not None or entry.space is None:
-        return f"- {entry.instead}" + (f": {entry.why_not}" if entry.why_not else "")
+    if entry.instead is not None:
+        return f"- {state_name(entry.instead)}" + (f": {entry.why_not}" if entry.why_not else "")
     cases = f"up to {entry.examples} drawn" if entry.examples else "all its cases"
-    return f"{cases}, {layouts(entry.space)}"
+    return cases if entry.space is None else f"{cases}, {layouts(entry.space)}"
 
 
 def layouts(space: Space) -> str:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape as literally
-from rich.rule import Rule
 from rich.status import Status
-from rich.text import Text
 
 from aggverify.checks import Finding
 from aggverify.codes import CODES
-from aggverify.codes.state import State
 from aggverify.report import escape, reading, text
 from aggverify.report.document import written
+from aggverify.report.drawing import counted
 from aggverify.report.findings import USUAL
 from aggverify.report.model import harmless
 from aggverify.run.outcome.events import (
@@ -31,26 +30,42 @@ from aggverify.run.outcome.events import (
     SubjectChosen,
     Waiting,
 )
-from aggverify.run.outcome.verdict import Exit, ReportedFinding
+from aggverify.run.outcome.verdict import ReportedFinding
+
+EVERY = 10.0
+"""Seconds between two lines of progress where no live line is shown."""
 
 
 @dataclass(slots=True)
 class Terminal:
-    """Progress on a live line (plain lines in CI), then the verdict."""
+    """Progress on a live line, or a line now and then where there is none; then the verdict."""
 
     console: Console
     where: Path = USUAL
     """The directory in which cases are stored."""
+    style: text.Style = text.USUAL
+    live: bool = False
+    """Whether one line shows progress and is written again and again."""
+    clock: Callable[[], float] = time.monotonic
     _status: Status | None = None
-    _started: float = field(default_factory=time.monotonic)
+    _started: float = 0.0
+    _shown: float = 0.0
+    """When the last line of progress was written."""
+    _checks: int = 0
+    _done: int = 0
+    _steps: int = 0
     _findings: int = 0
     _seen: bool = False
+
+    def __post_init__(self) -> None:
+        self._started = self._shown = self.clock()
 
     def __call__(self, event: Event) -> None:
         """Handle one event."""
         match event:
             case SubjectChosen():
-                self._findings, self._seen = 0, False
+                self._findings = self._done = self._steps = 0
+                self._seen, self._checks = False, event.checks
             case Seen():
                 self._tell_first(event.finding)
             case Found():
@@ -59,15 +74,15 @@ class Terminal:
             case CheckStarted():
                 self._show(event.name)
             case Progress():
-                at = f"{event.check} · {event.phase}"
-                self._show(f"{at} · {event.executed} steps · {self._findings} findings")
+                self._steps = event.executed
+                self._show(f"{event.check} {event.phase}")
             case Waiting():
                 self._wait(event.what)
             case Measured():
                 size = f"{event.peak_bytes / 2**30:.1f} GiB in the rank that held most"
                 self._line(f"{self._now} {event.check}: {event.seconds:.1f} s, {size}")
             case CheckFinished():
-                self._plain(event)
+                self._done += 1
             case Finished():
                 self._finish(event)
 
@@ -77,74 +92,64 @@ class Terminal:
             self._status.stop()
             self._status = None
 
-    def _show(self, message: str) -> None:
-        if not self.console.is_terminal:
-            return
-        seconds = time.monotonic() - self._started
-        message = f"{literally(message)} · {seconds:.0f} s"
+    def _show(self, what: str) -> None:
+        """What is run now, how far it is, what was found, and how long it takes."""
+        now = self.clock()
+        passed = now - self._started
+        parts = [f"check {min(self._done + 1, self._checks)} of {self._checks}: {what}"]
+        parts += [f"{self._steps:,} steps", counted(self._findings, "finding")]
+        if self._done > 2:
+            left = passed / self._done * (self._checks - self._done)
+            parts.append(f"about {left:.0f} s left")
+        if self.live:
+            self._live(" · ".join([*parts, f"{passed:.0f} s"]))
+        elif now - self._shown >= EVERY and not self.style.quiet:
+            self._shown = now
+            self._line(f"{self._now} {' · '.join(parts)}")
+
+    def _live(self, words: str) -> None:
         if self._status is None:
-            self._status = self.console.status(message)
+            self._status = self.console.status(literally(words))
             self._status.start()
         else:
-            self._status.update(message)
+            self._status.update(literally(words))
 
     def _wait(self, what: str) -> None:
-        self._show(what)
-        if not self.console.is_terminal:
-            self._line(f"{self._now} waits: {what}")
-
-    def _plain(self, event: CheckFinished) -> None:
-        if self.console.is_terminal:
-            return
-        done = event.summary
-        state = "FAILED" if done.state is State.FAILED else str(done.state)
-        state += f": {done.reason}" if done.reason else ""
-        self._line(f"{self._now} {done.name}: {state}")
+        if self.live:
+            self._live(what)
+        elif not self.style.quiet:
+            self._line(f"{self._now} {what}")
 
     def _tell_first(self, finding: Finding) -> None:
-        """The first one as soon as it is confirmed; what it is may take seconds more."""
-        if not self._seen and not self._findings:
+        """The first one as soon as it is confirmed; its diagnosis may take seconds more."""
+        if not self._seen and not self._findings and not self.style.quiet:
             self._seen = True
             title = f"{finding.code} {finding.traits.title}"
-            self._line(f"{self._now} {title}: confirmed, its cause is looked for", "red")
+            self._line(f"{self._now} {title}: confirmed, its cause is being identified", "red")
 
     def _tell(self, report: ReportedFinding) -> None:
-        """What is confirmed is told at once: the other checks may take long."""
+        """What is confirmed is shown at once: the other checks may take long."""
+        if self.style.quiet:
+            return
         code, cause = CODES[report.finding.code], report.diagnosis
-        said = cause.sentence if cause else report.finding.message.partition("\n")[0]
-        told = f"{self._now} {code.code} {code.title}{': ' if said else ''}{said}"
-        self._line(reading.shortened(told), "red")
+        words = cause.sentence if cause else report.finding.message.partition("\n")[0]
+        line = f"{self._now} {code.code} {code.title}{': ' if words else ''}{words}"
+        self._line(reading.shortened(line), "red")
 
     @property
     def _now(self) -> str:
-        return f"[{time.monotonic() - self._started:5.1f} s]"
+        return f"[{self.clock() - self._started:5.1f} s]"
 
     def _finish(self, event: Finished) -> None:
         self.close()
         verdict = harmless(written(event.verdict, self.where))
-        self._rule(text.title(verdict).strip(), "bold")
-        for line in text.body(verdict):
-            self._line(line, style=_style(line))
-        style = "bold green" if event.verdict.exit is Exit.CONFORMS else "bold red"
-        self._rule(reading.summary(verdict), style)
-        if not verdict.fails and (assumed := reading.assumption(verdict)) is not None:
-            self._line(assumed, style="bold")
-
-    def _rule(self, words: str, style: str) -> None:
-        """Words in a rule; below one where the terminal is too narrow: nothing is cut off."""
-        fits = len(words) + 6 <= self.console.width
-        self.console.print(Rule(Text(words) if fits else "", style=style))
-        if not fits:
-            self._line(words, style)
+        if not self.style.quiet and (self._findings or self._seen):
+            self._line("")
+        for line in text.verdict_lines(verdict, self.style, self.clock() - self._started):
+            self._line(line, style=text.coloured(line))
 
     def _line(self, line: str, style: str | None = None) -> None:
         line = escape.line(line)
         self.console.print(
             line, style=style, markup=False, highlight=False, emoji=False, soft_wrap=True
         )
-
-
-def _style(line: str) -> str | None:
-    if not line.startswith("- AGV"):
-        return None
-    return "bold yellow" if line.endswith("no failure]") else "bold red"

@@ -1,74 +1,215 @@
-"""A verdict document as plain lines; the terminal only adds colour."""
+"""A verdict document as the terminal shows it: what one acts on, and with ``-v`` all the rest."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from aggverify.report import escape, reading
+from aggverify.report.drawing import counted
 from aggverify.report.model import Check, Document, Finding, Verdict, harmless
 
-WIDTH = 80
+NARROWEST, WIDTH = 60, 100
+MOST = 30
+"""Lines of one root cause; of a longer trace the rest is shown by ``-v``."""
+_LOUD = ("warning", "note", "refused", "waived")
+"""Of the inventory, what the short screen shows as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How much is shown, and how wide."""
+
+    width: int = WIDTH
+    verbose: bool = False
+    quiet: bool = False
+    """Findings and the last line only."""
+    in_suite: bool = False
+    """A finding is accepted in a test, not by an option."""
+
+    def wrapped(self, line: str, indent: int | None = None) -> list[str]:
+        """At words; later lines stand under the text, ``indent`` from the left."""
+        width = max(self.width, NARROWEST)
+        if len(line) <= width:
+            return [line]
+        own = len(line) - len(line.lstrip())
+        hang = " " * (own + 2 if indent is None else indent)
+        return textwrap.wrap(
+            line.lstrip(),
+            width,
+            initial_indent=line[:own],
+            subsequent_indent=hang,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+
+    def labelled(self, label: str, text: str, column: int = 15) -> list[str]:
+        """A label and its text."""
+        lead = f"  {label:{column - 2}}"
+        lead += " " * lead.endswith(label)
+        rest = self.wrapped(" " * len(lead) + text, len(lead))
+        return [lead + rest[0][len(lead) :], *rest[1:]]
+
+    def command(self, label: str, words: str) -> list[str]:
+        """A command; on several lines it can still be pasted."""
+        lines = replace(self, width=self.width - 2).labelled(label, words)
+        return [f"{line} \\" for line in lines[:-1]] + lines[-1:]
+
+
+USUAL, IN_SUITE = Style(), Style(in_suite=True)
 
 
 def render(document: Document) -> str:
-    """Every verdict as the terminal shows it, and the consequence in words."""
-    safe = harmless(document)
-    lines = [line for verdict in safe.verdicts for line in (*verdict_lines(verdict), "")]
+    """Every verdict with all there is to say of it, and the consequence in words."""
+    safe, style = harmless(document), Style(verbose=True)
+    lines = [line for verdict in safe.verdicts for line in (*verdict_lines(verdict, style), "")]
     lines += safe.error.split("\n") if safe.error else []
-    return "\n".join([*lines, reading.headline(safe)]) + "\n"
+    return "\n".join([*lines, *style.wrapped(reading.headline(safe))]) + "\n"
 
 
-def verdict_lines(verdict: Verdict) -> Iterator[str]:
-    """One verdict between two rules."""
-    yield title(verdict).center(WIDTH, "─")
-    yield from body(verdict)
-    yield f" {reading.summary(verdict)} ".center(WIDTH, "─")
-    if not verdict.fails:
-        yield from filter(None, [reading.assumption(verdict)])
+def verdict_lines(
+    verdict: Verdict, style: Style = USUAL, seconds: float | None = None
+) -> Iterator[str]:
+    """One verdict: its findings, what was done, the result. Its texts are harmless already."""
+    red = bool(verdict.causes) or not verdict.conforms
+    if not style.quiet:
+        yield from style.wrapped(title(verdict), 4)
+    for cause in verdict.causes:
+        yield from (*[""] * (not style.quiet), *_cause(cause, style), *[""] * style.quiet)
+    if red and not style.quiet:
+        yield ""
+    if verdict.conforms and not red:
+        yield from _result(verdict, style, seconds)
+    if not (style.quiet or verdict.fails_at_once or verdict.unjudged_for):
+        yield from _done(verdict, style, red)
+    if not verdict.conforms or red:
+        yield from _result(verdict, style, seconds)
 
 
 def title(verdict: Verdict) -> str:
-    """What the rule above a verdict says."""
-    return f" {verdict.target} · {verdict.mode_name} "
+    """Who was verified, and as what."""
+    name = verdict.target if ":" in verdict.target else f"{verdict.target}:{verdict.function}"
+    if verdict.only_called:
+        return f"{name}   {verdict.convention}"
+    mode = verdict.oracle or verdict.mode or "no known mode"
+    mode += " (identified)" * verdict.identified
+    mode += f" (divisor {verdict.divisor:g})" if verdict.divisor is not None else ""
+    engine = verdict.engine
+    if verdict.engine_assumed:
+        engine += " (assumed)"
+    elif verdict.engine_is_default:
+        engine += f" ({verdict.convention}'s default)"
+    against = f" · against {verdict.against}" if verdict.against else ""
+    return f"{name}   {verdict.convention} · {mode} · engine {engine}{against}"
 
 
-def findings(verdict: Verdict, *, in_suite: bool = False) -> Iterator[str]:
-    """Who was verified, and every cause. ``in_suite``: what to do about it is done in a test."""
-    yield from _labelled(reading.header(verdict))
-    for n, cause in enumerate(verdict.causes, 1):
-        yield ""
-        yield from _cause(cause, n, in_suite)
+def findings(verdict: Verdict, style: Style = IN_SUITE) -> Iterator[str]:
+    """Who was verified, and every cause: what a test shows that fails."""
+    yield from style.wrapped(title(verdict), 4)
+    for cause in verdict.causes:
+        yield from ("", *_cause(cause, style))
 
 
-def body(verdict: Verdict) -> Iterator[str]:
-    """Header, findings and inventory; where nothing else was run, the finding alone."""
-    yield from findings(verdict)
-    if verdict.fails_at_once or verdict.unjudged_for:
-        return
-    yield ""
-    for check in verdict.checks:
-        yield _check(check)
-    yield from _labelled(reading.inventory(verdict))
-
-
-def _cause(cause: Sequence[Finding], number: int, in_suite: bool) -> Iterator[str]:
-    """One numbered root cause: its first case, and every check it breaks."""
+def _cause(cause: Sequence[Finding], style: Style) -> list[str]:
+    """One root cause: its smallest case, what is computed, and the other codes of it."""
     first, *others = cause
-    yield f"{number}. Case {first.id}"
-    yield f"- {first.code} {first.title}    [{reading.tag(first)}]"
-    for other in others:
-        yield f"- {other.code} {other.title}    [{reading.tag(other)}]  case {other.id}"
-    shown = [*reading.facts(first)]
-    explained = reading.explanation(first, in_suite=in_suite)
-    shown += [f"{label.lower()}: {what}" for label, what in explained]
-    yield from (f"    {line}" for line in (*shown, *_trace(first)))
-    yield f"Reproduce:  {reading.replay(first)}"
-    yield f"Explain:    aggverify explain {' '.join(dict.fromkeys(f.code for f in cause))}"
+    word = "WAIVED" if first.waived is not None else "FAIL" if first.fails else "HAZARD"
+    head = style.wrapped(f"{word}  {first.code}  {first.title}", len(word) + 10)
+    for fact in reading.facts(first):
+        label, colon, text = fact.partition(": ")
+        if colon and label == "case":
+            head += style.labelled(label, text)
+        else:
+            head += style.wrapped(f"  {fact}", 4)
+    tail: list[str] = []
+    explained = reading.explanation(first, in_suite=style.in_suite, brief=not style.verbose)
+    accept = [pair for pair in explained if pair[0] == "Accept"]
+    for label, text in explained[: len(explained) - len(accept)]:
+        tail += style.labelled(label.lower(), text)
+    if others:
+        names = [f"{f.code} {f.title} ({f.id})" for f in others]
+        if len(names) > 2:
+            names = [f"{f.code} ({f.id})" for f in others]
+        tail += style.labelled("same cause", ", ".join(names))
+    tail += style.command("reproduce", reading.replay(first))
+    for label, text in accept:
+        tail += style.labelled(label.lower(), text)
+    return [*head, *_trace(first, style, MOST - len(head) - len(tail)), *tail]
 
 
-def _trace(finding: Finding) -> list[str]:
-    lines = reading.trace(finding)
-    return ["", *lines] if lines else []
+def _trace(finding: Finding, style: Style, room: int) -> list[str]:
+    raw = (f"    {line}".rstrip() for line in reading.trace(finding))
+    lines = [line for each in raw for line in style.wrapped(each, 8)]
+    if style.verbose or style.in_suite or len(lines) <= room:
+        return lines
+    more = len(lines) - room + 1
+    return [*lines[: room - 1], f"    … {counted(more, 'more line')}: -v shows all"]
+
+
+def _result(verdict: Verdict, style: Style, seconds: float | None) -> Iterator[str]:
+    """PASS or FAIL, in how many seconds, and how to see more."""
+    word, words = reading.result(verdict)
+    took = "" if seconds is None else f"{seconds:.1f} s"
+    if not verdict.fails:
+        line = f"{word}  {words}"
+        gap = style.width - len(line) - len(took)
+        if took and gap > 1:
+            line, took = f"{line}{' ' * gap}{took}", ""
+        yield from style.wrapped(f"{line}  {took}".rstrip(), len(word) + 2)
+        return
+    codes = " ".join(dict.fromkeys(cause[0].code for cause in verdict.causes))
+    more = [] if verdict.fails_at_once or style.verbose else ["all checks: -v"]
+    more = ["no step was passed, nothing else was run"] if verdict.fails_at_once else more
+    timed = f" in {took}" if took else ""
+    line = " · ".join([f"{word}  {words}{timed}", f"aggverify explain {codes}", *more])
+    yield from style.wrapped(line, len(word) + 2)
+
+
+def _done(verdict: Verdict, style: Style, red: bool) -> Iterator[str]:
+    """What was run and what was not; with ``-v`` every check and all that is known of the run."""
+    yield from style.wrapped(("" if red else "  ") + reading.counts(verdict), 4)
+    listed = dict.fromkeys(label for label, _ in reading.inventory(verdict))
+    if style.verbose:
+        yield ""
+        for check in verdict.checks:
+            yield from style.wrapped(f"  {_check(check)}", min(62, style.width // 2))
+        yield ""
+        for label, text in (*reading.header(verdict), *reading.inventory(verdict)):
+            yield from style.labelled(label, text)
+        return
+    if not red:
+        for label, text in reading.reach(verdict):
+            yield from style.labelled(label, text)
+    for label in (label for label in _LOUD if label in listed):
+        for other, text in reading.inventory(verdict):
+            if other == label == "warning":
+                yield from style.wrapped(f"! {text}", 2)
+            elif other == label:
+                yield from style.labelled(label, text)
+    for reason, names in _unjudged(verdict).items():
+        yield from style.labelled("not judged", f"{', '.join(names)}: {reason}")
+    if (assumed := reading.assumption(verdict)) is not None:
+        yield from style.wrapped(f"! {assumed}", 2)
+    if verdict.conforms and not red:
+        yield "Details: -v · page: --report html"
+
+
+def _unjudged(verdict: Verdict) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for check in verdict.not_judged:
+        found.setdefault(check.reason or "no reason is known", []).append(check.name)
+    return found
+
+
+def coloured(line: str) -> str | None:
+    """The style of a line that says how something ended."""
+    word = line.split("  ", 1)[0]
+    if word in ("HAZARD", "WAIVED"):
+        return "bold yellow"
+    if word in ("FAIL", "NOT JUDGED", "INCOMPLETE"):
+        return "bold red"
+    return "bold green" if word == "PASS" else None
 
 
 def replay_lines(
@@ -95,15 +236,9 @@ def replay_lines(
     other = "" if before.startswith(finding.code) else f" (was {before})"
     word = "FAILED" if finding.fails else "HAZARD"
     yield f"{word}  case {case}: {finding.code} {finding.title}{other}"
-    yield from (f"    {line}" for line in (*reading.facts(finding), *_trace(finding)))
+    yield from (f"    {line}" for line in (*reading.facts(finding), *reading.trace(finding)))
 
 
 def _check(check: Check) -> str:
-    state = reading.state(check)
     cases = f"{check.cases:5} cases" if check.cases else " " * 11
-    return f"{check.tests:4}{check.name:40}{cases}   {state}"
-
-
-def _labelled(pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Two columns."""
-    return (f"{label:11} {text}" for label, text in pairs)
+    return f"{check.tests:4}{check.name:40}{cases}   {reading.state(check)}"

@@ -62,7 +62,7 @@ class Result:
 
     def _block(self) -> str:
         codes = ", ".join(dict.fromkeys(f"{f.code} {f.title}" for f in self.verdict.findings))
-        return "\n".join((codes, *text.findings(self.verdict, in_suite=True)))
+        return "\n".join((codes, *text.findings(self.verdict)))
 
 
 def is_as_expected(verdict: Verdict) -> bool:

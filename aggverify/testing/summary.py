@@ -50,12 +50,12 @@ def _block(verdict: Verdict, tests: Tests) -> Iterator[str]:
     untold = all(check.state is not State.FAILED for check in verdict.checks)
     for cause in verdict.causes:
         if verdict.fails_at_once and untold:  # no test is there whose it is
-            yield from (f"  {line}" for line in text.findings(verdict, in_suite=True))
+            yield from (f"  {line}" for line in text.findings(verdict))
         yield from (f"  {line}" for line in _cause(cause, tests))
     if not verdict.fails_at_once:
         inventory = reading.inventory(verdict)
         yield from (f"  {label:9} {words}" for label, words in inventory if label in TOLD)
-    yield f"  {reading.summary(verdict)}"
+    yield f"  {'  '.join(reading.result(verdict))}"
 
 
 def _cause(cause: Sequence[Finding], tests: Tests) -> Iterator[str]:

@@ -145,7 +145,7 @@ def test_a_wrong_reducer_is_an_assertion_error(shared_pool: aggverify.Pool) -> N
     few = partial(aggverify.check_reducer, profile="quick", max_examples=1, pool=shared_pool)
     with pytest.raises(AssertionError, match="AGV202") as raised:
         few(WRONG)
-    assert "Reproduce:  aggverify replay" in str(raised.value)
+    assert "  reproduce    aggverify replay" in str(raised.value)
 
 
 @pytest.mark.thorough

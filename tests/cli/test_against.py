@@ -28,7 +28,7 @@ def test_paths_that_differ_are_shown_on_the_smallest_step(cli: Cli, tmp_path: Pa
     new = NATIVE / "sum" / "token_mean.py"
     ran = cli("check", new, "--against", OLD, *QUICK)
     assert ran.code == 1, ran
-    assert "- AGV521 Two paths give different weights" in ran.out
+    assert "  AGV521  Two paths give different weights" in ran.out
     [path] = (tmp_path / ".aggverify" / "cases").glob("*.json")
     stored = StoredCase.from_json(json.loads(path.read_text()))
     assert (len(stored.case.step.samples), stored.case.layout.num_microbatches) == (2, 2)

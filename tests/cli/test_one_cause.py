@@ -28,4 +28,4 @@ def test_a_real_shape_has_one_cause(cli: Cli, tmp_path: Path, mutant: Mutant) ->
     ]
     told = [(f["code"], [bug["name"] for bug in f["bugs"]]) for f in causes]
     assert [bugs for _, bugs in told] == [[mutant.bug]], ran
-    assert ran.out.count("usual fix: ") == len(causes), ran
+    assert ran.out.count("\n  fix   ") == len(causes), ran

@@ -35,7 +35,7 @@ def test_a_stored_case_names_an_engine_and_does_not_import_it(cli: Cli, tmp_path
     options = ["--mode", "token_mean", "--profile", "quick", "--max-examples", "1"]
     ran = cli("check", "r.py", *options, "--engine", "their_engine:ENGINE", "--world", "1")
     assert ran.code == 1, ran
-    found = re.search(r"Reproduce: +aggverify (replay .*)", ran.out)
+    found = re.search(r"reproduce +aggverify (replay .*)", ran.out)
     assert found is not None
     command = shlex.split(found[1])
     assert command[-2:] == ["--engine", "their_engine:ENGINE"]

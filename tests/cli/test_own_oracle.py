@@ -32,7 +32,7 @@ def test_a_persons_own_oracle_judges_and_is_named_when_replayed(cli: Cli, tmp_pa
     ran = cli("check", "r.py", *options)
     assert "AGV202" in ran.out, ran  # its total is the micro-batch's
     assert "AGV101" not in ran.out
-    found = re.search(r"Reproduce: +aggverify (replay .*)", ran.out)
+    found = re.search(r"reproduce +aggverify (replay .*)", ran.out)
     assert found is not None
     command = shlex.split(found[1])
     again = cli(*command)

@@ -79,7 +79,7 @@ def test_a_right_one_on_eight_ranks(name: str, shared_pool: Pool) -> None:
 def test_a_broken_one_is_explained(cli: Cli, name: str, code: str, told: str) -> None:
     found = cli("check", TRAINER / "broken" / f"{name}.py", "--mode", MODES[name], *BRIEF)
     assert found.code == 1, found
-    assert f"- {code} " in found.out, found
+    assert f"  {code}  " in found.out, found
     assert told in found.out
 
 

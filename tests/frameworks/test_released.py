@@ -70,20 +70,27 @@ def unpacked(config: pytest.Config, released: Released) -> Path:
 
 ROWS = [
     # what, convention, mode, options, exit code, what is said
-    (VERL, "verl", "token-sum", (), 0, "conforms: token_sum"),
-    (VERL, "verl", "seq-mean-token-sum", (), 0, "conforms: sequence_sum"),
-    (VERL, "verl", "seq-mean-token-mean", ("--engine", "verl-megatron"), 0, "conforms: sample"),
-    (VERL, "verl", "seq-mean-token-sum-norm", ("--divisor", "16"), 0, "conforms: constant"),
+    (VERL, "verl", "token-sum", (), 0, "its token_sum weight"),
+    (VERL, "verl", "seq-mean-token-sum", (), 0, "its sequence_sum weight"),
+    (
+        VERL,
+        "verl",
+        "seq-mean-token-mean",
+        ("--engine", "verl-megatron"),
+        0,
+        "its sample_mean weight",
+    ),
+    (VERL, "verl", "seq-mean-token-sum-norm", ("--divisor", "16"), 0, "its constant weight"),
     # 0 / 0 for a step without a token
     (VERL, "verl", "token-mean", (), 1, "AGV111 Not finite when something is fully masked"),
-    (POLICY, "verl-policy-loss", "seq-mean-token-mean", (), 0, "conforms: sample_mean"),
-    (KL_COV, "verl-policy-loss", "seq-mean-token-sum", (), 0, "conforms: sequence_sum"),
-    (CLIP_COV, "verl-policy-loss", "seq-mean-token-mean", (), 0, "conforms: sample_mean"),
-    (TRL, "trl", "dapo", (), 0, "conforms: token_mean"),
-    (TRL, "trl", "bnpo", ("--micro-batch-size", "2"), 0, "conforms: token_mean_legacy"),
-    (TRL, "trl", "luspo", (), 0, "conforms: sequence_sum"),
-    (TRL, "trl", "dr_grpo", ("--divisor", "16"), 0, "conforms: constant"),
-    (TRL, "trl", "grpo", (), 0, "conforms: sample_mean"),
+    (POLICY, "verl-policy-loss", "seq-mean-token-mean", (), 0, "its sample_mean weight"),
+    (KL_COV, "verl-policy-loss", "seq-mean-token-sum", (), 0, "its sequence_sum weight"),
+    (CLIP_COV, "verl-policy-loss", "seq-mean-token-mean", (), 0, "its sample_mean weight"),
+    (TRL, "trl", "dapo", (), 0, "its token_mean weight"),
+    (TRL, "trl", "bnpo", ("--micro-batch-size", "2"), 0, "its token_mean_legacy(2) weight"),
+    (TRL, "trl", "luspo", (), 0, "its sequence_sum weight"),
+    (TRL, "trl", "dr_grpo", ("--divisor", "16"), 0, "its constant weight"),
+    (TRL, "trl", "grpo", (), 0, "its sample_mean weight"),
     # its entropy is each micro-batch's own mean; its policy loss and its KL are right
     (SKYRL, "skyrl-worker", "sample_mean", (), 1, "the weights of entropy, with everything else 0"),
     (SKYRL, "skyrl-worker", "token_mean", ("--accept", "AGV207=known"), 0, "1 waived finding"),
@@ -96,7 +103,7 @@ ROWS = [
     (OLDER, "skyrl-megatron-wrapper", "token_mean", (), 1, "cp_size times too large"),
     # by the tokens of the generation, though an optimizer step is half of it: #5619, #6024
     (TRL, "trl", "dapo", ("--claim", "generations"), 1, "AGV101"),
-    (AREAL, "areal", "token_mean", (), 0, "conforms: token_mean"),
+    (AREAL, "areal", "token_mean", (), 0, "its token_mean weight"),
     # 0 / 0 for a step without a token, and for a sequence
     (OPENRLHF, "openrlhf", "token_mean", (), 1, "0 / 0: the count of a step"),
     (OPENRLHF, "openrlhf", "sample_mean", ("--policy", "empty_units=exclude"), 1, "AGV111"),

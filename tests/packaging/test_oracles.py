@@ -55,7 +55,7 @@ def both_are_found(python: Path | str, cwd: Path, theirs: Path) -> Path:
         text=True,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "conforms: token_mean" in ran.stdout
+    assert "its token_mean weight" in ran.stdout
     return Path(ran.stdout.splitlines()[0])
 
 

@@ -34,7 +34,7 @@ def test_a_suite_of_three_lines(wheel: Path, tmp_path: Path) -> None:
     ran = subprocess.run(command, cwd=project, env=env, capture_output=True, text=True)
     assert ran.returncode == 1, ran.stdout + ran.stderr
     out = ran.stdout
-    assert "conforms: token_mean" in out and "right.py · token_mean · engine sum" in out
+    assert "its token_mean weight" in out and "right.py · token_mean · engine sum" in out
     assert "Traceback" not in out and " error" not in out.splitlines()[-1]
     for what in ("micro_batches", "data_parallel_size"):
         assert BROKEN.format(what) in out

@@ -28,16 +28,17 @@ def test_outcomes_are_those_of_the_checks(suite: Suite) -> None:
         [
             "*_ test_wrong[[]independent_of_micro_batches[]] _*",
             "AGV202 Result depends on the split into micro-batches",
-            "*actual    1/2    = expected x 3/2",
-            "Reproduce:  aggverify replay * wrong.py",
+            "FAIL  AGV202  Result depends on the split into micro-batches",
+            "  sample 0's token weighs 1/2 instead of 1/3: 3/2 times too much",
+            "  reproduce    aggverify replay * wrong.py",
             "*= aggverify =*",
             "right.py · token_mean · engine sum",
-            "*conforms: token_mean, 1 check passed*",
+            "  PASS  every token has its token_mean weight in every layout tried",
             "*broke *test_wrong[[]independent_of_micro_batches[]] (case *)",
             "*broke *test_wrong[[]independent_of_data_parallel_size[]] (case *)",
-            "*1 finding*(2 checks of 2 failed)",
+            "  FAIL  1 finding",
             "verdict document: *verdict.json",
-            "SKIPPED*left out: returns no log",
+            "SKIPPED*not applicable: returns no log",
         ]
     )
     assert "Traceback" not in ran.stdout.str()
@@ -72,7 +73,7 @@ def test_an_engine_that_nobody_said_is_asked_for(suite: Suite) -> None:
     )
     ran = made.runpytest_inprocess(*WITHIN)
     ran.assert_outcomes(errors=1, skipped=1, passed=1)
-    ran.stdout.fnmatch_lines(["ddp.py: conforms to token_mean if your trainer averages*"])
+    ran.stdout.fnmatch_lines(["ddp.py: assumed --engine mean: your trainer averages*"])
 
 
 def test_a_check_in_a_test_of_ones_own(suite: Suite) -> None:

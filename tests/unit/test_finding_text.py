@@ -41,22 +41,27 @@ def block(diagnosis: Diagnosis | None) -> str:
 
 def test_what_nothing_explains_is_said_with_every_weight() -> None:
     told = block(None)
-    assert "not recognised: no known factor, formula or historic bug gives these weights" in told
-    assert "sample 0, response token 0 and 1 more: expected 1/3, actual 1/4" in told
-    assert "sample 1, response token 0: expected 1/3, actual 3/4" in told
+    cause = "unknown: no known factor, formula or historic bug gives these weights"
+    assert f"  cause        {cause}\n" in told
+    assert (
+        "      sample  mask  weight  expected\n"
+        "        0     ##       1/4       1/3  x 3/4\n"
+        "        1     #        3/4       1/3  x 9/4  <-\n"
+    ) in told
 
 
 def test_a_formula_without_a_history_says_so() -> None:
     told = block(Diagnosis("sum of l / 7"))
-    assert "you compute: sum of l / 7 (no historic bug is known to be this)" in told
-    assert "not recognised" not in told
+    assert "  you compute  sum of l / 7 (no historic bug is known to be this)" in told
+    assert "\n  cause " not in told
 
 
 def test_a_bug_is_shown_with_its_fix() -> None:
-    told = block(Diagnosis("in detail", None, BUGS[0]))
-    assert f"you compute: {BUGS[0].sentence}" in told
-    assert "in detail: in detail" in told
-    assert f"usual fix: {BUGS[0].fix}" in told
+    told = block(Diagnosis("in detail", None, BUGS[0])).replace("\n" + " " * 15, " ")
+    assert f"  you compute  {BUGS[0].sentence}" in told
+    assert "  in detail    in detail" in told
+    assert f"  fix          {BUGS[0].fix}" in told
+    assert f"  seen in      {BUGS[0].seen}" in told
 
 
 def test_a_replay_says_what_is_left_of_the_finding() -> None:
@@ -68,8 +73,8 @@ def test_a_replay_says_what_is_left_of_the_finding() -> None:
     assert same[0] == "FAILED  case abc123: AGV101 Weights are not the mode's"
     assert other[0] == f"{same[0]} (was AGV201 A title)"
     assert same[1:4] == [
-        "    weight of sample 1, response token 0",
-        "      expected  1/3    (the oracle)",
-        "      actual    3/4    = expected x 9/4",
+        "    sample 1's token weighs 3/4 instead of 1/3: 9/4 times too much",
+        "        sample  mask  weight  expected",
+        "          0     ##       1/4       1/3  x 3/4",
     ]
     assert fixed == ["FIXED   case abc123: AGV101 A title"]

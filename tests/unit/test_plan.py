@@ -84,7 +84,7 @@ def test_the_table_has_a_line_for_every_check() -> None:
     assert len(body) == sum(not c.of_calls for c in CHECKS)
     assert any("one rank, one micro-batch" in line for line in body)
     assert any("dp ≤ 8" in line and "ranks ≤ 8" in line for line in body)
-    assert any(line.endswith("- left out: no --against TARGET") for line in body)
+    assert any(line.endswith("- not applicable: no --against TARGET") for line in body)
     ran = sum(e.instead is None for e in made.entries)
     assert lines[-1].startswith(f"{ran} of {len(body)} checks; at most 75 s, seed 0")
 

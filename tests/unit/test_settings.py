@@ -233,7 +233,7 @@ def test_the_command_has_every_option_of_the_table_and_no_other() -> None:
     shown = {param.name: param for param in check.params if isinstance(param, click.Option)}
     assert list(shown) == [option.key for option in OPTIONS]
     for option in OPTIONS:
-        assert shown[option.key].opts == [option.flag]
+        assert shown[option.key].opts == [*filter(None, [option.short]), option.flag]
     text = " ".join(check.get_help(click.Context(check)).split())
     for default in ("[default: 8]", "[default: ci]", "[default: 0]", "[default: .aggverify]"):
         assert default in text
@@ -244,7 +244,7 @@ def test_the_request_has_a_field_for_what_is_not_the_commands_own() -> None:
     named = {option.field for option in OPTIONS if option.field}
     assert named | {"target", "settings", "settings_source"} == set(fields)
     assert {o.key for o in OPTIONS if not o.field} == {
-        *("report", "github", "report_dir", "list", "config"),
+        *("report", "github", "report_dir", "verbose", "quiet", "color", "list", "config"),
         *("baseline", "baseline_write", "replay_from", "replay_into"),
     }
     for option in OPTIONS:

@@ -11,10 +11,13 @@ from aggverify.report.reading.finding import (
     trace,
 )
 from aggverify.report.reading.labelled import (
+    counts,
     header,
     inventory,
     margin,
+    reach,
     state,
+    state_name,
     tried,
 )
 from aggverify.report.reading.sentences import (
@@ -24,6 +27,7 @@ from aggverify.report.reading.sentences import (
     headline,
     incomplete,
     refusals,
+    result,
     summary,
 )
 
@@ -32,6 +36,7 @@ __all__ = [
     "assumption",
     "baseline_words",
     "consequence",
+    "counts",
     "every_cause",
     "explanation",
     "facts",
@@ -40,10 +45,13 @@ __all__ = [
     "incomplete",
     "inventory",
     "margin",
+    "reach",
     "refusals",
     "replay",
+    "result",
     "shortened",
     "state",
+    "state_name",
     "summary",
     "tag",
     "trace",

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Iterator
+from fractions import Fraction
 
-from aggverify.report.drawing import (
-    MAX_ROWS,
-    counted,
-    drawing,
-    fraction,
-    number,
-    ratio,
-    token_name,
-)
+from aggverify.report.drawing import counted, fraction, number, ratio
 from aggverify.report.model import Finding, Verdict
+from aggverify.report.weights import short, table
 
 MAX_LINE = 240
 """Characters shown of one line from the candidate."""
@@ -67,38 +60,60 @@ def replay(finding: Finding) -> str:
 
 
 def facts(finding: Finding) -> list[str]:
-    """What was seen on which step, one fact a line."""
+    """What was seen, the smallest case as a table, and its layout; one fact a line."""
     lines = [*_seen_once(finding), *finding.message.split("\n"), *_worst(finding)]
-    if finding.error is not None and finding.bound is not None:
-        n = finding.roundings
-        kind = "fixed" if n is None else counted(n, "rounding")
-        lines.append(
-            f"error {finding.error:.3g}, bound {finding.bound:.2g} ({finding.precision}, {kind})"
-        )
-    lines += _unexplained(finding)
-    lines += drawing(finding.step)
-    lines += _listed("matters", finding.matters)
-    lines += _listed("does not matter", finding.does_not_matter)
+    lines += [f"    {row}" for row in table(finding)]
+    lines.append(f"case: {_layout(finding)}")
     if finding.confirmed is None:
         lines.append("seen once, and not run again: the command was stopped first")
     return [shortened(line) for line in lines if line]
 
 
 def _seen_once(finding: Finding) -> Iterator[str]:
-    """Before anything else: what is said of such a step holds for no other run of it."""
+    """Before anything else: the rest holds for no other run of that step."""
     if finding.confirmed is False:
         yield "seen once, not again in fresh ranks: it keeps state between calls, or is random"
 
 
 def _worst(finding: Finding) -> Iterator[str]:
+    """Of the token whose weight is wrong the most: ``weighs 1/2 instead of 1/3``."""
     if finding.worst is None or finding.token is None:
         return
     expected, actual = finding.worst
-    yield f"weight of {token_name(finding.step, finding.token)}"
-    yield f"  expected  {fraction(expected)}    ({finding.reference})"
+    sample, inside = finding.step.place(finding.token)
+    alone = finding.step.samples[sample].response_length == 1
+    name = f"sample {sample}'s token" if alone else f"token {inside} of sample {sample}"
+    source = "" if finding.reference == "the oracle" else f" ({finding.reference})"
+    if not math.isfinite(actual):
+        yield f"{name} weighs {actual} instead of {fraction(expected)}{source}"
+        return
     factor = ratio(expected, actual)
-    times = f"    = expected x {fraction(factor)}" if factor is not None else ""
-    yield f"  actual    {number(actual)}{times}"
+    times = "" if factor is None else _times(factor)
+    yield f"{name} weighs {number(actual)} instead of {fraction(expected)}{source}{times}"
+
+
+def _times(factor: Fraction) -> str:
+    """``: 3/2 times too much``; nothing where the numbers already say it."""
+    if factor <= 0:
+        return ""
+    if factor.denominator > 10**6 and abs(factor - 1) < Fraction(1, 10):
+        return f": a relative error of {float(abs(factor - 1)):.2g}"
+    size, how = (factor, "much") if factor > 1 else (1 / factor, "little")
+    return f": {short(size)} times too {how}"
+
+
+def _layout(finding: Finding) -> str:
+    step = finding.step
+    kind = f" ({step.cp_kind})" if step.cp_size > 1 else ""
+    words = f"dp={step.dp_size} cp={step.cp_size}{kind} micro-batches={step.micro_batches}"
+    words += f" {step.dtype}"
+    if finding.error is None or finding.bound is None:
+        return words
+    n = finding.roundings
+    how = "fixed" if n is None else counted(n, "rounding")
+    size = f"error {finding.error:.3g}, bound {finding.bound:.2g}"
+    path = "" if finding.precision == step.dtype else f"{finding.precision}, "
+    return f"{words}; {size} ({path}{how})"
 
 
 def _call(finding: Finding) -> Iterator[str]:
@@ -107,20 +122,18 @@ def _call(finding: Finding) -> Iterator[str]:
         return
     rows = [(g.name, g.kind, g.value) for g in finding.call.given]
     wide = [max(map(len, column)) for column in list(zip(*rows, strict=True))[:2]]
+    yield f"it must return {finding.call.returns}"
     if rows:
         yield "it was given"
     for name, kind, value in rows:
         yield f"  {name:{wide[0]}}  {kind:{wide[1]}}  {value}"
-    yield "it must return"
-    yield f"  {finding.call.returns}"
 
 
-def _listed(what: str, names: Sequence[str]) -> list[str]:
-    return [f"{what}: {', '.join(names)}"] if names else []
-
-
-def explanation(finding: Finding, *, in_suite: bool = False) -> list[tuple[str, str]]:
-    """What is computed instead, where that was seen before, and the usual fix; labelled."""
+def explanation(
+    finding: Finding, *, in_suite: bool = False, brief: bool = False
+) -> list[tuple[str, str]]:
+    """What is computed instead, the fix, where it was seen before, what matters; labelled.
+    ``brief``: without the formula of a bug that is recognised."""
     lines = [("Factor", finding.factor)] if finding.factor else []
     if finding.waived is not None:
         lines.append(("Waived", finding.waived))
@@ -128,44 +141,39 @@ def explanation(finding: Finding, *, in_suite: bool = False) -> list[tuple[str, 
         claimed = f"--claim {finding.promise}, or " if finding.promise else ""
         lines += [("Hazard", f"right where that never happens; a failure with {claimed}--strict")]
     bugs = finding.bugs
-    lines += [("You compute", f"{bug.sentence} ({bug.seen})") for bug in bugs]
+    lines += [("You compute", bug.sentence) for bug in bugs]
     sentence = finding.diagnosis
     if sentence and not bugs:
         lines.append(("You compute", f"{sentence} (no historic bug is known to be this)"))
     elif sentence and sentence not in [bug.sentence for bug in bugs]:
-        lines.append(("In detail", sentence))
+        lines += [("In detail", sentence)] * (not brief)
     elif _is_unknown(finding):
-        nothing = "no known factor, formula or historic bug gives these weights"
-        lines.append(("Not recognised", nothing))
+        nothing = "unknown: no known factor, formula or historic bug gives these weights"
+        lines.append(("Cause", nothing))
     lines += [("Where", suspect.sentence) for suspect in finding.suspects[:1]]
-    lines += [("Usual fix", fix) for fix in dict.fromkeys(bug.fix for bug in bugs)]
+    lines += [("Fix", fix) for fix in dict.fromkeys(bug.fix for bug in bugs)]
+    lines += [("Seen in", bug.seen) for bug in bugs]
+    lines += _matters(finding)
     accept = f"--accept {finding.code}:{finding.signature}=REASON"
     if in_suite:
         accept = f'xfail=[("{finding.code}:{finding.id}", "REASON")]'
     # Nothing would be judged of a reducer whose very first step is accepted to fail.
-    return lines + [("Known, and no failure here", accept)] * (finding.fails and not finding.call)
+    return lines + [("Accept", accept)] * (finding.fails and not finding.call)
+
+
+def _matters(finding: Finding) -> Iterator[tuple[str, str]]:
+    """Which fields of the case its failing depends on."""
+    rest = ", ".join(finding.does_not_matter)
+    if finding.matters:
+        yield "Matters", ", ".join(finding.matters) + (f" (not {rest})" if rest else "")
+    elif rest:
+        yield "Matters", f"none of {rest}"
 
 
 def _is_unknown(finding: Finding) -> bool:
     """Whether its weights were looked into, and nothing gives them."""
     weights = finding.worst is not None and not finding.consequence
     return weights and not finding.diagnosis and finding.confirmed is not None
-
-
-def _unexplained(finding: Finding) -> Iterator[str]:
-    """Every weight there is to see, where nothing explains them."""
-    weights = finding.weights
-    if finding.diagnosis or finding.token is None or weights is None or len(weights) < 2:
-        return
-    rows = [list(run) for _, run in groupby(enumerate(weights), key=lambda row: repr(row[1]))]
-    yield "all weights"
-    for run in rows[:MAX_ROWS]:
-        token, (expected, actual) = run[0]
-        more = f" and {len(run) - 1} more" if len(run) > 1 else ""
-        pair = f"expected {fraction(expected)}, actual {number(actual)}"
-        yield f"  {token_name(finding.step, token)}{more}: {pair}"
-    if len(rows) > MAX_ROWS:
-        yield f"  … and {counted(sum(map(len, rows[MAX_ROWS:])), 'more token')}"
 
 
 def trace(finding: Finding) -> list[str]:

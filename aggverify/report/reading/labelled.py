@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from aggverify.codes.state import State
 from aggverify.report.drawing import counted
 from aggverify.report.marked import share
 from aggverify.report.model import Check, Margin, Tried, Verdict
@@ -23,11 +24,12 @@ def header(verdict: Verdict) -> list[tuple[str, str]]:
         mode += ": no oracle, the same value and gradient in every layout"
     mode += f" (divisor {verdict.divisor:g})" if verdict.divisor is not None else ""
     default = f" [{verdict.convention}'s default]" if verdict.engine_is_default else ""
-    default = " [assumed: no option names it]" if verdict.engine_assumed else default
+    default = " [assumed]" if verdict.engine_assumed else default
     trained = [
         ("engine", f"{verdict.engine}{default} ({verdict.engine_title})"),
         ("mode", mode + "  [identified]" * verdict.identified),
     ]
+    assumed = None if verdict.fails_at_once else assumption(verdict)
     return [
         (
             "function" if verdict.only_called else "reducer",
@@ -36,20 +38,59 @@ def header(verdict: Verdict) -> list[tuple[str, str]]:
         ("convention", f"{verdict.convention} ({verdict.convention_title})"),
         *([] if verdict.only_called else trained),
         *([("against", verdict.against)] if verdict.against else []),
-        *(
-            [("assumed", words)]
-            if verdict.fails and not verdict.fails_at_once and (words := assumption(verdict))
-            else []
-        ),
+        *([("assumed", assumed)] if assumed else []),
         *([("sandbox", verdict.sandbox)] if verdict.sandbox else []),
         *([("incomplete", f"{verdict.incomplete}")] if verdict.incomplete else []),
     ]
 
 
 def state(check: Check) -> str:
-    """What became of a check, and why."""
-    words = str(check.state) + (f": {check.reason}" if check.reason else "")
+    """The state of a check, and why it has it."""
+    words = state_name(check.state) + (f": {check.reason}" if check.reason else "")
     return words + (f" ({check.refused})" if check.refused else "")
+
+
+def state_name(state: State) -> str:
+    """As people read it; documents keep the name that they have."""
+    return "not applicable" if state is State.LEFT_OUT else str(state)
+
+
+_COUNTED = (State.FAILED, State.HAZARD, State.WAIVED, State.REFUSED, State.NOT_JUDGED)
+
+
+def counts(verdict: Verdict) -> str:
+    """Checks by state, and steps."""
+    states = [check.state for check in verdict.checks]
+    parts = [f"{counted(states.count(State.OK), 'check')} passed"]
+    parts += [f"{states.count(s)} {s}" for s in _COUNTED if s in states]
+    idle = states.count(State.LEFT_OUT) + states.count(State.NOT_CLAIMED)
+    parts += [f"{idle} not applicable"] * bool(idle)
+    return f"{', '.join(parts)} · {verdict.executed:,} steps, seed {verdict.seed}"
+
+
+_SHORT = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}
+
+
+def reach(verdict: Verdict) -> list[tuple[str, str]]:
+    """The layouts that were tried, the smallest factor that is caught, what is not tested."""
+    t, lines = verdict.tried, []
+    if verdict.executed and not verdict.only_called:
+        sizes = f"dp <= {t.dp_size}, cp <= {t.cp_size}"
+        sizes = f"dp, cp <= {t.dp_size}" if t.dp_size == t.cp_size else sizes
+        ranks = max(t.virtual_ranks, *(int(w) for w, n in verdict.worlds.items() if n))
+        sizes += f", {counted(ranks, 'rank')}, {counted(t.micro_batches, 'micro-batch')}"
+        dtypes = " ".join(_SHORT.get(dtype, dtype) for dtype in t.dtypes)
+        lines.append(("layouts", f"{sizes.replace('batchs', 'batches')} · {dtypes}"))
+    caught = [
+        f"{m.smallest_caught:.1g} ({_SHORT.get(m.dtype, m.dtype)})"
+        for m in verdict.margins
+        if not math.isinf(m.smallest_caught)
+    ]
+    lines += [("catches", f"a factor off by {', '.join(caught)}")] if caught else []
+    fixed = (*verdict.without, *verdict.never_claimed)
+    if left := [feature for feature in verdict.not_claimed if feature not in fixed]:
+        lines.append(("not tested", f"{', '.join(left)} (--claim NAME)"))
+    return lines
 
 
 def inventory(verdict: Verdict) -> list[tuple[str, str]]:

@@ -43,18 +43,18 @@ def headline(document: Document) -> str:
         return words
     if document.unmatched:
         return f"Nothing was found that --accept {', '.join(document.unmatched)} is for"
+    hazards = _shown(document.verdicts, titles=True)
     open_ones = sorted(document.verdicts, key=lambda v: not v.engine_in_question)
-    assumed = next(filter(None, map(assumption, open_ones)), None)
-    if assumed is not None:
-        told = refusals(document.verdicts) + _shown(document.verdicts, titles=True)
-        return assumed[:1].upper() + assumed[1:] + told
+    assumed = next(filter(None, map(assumption, open_ones)), "")
+    if open_ones[0].engine_in_question:
+        return f"Which engine? {assumed}{refusals(document.verdicts)}{hazards}"
+    assumed = f"; {assumed}" if assumed else ""
     modes = ", ".join(v.mode_name for v in document.verdicts)
     passed = sum(c.state is State.OK for v in document.verdicts for c in v.checks)
     warnings = sum(len(v.loud) for v in document.verdicts)
-    hazards = _shown(document.verdicts, titles=True)
     return (
         f"Conforms: {modes}{refusals(document.verdicts)}, {counted(passed, 'check')} passed"
-        f"{hazards}, {counted(warnings, 'warning')}"
+        f"{hazards}, {counted(warnings, 'warning')}{assumed}"
     )
 
 
@@ -134,34 +134,55 @@ def summary(verdict: Verdict) -> str:
     return f"conforms: {what}{refusals([verdict])}, {passed} passed, {rest}"
 
 
+def result(verdict: Verdict) -> tuple[str, str]:
+    """PASS, FAIL, INCOMPLETE or NOT JUDGED, and what that means."""
+    if verdict.fails:
+        causes = counted(sum(cause[0].fails for cause in verdict.causes), "finding")
+        return "FAIL", causes + (f", {verdict.incomplete}" if verdict.incomplete else "")
+    if verdict.incomplete:
+        planned = [c for c in verdict.checks if c.state.planned]
+        judged = sum(c.state.judged for c in planned)
+        how_far = f"no finding so far, {judged} of {counted(len(planned), 'check')} judged"
+        return "INCOMPLETE", f"{verdict.incomplete}: {how_far}"
+    if not verdict.executed:
+        return "NOT JUDGED", "nothing was tested"
+    if verdict.unjudged_for:
+        return "NOT JUDGED", verdict.unjudged_for
+    if verdict.not_judged:
+        return "NOT JUDGED", _names(verdict.not_judged)
+    if verdict.only_called:
+        words = "every call is refused or answered as it must be"
+    elif not verdict.linear:
+        words = "value and gradient are the same in every layout tried"
+    elif mode := verdict.oracle or verdict.mode:
+        words = f"every token has its {mode} weight in every layout tried"
+    else:
+        words = "the step scalar is the same in every layout tried (no known mode)"
+    if verdict.engine_in_question:
+        return "NOT JUDGED", f"which engine? Under {verdict.engine}, {words}"
+    return "PASS", words
+
+
 def _names(checks: Sequence[Check]) -> str:
     more = f" and {counted(len(checks) - 3, 'more check')}" if len(checks) > 3 else ""
     return ", ".join(check.name for check in checks[:3]) + more
 
 
 def assumption(verdict: Verdict) -> str | None:
-    """What the verdict takes for granted of the trainer, where nobody has said it, and what comes
-    of it if the trainer does something else; None where nothing is left open."""
+    """The engine that was assumed, and how updates change if the trainer has another one; None
+    where the engine was given."""
     if not verdict.other_engines:
         return None
     other = verdict.other_engines[0]
-    without = "".join(f" --without {feature}" for feature in verdict.narrowed)
-    mine = f"your trainer {verdict.engine_does} (engine {verdict.engine}{without}"
-    theirs = f"if it {other.does} (engine {other.name}), updates are"
-    if verdict.fails:
-        return (
-            f"judged as if {mine}, which no option names); {theirs} "
-            f"{_times(other.factor, 'larger', 'smaller')}: say which with --engine"
-        )
-    mode = verdict.oracle or verdict.mode
-    conforms = f"conforms to {mode}" if mode else "gives the same in every layout"
-    times = _times(other.factor, "too large", "too small")
-    if verdict.engine_in_question:
-        return (
-            f"{conforms} if {mine}); {theirs} {times}. Which does your trainer do? "
-            f"--engine {verdict.engine}{without} or --engine {other.name}"
-        )
-    return f"{conforms} if {mine}, assumed); {theirs} {times}"
+    mine = verdict.engine + "".join(f" --without {feature}" for feature in verdict.narrowed)
+    words = ("larger", "smaller") if verdict.fails else ("too large", "too small")
+    text = (
+        f"assumed --engine {mine}: your trainer {verdict.engine_does}. If it {other.does} "
+        f"(--engine {other.name}), updates are {_times(other.factor, *words)}"
+    )
+    if verdict.engine_in_question and not verdict.fails:
+        text += f". Which does your trainer do? --engine {mine} or --engine {other.name}"
+    return text
 
 
 def _times(factor: Sequence[Power], up: str, down: str) -> str:
