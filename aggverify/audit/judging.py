@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
+from itertools import zip_longest
 
 import numpy as np
 
@@ -31,7 +32,9 @@ from aggverify.checks import Check, Finding
 from aggverify.checks.comparison import margin, worst_weight
 from aggverify.diagnosis import Diagnosis, Observation, diagnose
 from aggverify.execution.subject import Subject
+from aggverify.oracles import Step
 from aggverify.oracles.bounds import PRECISIONS, relative
+from aggverify.steps.case import Case
 
 _READ = {"losses": 0, "log_probs": 4, "logits": 16 * AMPLIFIED}
 """Roundings between a token's weight and what is read off: a product and a quotient, or a softmax
@@ -288,13 +291,34 @@ def _told(
 
 
 def _explained(subject: Subject, finding: Finding, steps: Sequence[Weighed]) -> Diagnosis | None:
-    seen = [
-        Observation(w.step.case, _filled(w), w.expected)
-        for w in steps
-        if w.step.case.step.num_response_tokens <= _LARGE
-    ]
+    small = [w for w in steps if w.step.case.step.num_response_tokens <= _LARGE]
+    seen = [_interleaved(w.step.case, _filled(w), w.expected) for w in small]
     own = replace(finding, observed=None)  # what is unknown in it has no weight of its own
     return diagnose(subject.knowing(trust_formula=True), own, [seen]) if seen else None
+
+
+def _interleaved(case: Case, weights: Array, expected: Sequence[Fraction]) -> Observation:
+    """With samples of all micro-batches in turn: the order that ranks have them in is no step's,
+    and a formula of so many samples in a row is not taken for one of micro-batches."""
+    cells = [members for _, _, members in case.layout.cells()]
+    rows = zip_longest(*cells)
+    order = [n for row in rows for n in row if n is not None]
+    new = {n: i for i, n in enumerate(order)}
+    layout = replace(
+        case.layout,
+        micro_batches=tuple(
+            tuple(tuple(new[n] for n in cell) for cell in rank)
+            for rank in case.layout.micro_batches
+        ),
+    )
+    step = Step(tuple(case.step.samples[n] for n in order))
+    lengths = [s.response_length for s in case.step.samples]
+    at = np.concatenate([case.step.offsets[n] + np.arange(lengths[n]) for n in order])
+    return Observation(
+        Case(step, layout, case.losses, case.dtype),
+        weights[at],
+        tuple(expected[i] for i in at.tolist()),
+    )
 
 
 def _filled(one: Weighed) -> Array:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import json
+import linecache
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -124,13 +126,20 @@ def _probing(point: Point, function: Callable[..., Any]) -> Callable[..., Any]:
         known = (_around[-1] if _around else {}) | _bound(function, args, how)
         frame = sys._getframe(1)
         known["caller"] = f"{frame.f_code.co_name}:{frame.f_lineno}"
+        known["line"] = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
         if where in known:  # an argument
             return _called(function, args, how, where, _probe(point, kind, known[where], known))
         known["out"] = out = function(*args, **how)
-        if where == "out()":  # the argument of what is returned
-            return functools.wraps(out)(
-                lambda values, *more: out(_probe(point, kind, values, known), *more)
-            )
+        if where == "out()":  # the argument of what is returned, each time it is called
+            numbers = itertools.count()
+
+            def returned(values: Any, *more: Any) -> Any:
+                if getattr(values, "requires_grad", False):
+                    given = known | {"nth": next(numbers)}
+                    values = _probe(point, kind, values, given)
+                return out(values, *more)
+
+            return returned
         if where == "out":
             return _probe(point, kind, out, known)
         index = int(where.removeprefix("out[").removesuffix("]"))
@@ -155,6 +164,11 @@ def _called(function: Callable[..., Any], args: Any, how: Any, name: str, value:
 
 
 def _probe(point: Point, kind: str, values: Any, known: Mapping[str, Any]) -> Any:
+    if isinstance(values, list):  # one of each sample, as all that belongs to them
+        lists = {k: v for k, v in known.items() if isinstance(v, list) and len(v) == len(values)}
+        each = ({k: v[n] for k, v in lists.items()} for n in range(len(values)))
+        pairs = zip(values, each, strict=True)
+        return [_probe(point, kind, value, {**known, **own}) for value, own in pairs]
     folder = os.environ.get("AGGVERIFY_PROBE")
     if not folder or not getattr(values, "requires_grad", False):
         return values
