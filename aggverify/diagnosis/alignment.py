@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from aggverify.diagnosis.observation import Array, Observation, Shown, close
+from aggverify.oracles import Sample
 
 
 def sorted_by_id(observations: Sequence[Observation]) -> Shown | None:
@@ -23,14 +24,55 @@ def sorted_by_id(observations: Sequence[Observation]) -> Shown | None:
     return None
 
 
+def unsorted_wrongly(observations: Sequence[Observation]) -> Shown | None:
+    """In every micro-batch the right weights, sorted once more where sorting is to be undone."""
+    telling = [o for o in observations if all(s.num_unmasked for s in o.case.step.samples)]
+    for name, key in _SORTED_BY:
+        for words, times in (("applied twice, not undone", 2), ("never undone", 1)):
+            foretold = [_sorted_again(o, key, times) for o in telling]
+            fits = all(close(o.observed, f) for o, f in zip(telling, foretold, strict=True))
+            if fits and any(not close(f, o.exact) for o, f in zip(telling, foretold, strict=True)):
+                return Shown("unsorted-wrongly", f"the order of samples by {name} is {words}")
+    return None
+
+
+Key = Callable[[Sample], int]
+_SORTED_BY: tuple[tuple[str, Key], ...] = (
+    ("length", lambda s: s.response_length),
+    ("length, the longest first", lambda s: -s.response_length),
+    ("unmasked tokens", lambda s: s.num_unmasked),
+    ("unmasked tokens, the most first", lambda s: -s.num_unmasked),
+    ("whole length", lambda s: s.prompt_length + s.response_length),
+    ("whole length, the longest first", lambda s: -s.prompt_length - s.response_length),
+    ("rollout id", lambda s: s.rollout),
+)
+
+
+def _sorted_again(o: Observation, key: Key, times: int) -> Array:
+    def moved(members: Sequence[int]) -> list[int]:
+        order = sorted(range(len(members)), key=lambda n: key(o.case.step.samples[members[n]]))
+        places = list(range(len(members)))
+        for _ in range(times):
+            places = [places[n] for n in order]
+        return [members[n] for n in places]
+
+    return _handed_out(o, moved)
+
+
 def _by_id(o: Observation, unit: str) -> Array:
+    return _handed_out(
+        o, lambda cell: sorted(cell, key=lambda i: getattr(o.case.step.samples[i], unit))
+    )
+
+
+def _handed_out(o: Observation, whose: Callable[[Sequence[int]], Sequence[int]]) -> Array:
+    """Every sample of a micro-batch has the right weight of another one."""
     step = o.case.step
     samples = zip(step.offsets, step.samples, strict=True)
     weights = [float(o.exact[a : a + s.response_length].max()) for a, s in samples]
     moved = list(weights)
     for _, _, cell in o.case.layout.cells():
-        by_id = sorted(cell, key=lambda i: getattr(step.samples[i], unit))
-        for i, source in zip(cell, by_id, strict=True):
+        for i, source in zip(cell, whose(cell), strict=True):
             moved[i] = weights[source]
     lengths = [s.response_length for s in step.samples]
     return np.where(o.mask, np.repeat(moved, lengths), 0.0)

@@ -105,7 +105,30 @@ def _alone(case: Case) -> frozenset[int]:
     return frozenset(i for i, s in enumerate(samples) if members[s.group] == 1)
 
 
+def _overwritten(key: Callable[[Sample], int]) -> Dropped:
+    """Those that another one with their id follows in their micro-batch."""
+
+    def gone(case: Case) -> frozenset[int]:
+        found: set[int] = set()
+        for _, _, members in case.layout.cells():
+            ids = [key(case.step.samples[i]) for i in members]
+            found.update(i for n, i in enumerate(members) if ids[n] in ids[n + 1 :])
+        return frozenset(found)
+
+    return gone
+
+
 _RULES: tuple[LeftOut, ...] = (
+    LeftOut(
+        "overwritten",
+        "of a rollout's samples in a micro-batch all but the last have weight 0",
+        _overwritten(lambda s: s.rollout),
+    ),
+    LeftOut(
+        "overwritten",
+        "of a prompt group's samples in a micro-batch all but the last have weight 0",
+        _overwritten(lambda s: s.group),
+    ),
     LeftOut(
         "list-runs-out",
         "samples of a micro-batch beyond the number of its rollouts have weight 0",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from aggverify.diagnosis.alignment import filled_up, sorted_by_id
+from aggverify.diagnosis.alignment import filled_up, sorted_by_id, unsorted_wrongly
 from aggverify.diagnosis.decay import decay
 from aggverify.diagnosis.masked import made_of_the_mask
 from aggverify.diagnosis.observation import Array, Observation, Shown, close
@@ -184,11 +184,40 @@ def _rounded_count(observations: Sequence[Observation]) -> Shown | None:
     for name, bits in (("bfloat16", 8), ("float16", 11)):
         for unit in ("sample", "rollout", "prompt group", ""):
             pairs = [_counts(o, unit) for o in observations]
-            rounded = [_to_bits(true, bits) for true, _ in pairs]
-            same = all(close(used, r) for (_, used), r in zip(pairs, rounded, strict=True))
-            if same and any((r != true).any() for (true, _), r in zip(pairs, rounded, strict=True)):
-                sentence = f"the count of the {unit or 'step'} is rounded to {name}"
-                return Shown("rounded-count", sentence)
+            ways = (
+                (f"is rounded to {name}", [_to_bits(true, bits) for true, _ in pairs]),
+                (
+                    f"stalls at {2**bits} in {name}",
+                    [np.minimum(true, 2**bits) for true, _ in pairs],
+                ),
+            )
+            for words, kept in ways:
+                both = list(zip(pairs, kept, strict=True))
+                same = all(close(used, r) for (_, used), r in both)
+                if same and any((r != true).any() for (true, _), r in both):
+                    return Shown("rounded-count", f"the count of the {unit or 'step'} {words}")
+    return None
+
+
+_WIDTHS = tuple((bits, signed) for bits in (8, 16, 32) for signed in (True, False))
+
+
+def _wrapped_count(observations: Sequence[Observation]) -> Shown | None:
+    """Counts that are right up to the largest integer of a type, and begin again beyond."""
+    for bits, signed in _WIDTHS:
+        for unit in ("sample", "rollout", "prompt group", ""):
+            pairs = [_counts(o, unit) for o in observations]
+            low = 2 ** (bits - 1) if signed else 0
+            wrapped = [(true + low) % 2**bits - low for true, _ in pairs]
+            if not any((w != true).any() for (true, _), w in zip(pairs, wrapped, strict=True)):
+                continue
+            for floor in (-np.inf, 1.0):
+                used = (np.maximum(w, floor) for w in wrapped)
+                if all(close(u, w) for (_, u), w in zip(pairs, used, strict=True)):
+                    kind = f"{'' if signed else 'u'}int{bits}"
+                    return Shown(
+                        "wrapped-count", f"the count of the {unit or 'step'} wraps in {kind}"
+                    )
     return None
 
 
@@ -234,8 +263,10 @@ _RECOGNISERS: tuple[Callable[[Sequence[Observation]], Shown | None], ...] = (
     _dropped,
     _epsilon,
     _rounded_count,
+    _wrapped_count,
     _in_turn,
     decay,
     sorted_by_id,
+    unsorted_wrongly,
     filled_up,
 )

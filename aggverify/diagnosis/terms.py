@@ -18,6 +18,8 @@ Ints = npt.NDArray[np.int64]
 PLACES = ("dp rank", "cp rank", "micro-batch")
 TOKENS = "unmasked tokens"
 _SIZES_IN_A_ROW = (2, 3, 4)
+RUNS = {"rollout": "run of one rollout", "prompt group": "run of one prompt group"}
+"""Neighbours with one id, as ``unique_consecutive`` has them."""
 IN_A_ROW = (
     *(f"{n} samples in a row" for n in _SIZES_IN_A_ROW),
     *(f"{n} samples in a row of a micro-batch" for n in _SIZES_IN_A_ROW),
@@ -90,6 +92,10 @@ class Tokens:
         for n, in_step, in_cell in zip(_SIZES_IN_A_ROW, IN_A_ROW[:3], IN_A_ROW[3:], strict=True):
             self.ids[in_step] = (within // n)[self.sample]
             self.ids[in_cell] = _numbered(cell, place // n)[self.sample]
+        first = _firsts(self.sample)
+        cell = _numbered(self.case[first], cell)
+        for key, run in RUNS.items():
+            self.ids[run] = _runs(self.ids[key][first], cell, place)[self.sample]
         self._units: dict[tuple[str, ...], Ints] = {}
 
     def unit(self, *keys: str) -> Ints:
@@ -104,6 +110,21 @@ class Tokens:
         unit = self.unit(*keys)
         values: Array = _COUNTS[term.what](self, unit)[unit][self.keep]
         return values
+
+
+def _firsts(sample: Ints) -> Ints:
+    """The first token of each sample."""
+    return _ints(np.unique(sample, return_index=True)[1])
+
+
+def _runs(ids: Ints, cell: Ints, place: Ints) -> Ints:
+    """Per sample, the number of its run: neighbours of one micro-batch with one id."""
+    order = np.lexsort((place, cell))
+    new = np.ones(len(ids), dtype=np.int64)
+    new[1:] = (ids[order][1:] != ids[order][:-1]) | (cell[order][1:] != cell[order][:-1])
+    out = np.zeros(len(ids), dtype=np.int64)
+    out[order] = np.cumsum(new)
+    return out
 
 
 def _gathered(cases: Sequence[Case]) -> npt.NDArray[np.bool_]:
@@ -224,6 +245,25 @@ def _floored_each(t: Tokens, unit: Ints) -> Array:
     return _floats(np.bincount(unit[one], weights=np.maximum(tokens, 1)))
 
 
+def _most_of(*keys: str) -> Count:
+    """The most unmasked tokens of any part (named by the keys)."""
+
+    def count(t: Tokens, unit: Ints) -> Array:
+        part = t.unit(*keys)
+        out = np.zeros(int(unit.max()) + 1)
+        np.maximum.at(out, unit, np.bincount(part, weights=t.mask)[part])
+        return out
+
+    return count
+
+
+def _of_the_last(t: Tokens, unit: Ints) -> Array:
+    """Unmasked tokens of the last sample of each unit."""
+    last = np.zeros(int(unit.max()) + 1, dtype=np.int64)
+    np.maximum.at(last, unit, t.sample)
+    return _floats(np.bincount(t.sample, weights=t.mask)[last])
+
+
 def _longest_piece(t: Tokens, unit: Ints) -> Array:
     """The most response tokens that any sample has on one context-parallel rank."""
     part = t.unit("sample", "cp rank")
@@ -242,6 +282,10 @@ def _once_per(key: str, *where: str) -> Count:
     return count
 
 
+def _runs_of(run: str) -> str:
+    return run.replace("run of one", "runs of one")
+
+
 _CELL = ("dp rank", "micro-batch")
 _COUNTS: dict[str, Count] = {
     TOKENS: _unmasked,
@@ -257,6 +301,12 @@ _COUNTS: dict[str, Count] = {
     "unmasked tokens (floored to a multiple of cp_size in each micro-batch)": _floored,
     "unmasked tokens (floored by cp_size)": _floored_whole,
     "unmasked tokens (floored by cp_size, at least 1, in each micro-batch)": _floored_each,
+    "unmasked tokens (the most of any rank)": _most_of("dp rank"),
+    "unmasked tokens (the most of any micro-batch)": _most_of("micro-batch"),
+    "unmasked tokens (the most of any rank and micro-batch)": _most_of(*_CELL),
+    "the last sample's unmasked tokens": _of_the_last,
+    "non-empty micro-batches": _distinct("micro-batch", non_empty=True),
+    **{_runs_of(run): _distinct(run, non_empty=False) for run in RUNS.values()},
     "the longest piece of a response": _longest_piece,
     "rollouts": _distinct("rollout", non_empty=False),
     "samples": _distinct("sample", non_empty=False),
@@ -282,8 +332,11 @@ def inner_terms() -> Iterator[Term]:
         for unit in ("", "sample", "rollout", "prompt group"):
             for where in places():
                 yield Term(what, unit, where)
-    for unit in IN_A_ROW:
+    for unit in (*IN_A_ROW, *RUNS.values()):
         yield Term(TOKENS, unit)
+    for unit in ("rollout", "prompt group"):
+        for where in ((), _CELL):
+            yield Term("the last sample's unmasked tokens", unit, where)
     for what in _COUNTS:
         if "longest" in what or what.startswith("prompt and") or "(" in what:
             units = ("",) if "(" in what else ("", "sample", "rollout", "prompt group")
@@ -303,6 +356,9 @@ def outer_terms() -> Iterator[tuple[Term, ...]]:
     for what in _COUNTS:
         if "counted once" in what:
             yield (Term(what),)
+    for run in RUNS.values():
+        yield from ((Term(_runs_of(run), "", where),) for where in ((), _CELL))
+    yield (Term("non-empty micro-batches", "", ("dp rank",)),)
     for what in ("rollouts", "samples", "non-empty rollouts"):
         for where in ((), _CELL):
             yield (Term(what, "prompt group", where), Term("prompt groups"))
@@ -317,3 +373,4 @@ def upper_terms() -> Iterator[Term]:
     for what in ("samples", "rollouts", "prompt groups"):
         for where in ((), _CELL, ("dp rank",), ("micro-batch",)):
             yield Term(what, "", where)
+    yield Term("non-empty micro-batches", "", ("dp rank",))

@@ -8,6 +8,62 @@ from aggverify.diagnosis.terms import TOKENS
 
 BUGS: tuple[Bug, ...] = (
     Bug(
+        "count-wraps",
+        "a count is kept in an integer type that is too small, and begins again at its end",
+        "a cumulative sum or mask kept in int8, uint8 or int16",
+        "count in int64: mask.sum(dtype=torch.int64)",
+        (sign("wrapped-count"),),
+    ),
+    Bug(
+        "maximum-of-counts",
+        "the counts of ranks or micro-batches are not added up: the largest of them divides",
+        "all_reduce(count, op=ReduceOp.MAX)",
+        "add the counts up: all_reduce(count, op=ReduceOp.SUM)",
+        (Shape(Count(r"unmasked tokens \(the most of any .*\)", "", None)),),
+    ),
+    Bug(
+        "overwritten-counts",
+        "of several samples of one unit only the last one's count is kept",
+        "counts[ids] = n (index_put without accumulate)",
+        "counts.index_add_(0, ids, n), or index_put_(..., accumulate=True)",
+        (Shape(Count("the last sample's unmasked tokens", ".*", None)),),
+    ),
+    Bug(
+        "overwritten-sums",
+        "of several samples of one unit only the last one is kept, all others have weight 0",
+        "sums[ids] = x (index_put without accumulate)",
+        "sums.index_add_(0, ids, x), or index_put_(..., accumulate=True)",
+        (sign("overwritten"),),
+    ),
+    Bug(
+        "runs-for-units",
+        "units are runs of neighbours with one id: one that is not contiguous is several",
+        "torch.unique_consecutive over ids that are not sorted",
+        "torch.unique(ids, return_inverse=True), or sort by id first",
+        (Shape(Count(".*", "run of one .*", None)),),
+    ),
+    Bug(
+        "runs-for-units",
+        "units are runs of neighbours with one id: one that is not contiguous is several",
+        "torch.unique_consecutive over ids that are not sorted",
+        "torch.unique(ids, return_inverse=True), or sort by id first",
+        (Shape(outer=(Count("runs of one .*", "", None),)),),
+    ),
+    Bug(
+        "empty-micro-batches-left-out",
+        "micro-batches without an unmasked token are not among those that are averaged over",
+        "a number of micro-batches that counts only those with a loss",
+        "divide by the number of micro-batches, or by a count over all of them",
+        (Shape(outer=(Count("non-empty micro-batches", "", None),)),),
+    ),
+    Bug(
+        "empty-micro-batches-left-out",
+        "micro-batches without an unmasked token are not among those that are averaged over",
+        "a number of micro-batches that counts only those with a loss",
+        "multiply by the number of micro-batches that the trainer divides by",
+        (Shape(upper=Count("non-empty micro-batches", "", None)),),
+    ),
+    Bug(
         "phantom-tokens",
         "the sum over samples of max(tokens, 1): a fully masked sample counts as one token",
         "slime since #365; miles #2796",

@@ -156,6 +156,13 @@ BUGS: tuple[Bug, ...] = (
         (sign("in-turn"),),
     ),
     Bug(
+        "inverse-permutation",
+        "samples are sorted, and what belongs to them is put back by the same order once more",
+        "x[order] undone by [order] where argsort(order) undoes it",
+        "undo a sort by its inverse: out[order] = x, or x[torch.argsort(order)]",
+        (sign("unsorted-wrongly"),),
+    ),
+    Bug(
         "sorted-by-id",
         "denominators stand in order of ids, samples as they were dealt: each gets another's",
         "slime's zip without strict, and two more order bugs among the 131 read",
