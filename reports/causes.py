@@ -2,8 +2,8 @@
 
 ``python reports/causes.py record OUT.json [EVERY]`` in a checkout runs the quick profile at seed 0
 over every EVERY-th mutant of ``tests/corpus`` and wrong reducer of ``tests/branchy`` (4 and 12 by
-default; ``1`` takes all); rows that OUT has already are kept. ``python reports/causes.py compare
-BEFORE.json AFTER.json`` prints the table.
+default; ``1`` takes all), or over the rows of another record; rows that OUT has already are kept.
+``python reports/causes.py compare BEFORE.json AFTER.json`` prints the table.
 """
 
 from __future__ import annotations
@@ -138,11 +138,14 @@ def refuted(report: ReportedFinding) -> bool:
     return abs(actual - value) > 1e-2 * abs(value)
 
 
-def recorded(path: Path, mutants: int, corpora: int) -> None:
+def recorded(path: Path, given: list[str]) -> None:
     rows: dict[str, Row] = json.loads(path.read_text()) if path.exists() else {}
+    like = given[0] if given and given[0].endswith(".json") else None
+    wanted = None if like is None else json.loads(Path(like).read_text())
+    every = [1] if like is not None else [int(text) for text in given] or [4, 12]
     with Pool(LIMITS) as pool:
-        for name, request, known in requests(mutants, corpora):
-            if name not in rows:
+        for name, request, known in requests(every[0], every[-1]):
+            if name not in rows and (wanted is None or name in wanted):
                 rows[name] = row(request, known, pool)
                 path.write_text(json.dumps(rows, indent=1) + "\n")
                 print(name, rows[name]["outcome"], file=sys.stderr, flush=True)
@@ -185,8 +188,7 @@ def table(before: Mapping[str, Row], after: Mapping[str, Row]) -> Iterator[str]:
 
 def main(arguments: list[str]) -> None:
     if arguments[0] == "record":
-        every = [int(text) for text in arguments[2:]] or [4, 12]
-        recorded(Path(arguments[1]), every[0], every[-1])
+        recorded(Path(arguments[1]), arguments[2:])
     else:
         rows = [json.loads(Path(path).read_text()) for path in arguments[1:3]]
         print("\n".join(table(rows[0], rows[1])))
