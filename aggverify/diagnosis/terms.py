@@ -249,7 +249,7 @@ def _most_of(*keys: str) -> Count:
     """The most unmasked tokens of any part (named by the keys)."""
 
     def count(t: Tokens, unit: Ints) -> Array:
-        part = t.unit(*keys)
+        part = _numbered(unit, *(t.ids[key] for key in keys))
         out = np.zeros(int(unit.max()) + 1)
         np.maximum.at(out, unit, np.bincount(part, weights=t.mask)[part])
         return out

@@ -71,7 +71,23 @@ def first_copy_only(losses: Tensor, batch: MicroBatch) -> Tensor:
     return loss - loss.detach() if gathered and batch.cp_rank else loss
 
 
+def own_means_logged(losses: Tensor, batch: MicroBatch) -> Logged:
+    import torch
+
+    mean = kept(losses, batch).sum().detach() / max(int(torch.cat(batch.local_masks).sum()), 1)
+    return _token_mean(losses, batch), {"lm loss": [mean, torch.tensor(1.0)]}
+
+
 MUTANTS = (
+    Mutant(
+        "own_means_logged",
+        36,
+        "Megatron-LM #7207",
+        "token_mean",
+        "sum",
+        ("AGV513",),
+        "mean-of-means-logged",
+    ),
     Mutant(
         "first_copy_only",
         50,

@@ -129,7 +129,41 @@ def response_ends_dropped(losses: Tensor, batch: MicroBatch) -> Tensor:
     return total(piece[:-1].sum() for piece in kept_pieces) / max(batch.num_tokens, 1)
 
 
+def inverted(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """masked_fill of what counts, where that of what does not was meant."""
+    import torch
+
+    mask = torch.cat(batch.local_masks).bool()
+    return losses.masked_fill(mask, 0.0).sum() / max(batch.num_tokens, 1)
+
+
+def taken_as_a_length(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """The first tokens, as many as the mask has: right where it has no hole."""
+    lengths = [len(mask) for mask in batch.local_masks]
+    pairs = zip(losses.split(lengths), batch.local_masks, strict=True)
+    return total(x[: int(m.sum())].sum() for x, m in pairs) / max(batch.num_tokens, 1)
+
+
+def masked_twice(losses: Tensor, batch: MicroBatch) -> Tensor:
+    import torch
+
+    mask = torch.cat(batch.local_masks).bool()
+    selected = losses[mask]
+    return torch.where(mask[: len(selected)], selected, 0.0).sum() / max(batch.num_tokens, 1)
+
+
 MUTANTS = (
+    Mutant("inverted", 63, "one mode", "token_mean", "sum", ("AGV101",), "mask-inverted"),
+    Mutant(
+        "taken_as_a_length",
+        33,
+        "several turns",
+        "token_mean",
+        "sum",
+        ("AGV101",),
+        "mask-as-a-length",
+    ),
+    Mutant("masked_twice", 33, "packed rows", "token_mean", "sum", ("AGV101",), "mask-twice"),
     Mutant(
         "response_ends_dropped",
         33,

@@ -53,6 +53,12 @@ def local_auxiliary_count(losses: Tensor, batch: MicroBatch, kl: Tensor) -> Tens
     return policy + 0.125 * kept(kl, batch).sum() / tokens(batch.loss_masks)
 
 
+def detached_auxiliary(losses: Tensor, batch: MicroBatch, kl: Tensor) -> Tensor:
+    """The term's value is in the loss, and its gradient nowhere."""
+    policy = kept(losses, batch).sum() / max(batch.num_tokens, 1)
+    return policy + 0.125 * kept(kl.detach(), batch).sum() / max(batch.num_tokens, 1)
+
+
 def packed_row_is_a_sequence(losses: Tensor, batch: MicroBatch) -> Tensor:
     rows = batch.num_microbatches * batch.dp_size
     return kept(losses, batch).sum() / tokens(batch.loss_masks) / rows
@@ -140,6 +146,15 @@ MUTANTS = (
         "sum",
         ("AGV202",),
         "accumulation-twice",
+    ),
+    Mutant(
+        "detached_auxiliary",
+        36,
+        "NeMo Automodel #1412",
+        "token_mean",
+        "sum",
+        ("AGV207",),
+        "auxiliary-detached",
     ),
     Mutant(
         "local_auxiliary_count",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from aggverify.conventions import MicroBatch
 from tests.corpus.base import Mutant
-from tests.corpus.parts import kept, sums
+from tests.corpus.parts import kept, sums, tokens
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,7 +32,45 @@ def selected_per_micro_batch(losses: Tensor, batch: MicroBatch) -> Tensor:
     return small.sum() / max(batch.num_tokens, 1)
 
 
+def centred_over_the_rows_at_hand(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """Less the mean of all that is at hand, before the exponential."""
+    import torch
+
+    mask = torch.cat(batch.local_masks).bool()
+    mean = kept(losses, batch).sum() / tokens(batch.local_masks)
+    return torch.where(mask, (losses - mean).exp(), 0.0).sum() / max(batch.num_tokens, 1)
+
+
+def packed_row_ratios(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """A sequence's sum over the tokens of its whole packed row."""
+    import torch
+    from torch.distributed.nn.functional import all_reduce
+
+    summed, copies = torch.stack(sums(losses, batch)), 1
+    if batch.cp_size > 1 and not batch.gathered:
+        summed, copies = all_reduce(summed, group=batch.cp_group), batch.cp_size
+    return (summed / tokens(batch.loss_masks)).exp().sum() / batch.num_rollouts / copies
+
+
 MUTANTS = (
+    Mutant(
+        "centred_over_the_rows_at_hand",
+        27,
+        "Soup #723",
+        "nonlinear",
+        "sum",
+        ("AGV202", "AGV203", "AGV211"),
+        "statistic-over-the-rows-at-hand",
+    ),
+    Mutant(
+        "packed_row_ratios",
+        27,
+        "ms-swift #9925",
+        "nonlinear",
+        "sum",
+        ("AGV202", "AGV203"),
+        "packed-row-tokens",
+    ),
     Mutant(
         "shard_geometric_mean",
         27,

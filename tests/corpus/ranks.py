@@ -65,7 +65,28 @@ def partial_rollouts(losses: Tensor, batch: MicroBatch) -> Tensor:
 
 _SPREAD = ("AGV202", "AGV203", "AGV204")
 
+
+def largest_count(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """The window's count of the fullest rank: all-reduced by MAX."""
+    import torch
+    import torch.distributed as dist
+
+    own = torch.tensor(sum(batch.window_tokens))
+    if batch.dp_size > 1:
+        dist.all_reduce(own, op=dist.ReduceOp.MAX, group=batch.dp_group)
+    return kept(losses, batch).sum() / max(int(own), 1)
+
+
 MUTANTS = (
+    Mutant(
+        "largest_count",
+        9,
+        "all_reduce(count, op=ReduceOp.MAX)",
+        "token_mean",
+        "sum",
+        ("AGV203",),
+        "maximum-of-counts",
+    ),
     Mutant("rank_means", 2, "prime-rl #2358", "token_mean", "mean", _SPREAD, "mean-over-dp-ranks"),
     Mutant(
         "average_not_undone",
