@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aggverify.conventions.base import ADAPTED, Bound, Convention, Misuse, Output, Site, WholeStep
 from aggverify.conventions.calls import Called
+from aggverify.conventions.dealer import Dealer
 from aggverify.conventions.declared import Declared
 from aggverify.conventions.declaring import declared
 from aggverify.conventions.features import FEATURES, UNUSUAL
@@ -32,6 +33,7 @@ _OWN: tuple[Convention, ...] = (
     PolicyLoss(),
     Validation(),
     LogReducer(),
+    Dealer(),
 )
 CONVENTIONS: Table[Convention] = Table(
     "conventions",

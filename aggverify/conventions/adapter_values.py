@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any, get_args
 
 from aggverify.conventions.base import LogRule, Misuse
+from aggverify.conventions.dealt_groups import Promises
 from aggverify.conventions.declared import Told
 from aggverify.conventions.declared_misuses import are_texts, is_misuse, line, spoiling
 from aggverify.conventions.features import UNUSUAL
@@ -19,7 +20,7 @@ from aggverify.errors import InputError, shown, unknown
 from aggverify.oracles import LEGACY, MODES
 
 NAME = "ADAPTER"
-VALIDATES, MERGES = "validates", "merges_logs"
+VALIDATES, MERGES, DEALS = "validates", "merges_logs", "deals"
 _TABLES = frozenset({"modes", "forbidden", "others"})
 _FORMS = {
     "rows": ("flat", *get_args(Kind)),
@@ -154,6 +155,17 @@ class Reading:
         self._known(MERGES, "form of logs", found, FORMS)
         self._check(MERGES, "one form of logs at least", bool(found))
         return found
+
+    def promises(self) -> Promises:
+        """What a dealer is for."""
+        given, known = self._data[DEALS], {f.name for f in fields(Promises)}
+        right = isinstance(given, dict) and given.keys() <= known
+        self._check(DEALS, f"a table with keys of {', '.join(sorted(known))}", right)
+        others = given.get("others", {})
+        right = isinstance(others, dict) and are_texts([*others])
+        right = right and isinstance(given.get("whole_groups", True), bool)
+        self._check(DEALS, "whole_groups: True or False, and others: a table of arguments", right)
+        return Promises(**given)
 
     def unusual(self) -> frozenset[str]:
         found = self.texts("unusual")

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from aggverify.conventions.adapter_functions import CALL, MERGE, loaded
-from aggverify.conventions.adapter_values import MERGES, NAME, VALIDATES, Reading, known_modes
+from aggverify.conventions.adapter_values import (
+    DEALS,
+    MERGES,
+    NAME,
+    VALIDATES,
+    Reading,
+    known_modes,
+)
+from aggverify.conventions.dealer import Dealer
 from aggverify.conventions.declared import Declared, takes
 from aggverify.conventions.features import FEATURES
 from aggverify.conventions.log_reducer import LogReducer
@@ -19,9 +27,10 @@ from aggverify.errors import InputError, shown, unknown
 from aggverify.files import contents, parsed
 
 MAX_BYTES = 1 << 18
+Adapted = Declared | Validation | LogReducer | Dealer
 
 
-def declared(path: str, name: str | None = None) -> Declared | Validation | LogReducer:
+def declared(path: str, name: str | None = None) -> Adapted:
     """The convention of an adapter's file, under the framework's name or the file's own; raises
     InputError for what cannot be read or used."""
     try:
@@ -34,7 +43,7 @@ def declared(path: str, name: str | None = None) -> Declared | Validation | LogR
 
 
 @lru_cache(maxsize=64)
-def _declared(text: bytes, path: str, name: str | None) -> Declared | Validation | LogReducer:
+def _declared(text: bytes, path: str, name: str | None) -> Adapted:
     try:
         tree = parsed(text)
     except SyntaxError as error:
@@ -47,7 +56,8 @@ def _declared(text: bytes, path: str, name: str | None) -> Declared | Validation
     if kind is not None:
         how = _CALLED[kind][1](read, lambda: loaded(absolute))
         notes, title = (*how.notes, *read.texts("notes")), read.text("title", how.title)
-        return replace(how, name=name or path, title=title, notes=notes)
+        # Its call may pass by keyword what is keyword-only.
+        return replace(how, name=name or path, title=title, notes=notes, parameters=())
     if read.logs() == MERGE:
         _check_call(tree, path, ("logs", "ctx"), MERGE)
     return Declared(
@@ -131,11 +141,11 @@ _KEYS = (
     ),
     *("terms", "gradient_of", "rows", "side", "width", "not_claimed", "unusual", "misuses"),
     *("notes", "logs", "run_against"),
-    *(VALIDATES, MERGES),
+    *(VALIDATES, MERGES, DEALS),
 )
 
 
-_Made = Callable[[Reading, Callable[[], Any]], Validation | LogReducer]
+_Made = Callable[[Reading, Callable[[], Any]], Validation | LogReducer | Dealer]
 _CALLED: Mapping[str, tuple[tuple[str, ...], _Made]] = {
     VALIDATES: (
         ("function", "args"),
@@ -146,6 +156,10 @@ _CALLED: Mapping[str, tuple[tuple[str, ...], _Made]] = {
     MERGES: (
         ("function", "logs", "ctx"),
         lambda read, call: LogReducer(forms=read.forms(), reduce=call),
+    ),
+    DEALS: (
+        ("function", "args", "data", "dp_size"),
+        lambda read, call: Dealer(promises=read.promises(), deal=call),
     ),
 }
 """Adapters of functions that reduce no losses: what their ``call`` takes, and what they are."""

@@ -92,7 +92,7 @@ def executed(folder: Path) -> dict[str, tuple[int, str]]:
 
 def test_every_convention_that_reduces_is_called_with_torch_alone() -> None:
     not_so = [name for name, how in CONVENTIONS.items() if not isinstance(how, PlainlyCalled)]
-    assert not_so == ["validation", "log-reducer"]
+    assert not_so == ["validation", "log-reducer", "dealer"]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_every_code_is_shown_and_a_right_reducer_is_right(
     assert len(right) > 35 // each
 
 
-CALLED = ("validation", "log-reducer")
+CALLED = ("validation", "log-reducer", "dealer")
 """They reduce nothing: a script makes their calls."""
 
 

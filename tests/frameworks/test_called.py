@@ -17,6 +17,9 @@ from aggverify.checks.calls import cases as cases_of
 from aggverify.conventions import Offer, Site, alike, by_shape, convention
 from aggverify.conventions.base import ADAPTED
 from aggverify.conventions.calls import Called
+from aggverify.conventions.dealer import Dealer
+from aggverify.conventions.dealt_groups import Deal
+from aggverify.conventions.judged_deal import mistake
 from aggverify.conventions.validated_arguments import Names
 from aggverify.conventions.validation import Validation
 from aggverify.errors import InputError
@@ -201,6 +204,67 @@ def test_logs_are_merged(shared_pool: Pool) -> None:
                 assert mixed | {"normalised: a legacy log after normalised ones"} <= {*accepted}
 
 
+@pytest.mark.covers(convention="dealer")
+@pytest.mark.parametrize(
+    ("name", "some", "none_of"),
+    [
+        ("broken/strided", {"4 groups of 2 for 2 ranks", "3 groups for 2 ranks"}, "1 ranks"),
+        ("broken/drops_the_rest", {"3 groups for 2 ranks", "2 groups for 4 ranks"}, "balanced"),
+        ("broken/over_budget", {"micro-batches of at most 14 tokens, for 2 ranks"}, "groups"),
+    ],
+)
+def test_what_deals_prompt_groups(name: str, some: set[str], none_of: str) -> None:
+    right, wrong = (
+        runpy.run_path(str(EXAMPLES / "dealer" / f"{file}.py"))["split_train_data_by_dp"]
+        for file in ("whole_groups", name)
+    )
+    assert found(right, Dealer()) == set()
+    mistaken = found(wrong, Dealer())
+    assert some <= mistaken and not [call for call in mistaken if none_of in call]
+
+
+def test_an_adapter_says_what_a_dealer_promises(tmp_path: Path) -> None:
+    path = tmp_path / "ours.py"
+    call = "\n\ndef call(deal, args, data, dp_size): return deal(data)\n"
+    path.write_text(f"ADAPTER = {{'deals': {{'whole_groups': False, 'others': {{'x': 1}}}}}}{call}")
+    how = convention(str(path))
+    assert isinstance(how, Dealer) and not any(call.refused for call in how.calls)
+    deal = next(how.promises.deals())
+    assert (args := deal.args(how.promises)).x == 1 and args.loss_aggregation == "sample_mean"
+    path.write_text(f"ADAPTER = {{'deals': {{'groups': 2}}}}{call}")
+    with pytest.raises(InputError, match="deals must be a table with keys of others, whole_groups"):
+        convention(str(path))
+
+
+@pytest.mark.parametrize(
+    ("out", "wrong"),
+    [
+        ([[0, 1], [2, 3]], None),
+        ([{"partition": [2, 3]}, (0, 1)], None),
+        ([[0, 1]], "returns 1 shards, and there are 2 ranks"),
+        ("no", "a shard is no list of sample indices, nor a mapping with one as its partition"),
+        ([[0, 1], [2]], "sample 3 is on no rank"),
+        ([[0, 1], [2, 3, 1]], "sample 1 is dealt 2 times, to ranks [0, 1]"),
+        ([[0, 1], [2, 3, 4]], "sample 4 does not exist"),
+        ([[0, 1, 2, 3], []], "ranks have [4, 0] samples: they train as many each"),
+        ([[0, 2], [1, 3]], "group 0 is split: rank 0 has 1 of its samples"),
+        (
+            [{"partition": [0, 1], "micro_batch_indices": [[0]]}, [2, 3]],
+            "rank 0: the micro-batches have the positions [0] of 2 samples",
+        ),
+        (
+            [
+                {"partition": [0, 1], "micro_batch_indices": [[0, 1]]},
+                {"partition": [2, 3], "micro_batch_indices": [[0], [1]]},
+            ],
+            "ranks have [1, 2] micro-batches: as many each",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_deal(out: Any, wrong: str | None) -> None:
+    assert mistake(Deal("", (0, 0, 1, 1), 2), out, whole_groups=True) == wrong
+
+
 def test_an_adapter_says_which_logs_there_are(tmp_path: Path) -> None:
     path = tmp_path / "ours.py"
     call = "\n\ndef call(merge, logs, ctx): return merge(logs)\n"
@@ -214,7 +278,10 @@ def test_an_adapter_says_which_logs_there_are(tmp_path: Path) -> None:
         convention(str(path))
 
 
-@pytest.mark.parametrize(("name", "how"), [("args", "validation"), ("logs, ctx", "log-reducer")])
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [("args", "validation"), ("logs, ctx", "log-reducer"), ("args, data, dp_size", "dealer")],
+)
 def test_who_may_be_one_is_told_how_to_say_so(name: str, how: str) -> None:
     offer = Offer("f", tuple(name.split(", ")))
     assert [found.name for found in alike(offer)] == [how]
@@ -229,6 +296,8 @@ def test_who_may_be_one_is_told_how_to_say_so(name: str, how: str) -> None:
         ("log_reducer/means.py", "log-reducer", ""),
         ("log_reducer/broken/one_count.py", "log-reducer", "AGV505"),
         ("log_reducer/broken/truncated.py", "log-reducer", "AGV504"),
+        ("dealer/whole_groups.py", "dealer", ""),
+        ("dealer/broken/strided.py", "dealer", "AGV505"),
     ],
 )
 def test_the_whole_check_and_a_replay(

@@ -20,7 +20,7 @@ from tests.conftest import ROOT
 
 DOCS = ROOT / "docs"
 BARE = {
-    *("native", "trainer", "trainer-engine", "validation", "log-reducer"),
+    *("native", "trainer", "trainer-engine", "validation", "log-reducer", "dealer"),
     *("megatron-lm", "megatron-lm-two-output"),  # of pre-training: there is nothing around it
 }
 
