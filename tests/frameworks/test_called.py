@@ -164,7 +164,7 @@ def test_an_adapter_has_a_table_of_its_own(tmp_path: Path) -> None:
         ("{'mode': 3}", "a table of texts"),
         ("{'modes': {'token_men': 1}}", "token_mean"),
         ("{'forbidden': {'kl': 'constant'}}", "lists of modes"),
-        ("{'mode': ''}", "what says the mode"),
+        ("{'mode': ''}", "what names the mode"),
     ],
 )
 def test_a_table_that_cannot_be_is_refused(tmp_path: Path, said: str, told: str) -> None:
