@@ -272,8 +272,9 @@ def _stored(subject: Subject) -> Iterator[Case]:
     space = _space(subject)
     hard = (_with_holes(case) for case in hard_cases())
     yield from islice((case for case in hard if case in space), _FEW)
-    if not subject.nonlinear:
-        yield Case(LONG_STEP, Layout.trivial(len(LONG_STEP.samples)), levels(LONG_STEP))
+    long = Case(LONG_STEP, Layout.trivial(len(LONG_STEP.samples)), levels(LONG_STEP))
+    if not subject.nonlinear and subject.keeps_promises(long):
+        yield long
 
 
 REPEAT = Check(

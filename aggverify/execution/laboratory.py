@@ -228,6 +228,7 @@ class Laboratory:
         return self._beside[where]
 
     def _send(self, subject: Subject, trials: Sequence[Trial]) -> Submitted:
+        trials = [_promised(subject, t) if t.before else t for t in trials]
         trials = [replace(t, case=subject.shown(t.case, zeros=t.zeros)) for t in trials]
         seconds = max(self._cpu_seconds or 0.0, self._patience.seconds or 0.0) or None
         jobs = [self._job(subject, t, seconds, usual=self._usual(subject, t)) for t in trials]
@@ -355,6 +356,11 @@ _SETUPS: Mapping[Where, tuple[dict[str, Any], dict[str, Any]]] = {
 """What is added to a handler's setup, and under which options."""
 DIVISOR = 16.0
 """For a mode that takes a divisor and is only run beside the one that is claimed."""
+
+
+def _promised(subject: Subject, wanted: Trial) -> Trial:
+    """A promise holds for the steps before, too: of these, those that the trainer may run."""
+    return replace(wanted, before=tuple(filter(subject.keeps_promises, wanted.before)))
 
 
 def _size(wanted: Trial) -> int:

@@ -16,7 +16,7 @@ from aggverify.execution.claim import NONLINEAR, Claim
 from aggverify.execution.oracle_process import loaded_oracle
 from aggverify.oracles import Policy, Step
 from aggverify.oracles.custom import CustomOracle
-from aggverify.steps.case import Case
+from aggverify.steps.case import Case, has_whole_groups, ranks_sharing_groups, ranks_with_parts
 from aggverify.steps.dimensions import BY_FEATURE
 from aggverify.trainer.conditions import Condition
 
@@ -245,6 +245,15 @@ class Subject:
         """The same of the ranks that they are given to, whatever the micro-batches."""
         split = "straddling-shards"
         return split in self.without or self.most(split) is not None
+
+    def keeps_promises(self, case: Case) -> bool:
+        """Whether its trainer may hand it that step: rows, prompt groups and shards as promised."""
+        return (
+            (not self.rows or {len(c) for _, _, c in case.layout.cells()} == {self.rows})
+            and (not self.group_size or has_whole_groups(case, self.group_size))
+            and (not self.keeps_groups_whole or not ranks_with_parts(case))
+            and (not self.keeps_shards_whole or not ranks_sharing_groups(case))
+        )
 
     def most(self, feature: str) -> int | None:
         """The largest size of a feature that it does not refuse; None for any."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from aggverify.oracles import Step
-from aggverify.steps.case import Case, ranks_sharing_groups, ranks_with_parts
+from aggverify.steps.case import Case, has_whole_groups, ranks_sharing_groups, ranks_with_parts
 from aggverify.steps.layouts import CpKind, Layout
 from aggverify.steps.padding import stripped
 
@@ -109,7 +109,7 @@ def _is_dealt(case: Case, space: Space) -> bool:
     return (
         (not space.uniform or _is_uniform(case))
         and (not space.rows or {len(c) for _, _, c in case.layout.cells()} == {space.rows})
-        and (not space.group_size or _has_whole_groups(case, space.group_size))
+        and (not space.group_size or has_whole_groups(case, space.group_size))
         and (not space.whole_groups or not ranks_with_parts(case))
         and (not space.whole_shards or not ranks_sharing_groups(case))
         and (not space.split_groups or bool(ranks_with_parts(case)))
@@ -120,14 +120,6 @@ def _is_uniform(case: Case) -> bool:
     cells = [cell for _, _, cell in case.layout.cells()]
     in_order = [i for cell in cells for i in cell] == list(range(len(case.step.samples)))
     return in_order and len({len(cell) for cell in cells}) == 1
-
-
-def _has_whole_groups(case: Case, size: int) -> bool:
-    """Every micro-batch is a row of complete groups of that size, members side by side."""
-    groups = set(case.step.groups.values())
-    cells = [cell for _, _, cell in case.layout.cells()]
-    cut = [cell[i : i + size] for cell in cells for i in range(0, len(cell), size)]
-    return all(piece in groups and len(piece) == size for piece in cut)
 
 
 def folded(space: Space, sizes: Collection[str]) -> Space:

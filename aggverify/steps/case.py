@@ -148,6 +148,15 @@ def _content(data: Mapping[str, Any]) -> tuple[Step, tuple[float, ...]]:
     return step, tuple(given) if floats else tuple(map(_loss, given))
 
 
+def has_whole_groups(case: Case, size: int) -> bool:
+    """Whether every micro-batch is a row of complete prompt groups of that size, members side by
+    side."""
+    groups = set(case.step.groups.values())
+    cells = [cell for _, _, cell in case.layout.cells()]
+    cut = [cell[i : i + size] for cell in cells for i in range(0, len(cell), size)]
+    return all(piece in groups and len(piece) == size for piece in cut)
+
+
 def ranks_with_parts(case: Case) -> set[int]:
     """Ranks that hold some members of a prompt group in a micro-batch, but not all."""
     groups = [set(members) for members in case.step.groups.values()]

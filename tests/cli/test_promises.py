@@ -1,0 +1,50 @@
+"""A promise of the trainer's holds in every step that ranks are given: a right reducer that refuses
+any other one conforms, and so does one whose calls are slow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Cli
+
+MEAN = """
+    kept = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0)
+    return kept.sum() / max(batch.num_tokens, 1)
+"""
+PAIRS = """
+    groups = list(batch.group_ids)
+    if groups[::2] != groups[1::2] or 2 * len(set(groups)) != len(groups):
+        raise RuntimeError(f"no pairs: {groups}")
+"""
+SLOW = """
+    torch.ones(1 << 20).cumsum(0)
+"""
+
+
+def run(cli: Cli, folder: Path, body: str, *options: str) -> None:
+    head = "import torch\n\n\ndef reduce(losses, batch):"
+    (folder / "r.py").write_text(head + body + MEAN)
+    how = ("--mode", "token_mean", "--engine", "sum", "--profile", "quick")
+    ran = cli("check", "r.py", *how, *options)
+    assert ran.code == 0, ran
+
+
+def test_prompt_groups_of_one_size(cli: Cli, tmp_path: Path) -> None:
+    run(cli, tmp_path, PAIRS, "--group-size", "2", "--world", "2")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("body", "options"),
+    [
+        (PAIRS, ("--group-size", "2")),
+        (SLOW, ()),
+        (SLOW, ("--profile", "ci", "--max-examples", "3")),
+    ],
+)
+def test_other_promises_and_slow_calls(
+    cli: Cli, tmp_path: Path, body: str, options: tuple[str, ...]
+) -> None:
+    run(cli, tmp_path, body, *options)
