@@ -15,11 +15,12 @@ import numpy as np
 
 from aggverify import oracles
 from aggverify.checks.base import Check, Finding, as_it_is, failure_finding
-from aggverify.checks.comparison import LOW
+from aggverify.checks.comparison import LOW, lowest_precision, worst_weight
 from aggverify.checks.judging import is_finite, judge_spread
 from aggverify.checks.spaces import SHORT, spread, with_branches
 from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
+from aggverify.execution.term_readings import TERM_READINGS
 from aggverify.execution.trial import Trial
 from aggverify.generation.catalogue import plain_losses
 from aggverify.generation.constants import around
@@ -32,7 +33,7 @@ from aggverify.steps.notation import parse_step
 from aggverify.trainer.contract import NoGradient
 
 NAME = "auxiliary_terms_stay"
-CODE = "AGV207"
+CODE, QUESTION = "AGV207", "AGV209"
 LEFT_OUT = "a term is left out of some tokens"
 OTHER_COUNT = "a term is divided by another count"
 DETACHED = "a term has no gradient"
@@ -74,6 +75,8 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
         return replace(cut, signs=(DETACHED,))
     if not is_finite(alone):
         return failure_finding(NAME, subject, alone)
+    if (reading := subject.term_readings.get(name)) is not None:
+        return _by_reading(subject, name, reading, executions)
     # Where one rank is wrong already, the layout may be right.
     if (found := _of_its_mode(subject, alone, reference)) is not None:
         return replace(found, term=name)
@@ -81,6 +84,8 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     found = judge_spread(NAME, CODE, bare, (alone, laid_out))
     if found is None or found.observed is None:
         return found
+    if (meant := _meant(subject, name, executions)) is not None:
+        return meant
     message = f"the weights of {name}, with everything else 0"
     # Where it is wrong on one rank already, it is by no count of a layout's.
     usual = _has_its_modes(subject, alone, reference)
@@ -93,6 +98,54 @@ def _is_cut_off(execution: Execution) -> bool:
     differentiate: in a step the objective has a gradient, and the term adds nothing to it."""
     error = execution.failure.error if execution.failure is not None else None
     return error is not None and error.breach == NoGradient.name
+
+
+def _by_reading(
+    subject: Subject, name: str, reading: str, executions: Sequence[Execution]
+) -> Finding | None:
+    """Against the reading's weights, times the coefficient that it has on the reference step."""
+    *judged, reference = executions
+    for ran in executions:
+        if (failed := failure_finding(NAME, subject, ran)) is not None:
+            return replace(failed, term=name)
+    assert reference.weights is not None
+    first = float(reference.weights[0])
+    coefficient = Fraction(first) * _RAGGED.num_unmasked if math.isfinite(first) else Fraction(0)
+    if not coefficient:
+        cut = Finding(CODE, NAME, _CUT_OFF.format(name), reference.case, subject.mode, term=name)
+        return replace(cut, signs=(DETACHED,))
+    for ran in judged:
+        assert ran.weights is not None
+        exact = TERM_READINGS[reading].weights(ran.case)
+        wanted = tuple(coefficient * weight for weight in exact)
+        precision = lowest_precision(subject, ran.case)
+        off = worst_weight(ran.weights, wanted, 2 * subject.roundings, precision)
+        if off is not None:
+            message = f"the weights of {name} alone, beside {reading} times {float(coefficient):g}"
+            seen = tuple(ran.weights.tolist())
+            found = Finding(CODE, NAME, message, ran.case, subject.mode, wanted, seen, reading)
+            return replace(found, term=name, token=off.token, error=off.error, bound=off.bound)
+    return None
+
+
+def _meant(subject: Subject, name: str, executions: Sequence[Execution]) -> Finding | None:
+    """A question, where a term of such a name has exactly the weights of a reading: it may be so by
+    design."""
+    if not any(part in name.lower() for part in _BY_DESIGN):
+        return None
+    for reading, what in TERM_READINGS.items():
+        if _by_reading(subject, name, reading, executions) is None:
+            message = (
+                f"{name} is {what.sentence}, and no mean over the step: if that is by design, "
+                f"--terms {name}={reading} says so"
+            )
+            case = executions[1].case
+            return Finding(QUESTION, NAME, message, case, subject.mode, term=name)
+    return None
+
+
+_BY_DESIGN = ("aux", "balanc", "z_loss", "zloss", "router", "moe", "expert")
+"""In names of losses that frameworks average over micro-batches."""
 
 
 def _of_its_mode(subject: Subject, alone: Execution, reference: Execution) -> Finding | None:

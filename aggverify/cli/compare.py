@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _PLAN = (
     *("mode", "oracle", "convention", "adapter", "engine", "divisor", "claim", "without"),
-    *("compile", "group_size", "policy", "world", "profile", "step"),
+    *("compile", "group_size", "policy", "terms", "world", "profile", "step"),
     *("max_examples", "max_time", "seed"),
 )
 

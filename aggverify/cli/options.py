@@ -48,17 +48,18 @@ def _decorated(option: Option) -> Callable[[F], F]:
 def said(given: Mapping[str, Any]) -> dict[str, Any]:
     """What was said of what click gives; raises InputError for readings that are none."""
     values = {k: v for k, v in given.items() if v is not None and v is not False and v != ()}
-    if "policy" in values:
-        values["policy"] = policy_readings(values["policy"])
+    for key, what in (("policy", "QUESTION"), ("terms", "TERM")):
+        if key in values:
+            values[key] = readings(values[key], f"--{key} takes {what}")
     return values
 
 
-def policy_readings(given: tuple[str, ...]) -> dict[str, str]:
+def readings(given: tuple[str, ...], takes: str = "--policy takes QUESTION") -> dict[str, str]:
     """``QUESTION=READING`` options as a mapping; raises InputError on anything else."""
     found = {}
     for text in given:
         question, equals, reading = text.partition("=")
         if not equals:
-            raise InputError(f"--policy takes QUESTION=READING, got {text!r}")
+            raise InputError(f"{takes}=READING, got {text!r}")
         found[question] = reading
     return found

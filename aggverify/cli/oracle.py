@@ -47,7 +47,7 @@ def oracle(
     '2/110 3/1; 1/11+4/1' means two prompts; 2/110 is a sample with two prompt tokens and a response
     masked 110; + joins the samples of one rollout.
     """
-    from aggverify.cli.options import policy_readings
+    from aggverify.cli.options import readings as policy_readings
     from aggverify.errors import InputError
     from aggverify.execution.installed import installed_modes
     from aggverify.oracles import MODES, OracleError, Policy, translated

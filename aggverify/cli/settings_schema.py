@@ -14,6 +14,7 @@ from aggverify.execution.budget import LARGEST, PROFILES, STEPS
 from aggverify.execution.claim import NONLINEAR
 from aggverify.execution.kinds import LONGEST, MOST_TEXTS, Kind
 from aggverify.execution.options import Option
+from aggverify.execution.term_readings import TERM_READINGS
 from aggverify.oracles import FAMILIES, MODES, NAMES
 from aggverify.oracles.policy import QUESTIONS, READINGS
 from aggverify.report.formats import FORMATS
@@ -65,7 +66,8 @@ def _property(option: Option) -> dict[str, Any]:
 
 def _values(option: Option) -> dict[str, Any]:
     if option.kind is Kind.READINGS:
-        return _readings()
+        terms = {"type": "object", "additionalProperties": {"enum": list(TERM_READINGS)}}
+        return terms if option.key == "terms" else _readings()
     names = _NAMES[option.names]
     if option.kind is Kind.TEXT:
         return names

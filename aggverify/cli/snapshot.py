@@ -12,7 +12,7 @@ from aggverify.cli.options import options, said
 
 FOLDER = "aggverify-snapshots"
 _CLAIMS = ("mode", "convention", "adapter", "engine", "divisor", "claim", "without", "compile")
-_MORE = ("world", "group_size", "policy")
+_MORE = ("world", "group_size", "policy", "terms")
 _folder = click.option(
     "--dir",
     "folder",

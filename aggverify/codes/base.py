@@ -51,6 +51,7 @@ class Symptom(StrEnum):
     LOGGED_LOSS = "logged loss"
     LOGS_DIFFER = "logs differ"
     CLIPPED = "clipped"
+    MEANT = "a mean per micro-batch"
     RATIOS = "ratios"
     OVERFLOWS = "overflows"
     MASKED_LOGGED = "masked logged"

@@ -163,6 +163,16 @@ CATALOGUE: tuple[Code, ...] = (
         compares=True,
     ),
     Code(
+        "AGV209",
+        "An auxiliary term is a mean per micro-batch",
+        "medium",
+        effect=Effect.HAZARD,
+        consequence="weighs a term by micro-batches, which is right only where that is its design",
+        symptom=Symptom.MEANT,
+        diagnosed=Diagnosed.SYMPTOM,
+        compares=True,
+    ),
+    Code(
         "AGV211",
         "A non-linear objective depends on context-parallel size",
         symptom=Symptom.STATISTIC_PER_SHARD,

@@ -41,7 +41,8 @@ class Claim:
     adapter: str | None = None
     """The person's own file that says how the reducer is called, instead of a known convention."""
     terms: tuple[str, ...] = ()
-    """Per-token inputs beside the losses that the reducer takes, each an additive term."""
+    """Per-token inputs beside the losses that the reducer takes, each an additive term; with its
+    reading, ``aux=micro_batch_mean``, where that is said."""
     offered: tuple[str, ...] = ()
     """All modes claimed for a candidate that gets the mode as an argument: they must differ."""
     policy: Policy = DEFAULT_POLICY

@@ -234,6 +234,18 @@ OPTIONS = (
         metavar="QUESTION=READING",
     ),
     Option(
+        key="terms",
+        kind=Kind.READINGS,
+        help="An auxiliary term that is no mean over the step by design, as "
+        "aux=micro_batch_mean; repeatable.",
+        where=Where.ANYWHERE,
+        late=True,
+        field="terms",
+        adds=True,
+        names="reading of a term",
+        metavar="TERM=READING",
+    ),
+    Option(
         key="world",
         kind=Kind.INTEGER,
         help="Largest number of ranks.",

@@ -14,6 +14,7 @@ from aggverify.engines import EngineSpec, usable
 from aggverify.errors import InputError
 from aggverify.execution.claim import NONLINEAR, Claim
 from aggverify.execution.oracle_process import loaded_oracle
+from aggverify.execution.term_readings import said_readings, split_reading
 from aggverify.oracles import Policy, Step
 from aggverify.oracles.custom import CustomOracle
 from aggverify.steps.case import Case, has_whole_groups, ranks_sharing_groups, ranks_with_parts
@@ -201,7 +202,12 @@ class Subject:
 
     @property
     def terms(self) -> tuple[str, ...]:
-        return self.claim.terms
+        return tuple(split_reading(text)[0] for text in self.claim.terms)
+
+    @property
+    def term_readings(self) -> dict[str, str]:
+        """Of the terms that have one that is said, by name."""
+        return said_readings(self.claim.terms)
 
     @property
     def offered(self) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from aggverify.execution.executed import Execution
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.limits import RankKind
 from aggverify.execution.subject import Refused, Subject
+from aggverify.execution.term_readings import said_readings
 from aggverify.generation.space import Space
 from aggverify.run.opening import OtherPath, opened, other_path
 from aggverify.run.outcome import store
@@ -151,7 +152,7 @@ def _judged(
         claim,
         target=target.text,
         function=choice.function,
-        terms=terms(choice),
+        terms=terms(choice, said_readings(claim.terms)),
         oracle=said.oracle,
         **called_as(choice.convention),
         against=None,

@@ -19,6 +19,7 @@ from tests.corpus import (
     ranks,
     ratios,
     shapes,
+    term_readings,
     well_behaved,
     zigzag,
 )
@@ -39,6 +40,7 @@ FAMILIES = (
     behaviour,
     clipping,
     ratios,
+    term_readings,
     logs,
     shapes,
 )

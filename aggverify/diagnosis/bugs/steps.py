@@ -58,4 +58,11 @@ BUGS: tuple[Bug, ...] = (
         "clamp the log-ratio before exp, and select with torch.where instead of a product",
         (sign(Symptom.OVERFLOWS),),
     ),
+    Bug(
+        "mean-per-micro-batch",
+        "a term is a mean of each micro-batch's own mean, and not one over the step",
+        "Automodel #3359; by design where MoE losses balance each micro-batch",
+        "declare it with --terms, or divide by the step's count",
+        (sign(Symptom.MEANT),),
+    ),
 )

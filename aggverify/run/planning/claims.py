@@ -14,6 +14,7 @@ from aggverify.execution.claim import NONLINEAR, Claim, called_as, check_divisor
 from aggverify.execution.kinds import Kind
 from aggverify.execution.options import OPTIONS, Option, texts
 from aggverify.execution.subject import Subject
+from aggverify.execution.term_readings import TERM_READINGS, with_reading
 from aggverify.oracles import FAMILIES, LEGACY, OracleError, Policy, Step, family, mode, translated
 from aggverify.run.planning import settings
 from aggverify.run.planning.choosing import Choice, choose
@@ -47,9 +48,11 @@ def completed(request: Request, description: Mapping[str, Any]) -> Request:
     modes = request.modes or texts(() if "oracle" in said else said.get("mode", ()))
     if "divisor" not in declared and modes and not any(map(_divided, modes)):
         said.pop("divisor", None)  # the project's, for another mode
-    readings = {**request.settings.get("policy", {}), **declared.get("policy", {})}
     values = {o.field: _put_together(o, getattr(request, o.field), said) for o in OPTIONS if o.late}
-    values |= {"modes": modes, "policy": {**readings, **request.policy}}
+    for key in ("policy", "terms"):
+        readings = {**request.settings.get(key, {}), **declared.get(key, {})}
+        values[key] = {**readings, **getattr(request, key)}
+    values["modes"] = modes
     return replace(request, **values)
 
 
@@ -175,7 +178,7 @@ def _claim(
         mode=name,
         divisor=divisor,
         oracle=request.oracle,
-        terms=terms(choice),
+        terms=terms(choice, request.terms),
         offered=tuple(m for m in modes if m is not None) if how.mode_is_argument else (),
         policy=_policy(request.policy),
         claimed=features,
@@ -263,11 +266,18 @@ def _offered(name: str, choice: Choice) -> bool:
     return is_member or kind in how.modes(choice.offer)
 
 
-def terms(choice: Choice) -> tuple[str, ...]:
-    """The per-token inputs that a native reducer takes beside the losses, or an adapter's call."""
-    if choice.convention.name == "native":
-        return choice.offer.required[2:]
-    return tuple(getattr(choice.convention, "terms", ()))
+def terms(choice: Choice, said: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """The per-token inputs that a native reducer takes beside the losses, or an adapter's call; each
+    with its reading where that is ``said``."""
+    native = choice.convention.name == "native"
+    names = choice.offer.required[2:] if native else getattr(choice.convention, "terms", ())
+    said = said or {}
+    for name, reading in said.items():
+        if name not in names:
+            raise unknown("auxiliary term", name, names)
+        if reading not in TERM_READINGS:
+            raise unknown(f"reading of {name}", reading, TERM_READINGS)
+    return tuple(with_reading(name, said.get(name, "")) for name in names)
 
 
 def _policy(readings: Mapping[str, object]) -> Policy:

@@ -49,6 +49,8 @@ class Request:
     """Another target that must agree with this one on every step."""
     policy: Mapping[str, str] = field(default_factory=dict)
     """Readings other than the default, by question."""
+    terms: Mapping[str, str] = field(default_factory=dict)
+    """Readings of auxiliary terms, by their names."""
     profile: str = default("profile")
     max_examples: int | None = default("max_examples")
     max_time: float | None = default("max_time")
