@@ -22,7 +22,7 @@ class TermReading:
     def weights(self, case: Case) -> tuple[Fraction, ...]:
         """One per response token, for a coefficient of 1."""
         layout = case.layout
-        # Where losses are gathered, every shard's rank has all of them, and goes backward by its own.
+        # Of gathered losses every rank has all, and goes backward through its own.
         apart = self.shards and layout.cp_kind != "gathered"
         places = layout.dp_size * layout.num_microbatches * (layout.cp_size if self.shards else 1)
         owners = [(d, apart and c, k) for d, c, k in token_owner(case.step, layout)]

@@ -267,8 +267,8 @@ def _offered(name: str, choice: Choice) -> bool:
 
 
 def terms(choice: Choice, said: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """The per-token inputs that a native reducer takes beside the losses, or an adapter's call; each
-    with its reading where that is ``said``."""
+    """The per-token inputs that a native reducer takes beside the losses, or an adapter's call,
+    with their readings where these are ``said``."""
     native = choice.convention.name == "native"
     names = choice.offer.required[2:] if native else getattr(choice.convention, "terms", ())
     said = said or {}
