@@ -15,6 +15,7 @@ import tempfile
 import textwrap
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,13 @@ _NOT_WORDS = frozenset({"reducer", "against_reducer", "step", "mutant", "says", 
 Line = tuple[int, str]
 
 
-def seen() -> Iterator[tuple[Path, list[Line]]]:
+@cache
+def seen() -> list[tuple[Path, list[Line]]]:
     """Every file that people read something of, with its lines."""
+    return list(_seen())
+
+
+def _seen() -> Iterator[tuple[Path, list[Line]]]:
     for path in MARKDOWN:
         yield path, prose(path)
     for path in sorted(PACKAGE.rglob("*")):
