@@ -39,12 +39,12 @@ def with_advantages(
 ) -> tuple[Tensor, SequenceBatch]:
     """The argument whose gradient is read, and the batch that goes with it."""
     mask = batch.mask.bool()
-    given, old, advantages = policy_inputs(losses, mask, other_ratios)
+    given, old, rollout, ref, advantages = policy_inputs(losses, mask, other_ratios)
     found = SequenceBatch(
         **{f.name: getattr(batch, f.name) for f in fields(batch)},
         old_log_probs=old,
-        rollout_log_probs=old.clone(),
-        ref_log_probs=old.clone(),
+        rollout_log_probs=rollout,
+        ref_log_probs=ref,
         advantages=one_a_sequence(advantages, mask, batch.cu_seqlens.diff().tolist()),
     )
     return given, found
@@ -53,8 +53,8 @@ def with_advantages(
 _PLAIN = """\
 batch = {batch}
 mask = batch.mask.bool()
-given, old, advantages = policy_inputs(losses, mask, {other})
-batch.old_log_probs, batch.rollout_log_probs, batch.ref_log_probs = old, old.clone(), old.clone()
+given, *others, advantages = policy_inputs(losses, mask, {other})
+batch.old_log_probs, batch.rollout_log_probs, batch.ref_log_probs = others
 batch.advantages = one_a_sequence(advantages, mask, batch.cu_seqlens.diff().tolist())
 out = call(reduce, given, batch)"""
 ASKED = frozenset({"cu_seqlens", "mask"})

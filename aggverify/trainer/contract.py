@@ -6,13 +6,14 @@ import inspect
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import wraps
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aggverify.conventions import Convention, Misuse, Site
 from aggverify.conventions.calls import Called
 from aggverify.engines import EngineSpec
 from aggverify.trainer.answer import Log
+from aggverify.trainer.around import around
 from aggverify.trainer.blame import blame
 from aggverify.world.candidate_errors import Breach
 from aggverify.world.frames import owner
@@ -107,6 +108,8 @@ def refusals(
 
 
 def _own_names(function: Callable[..., Any]) -> tuple[str, ...]:
+    if isinstance(function, type):  # an object's, which is called
+        return _own_names(partial(function.__call__, None))
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     try:
         found = inspect.signature(function).parameters.values()
@@ -118,14 +121,16 @@ def _own_names(function: Callable[..., Any]) -> tuple[str, ...]:
 def _spoiled(
     function: Callable[..., Any], misuse: Misuse, names: tuple[str, ...]
 ) -> Callable[..., Any]:
-    @wraps(function, updated=())
-    def call(*args: Any, **kwargs: Any) -> Any:
-        given = {**dict(zip(names, args, strict=False)), **kwargs}
-        misuse.spoil(given)
-        positional = [given.pop(name) for name in names[: len(args)]]
-        return function(*positional, *args[len(names) :], **given)
+    def spoiling(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            given = {**dict(zip(names, args, strict=False)), **kwargs}
+            misuse.spoil(given)
+            positional = [given.pop(name) for name in names[: len(args)]]
+            return function(*positional, *args[len(names) :], **given)
 
-    return call
+        return call
+
+    return around(function, spoiling)
 
 
 def outcomes(
@@ -154,18 +159,20 @@ def outcomes(
 def _noting(function: Callable[..., Any], raised: list[BaseException]) -> Callable[..., Any]:
     """The function, noting what comes out of code of its own; so with one that it returns."""
 
-    @wraps(function, updated=())
-    def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            out = function(*args, **kwargs)
-        except (Exception, SystemExit) as error:
-            frames = traceback.extract_tb(error.__traceback__)
-            if any(owner(frame.filename) == "candidate" for frame in frames):
-                raised.append(error)
-            raise
-        return _noting(out, raised) if callable(out) else out
+    def noting(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                out = function(*args, **kwargs)
+            except (Exception, SystemExit) as error:
+                frames = traceback.extract_tb(error.__traceback__)
+                if any(owner(frame.filename) == "candidate" for frame in frames):
+                    raised.append(error)
+                raise
+            return _noting(out, raised) if callable(out) else out
 
-    return call
+        return call
+
+    return around(function, noting)
 
 
 def _told(error: BaseException) -> str:

@@ -6,9 +6,9 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import wraps
 from typing import Any, NamedTuple
 
+from aggverify.trainer.around import around
 from aggverify.trainer.watching import Watched
 
 MOST, LONGEST = 60, 200
@@ -32,16 +32,18 @@ class Shown:
     def function(self, function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
         """The function with its arguments written down; so is a function that it returns."""
 
-        @wraps(function, updated=())
-        def shown(*args: Any, **kwargs: Any) -> Any:
-            for argument, value in (*_named(function, args), *kwargs.items()):
-                for told in _told(f"{name}{argument}", value):
-                    if len(self.given) < MOST:
-                        self.given.append(told)
-            out = function(*args, **kwargs)
-            return self.function(out, "the returned function's ") if callable(out) else out
+        def showing(function: Callable[..., Any]) -> Callable[..., Any]:
+            def shown(*args: Any, **kwargs: Any) -> Any:
+                for argument, value in (*_named(function, args), *kwargs.items()):
+                    for told in _told(f"{name}{argument}", value):
+                        if len(self.given) < MOST:
+                            self.given.append(told)
+                out = function(*args, **kwargs)
+                return self.function(out, "the returned function's ") if callable(out) else out
 
-        return shown
+            return shown
+
+        return around(function, showing)
 
     def module(self, module: Any) -> Any:
         """The module with all its functions so."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import wraps
 from typing import Any
+
+from aggverify.trainer.around import around
 
 
 @dataclass(slots=True)
@@ -18,16 +19,18 @@ class Watch:
     def function(self, function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
         """The function with its arguments watched; so is a function that it returns."""
 
-        @wraps(function, updated=())
-        def watched(*args: Any, **kwargs: Any) -> Any:
-            for n, value in enumerate(args):
-                self._keep(f"{name}argument {n + 1}", value)
-            for key, value in kwargs.items():
-                self._keep(f"{name}{key}", value)
-            out = function(*args, **kwargs)
-            return self.function(out, "the returned function's ") if callable(out) else out
+        def watching(function: Callable[..., Any]) -> Callable[..., Any]:
+            def watched(*args: Any, **kwargs: Any) -> Any:
+                for n, value in enumerate(args):
+                    self._keep(f"{name}argument {n + 1}", value)
+                for key, value in kwargs.items():
+                    self._keep(f"{name}{key}", value)
+                out = function(*args, **kwargs)
+                return self.function(out, "the returned function's ") if callable(out) else out
 
-        return watched
+            return watched
+
+        return around(function, watching)
 
     def module(self, module: Any) -> Any:
         """The module with all its functions watched."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from aggverify.checks import backward, formula, linearity, padding, poison, scalar
+from aggverify.checks.arguments import LEFT_ALONE
 from aggverify.checks.base import Check
 from aggverify.checks.layout import DATA_PARALLEL, MICRO_BATCHES
 from aggverify.execution.claim import NONLINEAR, Claim
@@ -54,6 +55,8 @@ def found(ranks: Laboratory, check: Check, function: str, mode: str = "sample_me
         ("right", padding.CHECK, None),
         ("FusedLoss", formula.CHECK, None),
         ("FusedLoss", backward.CHECK, None),
+        ("FusedLoss", LEFT_ALONE, None),
+        ("ShiftsInPlace", LEFT_ALONE, "AGV502"),
         ("padded_length", formula.CHECK, "AGV101"),
         ("padded_length", MICRO_BATCHES, "AGV202"),
         ("reports_a_token", formula.CHECK, None),
