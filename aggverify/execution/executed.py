@@ -106,7 +106,8 @@ def executed(subject: Subject, wanted: Trial, outcome: Outcome) -> Execution:
         return _played(subject, wanted, answers[0], replies[0].blob)
     if len({answer.checksum for answer in answers}) > 1:
         message = "ranks hold different gradients after the reduction"
-        fault = Fault("disagree", None, message, case.layout.world_size)
+        issued = {rank: tuple(map(read, reply.notes)) for rank, reply in enumerate(replies)}
+        fault = Fault("disagree", None, message, case.layout.world_size, traces=issued)
         return Execution(case, failure=fault)
     losses = tuple(answer.losses for answer in answers)
     counts = tuple(n for answer in answers for n in answer.counts)

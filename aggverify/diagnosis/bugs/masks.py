@@ -191,6 +191,13 @@ BUGS: tuple[Bug, ...] = (
         (sign(Symptom.BLOCKED), sign("not-all-inside")),
     ),
     Bug(
+        "never-reduced",
+        "no rank issues a collective: every one keeps the gradient of its own samples",
+        "the module inside a DDP wrapper called instead of the wrapper",
+        "all-reduce the gradients once, after the last micro-batch's backward",
+        (sign(Symptom.RANKS_DISAGREE), sign("no rank issued a collective")),
+    ),
+    Bug(
         "no-gradient",
         "a loss that is cut off from its inputs: backward fails or changes nothing",
         "what slime's and miles' keep-alive terms were added for",

@@ -34,12 +34,14 @@ from aggverify.diagnosis.observation import close
 from aggverify.execution.executed import Execution
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
+from aggverify.execution.trial import Trial
 from aggverify.generation.catalogue import blanked, grid, hard_cases, more_cases, plain_losses
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
 from aggverify.world import Fault, Stack
 
+NOTHING_REDUCED = "no rank issued a collective"
 _LARGE = 100_000
 _ROUNDS = 3
 """Cases run to tell remaining forms apart, one round after the other."""
@@ -262,6 +264,11 @@ def _failure(subject: Subject, finding: Finding, laboratory: Laboratory) -> Diag
         alone = finding.case.with_layout(replace(layout, cp_size=1))
         if laboratory.run(subject, [alone])[0].failure is None:
             signs.append("only-under-context-parallel")
+    if finding.fault is not None and finding.fault.kind == "disagree":
+        # In a job of its own, so that what it issued is known.
+        fault = laboratory.run(subject, [Trial(finding.case, alone=True)])[0].failure
+        if fault is not None and fault.kind == "disagree" and not any(fault.traces.values()):
+            signs.append(NOTHING_REDUCED)
     if finding.fault is not None and (_parted(finding.fault) or skipped(finding.fault)):
         signs.append("not-all-inside")
     return recognised(subject, finding, *signs)
