@@ -9,8 +9,6 @@ default; ``1`` takes all), or over the rows of another record; rows that OUT has
 from __future__ import annotations
 
 import json
-import math
-import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -30,6 +28,7 @@ from aggverify.run.session import verify  # noqa: E402
 from aggverify.world import Pool  # noqa: E402
 from tests.branchy.causes import CAUSES  # noqa: E402
 from tests.branchy.corpora import WRONG  # noqa: E402
+from tests.contradicted import contradicted  # noqa: E402
 from tests.corpus import FAMILIES  # noqa: E402
 
 Row = dict[str, Any]
@@ -94,7 +93,7 @@ def told(report: ReportedFinding) -> Row:
         "sentence": d.sentence if d else "",
         "signature": report.signature,
         "fails": report.fails,
-        "refuted": refuted(report),
+        "refuted": contradicted(f, d, report.stored.claim.divisor),
     }
 
 
@@ -106,36 +105,6 @@ def outcome(found: list[Row], known: frozenset[str]) -> str:
     if first["bug"] in known:
         return OUTCOMES[0]
     return OUTCOMES[1] if first["bug"] in UNNAMED and first["code"] in known else OUTCOMES[2]
-
-
-def refuted(report: ReportedFinding) -> bool:
-    """Whether the named factor, evaluated on the step, is not actual / expected as printed."""
-    f, d = report.finding, report.diagnosis
-    if d is None or d.factor is None or f.token is None or f.observed is None or not f.expected:
-        return False
-    if (
-        f.reference != "the oracle"
-        or not f.expected[f.token]
-        or not math.isfinite(f.observed[f.token])
-    ):
-        return False
-    step, layout = f.case.step, f.case.layout
-    sizes = {
-        "cp_size": layout.cp_size,
-        "dp_size": layout.dp_size,
-        "num_microbatches": layout.num_microbatches,
-        "N": step.num_rollouts,
-        "P": step.num_groups,
-        "num_tokens": max(step.num_unmasked, 1),
-        "num_samples": len(step.samples),
-        "max_len": max(s.response_length for s in step.samples),
-        "L": report.stored.claim.divisor or 1.0,
-    }
-    if re.search(r"[^\w*/(). -]", d.factor):
-        return False
-    value = eval(d.factor, {"__builtins__": {}}, sizes)
-    actual = f.observed[f.token] / float(f.expected[f.token])
-    return abs(actual - value) > 1e-2 * abs(value)
 
 
 def recorded(path: Path, given: list[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -30,10 +31,16 @@ def joined(told: Sequence[Told]) -> list[Diagnosis | None]:
         if not reach[best]:
             break
         for n in reach[best]:
-            found[n] = candidates[best]
+            found[n] = _on_its_step(candidates[best], found[n])
         open_ -= reach[best]
         candidates = [d for n in open_ if (d := found[n]) is not None and d.form is not None]
     return found
+
+
+def _on_its_step(shared: Diagnosis, own: Diagnosis | None) -> Diagnosis:
+    """A shared diagnosis without a factor that was not seen on this finding's own observations."""
+    seen = own is not None and own.factor == shared.factor
+    return shared if seen else replace(shared, factor=None, off=None)
 
 
 def _is_open(finding: Finding, diagnosis: Diagnosis | None) -> bool:

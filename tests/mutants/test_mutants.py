@@ -15,6 +15,7 @@ from aggverify.oracles import MODES
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.search.check_run import CheckRun
 from tests.choosing import first_of_each, thorough_at_times, thorough_but
+from tests.contradicted import contradicted
 from tests.corpus import CORRECT, FAMILIES, MUTANTS, Correct, Mutant
 from tests.mutants.conftest import every_finding, first_told, subject_of
 
@@ -46,6 +47,7 @@ def test_a_mutant_is_killed_and_named(mutant: Mutant, laboratory: Laboratory) ->
     assert {code for code, _ in found} & set(mutant.codes), found
     # What is told first must be the cause, not a consequence of it.
     assert found[0][1] == mutant.bug, found
+    assert not [f for f, d in told if contradicted(f, d, mutant.divisor)]
 
 
 # Of each convention, a right one by default: tests/frameworks/test_shipped.py.
