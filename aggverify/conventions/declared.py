@@ -69,6 +69,8 @@ class Declared:
     rows: Rows | None = None
     """None: losses are given as they are, 1-D."""
     not_claimed: Mapping[str, str] = field(default_factory=dict)
+    told_by: Mapping[str, str] = field(default_factory=dict)
+    """Features that older versions of the function had no parameter for, each with its name."""
     unusual: frozenset[str] = frozenset()
     """Features of few frameworks that its trainer has."""
     misuses: tuple[Misuse, ...] = ()

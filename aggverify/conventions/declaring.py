@@ -77,6 +77,7 @@ def _declared(text: bytes, path: str, name: str | None) -> Adapted:
         gradient_of=of,
         rows=read.rows(),
         not_claimed=read.reasons("not_claimed", FEATURES),
+        told_by=read.reasons("told_by", FEATURES),
         unusual=read.unusual(),
         misuses=read.misuses(),
         notes=read.texts("notes"),
@@ -140,7 +141,7 @@ _KEYS = (
         "whole_groups",
     ),
     *("terms", "gradient_of", "rows", "side", "width", "not_claimed", "unusual", "misuses"),
-    *("notes", "logs", "run_against"),
+    *("notes", "logs", "told_by", "run_against"),
     *(VALIDATES, MERGES, DEALS),
 )
 

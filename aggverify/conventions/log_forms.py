@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from aggverify.conventions.stand_ins import StandInDict
+
 KEYS = ("loss", "kl")
 Log = dict[str, Any]
 
@@ -33,18 +35,19 @@ def legacy(parts: Mapping[str, Part]) -> Log:
     import torch
 
     [count] = {p.count for p in parts.values()}
-    return {"keys": [*parts], "values": torch.tensor([count, *(p.total for p in parts.values())])}
+    values = torch.tensor([count, *(p.total for p in parts.values())])
+    return StandInDict(keys=[*parts], values=values)
 
 
 def normalised(parts: Mapping[str, Part]) -> Log:
     """The same with a count for each key."""
     import torch
 
-    return {
-        "keys": [*parts],
-        "values": torch.tensor([p.total for p in parts.values()]),
-        "normalizers": torch.tensor([float(p.count) for p in parts.values()]),
-    }
+    return StandInDict(
+        keys=[*parts],
+        values=torch.tensor([p.total for p in parts.values()]),
+        normalizers=torch.tensor([float(p.count) for p in parts.values()]),
+    )
 
 
 def _reordered(logs: list[Log]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from aggverify.conventions.base import Bound, Misuse, Site
 from aggverify.conventions.calls import Call
@@ -28,6 +28,8 @@ class Validation:
     notes: tuple[str, ...] = ("arguments only: nothing is reduced, by no engine and in no layout",)
     parameters: tuple[str, ...] = ("args",)
     misuses: tuple[Misuse, ...] = ()
+    unread: ClassVar[str] = 'an adapter names it with its value in "validates": {"others": ...}'
+    """What to do where it reads an argument that it is not given."""
     ranks: int = 1
     names: Names = field(default_factory=Names)
     validate: Callable[[], Validate] = field(default=lambda: plainly, compare=False)

@@ -56,6 +56,8 @@ class Discovered:
     """False where nobody has named a mode, and the function is asked for all that it may have."""
     narrowed: tuple[str, ...] = ()
     """Features taken out of the claim, because only without them an assumed engine fits at all."""
+    untold: tuple[tuple[str, str], ...] = ()
+    """Features that this version of the function is told nothing of, each with the reason."""
     computes_in: str = "float64"
     trust_formula: bool = True
     """False once the formula is known to be wrong: from then on only invariance is judged."""
@@ -281,7 +283,8 @@ class Subject:
     def not_claimed(self) -> dict[str, str]:
         """Features that are not tested, each with the reason, in order; of an engine whose trainers
         slice nothing, "zigzag" too."""
-        unseen = {f: why for f, why in self.convention.not_claimed.items() if f not in self.claimed}
+        unseen = {**self.convention.not_claimed, **dict(self.found.untold)}
+        unseen = {f: why for f, why in unseen.items() if f not in self.claimed}
         unseen |= self.engine.not_claimed
         without = dict.fromkeys(self.without, DISCLAIMED)
         without |= dict.fromkeys(self.found.narrowed, NARROWED)

@@ -20,6 +20,7 @@ from aggverify.conventions.adapter_functions import PREFIX
 from aggverify.conventions.calls import Called
 from aggverify.conventions.run_against import framework
 from aggverify.conventions.stand_ins import MissingKey, StandIn, StandInDict
+from aggverify.conventions.validation import Validation
 from aggverify.world.candidate_errors import Breach
 from aggverify.world.frames import owner
 
@@ -72,7 +73,8 @@ def _unknown(how: Convention | Called, error: BaseException) -> str | None:
     if isinstance(error, MissingKey):
         return f"it reads `{error.args[0]}`"
     if isinstance(error, AttributeError) and _is_ours(error.obj):
-        return f"it reads `{error.name}`"
+        hint = f" ({how.unread})" if isinstance(how, Validation) else ""
+        return f"it reads `{error.name}`{hint}"
     path = _path(how)
     raised_by = _raised_by(path, error)
     text = str(error)

@@ -164,17 +164,19 @@ def reduce_train_step_metrics(
     return {key: v * cp_size / max(count, 1) for key, v in every}
 
 
-def aggregate_train_losses(logs: Any) -> Any:
+def aggregate_train_losses(logs: Any, num_rollouts: int | None = None) -> Any:
     """What miles makes of its logs, and its fork, where each key has a count."""
-    state = PARALLEL.state
-    values = _added(logs, "values", state.intra_dp_cp.group)
+    [group], size = PARALLEL.state.effective_dp_cp.groups_inner_to_outer, PARALLEL.state.cp.size
+    values = _added(logs, "values", group)
     if "normalizers" in logs[0]:
-        counts = _added(logs, "normalizers", state.intra_dp_cp.group)
+        counts = _added(logs, "normalizers", group)
     else:
         count, *values = values
         counts = [count] * len(values)
+        if num_rollouts is not None:
+            counts, size = [num_rollouts] * len(values), 1
     every = zip(logs[0]["keys"], values, counts, strict=True)
-    return {key: v * state.cp.size / max(n, 1) for key, v, n in every}
+    return {key: v * size / max(n, 1) for key, v, n in every}
 
 
 SLIME: Any = stand_in("slime.backends.megatron_utils.cp_utils")
@@ -210,12 +212,14 @@ def miles_loss_function(
     num_microbatches: int,
     logits: Any,
     apply_megatron_loss_scaling: bool = False,
+    num_rollouts: int | None = None,
 ) -> Any:
     """miles' trainer part, on Megatron and under FSDP."""
     state, flag = PARALLEL.state, args.calculate_per_token_loss
     lengths = batch["total_lengths"], batch["response_lengths"], batch["loss_masks"]
     packing = flag, args.qkv_format, batch.get("max_seq_lens")
-    reduce = miles_get_sum_of_sample_mean(*lengths, *packing)
+    denominators = batch.get("rollout_mask_sums")
+    reduce = miles_get_sum_of_sample_mean(*lengths, *packing, denominators=denominators)
     loss, count, log = _chain(args, batch, logits, reduce)
     if flag:
         return loss * (state.cp.size if apply_megatron_loss_scaling else 1), count, log
@@ -223,7 +227,7 @@ def miles_loss_function(
     if wrong("miles-trainer", "miles-fsdp"):  # 9: missing * D
         world = 1
     times = num_microbatches if apply_megatron_loss_scaling else 1
-    return loss * times / args.global_batch_size * world, count, log
+    return loss * times / (num_rollouts or args.global_batch_size) * world, count, log
 
 
 def _validate(args: Any, batch: Any, masks: Any) -> None:

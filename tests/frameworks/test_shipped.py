@@ -55,7 +55,7 @@ SYSTEMS = {
 }
 CHECKED = SYSTEMS | {"skyrl": "apply_loss_reduction_to_advantages_minibatch"}
 MODULE = "tests.frameworks.systems"
-SHARED = ("slime-core", "miles-core", "slime-aggregation", "miles-aggregation", "slime-trainer")
+SHARED = ("slime-core", "miles-core", "slime-aggregation", "slime-trainer", "miles-trainer")
 """Those that see rollouts of several samples."""
 
 

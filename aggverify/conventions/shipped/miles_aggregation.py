@@ -1,12 +1,12 @@
 """The reducer of ``--loss-aggregation`` in miles: four modes, told by ``args``; its place in a
 parallel state, packed samples or rows of one width."""
 
-import inspect
-from importlib import import_module
-from types import SimpleNamespace
 from typing import Any
 
 import torch
+
+from aggverify.conventions.shipped._miles import core, placed
+from aggverify.conventions.stand_ins import StandIn, StandInDict
 
 ADAPTER = {
     "title": "miles --loss-aggregation",
@@ -26,11 +26,16 @@ ADAPTER = {
         "prompt_mean": "it multiplies by the configured n_samples_per_prompt, the trainer divides "
         "by N: P times that is N only where every prompt group is complete"
     },
+    "run_against": [
+        ["radixark/miles", "18fd8d82b", "2026-11-26"],
+        ["radixark/miles", "d0be4cc29", "2026-11-26"],
+    ],
     "unusual": ["bshd"],
     "not_claimed": {
         "contiguous": "all-gather CP is sliced to zigzag again before the reducer runs",
         "gathered": "losses are never gathered over CP before the reducer runs",
         "rejection": "the masks are taken as final",
+        "fan-out": "its trainer counts every sample by itself",
         "validates-arguments": "the trainer validates its arguments once, before it trains "
         "(convention validation)",
     },
@@ -77,41 +82,28 @@ ADAPTER = {
 
 
 def call(get_pg_loss_reducer: Any, losses: Any, batch: Any) -> Any:
-    place = {
-        "cp": SimpleNamespace(rank=batch.cp_rank, size=batch.cp_size, group=batch.cp_group),
-        "intra_dp": SimpleNamespace(rank=batch.dp_rank, size=batch.dp_size, group=batch.dp_group),
-    }
-    parallel = import_module("miles.backends.training_utils.parallel")
-    parallel.set_parallel_state(SimpleNamespace(**place))
+    placed(batch)
     masks = [mask.int() for mask in batch.loss_masks]
     lengths = {"total_lengths": batch.total_lengths, "response_lengths": batch.response_lengths}
     form = "bshd" if batch.cp_kind == "bshd" else "thd"
     widths = [batch.rank_width] * len(masks) if form == "bshd" else None
-    core = import_module("miles.backends.training_utils.cp_utils").get_sum_of_sample_mean
-    counts = [torch.tensor(float(n), device=losses.device) for n in batch.rollout_tokens]
-    known = {"denominators", "sample_denoms"} & set(inspect.signature(core).parameters)
-    default = core(
-        **lengths,
-        loss_masks=masks,
-        calculate_per_token_loss=batch.per_token,
-        qkv_format=form,
-        max_seq_lens=widths,
-        **dict.fromkeys(known, counts),
-    )
+    # as its trainer does: with the flag and no counts, which 1498 takes for two modes
+    how = {"calculate_per_token_loss": batch.per_token, "max_seq_lens": widths}
+    default = core()(**lengths, loss_masks=masks, qkv_format=form, **how)
     reduce = get_pg_loss_reducer(
-        SimpleNamespace(
+        StandIn(
             loss_aggregation=batch.mode,
             loss_aggregation_divisor=batch.divisor,
             n_samples_per_prompt=batch.group_rollouts[0],
             calculate_per_token_loss=batch.per_token,
             qkv_format=form,
         ),
-        {
-            "prompt_mask_sums": [torch.tensor(float(n)) for n in batch.group_tokens],
-            "prompt_group_indices": batch.group_ids,
-            "loss_masks": masks,
+        StandInDict(
+            prompt_mask_sums=[torch.tensor(float(n)) for n in batch.group_tokens],
+            prompt_group_indices=batch.group_ids,
+            loss_masks=masks,
             **lengths,
-        },
+        ),
         **lengths,
         pg_loss_masks=masks,
         max_seq_lens=widths,

@@ -2,16 +2,20 @@
 its place in a parallel state."""
 
 import inspect
-from importlib import import_module
-from types import SimpleNamespace
 from typing import Any
 
 import torch
+
+from aggverify.conventions.shipped._miles import placed
 
 ADAPTER = {
     "title": "miles' core reducer",
     "function": "get_sum_of_sample_mean",
     "parameters": ["total_lengths", "response_lengths", "loss_masks", "qkv_format"],
+    "run_against": [
+        ["radixark/miles", "31f1ca961", "2026-11-26"],
+        ["radixark/miles", "a120dec6a", "2026-11-26"],
+    ],
     "engine": {"megatron-sample": ["sample_mean", "constant"], "megatron-token": ["token_mean"]},
     "modes": {"sample_mean": False, "token_mean": True, "constant": False},
     "unusual": ["bshd"],
@@ -25,12 +29,7 @@ ADAPTER = {
 
 
 def call(get_sum_of_sample_mean: Any, losses: Any, batch: Any) -> Any:
-    import_module("miles.backends.training_utils.parallel").set_parallel_state(
-        SimpleNamespace(
-            cp=SimpleNamespace(rank=batch.cp_rank, size=batch.cp_size, group=batch.cp_group),
-            intra_dp=SimpleNamespace(rank=batch.dp_rank, size=batch.dp_size, group=batch.dp_group),
-        )
-    )
+    placed(batch)
     takes, more = inspect.signature(get_sum_of_sample_mean).parameters, dict[str, Any]()
     counts = batch.rollout_tokens
     if batch.divisor is not None:  # --pg-loss-divisor

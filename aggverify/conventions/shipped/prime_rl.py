@@ -1,10 +1,11 @@
 """prime-rl's ``compute_loss``: sums over a micro-batch's packed sequences, divided by counts that
 were reduced over the step; the average that FSDP takes is multiplied back."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import torch
+
+from aggverify.conventions.stand_ins import StandIn
 
 ADAPTER = {
     "title": "prime-rl",
@@ -34,7 +35,7 @@ ADAPTER = {
 
 def masked_sum(inputs: Any) -> Any:
     kept = torch.where(inputs.loss_mask, -inputs.trainer_logprobs * inputs.advantages, 0)
-    return SimpleNamespace(loss=kept.sum(), metrics={})
+    return StandIn(loss=kept.sum(), metrics={})
 
 
 def call(compute_loss: Any, losses: Any, batch: Any) -> Any:

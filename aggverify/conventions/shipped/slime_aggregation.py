@@ -1,10 +1,11 @@
 """The reducer of ``--loss-aggregation`` in slime: four modes, told by ``args``."""
 
 import sys
-from types import SimpleNamespace
 from typing import Any
 
 import torch
+
+from aggverify.conventions.stand_ins import StandIn, StandInDict
 
 ADAPTER = {
     "title": "slime --loss-aggregation",
@@ -77,17 +78,17 @@ def call(get_pg_loss_reducer: Any, losses: Any, batch: Any) -> Any:
     lengths = {"total_lengths": batch.total_lengths, "response_lengths": batch.response_lengths}
     core = sys.modules[get_pg_loss_reducer.__module__].get_sum_of_sample_mean
     reduce = get_pg_loss_reducer(
-        SimpleNamespace(
+        StandIn(
             loss_aggregation=batch.mode,
             loss_aggregation_divisor=batch.divisor,
             n_samples_per_prompt=batch.group_rollouts[0],
             calculate_per_token_loss=batch.per_token,
         ),
-        {
-            "prompt_mask_sums": [torch.tensor(float(n)) for n in batch.group_tokens],
-            "loss_masks": masks,
+        StandInDict(
+            prompt_mask_sums=[torch.tensor(float(n)) for n in batch.group_tokens],
+            loss_masks=masks,
             **lengths,
-        },
+        ),
         **lengths,
         pg_loss_masks=masks,
         default_reducer=core(

@@ -2,14 +2,12 @@
 one, with the logs that its trainer merges; the model's output stands for per-token losses, which a
 custom loss hands to the reducer."""
 
-from collections.abc import Callable
-from contextlib import suppress
-from functools import cache
-from importlib import import_module
-from types import SimpleNamespace
 from typing import Any
 
 import torch
+
+from aggverify.conventions.shipped._homes import found
+from aggverify.conventions.stand_ins import StandIn, StandInDict
 
 ADAPTER = {
     "title": "slime's trainer part",
@@ -37,21 +35,14 @@ def custom_loss(args: Any, batch: Any, logits: Any, sum_of_sample_mean: Any) -> 
     return loss, {"loss": loss.detach(), "metric": metric}
 
 
-HOMES = "slime.observability.train_metric_utils", "slime.backends.megatron_utils.cp_utils"
-
-
-@cache
-def merger() -> Callable[..., Any] | None:
+def merger() -> Any:
     """slime's own; its older trainers have none, and merge as they go."""
-    for home in HOMES:
-        with suppress(ImportError, AttributeError):
-            found: Callable[..., Any] = import_module(home).reduce_train_step_metrics
-            return found
-    return None
+    homes = ("slime.observability.train_metric_utils", "slime.backends.megatron_utils.cp_utils")
+    return found("reduce_train_step_metrics", *homes)
 
 
 def call(loss_function: Any, losses: Any, batch: Any) -> Any:
-    args = SimpleNamespace(
+    args = StandIn(
         loss_type="custom_loss",
         custom_loss_function_path=f"{__name__}.custom_loss",
         calculate_per_token_loss=batch.mode,
@@ -59,14 +50,13 @@ def call(loss_function: Any, losses: Any, batch: Any) -> Any:
         recompute_loss_function=False,
         allgather_cp=False,
     )
-    given = {
-        "total_lengths": batch.total_lengths,
-        "response_lengths": batch.response_lengths,
-        "loss_masks": [mask.int() for mask in batch.loss_masks],
-        "rollout_mask_sums": [
-            torch.tensor(float(n), device=losses.device) for n in batch.rollout_tokens
-        ],
-    }
+    counts = [torch.tensor(float(n), device=losses.device) for n in batch.rollout_tokens]
+    given = StandInDict(
+        total_lengths=batch.total_lengths,
+        response_lengths=batch.response_lengths,
+        loss_masks=[mask.int() for mask in batch.loss_masks],
+        rollout_mask_sums=counts,
+    )
     sizes = batch.num_microbatches, batch.num_rollouts
     scaled, normalizer, log = loss_function(args, given, *sizes, losses)
     how = {"per_token": batch.mode, "rollouts": batch.num_rollouts}
@@ -74,9 +64,7 @@ def call(loss_function: Any, losses: Any, batch: Any) -> Any:
 
 
 def merge_logs(logs: Any, ctx: Any) -> Any:
-    merge = merger()
-    assert merge is not None
-    return merge(
+    return merger()(
         logs,
         calculate_per_token_loss=logs[0]["per_token"],
         step_global_batch_size=logs[0]["rollouts"],

@@ -2,10 +2,11 @@
 ``forward_backward_custom``. A datum is a whole sequence whose mask is its ``weights``;
 log-probabilities are minus the losses."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import torch
+
+from aggverify.conventions.stand_ins import StandIn, StandInDict
 
 ADAPTER = {
     "title": "Tinker, custom loss function",
@@ -64,9 +65,9 @@ class TensorData:
 def datum(mask: Any, dtype: Any) -> Any:
     tokens = torch.arange(1, len(mask) + 1)
     given = {"weights": mask.to(dtype), "mask": mask, "target_tokens": tokens}
-    text = SimpleNamespace(length=len(mask), to_ints=tokens.tolist)
-    inputs = {name: TensorData(values) for name, values in given.items()}
-    return SimpleNamespace(model_input=text, loss_fn_inputs=inputs)
+    text = StandIn(length=len(mask), to_ints=tokens.tolist)
+    inputs = StandInDict({name: TensorData(values) for name, values in given.items()})
+    return StandIn(model_input=text, loss_fn_inputs=inputs)
 
 
 def call(loss_fn: Any, losses: Any, batch: Any) -> Any:

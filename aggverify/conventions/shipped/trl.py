@@ -2,10 +2,11 @@
 advantages stand for minus losses. Generation batches of several steps are to be claimed."""
 
 from collections import defaultdict
-from types import SimpleNamespace
 from typing import Any
 
 import torch
+
+from aggverify.conventions.stand_ins import StandIn, StandInDict
 
 ADAPTER = {
     "title": "TRL's GRPOTrainer",
@@ -41,12 +42,12 @@ ADAPTER = {
 
 def call(compute_loss: Any, losses: Any, batch: Any) -> Any:
     zeros = torch.zeros_like(losses.detach())
-    args = SimpleNamespace(delta=None, use_bias_correction_kl=False)
+    args = StandIn(delta=None, use_bias_correction_kl=False)
     args.steps_per_generation = batch.num_microbatches * batch.generation_windows
-    trainer = SimpleNamespace(
+    trainer = StandIn(
         args=args,
-        model=SimpleNamespace(training=True),
-        accelerator=SimpleNamespace(
+        model=StandIn(training=True),
+        accelerator=StandIn(
             num_processes=batch.dp_size * batch.cp_size,
             reduce=lambda tensor, **how: tensor,
             gather=lambda tensor: tensor,
@@ -62,12 +63,12 @@ def call(compute_loss: Any, losses: Any, batch: Any) -> Any:
         top_entropy_quantile=1.0,
         importance_sampling_level="token",
     )
-    inputs = {
-        "prompt_ids": zeros[:, :0].long(),
-        "prompt_mask": zeros[:, :0].long(),
-        "completion_ids": zeros.long(),
-        "completion_mask": batch.mask,
-        "advantages": -losses,
-        "num_items_in_batch": torch.tensor(batch.generation_tokens),
-    }
+    inputs = StandInDict(
+        prompt_ids=zeros[:, :0].long(),
+        prompt_mask=zeros[:, :0].long(),
+        completion_ids=zeros.long(),
+        completion_mask=batch.mask,
+        advantages=-losses,
+        num_items_in_batch=torch.tensor(batch.generation_tokens),
+    )
     return compute_loss(trainer, None, inputs)

@@ -1,10 +1,11 @@
 """verl's policy losses by their common signature, with the counts of the step in
 ``config.global_batch_info``; ratios are 1, and advantages stand for minus losses."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import torch
+
+from aggverify.conventions.stand_ins import StandIn, StandInDict
 
 ADAPTER = {
     "title": "verl, a policy loss",
@@ -41,7 +42,7 @@ ADAPTER = {
 }
 
 
-class Config(SimpleNamespace):
+class Config(StandIn):
     """Options by attribute, and by ``get``, as in verl's."""
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -49,17 +50,17 @@ class Config(SimpleNamespace):
 
 
 def call(policy_loss: Any, losses: Any, batch: Any) -> Any:
-    counts = {
-        "dp_size": batch.dp_size,
-        "batch_num_tokens": batch.num_tokens,
-        "global_batch_size": batch.num_rollouts,
-        "loss_scale_factor": batch.divisor,
-    }
+    counts = StandInDict(
+        dp_size=batch.dp_size,
+        batch_num_tokens=batch.num_tokens,
+        global_batch_size=batch.num_rollouts,
+        loss_scale_factor=batch.divisor,
+    )
     config = Config(
         global_batch_info=counts,
         **dict.fromkeys(("clip_ratio", "clip_ratio_low", "clip_ratio_high"), 0.2),
         clip_ratio_c=3.0,
-        policy_loss=SimpleNamespace(
+        policy_loss=StandIn(
             **dict.fromkeys(("clip_cov_ratio", "kl_cov_ratio"), 2e-4),
             clip_cov_lb=1.0,
             clip_cov_ub=5.0,

@@ -102,10 +102,20 @@ def subjects(
     except OracleError as error:
         raise InputError(str(error)) from None
     said, asked = request.engine is not None, bool(request.modes)
+    untold = tuple(_untold(choice))
     return tuple(
-        s.knowing(engine_said=said, mode_said=asked).noting(*choice.convention.notes, *_in_vain(s))
+        s.knowing(engine_said=said, mode_said=asked, untold=untold).noting(
+            *choice.convention.notes, *_in_vain(s)
+        )
         for s in found
     )
+
+
+def _untold(choice: Choice) -> Iterator[tuple[str, str]]:
+    """Features that the function's version has no parameter for."""
+    for feature, parameter in getattr(choice.convention, "told_by", {}).items():
+        if parameter not in choice.offer.parameters:
+            yield feature, f"this version of {choice.offer.name} takes no {parameter}"
 
 
 def _in_vain(subject: Subject) -> Iterator[str]:
