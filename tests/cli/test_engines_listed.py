@@ -1,9 +1,11 @@
-"""``aggverify engines`` names every engine, README those of most trainers."""
+"""``aggverify engines`` and ``conventions`` name every one, README those of most trainers."""
 
 from __future__ import annotations
 
 import pytest
 
+from aggverify.conventions import CONVENTIONS, convention
+from aggverify.conventions.run_against import newer, run_against
 from aggverify.engines import ENGINES
 from aggverify.engines.plain_sum import PLAIN_SUM
 from tests.conftest import ROOT, Cli
@@ -29,3 +31,21 @@ def test_the_readme_names_engines_that_there_are() -> None:
     rows = [row.split("|")[2] for row in table.splitlines() if row.startswith("| ")][1:]
     names = [name.strip(" `") for row in rows for name in row.split(",")]
     assert len(rows) == 5 and {*names} - {*ENGINES} == {"module:ENGINE"}
+
+
+def test_every_convention_is_listed_with_what_it_was_run_against(cli: Cli) -> None:
+    listed = cli("conventions")
+    assert listed.code == 0, listed
+    blocks = {block.partition("\n")[0].split(" ")[0]: block for block in listed.out.split("\n\n")}
+    for how in CONVENTIONS.values():
+        for text in (how.title, how.signature, *(one.text for one in run_against(how))):
+            assert text in blocks[how.name], how.name
+    assert "skyrl 0.4.0 (2026-11-26)" in blocks["skyrl-worker"]
+    assert "aggverify defines its signature" in blocks["native"]
+
+
+def test_a_version_that_is_newer_than_that_is_a_note() -> None:
+    how = convention("skyrl-worker")
+    [note] = newer(how, {"skyrl": "0.10.0", "torch": "99"})
+    assert note.startswith("skyrl 0.10.0 is newer than what skyrl-worker has been run against")
+    assert newer(how, {"skyrl": "0.4.0"}) == newer(how, {"skyrl": "0.3.1"}) == newer(how, {}) == ()

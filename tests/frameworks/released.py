@@ -8,7 +8,7 @@ import sys
 import standins
 
 MORE = (
-    *("accelerate", "cloudpathlib", "codetiming", "datasets", "deepspeed", "flash_attn"),
+    *("accelerate", "codetiming", "datasets", "deepspeed", "flash_attn"),
     "huggingface_hub",
 )
 AREAL = ("areal.api", "areal.infra", "areal.utils.data")

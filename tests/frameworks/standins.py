@@ -13,7 +13,7 @@ from typing import Any
 
 ABSENT = frozenset(
     (
-        *("jaxtyping", "loguru", "omegaconf", "pydantic", "ray"),
+        *("cloudpathlib", "jaxtyping", "loguru", "omegaconf", "pydantic", "ray"),
         *("skyrl_gym", "tensordict", "transformers", "yaml"),
     )
 )

@@ -23,7 +23,7 @@ def wheels(pytestconfig: pytest.Config) -> Path:
     """A folder with every version's wheel unpacked; downloaded once, shared by all workers."""
     folder = pytestconfig.cache.mkdir("skyrl")
     with FileLock(folder / "lock"):
-        for version in ("0.1.0", "0.2.0", "0.3.0"):
+        for version in ("0.1.0", "0.2.0", "0.3.0", "0.4.0"):
             if not (folder / version / "skyrl").is_dir():
                 _fetch(version, folder)
     return Path(folder)
@@ -69,7 +69,9 @@ def test_the_old_reducer_is_right_in_its_other_modes(shell: Cli, wheels: Path, m
         LATER("0.2.0", "token_mean"),
         LATER("0.2.0", "sample_mean"),
         LATER("0.2.0", "constant"),
-        ("0.3.0", "token_mean"),
+        ("0.4.0", "token_mean"),
+        LATER("0.4.0", "prompt_mean"),
+        LATER("0.3.0", "token_mean"),
         LATER("0.3.0", "sample_mean"),
         LATER("0.3.0", "constant"),
         LATER("0.3.0", "prompt_mean"),
