@@ -48,6 +48,7 @@ def spread(
         min_units=2,
         fan_out="fan-out" in subject.features,
         empty_samples=False,
+        empty_steps="empty-steps" in subject.features,
         group_size=subject.group_size,
         whole_groups=subject.keeps_groups_whole,
         whole_shards=subject.keeps_shards_whole and not subject.group_size,
@@ -81,6 +82,7 @@ def alone(subject: Subject, **narrowed: Any) -> Space:
     space = Space(
         fan_out="fan-out" in subject.features,
         empty_samples=False,
+        empty_steps="empty-steps" in subject.features,
         max_extra_samples=5,
         group_size=subject.group_size,
         rows=subject.rows,

@@ -331,7 +331,7 @@ CATALOGUE: tuple[Code, ...] = (
     ),
     Code(
         "AGV504",
-        "Accepts arguments that cannot be right",
+        "Accepts a call that cannot be right",
         "medium",
         symptom=Symptom.MISUSE_ACCEPTED,
         diagnosed=Diagnosed.SYMPTOM,

@@ -56,8 +56,9 @@ def _declared(text: bytes, path: str, name: str | None) -> Adapted:
     if kind is not None:
         how = _CALLED[kind][1](read, lambda: loaded(absolute))
         notes, title = (*how.notes, *read.texts("notes")), read.text("title", how.title)
-        # Its call may pass by keyword what is keyword-only.
-        return replace(how, name=name or path, title=title, notes=notes, parameters=())
+        how = replace(how, name=name or path, title=title, notes=notes)
+        # Its call passes what it likes, by name too.
+        return replace(how, run_against=read.run_against(), parameters=())
     if read.logs() == MERGE:
         _check_call(tree, path, ("logs", "ctx"), MERGE)
     return Declared(

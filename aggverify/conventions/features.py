@@ -15,6 +15,7 @@ FEATURES: Mapping[str, str] = {
     "straddling-groups": "prompt groups split over ranks or micro-batches",
     "straddling-shards": "prompt groups split over data-parallel ranks",
     "dummy-samples": "fully masked copies of a sample that fill up micro-batches",
+    "empty-steps": "steps without one unmasked token, which a trainer may refuse on purpose",
     "rejection": "tokens rejected after the fact: the losses' mask differs from the one counted",
     "ragged-micro-batches": "micro-batches with different numbers of samples",
     "generations": "generation batches of several optimizer steps, of which each is judged",

@@ -88,9 +88,25 @@ _BOTH: Mapping[str, Spoil] = {
     "a value less than keys": _shorter,
     "a value more than keys": _longer,
 }
-FORMS: Mapping[str, tuple[Callable[[Mapping[str, Part]], Log], Mapping[str, Spoil]]] = {
-    "legacy": (legacy, {**_BOTH, "a normalised log after legacy ones": mixed}),
-    "normalised": (
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How logs are written and merged, and what must be refused. ``shared``: one count for all
+    keys; ``over_rollouts``: it is not used, and each key's sum is divided by the step's rollouts.
+    """
+
+    write: Callable[[Mapping[str, Part]], Log]
+    spoils: Mapping[str, Spoil]
+    shared: bool = False
+    over_rollouts: bool = False
+
+
+BOTH_MERGED = ("legacy", "normalised")
+"""What is merged where nothing else is declared."""
+FORMS: Mapping[str, Form] = {
+    "legacy": Form(legacy, {**_BOTH, "a normalised log after legacy ones": mixed}, shared=True),
+    "normalised": Form(
         normalised,
         {
             **_BOTH,
@@ -98,4 +114,5 @@ FORMS: Mapping[str, tuple[Callable[[Mapping[str, Part]], Log], Mapping[str, Spoi
             "a legacy log after normalised ones": mixed,
         },
     ),
+    "rollouts": Form(legacy, _BOTH, shared=True, over_rollouts=True),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import Any
 
@@ -11,52 +11,74 @@ import numpy as np
 
 from aggverify.conventions.base import Bound, Misuse, Site
 from aggverify.conventions.calls import Call
-from aggverify.conventions.log_forms import FORMS, KEYS, Log, Part, Spoil, legacy, mixed, part
+from aggverify.conventions.log_forms import (
+    BOTH_MERGED,
+    FORMS,
+    KEYS,
+    Form,
+    Log,
+    Spoil,
+    mixed,
+    part,
+)
 from aggverify.conventions.offer import Offer
+from aggverify.conventions.run_against import RunAgainst
 from aggverify.conventions.trainer import TrainContext, context
 from aggverify.oracles.bounds import PRECISIONS, scalar_bound
 
 _ROUNDINGS = 6
 """Beside the additions: a division, a factor of ``cp_size``, and what turns them into floats."""
-Reduce = Callable[[Callable[..., Any], list[Log], TrainContext], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LogContext(TrainContext):
+    """Where logs are merged, and by what some are divided."""
+
+    num_rollouts: int = 0
+    """N: rollouts in the step."""
+
+
+Reduce = Callable[[Callable[..., Any], list[Log], LogContext], Any]
 
 
 def calls(reduce: Callable[[], Reduce], forms: Sequence[str]) -> Iterator[Call]:
     """Right logs of each form, whose numbers are compared; and wrong ones on one rank."""
     for name in forms:
-        form, spoils = FORMS[name]
-        shared = form is legacy
+        form = FORMS[name]
 
-        def right(function: Callable[..., Any], site: Site, form: Any = form,
-                  shared: bool = shared) -> str | None:  # fmt: skip
-            out = reduce()(function, _logs(site, form, shared), context(site))
-            return next(filter(None, (_off(site, out, key, shared) for key in KEYS)), None)
+        def right(function: Callable[..., Any], site: Site, form: Form = form) -> str | None:
+            out = reduce()(function, _logs(site, form), _context(site))
+            return next(filter(None, (_off(site, out, key, form) for key in KEYS)), None)
 
         yield Call(f"{name} logs", f"{name} logs", False, right)
-        for says, spoil in spoils.items():
-            if spoil is mixed and set(forms) != {*FORMS}:
+        for text, spoil in form.spoils.items():
+            if spoil is mixed and not {*BOTH_MERGED} <= {*forms}:
                 continue
 
-            def wrong(function: Callable[..., Any], site: Site, form: Any = form,
-                      shared: bool = shared, spoil: Spoil = spoil) -> None:  # fmt: skip
-                logs = _logs(site, form, shared, least=2)
+            def wrong(function: Callable[..., Any], site: Site, form: Form = form,
+                      spoil: Spoil = spoil) -> None:  # fmt: skip
+                logs = _logs(site, form, least=2)
                 spoil(logs)
-                reduce()(function, logs, context(site))
+                reduce()(function, logs, _context(site))
 
-            yield Call(f"{name}: {says}", f"{name} logs, {says}", True, wrong)
+            yield Call(f"{name}: {text}", f"{name} logs, {text}", True, wrong)
 
 
-def _logs(
-    site: Site, form: Callable[[Mapping[str, Part]], Log], shared: bool, least: int = 1
-) -> list[Log]:
+def _context(site: Site) -> LogContext:
+    found = context(site)
+    given = {each.name: getattr(found, each.name) for each in fields(found)}
+    return LogContext(**given, num_rollouts=site.case.step.num_rollouts)
+
+
+def _logs(site: Site, form: Form, least: int = 1) -> list[Log]:
     at = site.dp_rank, site.cp_rank
     return [
-        form({key: part(key, *at, k, shared=shared) for key in KEYS})
+        form.write({key: part(key, *at, k, shared=form.shared) for key in KEYS})
         for k in range(max(site.case.layout.num_microbatches, least))
     ]
 
 
-def _off(site: Site, out: Any, key: str, shared: bool) -> str | None:
+def _off(site: Site, out: Any, key: str, form: Form) -> str | None:
     """What is wrong with a key of the merged logs."""
     if not isinstance(out, Mapping):
         return f"returns {type(out).__name__}, no mapping of names to numbers"
@@ -65,13 +87,14 @@ def _off(site: Site, out: Any, key: str, shared: bool) -> str | None:
         return f"log[{key!r}] is {'missing' if not found else 'there twice'}"
     layout = site.case.layout
     every = [
-        part(key, d, c, k, shared=shared)
+        part(key, d, c, k, shared=form.shared)
         for d in range(layout.dp_size)
         for c in range(layout.cp_size)
         for k in range(layout.num_microbatches)
     ]
     total = sum((Fraction(p.total) for p in every), Fraction(0))
-    exact = total * layout.cp_size / sum(p.count for p in every)
+    count = Fraction(sum(p.count for p in every), layout.cp_size)
+    exact = total / (site.case.step.num_rollouts if form.over_rollouts else count)
     bound = scalar_bound(abs(exact), 2 * len(every), _ROUNDINGS, PRECISIONS["float32"])
     try:
         value = float(found[0])
@@ -82,7 +105,7 @@ def _off(site: Site, out: Any, key: str, shared: bool) -> str | None:
     return f"log[{key!r}] is {value!r}, and {float(exact)!r} is right"
 
 
-def plainly(function: Callable[..., Any], logs: list[Log], ctx: TrainContext) -> Any:
+def plainly(function: Callable[..., Any], logs: list[Log], ctx: LogContext) -> Any:
     """How it is called where no adapter says it."""
     return function(logs, ctx)
 
@@ -107,8 +130,9 @@ class LogReducer:
     notes: tuple[str, ...] = ("logs only: no loss is reduced, under no engine",)
     parameters: tuple[str, ...] = ("logs", "ctx")
     misuses: tuple[Misuse, ...] = ()
+    run_against: tuple[RunAgainst, ...] = ()
     ranks: int = 4
-    forms: tuple[str, ...] = tuple(FORMS)
+    forms: tuple[str, ...] = BOTH_MERGED
     reduce: Callable[[], Reduce] = field(default=lambda: plainly, compare=False)
 
     @property

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from aggverify.conventions.base import Bound, Misuse, Site
 from aggverify.conventions.calls import Call
 from aggverify.conventions.offer import Offer
+from aggverify.conventions.run_against import RunAgainst
 from aggverify.conventions.validated_arguments import Names, Validate, calls, plainly
 
 
@@ -28,6 +29,7 @@ class Validation:
     notes: tuple[str, ...] = ("arguments only: nothing is reduced, by no engine and in no layout",)
     parameters: tuple[str, ...] = ("args",)
     misuses: tuple[Misuse, ...] = ()
+    run_against: tuple[RunAgainst, ...] = ()
     unread: ClassVar[str] = 'an adapter names it with its value in "validates": {"others": ...}'
     """What to do where it reads an argument that it is not given."""
     ranks: int = 1

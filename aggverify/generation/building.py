@@ -65,6 +65,10 @@ def build(
     step, layout = drawn.step, dealt(size, drawn.units, drawn.where, space)
     if space.blank_a_unit:
         step = _blanked(step, source.pick(_parts(step, layout)))
+    if not space.empty_steps and step.num_unmasked == 0:
+        first, *others = step.samples
+        full = replace(first, loss_mask=b"\1" * first.response_length, original_mask=None)
+        step = Step((full, *others))
     if space.needs_hole and step.num_unmasked == step.num_response_tokens:
         step = _with_hole(step)
     if space.padded:

@@ -38,6 +38,8 @@ class Space:
     """Rollouts and prompt groups are called by numbers that are no row numbers."""
     fan_out: bool = False
     empty_samples: bool = True
+    empty_steps: bool = True
+    """Whether nothing at all may be unmasked."""
     uniform: bool = False
     """Micro-batches of one size, filled in index order (SkyRL's driver)."""
     rows: int | None = None
@@ -100,6 +102,7 @@ def _has_content(step: Step, space: Space) -> bool:
         )
         and (space.rejects or all(s.original_mask is None for s in samples))
         and (space.empty_samples or all(s.num_original for s in samples))
+        and (space.empty_steps or step.num_unmasked > 0)
         and (not space.blank_a_unit or not all(s.num_unmasked for s in samples))
         and (not space.needs_hole or step.num_unmasked < step.num_response_tokens)
     )

@@ -30,6 +30,7 @@ from aggverify.run.opening import opened
 from aggverify.run.planning.plan import plan
 from aggverify.trainer.contract import outcomes
 from aggverify.world import Pool
+from tests.choosing import LATER
 from tests.conftest import EXAMPLES, Cli
 
 SITE: Any = SimpleNamespace(case=SimpleNamespace(layout=SimpleNamespace(world_size=1)))
@@ -276,6 +277,30 @@ def test_an_adapter_says_which_logs_there_are(tmp_path: Path) -> None:
     path.write_text(f"ADAPTER = {{'merges_logs': ['new']}}{call}")
     with pytest.raises(InputError, match="legacy, normalised"):
         convention(str(path))
+
+
+SLIME = EXAMPLES / "log_reducer"
+
+
+@pytest.mark.parametrize(
+    ("adapter", "name", "text"),
+    [
+        ("slime_per_rollout", "reduce_train_step_metrics", "conforms: every call is refused"),
+        LATER("slime_per_token", "reduce_train_step_metrics", "conforms: every call is refused"),
+        LATER("slime_per_rollout", "over_tokens", "AGV505"),
+        LATER("slime_per_token", "over_tokens", "AGV505"),
+        LATER("slime_per_token", "by_position", "compare every log's keys and number of values"),
+    ],
+)
+def test_slime_s_function_is_called_by_keyword_in_both_of_its_modes(
+    cli: Cli, adapter: str, name: str, text: str
+) -> None:
+    target, how = f"tests.frameworks.log_reducers:{name}", SLIME / f"{adapter}.py"
+    ran = cli("check", target, "--convention", "log-reducer", "--adapter", how)
+    assert ran.code == (not text.startswith("conforms")), ran
+    assert text in ran.out
+    other = cli("check", target, "--convention", "validation", "--adapter", how)
+    assert other.code == 2 and "give it or --convention" in other.err, other
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ WITH_DUMMY = case("2/101+2/000", "0,1")
         ({"lengths": (1, 3)}, case("1/1; 1/111", "0,1"), case("1/11")),
         ({"fan_out": False}, PAIR, case("1/1+1/1", "0,1")),
         ({"empty_samples": False}, case("1/10"), case("1/0")),
+        ({"empty_steps": False}, case("1/0; 1/1", "0,1"), case("1/0; 1/00", "0,1")),
         ({"uniform": True}, case("1/1; 1/1", "0 1"), case("1/1; 1/1", "1 0")),
         ({"uniform": True}, case("1/1; 1/1", "0,1"), case("1/1; 1/1; 1/1", "0,1 2")),
         ({"rows": 2}, case("1/1; 1/1", "0,1"), case("1/1; 1/1", "0 1")),

@@ -6,6 +6,7 @@ from aggverify.checks.logged_keys import MEAN_OF_MEANS
 from aggverify.checks.logs import OTHER_COUNT, PART_SILENT, RESCALED, RUNNING_TOTAL
 from aggverify.checks.windows import EARLIER_STEP, LAST_WINDOW
 from aggverify.codes import Symptom
+from aggverify.conventions.log_forms import FORMS
 from aggverify.diagnosis.bugs.base import Bug
 from aggverify.diagnosis.clues import sign
 
@@ -13,6 +14,10 @@ SHORTENED = tuple(
     f"accepts {name}" for name in ("rollout-tokens", "group-tokens", "short-lengths", "short-masks")
 )
 """Misuses in which a list is one short."""
+UNLIKE_LOGS = tuple(
+    f"accepts {name}: {text}" for name, form in FORMS.items() for text in form.spoils
+)
+"""Logs of micro-batches that cannot be added up."""
 BUGS: tuple[Bug, ...] = (
     Bug(
         "earlier-windows-counted",
@@ -84,6 +89,13 @@ BUGS: tuple[Bug, ...] = (
         "slime (zip without strict drops samples without a denominator)",
         "zip(..., strict=True)",
         (sign(Symptom.MISUSE_ACCEPTED), sign(*SHORTENED)),
+    ),
+    Bug(
+        "unlike-logs-merged",
+        "logs of micro-batches are added up by position, whatever their keys are",
+        "slime's reduce_train_step_metrics: the first micro-batch's keys name the values of all",
+        "compare every log's keys and number of values with the first one's, and raise",
+        (sign(Symptom.MISUSE_ACCEPTED), sign(*UNLIKE_LOGS)),
     ),
     Bug(
         "unchecked-arguments",

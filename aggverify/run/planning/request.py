@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aggverify.conventions import by_shape, convention
+from aggverify.conventions.calls import Called
 from aggverify.errors import InputError, unknown
 from aggverify.execution.budget import Budget
 from aggverify.execution.deadline import Deadline
@@ -153,14 +154,23 @@ def requested(
             several = frozenset if option.adds else tuple
             values[option.field] = several(texts(value)) if option.kind is Kind.TEXTS else value
     if given.get("convention") is not None:
-        if given.get("adapter") is not None:
-            raise InputError("--adapter is a convention of your own: say it or --convention")
-        values.pop("adapter", None)  # the project's
+        if given.get("adapter") is None:
+            values.pop("adapter", None)  # the project's
+        elif not _is_kind(given["convention"], given["adapter"]):
+            raise InputError("--adapter is a convention of your own: give it or --convention")
+        else:
+            values.pop("convention")
     found = Request(
         target, **values, settings=said, settings_source=None if source is None else str(source)
     )
     _check_modes(found, texts(said.get("mode", ())))
     return found
+
+
+def _is_kind(name: str, adapter: str) -> bool:
+    """Whether the adapter is for the kind of function that this convention is for."""
+    kind = convention(name)
+    return isinstance(kind, Called) and type(convention(adapter)) is type(kind)
 
 
 def _check_modes(request: Request, settings: Sequence[str]) -> None:
