@@ -11,6 +11,7 @@ from aggverify.conventions.calls import Call
 from aggverify.conventions.dealt_groups import Deal, Promises
 from aggverify.conventions.judged_deal import mistake
 from aggverify.conventions.offer import Offer
+from aggverify.conventions.run_against import RunAgainst
 
 Dealing = Callable[[Callable[..., Any], Any, Any, int], Any]
 
@@ -54,6 +55,7 @@ class Dealer:
     notes: tuple[str, ...] = ("samples are dealt: no loss is reduced, under no engine",)
     parameters: tuple[str, ...] = ("args", "data", "dp_size")
     misuses: tuple[Misuse, ...] = ()
+    run_against: tuple[RunAgainst, ...] = ()
     ranks: int = 1
     promises: Promises = field(default_factory=Promises)
     deal: Callable[[], Dealing] = field(default=lambda: plainly, compare=False)

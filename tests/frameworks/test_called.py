@@ -285,11 +285,11 @@ SLIME = EXAMPLES / "log_reducer"
 @pytest.mark.parametrize(
     ("adapter", "name", "text"),
     [
-        ("slime_per_rollout", "reduce_train_step_metrics", "conforms: every call is refused"),
-        LATER("slime_per_token", "reduce_train_step_metrics", "conforms: every call is refused"),
+        ("slime_per_rollout", "reduce_train_step_metrics", "PASS  every call is refused"),
+        LATER("slime_per_token", "reduce_train_step_metrics", "PASS  every call is refused"),
         LATER("slime_per_rollout", "over_tokens", "AGV505"),
         LATER("slime_per_token", "over_tokens", "AGV505"),
-        LATER("slime_per_token", "by_position", "compare every log's keys and number of values"),
+        LATER("slime_per_token", "by_position", "compare every log's keys"),
     ],
 )
 def test_slime_s_function_is_called_by_keyword_in_both_of_its_modes(
@@ -297,7 +297,7 @@ def test_slime_s_function_is_called_by_keyword_in_both_of_its_modes(
 ) -> None:
     target, how = f"tests.frameworks.log_reducers:{name}", SLIME / f"{adapter}.py"
     ran = cli("check", target, "--convention", "log-reducer", "--adapter", how)
-    assert ran.code == (not text.startswith("conforms")), ran
+    assert ran.code == (not text.startswith("PASS")), ran
     assert text in ran.out
     other = cli("check", target, "--convention", "validation", "--adapter", how)
     assert other.code == 2 and "give it or --convention" in other.err, other

@@ -179,7 +179,7 @@ def test_only_a_person_says_which_file() -> None:
     assert requested("r.py", {"adapter": "a.py"}, {"convention": "slime"}).called == "a.py"
     assert requested("r.py", {}, {"adapter": "a.py"}).called == "a.py"
     assert requested("r.py", {"convention": "slime"}, {"adapter": "a.py"}).called == "slime"
-    with pytest.raises(InputError, match="say it or --convention"):
+    with pytest.raises(InputError, match="give it or --convention"):
         requested("r.py", {"convention": "slime", "adapter": "a.py"}, {})
     with pytest.raises(InputError, match="--adapter must be a Python file, got 'verl'"):
         requested("r.py", {"adapter": "verl"}, {})
