@@ -95,6 +95,11 @@ class Ran:
     out: str
     err: str
 
+    @property
+    def flat(self) -> str:
+        """Standard output on one line, wherever its lines were wrapped."""
+        return " ".join(self.out.split())
+
     def __str__(self) -> str:
         return f"exit code {self.code}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggverify.cli.options import every_option, said
+from aggverify.cli.options import Grouped, every_option, said
 
 if TYPE_CHECKING:
     from aggverify.cli.joined import Run
@@ -28,23 +28,28 @@ if TYPE_CHECKING:
     from aggverify.world import Hosts, Pool
 
 
-@click.command()
-@click.argument("target")
+@click.command(cls=Grouped)
+@click.argument("targets", metavar="TARGET...", nargs=-1, required=True)
 @every_option
-def check(target: str, **given: Any) -> int:
-    """Verify a reducer.
+def check(targets: tuple[str, ...], **given: Any) -> int:
+    """Verify a reducer, or several in one run.
 
     TARGET is path.py, path.py:name or package.module:name. Without --mode the tool finds out which
     mode the reducer implements. A file may declare its claims in a module-level dict, for example
     AGGVERIFY = {"mode": "token_mean", "engine": "mean"}. Options go before the file's claims, and
     those before [tool.aggverify] of the project's pyproject.toml.
     """
+    from aggverify.cli import early
     from aggverify.execution.options import default, texts
+
+    mine = said(given)
+    early.refuse(targets, mine)
+    from aggverify.errors import InputError
+    from aggverify.execution.options import BY_KEY
     from aggverify.report.delivery import Delivery
     from aggverify.run.planning import settings
     from aggverify.run.planning.request import requested
 
-    mine = said(given)
     config = mine.get("config")
     trusted = "sandbox" not in mine
     project = (
@@ -55,8 +60,12 @@ def check(target: str, **given: Any) -> int:
     formats = mine["report"].split(",") if "report" in mine else texts(project.get("report", ()))
     where = Path(mine.get("report_dir") or project.get("report_dir", default("report_dir")))
     delivery = Delivery.to(where, formats, github="github" in mine)
-    terminal = _terminal(mine, where)
-    request = requested(target, mine, project.values, project.source)
+    terminal = _terminal(mine, where, shown=bool(delivery.shown))
+    requests = [requested(target, mine, project.values, project.source) for target in targets]
+    request = requests[0]
+    alone = ("list", "replay_into", "sandbox", "baseline_write", "oracle", "against")
+    if len(requests) > 1 and (one := next((key for key in alone if key in mine), None)):
+        raise InputError(f"{BY_KEY[one].flag} is for one TARGET, got {len(requests)}")
     run: Run = click.get_current_context().obj
     deadline = request.deadline(began=run.began)
     hosts = _hosts(run, request, where)
@@ -65,27 +74,25 @@ def check(target: str, **given: Any) -> int:
     others = _others(mine, project)
     if "replay_into" in mine:
         return _replay_into(Path(mine["replay_into"]), request, others, deadline, hosts)
-    return _check(request, where, delivery, deadline, others, hosts, terminal)
+    return _check(requests, where, delivery, deadline, others, hosts, terminal)
 
 
-def _terminal(mine: Mapping[str, Any], where: Path) -> Terminal:
-    """Raises InputError for a colour that is none."""
+def _terminal(mine: Mapping[str, Any], where: Path, *, shown: bool) -> Terminal:
+    """``shown``: whether a report goes to standard output, and all else to the other one."""
     from rich.console import Console
 
-    from aggverify.errors import unknown
-    from aggverify.execution.options import COLORS, default
+    from aggverify.execution.options import default
     from aggverify.report.terminal import Terminal
     from aggverify.report.text import Style
 
     color = mine.get("color", default("color"))
-    if color not in COLORS:
-        raise unknown("color", color, COLORS)
     console = Console(
+        stderr=shown,
         force_terminal=True if color == "always" else None,
         color_system=None if color == "never" else "standard" if color == "always" else "auto",
     )
     style = Style(console.width, "verbose" in mine, "quiet" in mine)
-    return Terminal(console, where, style, live=sys.stdout.isatty())
+    return Terminal(console, where, style, live=(sys.stderr if shown else sys.stdout).isatty())
 
 
 def _hosts(run: Run, request: Request, where: Path) -> Hosts | None:
@@ -164,7 +171,7 @@ class _Known:
 
 
 def _check(
-    request: Request,
+    requests: Sequence[Request],
     where: Path,
     delivery: Delivery,
     deadline: Deadline,
@@ -181,7 +188,7 @@ def _check(
     from aggverify.report.document import document, stopped
     from aggverify.report.reading import headline
 
-    known, error = _verified(request, deadline, others, delivery.events, hosts, terminal)
+    known, error = _verified(requests, deadline, others, delivery.events, hosts, terminal)
     if error is None:
         made = document(known.verdicts, where, known.reruns)
     else:
@@ -190,10 +197,11 @@ def _check(
     unwritten = _stored(known.verdicts, where)
     if others.write and error is None:
         try:
-            made = others.written(made, known.verdicts, request.waivers, known.reruns, where)
+            made = others.written(made, known.verdicts, requests[0].waivers, known.reruns, where)
         except AggverifyError as refused:
             unwritten.append(("baseline", refused))
-    unwritten += delivery.deliver(made, request.target)
+    terminal.total(made)
+    unwritten += delivery.deliver(made, requests[0].target)
     for what, reason in unwritten:
         ways_out.unwritten(what, reason, where)
     if (made.unmatched or made.stale) and not made.error:
@@ -206,7 +214,7 @@ def _check(
 
 
 def _verified(
-    request: Request,
+    requests: Sequence[Request],
     deadline: Deadline,
     others: Others,
     events: Events | None,
@@ -238,13 +246,14 @@ def _verified(
         if hosts is not None and hosts.journal is not None and hosts.journal.known:
             told = counted(hosts.journal.known, "step")
             terminal(Waiting(f"all were started again: {told} of before are not run again"))
-        with _pool(request, deadline, hosts) as pool:
+        with _pool(requests[0], deadline, hosts) as pool:
             if others.findings:
                 told = counted(len(others.findings), "known finding")
                 terminal(Waiting(f"the cases of {told} are run again"))
                 with in_time():
-                    known.reruns = again(others.findings, request, pool=pool)
-            verify(request, listen, pool=pool, deadline=deadline, known=others.waivers)
+                    known.reruns = again(others.findings, requests[0], pool=pool)
+            for request in requests:
+                verify(request, listen, pool=pool, deadline=deadline, known=others.waivers)
     except BaseException as error:
         return known, error
     finally:

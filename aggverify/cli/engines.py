@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import click
 
 
 @click.command()
-def engines() -> None:
-    """How trainers turn losses into updates: formula, who uses it, what the reducer must return."""
-    for line in engines_text():
+@click.argument("names", metavar="[ENGINE]...", nargs=-1)
+def engines(names: tuple[str, ...]) -> None:
+    """How trainers turn losses into updates: formula, who uses it, what the reducer must return.
+
+    Without ENGINE, all of them.
+    """
+    for line in engines_text(names):
         click.echo(line)
 
 
-def engines_text() -> Iterator[str]:
-    """Every engine of the table, and what to do where none fits."""
+def engines_text(names: Collection[str] = ()) -> Iterator[str]:
+    """Engines of these names, or every one, and what to do where none fits."""
     from aggverify.conventions import CONVENTIONS
     from aggverify.engines import ENGINES, RealEngine
+    from aggverify.engines import engine as named
     from aggverify.engines.variants import settings_of
     from aggverify.oracles import MODES
 
-    for engine in ENGINES.values():
+    for engine in [named(name) for name in names] or ENGINES.values():
         usual = [
             c.name for c in CONVENTIONS.values() if engine.name in map(c.default_engine, MODES)
         ]

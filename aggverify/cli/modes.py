@@ -6,9 +6,13 @@ import click
 
 
 @click.command()
-def modes() -> None:
-    """Formulas, sources, every framework's name for each mode, and a worked ragged example."""
+@click.argument("names", metavar="[MODE]...", nargs=-1)
+def modes(names: tuple[str, ...]) -> None:
+    """Formulas, sources, every framework's name for each mode, and a worked ragged example.
+
+    Without MODE, all of them; a framework's name for a mode is one, too.
+    """
     from aggverify.report.tables import modes_text
 
-    for line in modes_text():
+    for line in modes_text(names):
         click.echo(line)

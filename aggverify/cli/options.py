@@ -20,6 +20,22 @@ def every_option(command: F) -> F:
     return options(*(option.key for option in OPTIONS))(command)
 
 
+class Grouped(click.Command):
+    """A command whose help has the options of the table under headings."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write them."""
+        from aggverify.execution.options import GROUPS
+
+        records = {p.name: p.get_help_record(ctx) for p in self.get_params(ctx)}
+        headed = {key for keys in GROUPS.values() for key in keys}
+        rest = tuple(str(name) for name in records if name not in headed)
+        for heading, keys in {**GROUPS, "Other": rest}.items():
+            if rows := [record for key in keys if (record := records.get(key)) is not None]:
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
+
+
 def options(*keys: str) -> Callable[[F], F]:
     """Decorate a click command with these options of the table."""
 

@@ -19,10 +19,11 @@ OWN = re.compile(r"AGV9\d\d")
 
 
 def code(name: str) -> Code:
-    """The code of that name, written in any case; raises InputError with the nearest one."""
-    found = _known.get(name.strip().upper())
+    """The code of that name, in any case, or of that number; raises InputError with the nearest."""
+    name = name.strip().upper()
+    found = _known.get(f"AGV{name}" if name.isdecimal() else name)
     if found is None:
-        raise unknown("code", name.strip().upper(), _known)
+        raise unknown("code", name, _known)
     return found
 
 

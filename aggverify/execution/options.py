@@ -86,7 +86,7 @@ OPTIONS = (
     Option(
         key="mode",
         kind=Kind.TEXTS,
-        help="Mode it should implement; repeatable.",
+        help="Mode it should implement (`aggverify modes` lists them); repeatable.",
         where=Where.ANYWHERE,
         late=True,
         field="modes",
@@ -111,7 +111,7 @@ OPTIONS = (
     Option(
         key="convention",
         kind=Kind.TEXT,
-        help="How it is called; found out from the file by default.",
+        help="How it is called (`aggverify conventions`); identified from the file by default.",
         where=Where.ANYWHERE,
         late=True,
         field="convention",
@@ -127,7 +127,8 @@ OPTIONS = (
     Option(
         key="engine",
         kind=Kind.TEXT,
-        help="How local losses become the update, or module:OBJECT; the convention's by default.",
+        help="How local losses become the update (`aggverify engines`), or module:OBJECT; the "
+        "convention's by default.",
         where=Where.ANYWHERE,
         late=True,
         field="engine",
@@ -144,7 +145,8 @@ OPTIONS = (
     Option(
         key="claim",
         kind=Kind.TEXTS,
-        help="Also test what is not claimed by default; repeatable.",
+        help="Also test a feature that is not claimed by default (the screen names them as not "
+        "tested); repeatable.",
         where=Where.ANYWHERE,
         late=True,
         field="claims",
@@ -155,7 +157,7 @@ OPTIONS = (
     Option(
         key="without",
         kind=Kind.TEXTS,
-        help="Take this out of what is claimed and tested; repeatable.",
+        help="Take a feature out of what is claimed and tested; repeatable.",
         where=Where.ANYWHERE,
         late=True,
         field="without",
@@ -226,7 +228,8 @@ OPTIONS = (
     Option(
         key="policy",
         kind=Kind.READINGS,
-        help="Reading of an open question, for example empty_units=exclude; repeatable.",
+        help="Reading of an open question, for example empty_units=exclude (`aggverify modes` "
+        "lists them); repeatable.",
         where=Where.ANYWHERE,
         late=True,
         field="policy",
@@ -313,7 +316,8 @@ OPTIONS = (
     Option(
         key="report",
         kind=Kind.TEXTS,
-        help="Also write: json, junit, md, html, sarif, pytest, ndjson, text (with commas).",
+        help="Also write: json, junit, md, html, sarif, pytest, ndjson, text (with commas); json=- "
+        "writes to standard output.",
         default="",
         names="report",
         one_text=True,
@@ -331,6 +335,33 @@ OPTIONS = (
         is_path=True,
         help="Where cases and reports go.",
         default=".aggverify",
+    ),
+    Option(
+        key="only",
+        kind=Kind.TEXTS,
+        help="Run these checks only (with commas); --list names all.",
+        where=Where.NOWHERE,
+        field="only",
+        default=(),
+        metavar="CHECK[,CHECK]",
+    ),
+    Option(
+        key="skip",
+        kind=Kind.TEXTS,
+        help="Run all checks but these (with commas).",
+        where=Where.NOWHERE,
+        field="skip",
+        default=(),
+        metavar="CHECK[,CHECK]",
+    ),
+    Option(
+        key="exit_first",
+        short="-x",
+        kind=Kind.FLAG,
+        help="Stop at the first confirmed finding.",
+        where=Where.NOWHERE,
+        field="exit_first",
+        default=False,
     ),
     Option(
         key="replay_from",
@@ -389,6 +420,23 @@ OPTIONS = (
     ),
 )
 """In the order of the help."""
+
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "What is verified": (
+        *("mode", "engine", "convention", "adapter", "divisor", "oracle", "against", "claim"),
+        *("without", "policy", "group_size", "micro_batch_size"),
+    ),
+    "How much": (
+        *("profile", "only", "skip", "exit_first", "max_time", "max_examples", "world", "step"),
+        *("seed", "compile", "list"),
+    ),
+    "Screen and reports": ("verbose", "quiet", "color", "report", "report_dir", "github"),
+    "Accepted findings": (
+        *("accept", "baseline", "baseline_write", "strict", "replay_from", "replay_into"),
+    ),
+    "Machine": ("backend", "device", "sandbox", "config"),
+}
+"""The help's headings, with the options under each."""
 
 BY_KEY: Mapping[str, Option] = {option.key: option for option in OPTIONS}
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from aggverify.errors import InputError
 from aggverify.files import append, write_inside
 from aggverify.report import formats
 from aggverify.report.events import Events
@@ -23,15 +24,26 @@ class Delivery:
     directory: Path
     formats: Mapping[str, Format]
     github: bool
+    shown: frozenset[str] = frozenset()
+    """Those that go to standard output instead of a file."""
     events: Events | None = None
     """Who writes while the command runs."""
 
     @staticmethod
     def to(directory: Path, names: Iterable[str], *, github: bool) -> Delivery:
         """Checks the formats' names; raises InputError."""
-        wanted = formats.chosen(names)
-        live = [Events(directory, each.file) for each in wanted.values() if each.while_running]
-        return Delivery(directory, wanted, github, *live[:1])
+        parts = [name.partition("=") for name in names]
+        for name, equals, place in parts:
+            if equals and place.strip() != "-":
+                raise InputError(f"--report {name}= takes - (standard output), got {place!r:.200}")
+        shown = frozenset(name.strip() for name, equals, _ in parts if equals)
+        wanted = formats.chosen(name for name, _, _ in parts)
+        live = [
+            Events(directory, each.file)
+            for name, each in wanted.items()
+            if each.while_running and name not in shown
+        ]
+        return Delivery(directory, wanted, github, shown, *live[:1])
 
     def deliver(self, document: Document, target: str) -> list[tuple[str, Exception]]:
         """Write every format and say where; with ``github`` annotate and add to the summary.
@@ -39,13 +51,16 @@ class Delivery:
         What cannot be written costs nothing else: it is handed back, each with what went wrong.
         """
         wrong: list[tuple[str, Exception]] = []
-        for each in self.formats.values():
+        for name, each in self.formats.items():
             try:
+                if name in self.shown:
+                    click.echo(each.render(document), nl=False)
+                    continue
                 if each.while_running and self.events is not None:
                     path = self.events.finish(document)
                 else:
                     path = write_inside(self.directory, each.file, each.render(document))
-                click.echo(f"{each.what}: {path}")
+                click.echo(f"{each.what}: {path}", err=bool(self.shown))
             except Exception as error:
                 wrong.append((each.what, error))
         if self.github:

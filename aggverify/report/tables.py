@@ -98,21 +98,33 @@ _NONLINEAR = (
 )
 
 
-def modes_text() -> list[str]:
-    """Every mode: formula, source, policy, the names frameworks give it; a worked ragged example;
-    the readings of every question of the policy."""
+def modes_text(names: Sequence[str] = ()) -> list[str]:
+    """Modes of these names; or every one, with the readings of every question of the policy. Each
+    with formula, source, policy, the names frameworks give it, and a worked ragged example."""
     installed_modes()
-    lines = []
+    lines: list[str] = []
+    if names:
+        from aggverify.run.planning.naming import canonical
+
+        found = list(dict.fromkeys(canonical(name)[0] for name in names))
+        for name in found:
+            lines += [*_mode_lines(name), ""]
+        return [*lines, *_example(found)]
     for name in (*MODES, *FAMILIES):
         lines += [*_mode_lines(name), ""]
     lines += [*_NONLINEAR, "", *_LEGACY, ""]
+    return [*lines, *_example(), "", *_policy_lines()]
+
+
+def _example(modes: Sequence[str] | None = None) -> list[str]:
+    """Weights and scalars of these modes, or all, on a ragged step."""
     from aggverify.steps.notation import parse_step
 
     step = parse_step("2/11+3/111 4/1111; 1/1 5/110")
     losses = [float(t + 1) for t in range(step.num_response_tokens)]
-    lines += ["A ragged example: losses 1, 2, 3 ... in order", ""]
-    lines += [*weights_table(step, 16.0), "", *scalars_table(step, losses, 16.0, 20), ""]
-    return lines + _policy_lines()
+    title = ["A ragged example: losses 1, 2, 3 ... in order", ""]
+    weights = weights_table(step, 16.0, modes=modes)
+    return [*title, *weights, "", *scalars_table(step, losses, 16.0, 20, modes=modes)]
 
 
 def _mode_lines(name: str) -> list[str]:

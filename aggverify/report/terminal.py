@@ -17,7 +17,7 @@ from aggverify.report import escape, reading, text
 from aggverify.report.document import written
 from aggverify.report.drawing import counted
 from aggverify.report.findings import USUAL
-from aggverify.report.model import harmless
+from aggverify.report.model import Document, harmless
 from aggverify.run.outcome.events import (
     CheckFinished,
     CheckStarted,
@@ -49,6 +49,8 @@ class Terminal:
     clock: Callable[[], float] = time.monotonic
     _status: Status | None = None
     _started: float = 0.0
+    _began: float = 0.0
+    """When the verdict that comes next was begun."""
     _shown: float = 0.0
     """When the last line of progress was written."""
     _checks: int = 0
@@ -58,7 +60,7 @@ class Terminal:
     _seen: bool = False
 
     def __post_init__(self) -> None:
-        self._started = self._shown = self.clock()
+        self._started = self._began = self._shown = self.clock()
 
     def __call__(self, event: Event) -> None:
         """Handle one event."""
@@ -145,8 +147,20 @@ class Terminal:
         verdict = harmless(written(event.verdict, self.where))
         if not self.style.quiet and (self._findings or self._seen):
             self._line("")
-        for line in text.verdict_lines(verdict, self.style, self.clock() - self._started):
+        began, self._began = self._began, self.clock()
+        for line in text.verdict_lines(verdict, self.style, self._began - began):
             self._line(line, style=text.coloured(line))
+
+    def total(self, document: Document) -> None:
+        """The last line, where there are several verdicts."""
+        if len(document.verdicts) < 2:
+            return
+        passed = sum(verdict.conforms for verdict in document.verdicts)
+        word = {0: "PASS", 1: "FAIL"}.get(document.exit, "NOT JUDGED")
+        took = f"{self.clock() - self._started:.1f} s"
+        line = f"{word}  {passed} of {len(document.verdicts)} verdicts pass, in {took}"
+        self._line("")
+        self._line(line, text.coloured(line))
 
     def _line(self, line: str, style: str | None = None) -> None:
         line = escape.line(line)

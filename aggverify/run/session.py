@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from aggverify.checks import CHECKS, Check, Finding
+from aggverify.checks import CHECKS, Check, Finding, installed
 from aggverify.codes.state import Incomplete, State
-from aggverify.errors import NotJudged, UnknownVersion
+from aggverify.errors import InputError, NotJudged, UnknownVersion, unknown
 from aggverify.execution.deadline import NEVER, Deadline, OutOfTime
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
@@ -17,7 +17,14 @@ from aggverify.run.outcome.consequences import Outcome, precision, remaining
 from aggverify.run.outcome.events import Event, Finished, Found, Seen, SubjectChosen, Waiting
 from aggverify.run.outcome.store import stored_case
 from aggverify.run.outcome.tally import Tally
-from aggverify.run.outcome.verdict import CheckSummary, ReportedFinding, Verdict, together, why
+from aggverify.run.outcome.verdict import (
+    CheckSummary,
+    ReportedFinding,
+    Verdict,
+    covered,
+    together,
+    why,
+)
 from aggverify.run.planning.discovery import discovered, identified
 from aggverify.run.planning.engine import engine_settled
 from aggverify.run.planning.plan import Entry, Plan, plan, share
@@ -30,6 +37,7 @@ from aggverify.run.search.run_check import run_check
 from aggverify.world import Pool
 
 Emit = Callable[[Event], None]
+ENDED = "-x: stopped at the finding of another check"
 
 
 def verify(
@@ -48,6 +56,13 @@ def verify(
     """
     verdicts: list[Verdict] = []
     waivers = (*request.waivers, *known)
+    checks, narrowed = chosen(request.only, request.skip)
+
+    def ends(found: Sequence[ReportedFinding]) -> bool:
+        """Whether one of these is the failure at which the command ends."""
+        left = (r for r in found if not any(covered(w, [r])[0] for w in waivers))
+        return request.exit_first and any(r.fails for r in left)
+
     with loaded(request, pool) as (found, laboratory):
 
         def waived(event: Event) -> None:
@@ -55,7 +70,8 @@ def verify(
             made = event.verdict if isinstance(event, Finished) else None
             emit(event if made is None else Finished(accepted(made, waivers)))
 
-        for n, subject in enumerate(found):
+        for n, each in enumerate(found):
+            subject = each.noting(*narrowed)
             try:
                 verdict = examine(
                     subject,
@@ -64,6 +80,8 @@ def verify(
                     deadline=deadline,
                     part=1 / (len(found) - n),
                     stopped=verdicts[-1].incomplete if verdicts else None,
+                    checks=checks,
+                    ends=ends,
                 )
             except KeyboardInterrupt:
                 for missed in found[n + 1 :]:
@@ -73,6 +91,23 @@ def verify(
             emit(Finished(verdict))
             verdicts.append(verdict)
     return tuple(verdicts)
+
+
+def chosen(only: Iterable[str], skip: Iterable[str]) -> tuple[Sequence[Check], list[str]]:
+    """The checks that are run, and a note where those are not all; raises InputError."""
+    every, names = installed(), [c.name for c in installed()]
+    wanted, unwanted = (
+        [name.strip() for text in texts for name in text.split(",") if name.strip()]
+        for texts in (only, skip)
+    )
+    for name in (*wanted, *unwanted):
+        if name not in names:
+            raise unknown("check", name, names)
+    left = [c for c in every if c.name not in unwanted and (not wanted or c.name in wanted)]
+    if not left:
+        raise InputError("--only and --skip leave no check")
+    note = f"only {len(left)} of {len(every)} checks were run (--only, --skip)"
+    return left, [note] * (len(left) < len(every))
 
 
 def plans(request: Request, *, pool: Pool) -> tuple[Plan, ...]:
@@ -103,12 +138,14 @@ def examine(
     deadline: Deadline = NEVER,
     part: float = 1.0,
     stopped: Incomplete | None = None,
+    ends: Callable[[Sequence[ReportedFinding]], bool] = lambda found: False,
 ) -> Verdict:
     """Every check on one subject whose candidate is loaded already: a fold over its plan.
 
     ``known``: whether the subject is :func:`prepared` already. ``first``: how it is known to fail
     on the simplest step. ``before``: cases of earlier runs. ``part``: of the time left until the
-    deadline. ``stopped``: why nothing is to be run. What is raised on the way, Ctrl-C too, is
+    deadline. ``stopped``: why nothing is to be run. ``ends``: whether findings of a check are such
+    that no other is run. What is raised on the way, Ctrl-C too, is
     raised on once the verdict known by then is emitted; at the deadline it is returned.
     """
     if subject.claim.compiled and not known:
@@ -122,7 +159,7 @@ def examine(
                 work.prepare()
             emit(SubjectChosen(work.subject, len(work.entries)))
             work.look(emit, deadline)
-            stopped = work.fold(emit, deadline, part)
+            stopped = work.fold(emit, deadline, part, ends)
     except OutOfTime:
         stopped = Incomplete.OUT_OF_TIME
     except UnknownVersion as error:
@@ -150,6 +187,7 @@ class _Work:
         self._outcomes: list[Outcome] = []
         self._first, self._before = first, before
         self._seen: Finding | None = None
+        self._ended = False
         self.unknown: str | None = None
         """Why nothing can be judged, where its version is not known to the convention."""
         self._tally = Tally()
@@ -194,7 +232,13 @@ class _Work:
         self.subject, self.entries = less, plan(less, self._checks).entries
         return True
 
-    def fold(self, emit: Emit, deadline: Deadline, part: float) -> Incomplete | None:
+    def fold(
+        self,
+        emit: Emit,
+        deadline: Deadline,
+        part: float,
+        is_enough: Callable[[Sequence[ReportedFinding]], bool],
+    ) -> Incomplete | None:
         """Run the entries, each with its share of the time; what ended one before its time."""
         laboratory, outcomes = self._laboratory, self._outcomes
         ends = laboratory.clock() + min(self.subject.claim.budget.seconds, part * deadline.left)
@@ -218,6 +262,9 @@ class _Work:
             self._tally = outcome.tally
             if outcome.stopped is Incomplete.INTERRUPTED:
                 raise KeyboardInterrupt
+            self._ended = is_enough(outcome.findings)
+            if self._ended:
+                break
         return next(filter(None, (outcome.stopped for outcome in outcomes)), None)
 
     def _seen_only(self) -> ReportedFinding | None:
@@ -234,6 +281,7 @@ class _Work:
         laboratory, outcomes, subject = self._laboratory, self._outcomes, self.subject
         worlds = sorted(laboratory.worlds.items())
         why_not = self.unknown or (None if incomplete is None else str(incomplete))
+        why_not = ENDED if self._ended else why_not
         missed = [_missed(e, self._first, why_not) for e in self.entries[len(outcomes) :]]
         summaries = [*(o.summary for o in outcomes), *missed]
         first = () if self._first is None else (self._first,)
@@ -272,7 +320,7 @@ def _missed(entry: Entry, first: ReportedFinding | None, why_not: str | None) ->
         )
     if state is None:
         state, reason = State.NOT_JUDGED, WHY_NOT if first is not None else why_not
-    spoiled = first is not None and state is State.NOT_JUDGED
+    spoiled = state is State.NOT_JUDGED and (first is not None or why_not == ENDED)
     return CheckSummary(
         check.name,
         check.title,

@@ -47,7 +47,7 @@ def test_a_callable_is_judged_by_what_it_returns(
     assert ran.code == code, ran
     assert f"calls.py:{name}" in ran.out
     if code:
-        assert "expected x 2" in ran.out, ran
+        assert "2 times too much" in ran.out, ran
 
 
 @pytest.fixture

@@ -112,8 +112,8 @@ def test_one_reducer_may_be_two_modes_under_two_engines(cli: Cli, tmp_path: Path
     )
     ran = cli("check", "r.py", "--profile", "quick", "--world", "1")
     assert ran.code == 0, ran
-    assert "sequence_sum  [identified]" in ran.out
-    assert "with --engine megatron-token it implements token_mean" in ran.out
+    assert "sequence_sum (identified)" in ran.out
+    assert "with --engine megatron-token it implements token_mean" in ran.flat
     assert [path.name for path in tmp_path.iterdir()] == ["r.py"], "something was left behind"
 
 
@@ -126,8 +126,8 @@ def test_no_known_mode_still_checks_invariance(cli: Cli, tmp_path: Path) -> None
     )
     ran = cli("check", "r.py", *LITTLE)
     assert ran.code == 0, ran
-    assert "none recognised: invariance only" in ran.out
-    assert "the same step scalar in every layout" in ran.out
+    assert " · no known mode · " in ran.out
+    assert "PASS  the step scalar is the same in every layout tried (no known mode)" in ran.out
 
 
 def test_replay_tells_failed_and_fixed(cli: Cli, tmp_path: Path) -> None:
@@ -372,7 +372,7 @@ def test_project_settings_are_used_said_and_overridden(cli: Cli, tmp_path: Path)
     (tmp_path / "r.py").write_text("\n".join(lines))
     ran = cli("check", "r.py", "--max-examples", "5")
     assert ran.code == 1, ran  # the project says sample_mean, the reducer is a token mean
-    assert f"[tool.aggverify] in {tmp_path}/pyproject.toml says mode, profile, world" in ran.out
+    assert f"[tool.aggverify] in {tmp_path}/pyproject.toml says mode, profile, world" in ran.flat
     other = cli("check", "r.py", "--max-examples", "5", "--mode", "token_mean")
     assert other.code == 0, other
     (tmp_path / "pyproject.toml").write_text("[tool.aggverify]\nprofil = 'quick'\n")

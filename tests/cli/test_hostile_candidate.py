@@ -60,7 +60,7 @@ def test_state_left_changed_is_told_and_put_right(cli: Cli, tmp_path: Path) -> N
     (tmp_path / "r.py").write_text(START.replace("FAULT", change))
     ran = cli("check", "r.py", "--world", "1", *BRIEF)
     assert ran.code == 0, ran
-    assert "AGVW11 Leaves global state changed: environment, torch default dtype; put" in ran.out
+    assert "AGVW11 Leaves global state changed: environment, torch default dtype; put" in ran.flat
 
 
 KILLS = """
@@ -77,7 +77,7 @@ def test_a_rank_killed_from_outside_is_not_held_against_the_reducer(
     (tmp_path / "r.py").write_text(START.replace("\n    FAULT", kills))
     ran = cli("check", "r.py", "--world", "1", *BRIEF)
     assert ran.code == 0, ran
-    assert "AGVW12 Ranks were ended from outside: by SIGKILL, " in ran.out
+    assert "AGVW12 Ranks were ended from outside: by SIGKILL, " in ran.flat
 
 
 @pytest.mark.thorough
@@ -115,7 +115,7 @@ def test_slow_is_a_figure_and_no_failure(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "r.py").write_text(START.replace("FAULT", "time.sleep(0.02)"))
     ran = cli("check", "r.py", "--world", "2", *BRIEF)
     assert ran.code == 0, ran
-    assert "slow        about 20 ms a call, by the clock\n" in ran.out
+    assert "slow about 20 ms a call, by the clock" in ran.flat
 
 
 @pytest.mark.thorough

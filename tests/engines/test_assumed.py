@@ -177,9 +177,7 @@ def test_said_on_the_command_line(cli: Cli, tmp_path: Path) -> None:
     little = ("--profile", "quick", "--world", "2", "--max-examples", "2")
     asked = cli("check", "r.py", *little, "--report", "junit,md,html")
     assert asked.code == 2, asked
-    assert "Which does your trainer do? --engine mean or --engine sum" in " ".join(
-        asked.out.split()
-    )
+    assert "Which does your trainer do? --engine mean or --engine sum" in asked.flat
     assert "fix" not in asked.out
     folder = tmp_path / ".aggverify"
     assert not (folder / "cases").exists()

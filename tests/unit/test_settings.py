@@ -20,7 +20,7 @@ from aggverify.cli import settings_schema
 from aggverify.cli.check import check
 from aggverify.cli.options import said
 from aggverify.errors import InputError
-from aggverify.execution.options import OPTIONS, Kind
+from aggverify.execution.options import BY_KEY, GROUPS, OPTIONS, Kind
 from aggverify.oracles.policy import READINGS
 from aggverify.run.planning.claims import completed
 from aggverify.run.planning.request import Request, requested
@@ -243,6 +243,7 @@ def test_the_request_has_a_field_for_what_is_not_the_commands_own() -> None:
     fields = {f.name: f for f in dataclasses.fields(Request)}
     named = {option.field for option in OPTIONS if option.field}
     assert named | {"target", "settings", "settings_source"} == set(fields)
+    assert sorted(key for keys in GROUPS.values() for key in keys) == sorted(BY_KEY)
     assert {o.key for o in OPTIONS if not o.field} == {
         *("report", "github", "report_dir", "verbose", "quiet", "color", "list", "config"),
         *("baseline", "baseline_write", "replay_from", "replay_into"),

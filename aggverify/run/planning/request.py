@@ -58,6 +58,10 @@ class Request:
     step: str = default("step")
     sandbox: bool = default("sandbox")
     seed: int = default("seed")
+    only: tuple[str, ...] = default("only")
+    """Names of checks, in texts that may hold several with commas."""
+    skip: tuple[str, ...] = default("skip")
+    exit_first: bool = default("exit_first")
     settings: Mapping[str, Any] = field(default_factory=dict)
     """What the project's pyproject.toml says, where neither an option nor the file does."""
     settings_source: str | None = None
