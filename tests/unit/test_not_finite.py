@@ -206,4 +206,4 @@ def test_masked_tokens_that_have_weights_are_not_only_reported() -> None:
     """``losses.mean()``: the mask was forgotten, in value and gradient."""
     huge = {Poison.NAN: NAN, Poison.INFINITY: INF, Poison.FINITE: 2.0**100, Poison.OVERFLOW: INF}
     assert effects(huge) == "masked-values-reported"
-    assert effects(huge, weight=1.0) == "mask-not-applied"
+    assert effects(huge, weight=1.0) == "masked-tokens-weighed"
