@@ -14,7 +14,7 @@ from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_micro_batches, parse_step
 
-VERSION = 1
+VERSION = 2
 """Of the cases as snapshots name them: raised with every change of one, or of their names."""
 
 

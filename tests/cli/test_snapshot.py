@@ -205,7 +205,7 @@ def test_nothing_is_recorded_on_ci_or_checked_without_a_record(cli: Cli, loss: P
 
 def test_a_snapshot_runs_no_file_outside_the_project(cli: Cli, loss: Path) -> None:
     (loss / "aggverify-snapshots").mkdir()
-    header = f"# aggverify-snapshot {SCHEMA}\n# corpus 1\n# torch 1\n# processor 1\n# threads 1\n"
+    header = f"# aggverify-snapshot {SCHEMA}\n# corpus 2\n# torch 1\n# processor 1\n# threads 1\n"
     (loss / FILE).write_text(f"{header}# target ../other.py:reduce\n")
     ran = cli("snapshot", "check")
     assert ran.code == 2 and "does not lie in the project" in ran.err, ran

@@ -331,6 +331,18 @@ wrong("a_whole_group_masked", EMPTY, lambda b: masks(b) == ["00", "0", "11", "1"
 wrong(
     "nothing_counts_on_two_ranks", EMPTY, lambda b: b.dp_size == 2 and b.num_tokens == 0, unfloored
 )
+wrong(
+    "one_token_in_two_micro_batches",
+    EMPTY,
+    lambda b: b.num_microbatches == b.num_samples == 2 and b.dp_size == b.num_tokens == 1,
+    twice,
+)
+wrong(
+    "two_tokens_in_four_cells",
+    EMPTY,
+    lambda b: (b.dp_size, b.num_microbatches, b.num_samples, b.num_tokens) == (2, 2, 4, 2),
+    twice,
+)
 wrong("every_other_token", MASKED, lambda b: "10101010101" in masks(b), by_length)
 wrong("a_hole_at_the_beginning", MASKED, lambda b: "0001111" in masks(b), by_length)
 wrong("one_of_twelve", MASKED, lambda b: "000000010000" in masks(b), by_length)
