@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -21,7 +21,14 @@ standins: Any = import_module("standins")
 standins.install(
     *("accelerate", "areal.api", "areal.infra", "areal.utils.data", "beartype", "cloudpathlib"),
     *("codetiming", "datasets", "deepspeed", "flash_attn", "huggingface_hub", "liger_kernel.ops"),
-    *("liger_kernel.chunked_loss", "megatron", "nemo_rl.distributed", "nemo_rl.data", "orjson"),
+    *(
+        "liger_kernel.chunked_loss",
+        "megatron",
+        "nemo_rl.distributed",
+        "nemo_rl.data",
+        "nemo_rl.models",
+        "orjson",
+    ),
     *("pandas", "peft", "pyarrow", "pylatexenc", "prime_rl.configs", "prime_rl.utils"),
     *("slime.utils", "miles.utils", "sglang", "slime.rollout", "torchdata"),
 )
@@ -32,6 +39,14 @@ optimizer = torch.optim.SGD([theta], lr=1.0)
 
 
 def module(name: str) -> Any:
+    """The module itself: what its packages do when they are imported is another matter."""
+    parts = name.split(".")
+    for n in range(1, len(parts)):
+        package = ".".join(parts[:n])
+        if package not in sys.modules:
+            bare: Any = ModuleType(package)
+            bare.__path__ = [str(Path(sys.argv[2]).joinpath(*parts[:n]))]
+            sys.modules[package] = bare
     return import_module(name)
 
 
@@ -55,7 +70,7 @@ def openrlhf(values: Tensor, mask: Tensor, lengths: tuple[int, ...]) -> Any:
     def forward() -> Any:
         return loss.aggregate_loss(values, mask, batch_num_tokens=TOKENS)
 
-    return forward() * 2  # accelerate divides by two micro-batches
+    return forward()
 
 
 def areal(values: Tensor, mask: Tensor, lengths: tuple[int, ...]) -> Any:
@@ -84,12 +99,11 @@ def flat(values: Tensor, lengths: tuple[int, ...]) -> list[Tensor]:
 def reducer(name: str) -> Callable[..., Any]:
     def of(values: Tensor, mask: Tensor, lengths: tuple[int, ...]) -> Any:
         utils = module(name)
-        one = SimpleNamespace(get_context_parallel_world_size=lambda: 1)
-        utils.mpu = one
-        state = SimpleNamespace(cp=SimpleNamespace(size=1), cp_size=1)
+        utils.mpu = SimpleNamespace(get_context_parallel_world_size=lambda: 1)
+        alone = SimpleNamespace(size=1, rank=0)
+        utils.get_parallel_state = lambda: SimpleNamespace(cp=alone, cp_size=1, cp_rank=0)
         masks = [torch.ones(n, dtype=torch.float64) for n in lengths]
-        rest = [state] if "parallel_state" in str(utils.get_sum_of_sample_mean.__wrapped__) else []
-        mean = utils.get_sum_of_sample_mean([n + 2 for n in lengths], list(lengths), masks, *rest)
+        mean = utils.get_sum_of_sample_mean([n + 2 for n in lengths], list(lengths), masks)
         return mean(torch.cat(flat(values, lengths))) / 4
 
     return of

@@ -1,0 +1,184 @@
+"""Real trainers as they are, with packages from PyPI, tiny random models and two processors."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.audit.test_audit_command import audited, found, worst
+from tests.conftest import ROOT, Cli
+from tests.engines.wheels import ACCELERATE, DEEPSPEED, MEGATRON_CORE, fetched, installed
+from tests.frameworks.test_released import AREAL, OPENRLHF, SKYRL, VERL, Released, unpacked
+
+pytestmark = pytest.mark.network
+TRAINERS = Path(__file__).parent / "trainers"
+HUB = (
+    *("datasets", "dill", "filelock", "fsspec", "httpx", "huggingface_hub", "multiprocess"),
+    *("pandas", "psutil", "pyarrow", "python-dateutil", "pytz", "pyyaml", "regex", "requests"),
+    *("safetensors", "six", "tqdm", "tzdata", "xxhash", "hf-xet", "typer", "shellingham"),
+    *("anyio", "httpcore", "h11", "idna", "certifi", "charset-normalizer", "urllib3", "aiohttp"),
+    *("aiohappyeyeballs", "aiosignal", "attrs", "frozenlist", "multidict", "propcache", "yarl"),
+    *("tokenizers", "accelerate", "transformers==5.24.0", "httpcore2", "httpx2", "jinja2"),
+)
+TRL = (*HUB, "trl==1.16.0")
+
+
+@pytest.fixture
+def packages(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Puts packages on the path of the job."""
+
+    def put(name: str, *wanted: str) -> None:
+        folder = Path(pytestconfig.cache.mkdir(name))
+        path = [str(installed(folder, *wanted)), str(ROOT), os.environ.get("PYTHONPATH", "")]
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, path)))
+
+    return put
+
+
+GRPO: list[tuple[str, tuple[str, ...], Sequence[str], str, list[str]]] = [
+    # loss type, options, what is asked, mode, codes
+    ("grpo", (), ("--mode", "grpo"), "sample_mean", []),
+    ("sapo", (), ("--mode", "sample_mean"), "sample_mean", []),
+    ("dapo", (), ("--mode", "dapo"), "token_mean", []),
+    ("cispo", ("epsilon_high=5.0",), (), "token_mean", []),
+    ("vespo", (), ("--mode", "token_mean"), "token_mean", []),
+    ("luspo", (), (), "sequence_sum", []),
+    ("dr_grpo", (), ("--mode", "dr_grpo", "--divisor", "12"), "constant", []),
+    ("bnpo", (), ("--mode", "token_mean"), "token_mean", ["AGV101"]),
+    (
+        "dapo",
+        ("steps_per_generation=4", "max_steps=2"),
+        ("--mode", "dapo"),
+        "token_mean",
+        ["AGV604"],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("loss", "options", "said", "mode", "codes"), GRPO, ids=[f"{r[0]}{r[1][:1]}" for r in GRPO]
+)
+def test_trl_grpo(
+    cli: Cli,
+    tmp_path: Path,
+    packages: Any,
+    loss: str,
+    options: tuple[str, ...],
+    said: Sequence[str],
+    mode: str,
+    codes: list[str],
+) -> None:
+    packages("trl", *TRL)
+    job = [TRAINERS / "trl_grpo.py", loss, *options]
+    code, verdict = audited(cli, tmp_path, "--at", "trl", *said, job=job)
+    assert (code, found(verdict), verdict["mode"]) == (bool(codes), codes, mode)
+    # 32 completions of at most 12 tokens, the same in every run: 171 and 181 tokens.
+    told = [c["established"] for c in verdict["checks"] if c["established"]]
+    assert told == (
+        [] if codes else [f"352 tokens of 2 optimizer steps on 2 ranks have the weights of {mode}"]
+    )
+    if loss == "bnpo":  # a micro-batch of 74 tokens: 1 / (74 K)
+        assert worst(verdict) == ("1/171", pytest.approx(1 / 148, rel=1e-6))
+    if codes == ["AGV604"]:
+        [finding] = verdict["findings"]
+        assert (
+            "generation batch of 2 optimizer steps, divided by 2 (184 for 176"
+            in finding["diagnosis"]
+        )
+
+
+NOW = ("transformers==5.24.0", "accelerate==1.15.0")
+BEFORE = (
+    *("transformers==4.45.2", "accelerate==1.0.1", "tokenizers==0.20.3"),
+    *("huggingface_hub==0.36.0", "datasets==3.0.1", "fsspec==2024.6.1", "dill==0.3.8"),
+    "multiprocess==0.70.16",
+)
+"""With the last release whose loss was averaged in each micro-batch."""
+
+
+@pytest.mark.parametrize(
+    ("versions", "at", "codes"),
+    [
+        (NOW, "transformers", []),
+        (BEFORE, "cross-entropy", ["AGV101"]),
+    ],
+)
+def test_transformers_trainer(
+    cli: Cli, tmp_path: Path, packages: Any, versions: tuple[str, ...], at: str, codes: list[str]
+) -> None:
+    names = {version.partition("==")[0] for version in versions}
+    rest = [package for package in HUB if package.partition("==")[0] not in names]
+    packages(f"transformers-{versions[0][-6:]}", *rest, *versions)
+    said = ("--at", at, "--mode", "token_mean", "--engine", "mean")
+    code, verdict = audited(cli, tmp_path, *said, job=[TRAINERS / "hf_trainer.py"])
+    assert (code, found(verdict)) == (bool(codes), codes)
+
+
+@pytest.mark.parametrize(
+    ("way", "codes", "shown"),
+    [
+        ("right", [], None),
+        ("forgets K", ["AGV101"], ("1/23", 1 / 46)),
+        ("steps too early", ["AGV604"], ("1/14", 1 / 16)),
+    ],
+)
+def test_accelerate_with_deepspeed(
+    cli: Cli, tmp_path: Path, packages: Any, way: str, codes: list[str], shown: Any
+) -> None:
+    packages("deepspeed", *DEEPSPEED, *ACCELERATE)
+    said = ("--mode", "token_mean", "--engine", "deepspeed-2")
+    job = [TRAINERS / "accelerate_deepspeed.py", way]
+    code, verdict = audited(cli, tmp_path, *said, job=job)
+    assert (code, found(verdict)) == (bool(codes), codes)
+    if shown:
+        assert worst(verdict) == (shown[0], pytest.approx(shown[1], rel=1e-6))
+
+
+@pytest.mark.parametrize(
+    ("way", "engine", "codes"),
+    [("per-token", "megatron-token-raw", []), ("default", "mean", ["AGV101"])],
+)
+def test_megatron_core(
+    cli: Cli,
+    tmp_path: Path,
+    pytestconfig: pytest.Config,
+    monkeypatch: pytest.MonkeyPatch,
+    way: str,
+    engine: str,
+    codes: list[str],
+) -> None:
+    folder = fetched(Path(pytestconfig.cache.mkdir("megatron-core")), *MEGATRON_CORE)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(folder), str(ROOT))))
+    said = ("--at", "megatron", "--mode", "token_mean", "--engine", engine)
+    code, verdict = audited(cli, tmp_path, *said, job=[TRAINERS / "megatron_core.py", way])
+    assert (code, found(verdict)) == (bool(codes), codes)
+    if codes:  # a micro-batch of 4 tokens: 1 / (4 K D)
+        assert worst(verdict) == ("1/23", pytest.approx(1 / 16, rel=1e-6))
+
+
+LIGER = Released("liger-kernel", "0.8.5", "", "")
+
+
+@pytest.mark.parametrize(
+    ("at", "released", "mode"),
+    [
+        ("verl", VERL, "token_mean"),
+        ("skyrl", SKYRL, "token_sum"),
+        ("openrlhf", OPENRLHF, "token_mean"),
+        ("areal", AREAL, "token_mean"),
+        ("liger", LIGER, "sample_mean"),
+    ],
+)
+def test_probe_points(
+    cli: Cli, pytestconfig: pytest.Config, at: str, released: Released, mode: str
+) -> None:
+    folder = unpacked(pytestconfig, released)
+    said = ("--at", at, "--mode", mode, "--engine", "mean")
+    ran = cli("audit", *said, "--", sys.executable, TRAINERS / "point.py", at, folder)
+    assert ran.code == 0, ran.out
+    assert f"10 tokens of 1 optimizer steps on 1 ranks have the weights of {mode}" in ran.out
