@@ -10,7 +10,8 @@ from pathlib import Path
 from aggverify import oracles
 from aggverify.audit import judging, reduced
 from aggverify.audit.convention import RECORDED
-from aggverify.audit.judging import Found, Weighed
+from aggverify.audit.explaining import Weighed
+from aggverify.audit.judging import Found
 from aggverify.audit.properties import (
     CUT,
     GROUPS_SPAN,

@@ -16,6 +16,10 @@ Wrong = tuple[RecordedStep, Array, Sequence[Fraction]]
 """A step, its weights and the mode's."""
 _WINDOWS = 8
 """Optimizer steps of a generation batch at most."""
+_TOGETHER = (
+    "a generation batch that spans them: TRL #5619, #6024, ms-swift 4.6.0; or an optimizer step "
+    "within the accumulation window"
+)
 _FIX = "count the tokens of the micro-batches that go into this optimizer step"
 
 
@@ -93,7 +97,5 @@ def _hypotheses(tokens: dict[int, int]) -> Iterator[tuple[str, str, dict[int, fl
                 window = [tokens.get(m) for m in range(n - n % width, n - n % width + width)]
                 if all(window):
                     found[n] = sum(filter(None, window)) / share
-            sentence = (
-                f"divided by the token count of a generation batch of {width} optimizer steps"
-            )
-            yield sentence + words, "TRL #5619, #6024; ms-swift 4.6.0", found
+            sentence = f"divided by the token count of {width} optimizer steps together"
+            yield sentence + words, _TOGETHER, found

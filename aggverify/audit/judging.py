@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
-from itertools import zip_longest
 
 import numpy as np
 
 from aggverify.audit import factor
 from aggverify.audit.counts import one_factor, other_counts
+from aggverify.audit.explaining import Weighed, explained, mask_of, owners
 from aggverify.audit.properties import (
     LOST,
     MASKED,
@@ -30,42 +30,15 @@ from aggverify.audit.records import AMPLIFIED, Array
 from aggverify.audit.steps import RecordedStep, Run
 from aggverify.checks import Check, Finding
 from aggverify.checks.comparison import margin, worst_weight
-from aggverify.diagnosis import Diagnosis, Observation, diagnose
+from aggverify.diagnosis import Diagnosis
 from aggverify.execution.subject import Subject
-from aggverify.oracles import Step
 from aggverify.oracles.bounds import PRECISIONS, relative
-from aggverify.steps.case import Case
 
 _READ = {"losses": 0, "log_probs": 4, "logits": 16 * AMPLIFIED}
 """Roundings between a token's weight and what is read off: a product and a quotient, or a softmax
 whose roundings grow."""
 _SIMPLE = 1000
 """Largest denominator of a factor that a rounded weight is read as."""
-_LARGE = 50_000
-"""Tokens of the steps that forms are fitted to."""
-
-
-@dataclass(frozen=True, slots=True)
-class Weighed:
-    """One step's weights in the update beside the mode's."""
-
-    step: RecordedStep
-    observed: Array
-    expected: tuple[Fraction, ...]
-    odd: Array
-    """Tokens that another property is about."""
-    unknown: Array
-
-    @property
-    def left_out(self) -> Array:
-        """Unmasked tokens that are not judged by their weight."""
-        return (self.odd | self.unknown) & _mask(self.step)
-
-    @property
-    def judged(self) -> Array:
-        """As the mode has them where nothing is to be judged."""
-        exact = np.array([float(w) for w in self.expected])
-        return np.where(self.odd | self.unknown, exact, self.observed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +61,7 @@ def _weighed(subject: Subject, run: Run, step: RecordedStep) -> Weighed:
     expected = subject.expected(step.step)
     assert expected is not None
     rest = step.case.step.num_response_tokens - len(expected)
-    mask = _mask(step)
+    mask = mask_of(step)
     return Weighed(
         step,
         observed,
@@ -127,11 +100,11 @@ def once(subject: Subject, run: Run, steps: Sequence[Weighed]) -> Iterator[Found
 def masked(subject: Subject, run: Run, steps: Sequence[Weighed]) -> Iterator[Found]:
     """Weights where there must be none."""
     for one in steps:
-        step, mask = one.step, _mask(one.step)
+        step, mask = one.step, mask_of(one.step)
         wrong = np.flatnonzero(~mask & (step.weights != 0))
         if not len(wrong):
             continue
-        owner = _owners(step)
+        owner = owners(step)
         samples = sorted({int(owner[t]) for t in wrong})
         dummies = sum(n < len(step.samples) and step.samples[n].dummy for n in samples)
         what = f", {dummies} of {len(samples)} samples dummies" if dummies else ""
@@ -160,7 +133,7 @@ def weights(subject: Subject, run: Run, steps: Sequence[Weighed]) -> Iterator[Fo
         yield Found(finding)
     else:
         known = one_factor(wrong, run.ranks)
-        yield Found(finding, known or _explained(subject, finding, steps))
+        yield Found(finding, known or explained(subject, finding, steps))
 
 
 def _wrong(subject: Subject, run: Run, one: Weighed) -> tuple[Weighed, Finding] | None:
@@ -207,7 +180,7 @@ def _smallest(one: Weighed, finding: Finding) -> str:
     """The smallest group of samples that shows it: one of them does."""
     exact = np.array([float(w) for w in one.expected])
     near = np.abs(one.judged - exact) <= float(finding.bound or 0) * 2
-    owner = _owners(one.step)
+    owner = owners(one.step)
     wrong = sorted({int(n) for n in owner[~near]})
     assert finding.token is not None
     shown = int(owner[finding.token])
@@ -290,69 +263,10 @@ def _told(
     return Found(finding, Diagnosis(root, root=root))
 
 
-def _explained(subject: Subject, finding: Finding, steps: Sequence[Weighed]) -> Diagnosis | None:
-    small = [w for w in steps if w.step.case.step.num_response_tokens <= _LARGE]
-    seen = [_interleaved(w.step.case, _filled(w), w.expected) for w in small]
-    own = replace(finding, observed=None)  # what is unknown in it has no weight of its own
-    return diagnose(subject.knowing(trust_formula=True), own, [seen]) if seen else None
-
-
-def _interleaved(case: Case, weights: Array, expected: Sequence[Fraction]) -> Observation:
-    """With samples of all micro-batches in turn: the order that ranks have them in is no step's,
-    and a formula of so many samples in a row is not taken for one of micro-batches."""
-    cells = [members for _, _, members in case.layout.cells()]
-    rows = zip_longest(*cells)
-    order = [n for row in rows for n in row if n is not None]
-    new = {n: i for i, n in enumerate(order)}
-    layout = replace(
-        case.layout,
-        micro_batches=tuple(
-            tuple(tuple(new[n] for n in cell) for cell in rank)
-            for rank in case.layout.micro_batches
-        ),
-    )
-    step = Step(tuple(case.step.samples[n] for n in order))
-    lengths = [s.response_length for s in case.step.samples]
-    at = np.concatenate([case.step.offsets[n] + np.arange(lengths[n]) for n in order])
-    return Observation(
-        Case(step, layout, case.losses, case.dtype),
-        weights[at],
-        tuple(expected[i] for i in at.tolist()),
-    )
-
-
-def _filled(one: Weighed) -> Array:
-    """Weights with those that are unknown as far off as the others of their micro-batch are."""
-    if not (one.unknown | one.odd).any():
-        return one.observed
-    exact = np.array([float(w) for w in one.expected])
-    known = ~(one.unknown | one.odd) & (exact != 0)
-    ratio = np.divide(one.observed, exact, out=np.ones_like(exact), where=known)
-    found, owner = one.judged.copy(), _owners(one.step)
-    cells = {n: c for c, (_, _, cell) in enumerate(one.step.case.layout.cells()) for n in cell}
-    cell = np.array([cells[int(n)] for n in owner])
-    for c in set(cell.tolist()):
-        mine = (cell == c) & known
-        if mine.any():
-            rest = (cell == c) & one.unknown
-            found[rest] = exact[rest] * np.median(ratio[mine])
-    return found
-
-
 def _odd(step: RecordedStep) -> Array:
     parts = [s.twice | (~s.used & s.mask) for s in step.samples]
     found = np.concatenate(parts)
     return np.concatenate([found, np.zeros(len(step.weights) - len(found), dtype=bool)])
-
-
-def _mask(step: RecordedStep) -> Array:
-    flat = b"".join(s.loss_mask for s in step.case.step.samples)
-    return np.frombuffer(flat, dtype=np.uint8).astype(bool)
-
-
-def _owners(step: RecordedStep) -> Array:
-    lengths = [s.response_length for s in step.case.step.samples]
-    return np.repeat(np.arange(len(lengths)), lengths)
 
 
 def precision(subject: Subject, run: Run) -> str:

@@ -42,14 +42,12 @@ class Shape:
     """Whether it is known where each sample begins."""
     ids: bool = True
     groups: bool = True
-    rollouts: bool = True
 
     def and_also(self, other: Shape) -> Shape:
         return Shape(
             self.samples and other.samples,
             self.ids and other.ids,
             self.groups and other.groups,
-            self.rollouts and other.rollouts,
         )
 
 
@@ -61,7 +59,6 @@ def shape_of(record: Record) -> Shape:
         not flat or "lengths" in arrays or "sample_ids" in arrays,
         "sample_ids" in arrays,
         "group_ids" in arrays,
-        "rollout_ids" in arrays,
     )
 
 

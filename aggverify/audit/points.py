@@ -2,7 +2,8 @@
 
 Runs in every process of a job before anything else, so it imports no torch; a module that has no
 such function is left as it is. Values are Python expressions of the function's arguments, of those
-of the function it is called ``within``, ``out`` and ``caller``; nothing but the value is replaced.
+of the function it is called ``within``; ``out`` and its closure's ``cells``; ``caller`` and its
+``line``; ``nth`` call of what is returned.
 """
 
 from __future__ import annotations
@@ -132,6 +133,7 @@ def _probing(point: Point, function: Callable[..., Any]) -> Callable[..., Any]:
         known["out"] = out = function(*args, **how)
         if where == "out()":  # the argument of what is returned, each time it is called
             numbers = itertools.count()
+            known["cells"] = inspect.getclosurevars(out).nonlocals
 
             def returned(values: Any, *more: Any) -> Any:
                 if getattr(values, "requires_grad", False):

@@ -162,8 +162,7 @@ WRONG: dict[
         [other(5, 4 / 12, 40), other(7, 4 / 12, 50)],
         {},
         "AGV604",
-        "divided by the token count of a generation batch of 2 optimizer steps, divided by 2 "
-        "(6 for 5, 6 for 7)",
+        "divided by the token count of 2 optimizer steps together, divided by 2 (6 for 5, 6 for 7)",
         (Fraction(1, 5), Fraction(1, 6)),
     ),
     "a bin that is dropped": (
