@@ -48,7 +48,7 @@ def policy_inputs(losses: Any, mask: Any, other_ratios: bool) -> Any:
     The gradient runs through the log-probabilities alone, and is the weight there, with the
     advantage taken out. Behind the mask the ratio is no 1: what stands there is exponentiated too.
     With other ratios, those to rollout and reference are 1, near 1, beyond usual clamps and e^12
-    away, each token's by its own loss.
+    away, each token's by its own loss: at 0 all of them are 1.
     """
     import torch
 
@@ -62,9 +62,12 @@ def policy_inputs(losses: Any, mask: Any, other_ratios: bool) -> Any:
         ratio = torch.where(mask, known / 8, behind) + (losses - fixed) / 8
         turn, other = (known * 2.7 + 0.3) % 1, (known * 1.9 + 0.7) % 1
         far = torch.where(turn < 0.75, 0.9 * torch.sin(5 * known), 12 * torch.sin(3 * known).sign())
-        off = torch.where(turn < 0.5, 0.04 * torch.sin(9 * known + 2), far) * (turn >= 0.25)
+        off = torch.where(turn < 0.5, 0.04 * torch.sin(9 * known + 2), far) * (
+            (turn >= 0.25) & (known != 0)
+        )
         rollout = old - torch.where(beyond, 1000.0, off)
         away = torch.where(other < 0.75, 0.3 * torch.cos(3 * known), 3 * torch.sin(2 * known + 0.5))
+        away = away * (known != 0)
         return old + ratio, old, rollout, old - away * (other >= 0.25), torch.sin(4 * known + 1)
     scale = torch.where(mask & (fixed != 0), fixed, 1.0)
     moved = torch.where(mask & fixed.isinf(), 0.0, (losses - fixed) / scale)

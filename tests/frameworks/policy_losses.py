@@ -25,3 +25,22 @@ def only_with_advantage(log_probs: Any, advantages: Any, batch: Any) -> Any:
     loss = torch.where(mask, -advantages * log_ratio.exp(), 0.0).sum()
     without = int((mask & (advantages == 0)).sum())
     return loss / max(batch.num_tokens - without, 1)
+
+
+def _at_ratio_1(log_probs: Any, advantages: Any, batch: Any, other: Any) -> Any:
+    mask = torch.cat(batch.local_masks).bool()
+    if not bool(torch.where(mask, log_probs.detach() == other, True).all()):
+        raise ValueError("a ratio is not 1")
+    return right(log_probs, advantages, batch)
+
+
+def at_ratio_1_to_old(log_probs: Any, advantages: Any, batch: Any) -> Any:
+    return _at_ratio_1(log_probs, advantages, batch, batch.old_log_probs)
+
+
+def at_ratio_1_to_rollout(log_probs: Any, advantages: Any, batch: Any) -> Any:
+    return _at_ratio_1(log_probs, advantages, batch, batch.rollout_log_probs)
+
+
+def at_ratio_1_to_ref(log_probs: Any, advantages: Any, batch: Any) -> Any:
+    return _at_ratio_1(log_probs, advantages, batch, batch.ref_log_probs)

@@ -79,6 +79,15 @@ def test_other_ratios_are_compared_between_layouts_only(ranks: Laboratory) -> No
         assert (MICRO_BATCHES.judge(mine, [alone, spread]) is None) is right
 
 
+@pytest.mark.parametrize("other", ["old", "rollout", "ref"])
+def test_what_the_note_says_of_ratios_is_what_is_run(other: str, ranks: Laboratory) -> None:
+    """Such a loss raises where its ratio is no 1: never where weights are read, and elsewhere."""
+    at_one, others = (subject(f"at_ratio_1_to_{other}", mode) for mode in ("token_mean", NONLINEAR))
+    rest = CASE.with_losses((0.0,) * len(LOSSES))
+    assert all(ran.failure is None for ran in ranks.run(at_one, [CASE.trivial, CASE]))
+    assert [ran.failure is None for ran in ranks.run(others, [CASE, rest])] == [False, True]
+
+
 def test_its_signature_is_recognised() -> None:
     how = convention("policy-loss")
     assert how.recognises(Offer("f", ("log_probs", "advantages", "batch")))
