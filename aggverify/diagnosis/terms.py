@@ -79,6 +79,7 @@ class Tokens:
         owners = [o for case in cases for o in token_owner(case.step, case.layout)]
         owner = _ints(owners).reshape(-1, 3)
         self.cp_size = _ints([case.layout.cp_size for case in cases])[self.case]
+        self.ranks = _ints([case.layout.world_size for case in cases])[self.case]
         within = _ints([i for case in cases for i in range(len(case.step.samples))])
         cell, place = _places_in_cells(cases)
         self.ids: dict[str, Ints] = {
@@ -264,6 +265,13 @@ def _of_the_last(t: Tokens, unit: Ints) -> Array:
     return _floats(np.bincount(t.sample, weights=t.mask)[last])
 
 
+def _one_a_rank(t: Tokens, unit: Ints) -> Array:
+    """Tokens of the unit, at least as many as there are ranks."""
+    least = np.zeros(int(unit.max()) + 1, dtype=np.int64)
+    least[unit] = t.ranks
+    return np.maximum(_floats(np.bincount(unit, weights=t.mask)), _floats(least))
+
+
 def _longest_piece(t: Tokens, unit: Ints) -> Array:
     """The most response tokens that any sample has on one context-parallel rank."""
     part = t.unit("sample", "cp rank")
@@ -307,6 +315,7 @@ _COUNTS: dict[str, Count] = {
     "the last sample's unmasked tokens": _of_the_last,
     "non-empty micro-batches": _distinct("micro-batch", non_empty=True),
     **{_runs_of(run): _distinct(run, non_empty=False) for run in RUNS.values()},
+    "unmasked tokens (at least one for each rank)": _one_a_rank,
     "the longest piece of a response": _longest_piece,
     "rollouts": _distinct("rollout", non_empty=False),
     "samples": _distinct("sample", non_empty=False),
@@ -366,10 +375,13 @@ def outer_terms() -> Iterator[tuple[Term, ...]]:
     for what in ("rollouts", "samples", "prompt groups"):
         yield (Term("rollouts"), Term(what, "", _CELL))
     yield (Term(TOKENS),)
+    for what in ("rollouts", "samples"):
+        yield (Term(TOKENS), Term(what, "", _CELL))
 
 
 def upper_terms() -> Iterator[Term]:
     """What a token's weight may be multiplied by."""
+    yield Term(TOKENS, "", _CELL)
     for what in ("samples", "rollouts", "prompt groups"):
         for where in ((), _CELL, ("dp rank",), ("micro-batch",)):
             yield Term(what, "", where)

@@ -249,6 +249,13 @@ def get_pg_loss_reducer(
     return reduce
 
 
+def row_means_weighted_by_rows(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """What EasyR1's sequence mean should be."""
+    rows = len(batch.rollout_ids)
+    mean = weighted(losses, batch, [max(n, 1) * rows for n in batch.rollout_tokens])
+    return mean * (rows / batch.num_rollouts)
+
+
 CORRECT = (
     Correct("other_order", "adds in another order", "token_mean", "sum"),
     Correct("single_precision_constant", "a reciprocal in float32", "token_mean", "sum"),
@@ -274,6 +281,7 @@ CORRECT = (
         claims=("rejection",),
     ),
     Correct("term_where_something_is_unmasked", "a term is skipped", "token_mean", "sum"),
+    Correct("row_means_weighted_by_rows", "local means, shared by rows", "sample_mean", "sum"),
     Correct("two_more_terms", "terms have other normalisers", "sample_mean", "sum"),
     Correct("normaliser_over_the_ranks", "a share in float32, TRL's", "token_mean", "sum"),
     Correct("share_of_the_micro_batches", "1/K in float32", "prompt_mean", "sum"),

@@ -152,6 +152,12 @@ def masked_twice(losses: Tensor, batch: MicroBatch) -> Tensor:
     return torch.where(mask[: len(selected)], selected, 0.0).sum() / max(batch.num_tokens, 1)
 
 
+def row_length_for_the_mask(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """Liger's and TRL's luspo of token-level ratios: times the row's length, over its width."""
+    rows, mask = batch.rows(losses)
+    return (rows * mask.sum(1, keepdim=True)).sum() / (batch.num_rollouts * max(rows.shape[1], 1))
+
+
 MUTANTS = (
     Mutant("inverted", 63, "one mode", "token_mean", "sum", ("AGV101",), "mask-inverted"),
     Mutant(
@@ -164,6 +170,15 @@ MUTANTS = (
         "mask-as-a-length",
     ),
     Mutant("masked_twice", 33, "packed rows", "token_mean", "sum", ("AGV101",), "mask-twice"),
+    Mutant(
+        "row_length_for_the_mask",
+        89,
+        "Liger's and TRL's luspo, TRL #6654",
+        "sequence_sum",
+        "sum",
+        ("AGV101",),
+        "mask-not-applied",
+    ),
     Mutant(
         "response_ends_dropped",
         33,

@@ -70,6 +70,22 @@ def rows_of_the_micro_batch(losses: Tensor, batch: MicroBatch) -> Tensor:
     return weighted(losses, batch, [max(n, 1) * rows for n in batch.rollout_tokens])
 
 
+def row_means_weighted_by_tokens(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """EasyR1's sequence mean: the rows at hand, times their share of the step's tokens."""
+    share = sum(int(m.sum()) for m in batch.loss_masks) / max(batch.num_tokens, 1)
+    return rows_of_the_micro_batch(losses, batch) * share
+
+
+def means_never_divided(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """LLaMA-Factory's ASFT loss: a local mean, and nothing divides by the accumulation steps."""
+    return kept(losses, batch).sum() / tokens(batch.loss_masks) * batch.cp_size
+
+
+def floor_after_the_ranks(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """Liger's dapo: at least one token a rank, where TRL has at least one a step."""
+    return kept(losses, batch).sum() / max(batch.num_tokens / (batch.dp_size * batch.cp_size), 1)
+
+
 def mean_on_the_sample_path(losses: Tensor, batch: MicroBatch) -> Tensor:
     """The mean over the rows at hand where Megatron's sample path divides by N already."""
     rows = len(batch.rollout_ids)
@@ -173,6 +189,33 @@ MUTANTS = (
         "sum",
         ("AGV101", *_LAYOUT),
         "units-counted-where-they-stand",
+    ),
+    Mutant(
+        "row_means_weighted_by_tokens",
+        89,
+        "EasyR1's loss_avg_mode=seq",
+        "sample_mean",
+        "sum",
+        ("AGV101", *_LAYOUT),
+        "weighted-by-tokens",
+    ),
+    Mutant(
+        "means_never_divided",
+        6,
+        "LLaMA-Factory's use_asft_loss",
+        "token_mean",
+        "mean",
+        _LAYOUT,
+        "means-added-up",
+    ),
+    Mutant(
+        "floor_after_the_ranks",
+        89,
+        "Liger's dapo",
+        "token_mean",
+        "mean",
+        ("AGV101", *_LAYOUT),
+        "floor-after-division",
     ),
     Mutant(
         "mean_on_the_sample_path",

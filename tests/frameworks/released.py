@@ -1,5 +1,6 @@
-"""What is verified: a framework's own function out of a released wheel; AGGVERIFY_RELEASED says
-``FOLDER:MODULE:NAME``, and the packages that are not at hand stand in empty."""
+"""What is verified: a framework's own function, out of a wheel or a checkout; AGGVERIFY_RELEASED
+says ``FOLDER:MODULE:NAME`` (or several names, with commas), and the packages that are not at hand
+stand in empty, as do the framework's own parts of AGGVERIFY_STANDS_IN."""
 
 import importlib
 import os
@@ -7,16 +8,14 @@ import sys
 
 import standins
 
-MORE = (
-    *("accelerate", "codetiming", "datasets", "deepspeed", "flash_attn"),
-    "huggingface_hub",
-)
-AREAL = ("areal.api", "areal.infra", "areal.utils.data")
-MEGATRON = (
+PARTS = (
+    *("areal.api", "areal.infra", "areal.utils.data"),
     *("megatron.bridge", "megatron.core.distributed", "megatron.core.pipeline_parallel"),
     *("skyrl.backends.skyrl_train.distributed.megatron", "skyrl.backends.skyrl_train.mtp"),
 )
-standins.install(*MORE, *AREAL, *MEGATRON, "orjson", "pandas", "peft", "pyarrow", "pylatexenc")
-folder, module, name = os.environ["AGGVERIFY_RELEASED"].split(":")
+folder, module, names = os.environ["AGGVERIFY_RELEASED"].split(":")
 sys.path.insert(0, folder)
-globals()[name] = getattr(importlib.import_module(module), name)
+standins.install(*PARTS, *os.environ.get("AGGVERIFY_STANDS_IN", "").split())
+standins.install_missing(folder)
+for name in names.split(","):
+    globals()[name] = getattr(importlib.import_module(module), name)

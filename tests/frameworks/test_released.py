@@ -3,18 +3,15 @@ that ship, and what is known of each."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import zipfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from filelock import FileLock
 
 from tests.choosing import first_of_each
 from tests.conftest import Cli
+from tests.frameworks import wheels
 
 pytestmark = pytest.mark.network
 
@@ -27,8 +24,9 @@ class Released:
     name: str
     method: str = ""
     """Of that, what is called."""
-    folder: str = "."
-    """Where the wheel keeps its Python."""
+
+    def unpacked(self, config: pytest.Config) -> Path:
+        return wheels.unpacked(Path(config.cache.mkdir("wheels")), self.package, self.version)
 
 
 VERL = Released("verl", "0.9.1", "verl.trainer.ppo.core_algos", "agg_loss")
@@ -47,25 +45,7 @@ WRAPPER = Released(
 OLDER = replace(WRAPPER, version="0.2.0")
 BEFORE, WRAPPED_BEFORE = (replace(now, version="0.3.0") for now in (SKYRL, WRAPPER))
 AREAL = Released("areal", "1.0.4", "areal.utils.functional.functional", "ppo_actor_loss_fn")
-OPENRLHF = Released(
-    *("openrlhf", "0.11.2", "openrlhf.models.loss", "aggregate_loss"),
-    folder="openrlhf-0.11.2.data/purelib",
-)
-
-
-def unpacked(config: pytest.Config, released: Released) -> Path:
-    """The wheel's folder; downloaded once, shared by all workers."""
-    folder = config.cache.mkdir(released.package)
-    target = Path(folder) / released.version
-    with FileLock(folder / "lock"):
-        if not target.is_dir():
-            command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-            command += ["--only-binary=:all:", "--python-version", "3.12", "--dest", str(folder)]
-            subprocess.run([*command, f"{released.package}=={released.version}"], check=True)
-            [wheel] = Path(folder).glob(f"{released.package}-{released.version}-*.whl")
-            with zipfile.ZipFile(wheel) as archive:
-                archive.extractall(target)
-    return target / released.folder
+OPENRLHF = Released("openrlhf", "0.11.2", "openrlhf.models.loss", "aggregate_loss")
 
 
 ROWS = [
@@ -127,7 +107,7 @@ def test_what_is_released(
     shell: Cli,
 ) -> None:
     released, name, mode, more, code, said = row
-    where = unpacked(pytestconfig, released)
+    where = released.unpacked(pytestconfig)
     function = released.name + released.method
     ran = shell(
         *("check", f"{Path(__file__).with_name('released.py')}:{function}", "--convention", name),

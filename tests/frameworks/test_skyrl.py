@@ -2,44 +2,25 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import zipfile
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 
 from tests.choosing import LATER
 from tests.conftest import Cli
+from tests.frameworks.wheels import unpacked
 
 pytestmark = pytest.mark.network
 CANDIDATE = Path(__file__).with_name("skyrl_candidate.py")
+VERSIONS = ("0.1.0", "0.2.0", "0.3.0", "0.4.0")
 POLICY_LOSSES = Path(__file__).with_name("skyrl_policy_losses.py")
 
 
 @pytest.fixture(scope="session")
 def wheels(pytestconfig: pytest.Config) -> Path:
     """A folder with every version's wheel unpacked; downloaded once, shared by all workers."""
-    folder = pytestconfig.cache.mkdir("skyrl")
-    with FileLock(folder / "lock"):
-        for version in ("0.1.0", "0.2.0", "0.3.0", "0.4.0"):
-            if not (folder / version / "skyrl").is_dir():
-                _fetch(version, folder)
-    return Path(folder)
-
-
-def _fetch(version: str, folder: Path) -> None:
-    subprocess.run(
-        [
-            *(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"),
-            *("--only-binary=:all:", "--python-version", "3.12", "--dest", str(folder)),
-            f"skyrl=={version}",
-        ],
-        check=True,
-    )
-    with zipfile.ZipFile(folder / f"skyrl-{version}-py3-none-any.whl") as wheel:
-        wheel.extractall(folder / version)
+    folder = Path(pytestconfig.cache.mkdir("wheels"))
+    return {unpacked(folder, "skyrl", version) for version in VERSIONS}.pop().parent
 
 
 def check(shell: Cli, wheels: Path, version: str, mode: str, *more: str) -> tuple[int, str]:

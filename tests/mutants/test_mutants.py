@@ -19,7 +19,7 @@ from tests.contradicted import contradicted
 from tests.corpus import CORRECT, FAMILIES, MUTANTS, Correct, Mutant
 from tests.mutants.conftest import every_finding, first_told, subject_of
 
-LAST_NUMBER = 67
+LAST_NUMBER = 89
 EXAMPLES = 12
 
 

@@ -62,6 +62,34 @@ BUGS: tuple[Bug, ...] = (
         ),
     ),
     Bug(
+        "weighted-by-tokens",
+        "each micro-batch's mean over its rows weighted by its number of tokens, not of rows",
+        "EasyR1 (loss_avg_mode=seq)",
+        "weight a mean over rows by the micro-batch's share of the step's rows",
+        (
+            Shape(
+                Count(TOKENS, "sample|rollout"),
+                outer=(Count(TOKENS), Count("rollouts|samples", "", _CELL)),
+                upper=Count(TOKENS, "", _CELL),
+                sizes=(),
+            ),
+        ),
+    ),
+    Bug(
+        "means-added-up",
+        "each micro-batch's own token mean, added up: nothing divides by the accumulation steps",
+        "LLaMA-Factory (use_asft_loss)",
+        _GLOBAL,
+        (Shape(Count(TOKENS, "", _CELL), outer=(), sizes=("/dp_size",)),),
+    ),
+    Bug(
+        "floor-after-division",
+        "the step's token count is floored after its division by the ranks: one token for each",
+        "Liger's dapo",
+        "floor the count itself: max(count, 1) / world_size",
+        (Shape(Count(r"unmasked tokens \(at least one for each rank\)", "", ()), outer=()),),
+    ),
+    Bug(
         "mean-over-dp-ranks",
         "the mean over data-parallel ranks of each rank's own token mean",
         "prime-rl #2358",

@@ -1,0 +1,70 @@
+"""The pages of ``docs/findings``: the script of each, run on a framework's code, and its output."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGES = ROOT / "docs" / "findings"
+HERE = Path(__file__).parent
+_RUN = """
+import runpy, sys
+import standins
+
+script, folder, *parts = sys.argv[1:]
+sys.path.insert(0, folder)
+standins.install(*parts)
+standins.install_missing(folder)
+runpy.run_path(script)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A defect, and the code that its script runs on: a release, or a checkout's folder."""
+
+    name: str
+    stands_in: tuple[str, ...] = ()
+    package: str = ""
+    version: str = ""
+    fixed: str = ""
+    """A release in which it is gone."""
+    checkout: str = ""
+
+    @property
+    def text(self) -> str:
+        return (PAGES / f"{self.name}.md").read_text(encoding="utf-8")
+
+    @property
+    def script(self) -> str:
+        return _block(self.text, "python")
+
+    @property
+    def printed(self) -> str:
+        return _block(self.text, "text")
+
+    def run(self, folder: Path, kept: Path) -> str:
+        """What it prints there, on code in that folder."""
+        script = kept / f"{self.name}.py"
+        script.write_text(self.script, encoding="utf-8")
+        command = [sys.executable, "-W", "ignore", "-c", _RUN, str(script), str(folder)]
+        done = subprocess.run([*command, *self.stands_in], cwd=HERE, capture_output=True, text=True)
+        return done.stdout.strip() if done.returncode == 0 else done.stderr.strip()
+
+
+def pages() -> Iterator[Page]:
+    text = (ROOT / "reports" / "frameworks.toml").read_text(encoding="utf-8")
+    for row in tomllib.loads(text)["page"]:
+        yield Page(**row | {"stands_in": tuple(row.get("stands_in", ()))})
+
+
+def _block(text: str, language: str) -> str:
+    found = re.search(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert found is not None, language
+    return found[1].strip()
