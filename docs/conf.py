@@ -14,7 +14,6 @@ author = "the aggverify contributors"
 copyright = author
 release = version = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "generated"]
-suppress_warnings = ["toc.empty_glob"]
 exclude_patterns = ["_build", "extending/code"]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
