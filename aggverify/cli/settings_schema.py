@@ -18,7 +18,7 @@ from aggverify.execution.term_readings import TERM_READINGS
 from aggverify.oracles import FAMILIES, MODES, NAMES
 from aggverify.oracles.policy import QUESTIONS, READINGS
 from aggverify.report.formats import FORMATS
-from aggverify.run.planning.settings import KEYS
+from aggverify.run.planning.settings import KEYS, PROBE_POINTS
 from aggverify.run.planning.waiver import FORM
 from aggverify.world import AUTO, BACKENDS, KINDS
 
@@ -55,7 +55,17 @@ def schema() -> dict[str, Any]:
         ),
         "type": "object",
         "additionalProperties": False,
-        "properties": {key: _property(option) for key, option in KEYS.items()},
+        "properties": {
+            **{key: _property(option) for key, option in KEYS.items()},
+            PROBE_POINTS: {
+                "description": "Where aggverify audit finds per-token losses, each by its name.",
+                "type": "object",
+                "additionalProperties": {
+                    "type": "object",
+                    "additionalProperties": {"type": "string"},
+                },
+            },
+        },
     }
 
 

@@ -424,7 +424,7 @@ OPTIONS = (
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "What is verified": (
         *("mode", "engine", "convention", "adapter", "divisor", "oracle", "against", "claim"),
-        *("without", "policy", "group_size", "micro_batch_size"),
+        *("without", "policy", "terms", "group_size", "micro_batch_size"),
     ),
     "How much": (
         *("profile", "only", "skip", "exit_first", "max_time", "max_examples", "world", "step"),

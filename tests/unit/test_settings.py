@@ -24,7 +24,7 @@ from aggverify.execution.options import BY_KEY, GROUPS, OPTIONS, Kind
 from aggverify.oracles.policy import READINGS
 from aggverify.run.planning.claims import completed
 from aggverify.run.planning.request import Request, requested
-from aggverify.run.planning.settings import KEYS, find, read, validated
+from aggverify.run.planning.settings import KEYS, PROBE_POINTS, find, read, validated
 
 SCHEMA = json.loads((Path(aggverify.__file__).parent / "schema" / "settings.json").read_text())
 DESCRIPTION: dict[str, Any] = {"offers": [{"name": "reduce", "parameters": ["losses", "batch"]}]}
@@ -45,6 +45,13 @@ def test_the_nearest_file_that_has_the_section_counts(tmp_path: Path) -> None:
     found = find(inner)
     assert (found.source, found.values) == (outer, {"mode": "token_mean", "world": 4})
     assert find(Path("/nonexistent-folder")).source is None
+
+
+def test_probe_points_are_no_options(tmp_path: Path) -> None:
+    points = '[tool.aggverify]\nmode = "token_mean"\n[tool.aggverify.probe-points.mine]\n'
+    found = read(written(tmp_path, points + 'mask = "m"\n'))
+    assert found.values == {"mode": "token_mean"}
+    jsonschema.validate({"probe-points": {"mine": {"mask": "m"}}}, SCHEMA)
 
 
 def test_a_pipe_in_its_place_is_refused(tmp_path: Path) -> None:
@@ -226,7 +233,7 @@ def test_the_schema_that_ships_is_the_tables() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     shipped = Path(aggverify.__file__).parent / "schema" / "settings.json"
     assert shipped.read_text(encoding="utf-8") == settings_schema.rendered()
-    assert set(SCHEMA["properties"]) == set(KEYS)
+    assert set(SCHEMA["properties"]) == {*KEYS, PROBE_POINTS}
 
 
 def test_the_command_has_every_option_of_the_table_and_no_other() -> None:

@@ -25,6 +25,8 @@ MAX_BYTES = 1 << 20
 """Of a file at most: what is cut off there is no TOML, or has no section."""
 CLAIMS: Mapping[str, Option] = {o.key: o for o in OPTIONS if o.where is Where.ANYWHERE}
 """What a file may say of itself in ``AGGVERIFY``."""
+PROBE_POINTS = "probe-points"
+"""A table of the section that holds no options: ``aggverify audit`` reads it."""
 KEYS: Mapping[str, Option] = {o.key: o for o in OPTIONS if o.where is not Where.NOWHERE}
 """What a project may say."""
 
@@ -143,7 +145,11 @@ def read(
         return Settings()
     where, folder = f"[{SECTION}] in {path}", path.parent
     if isinstance(section, Mapping):
-        section = {k: v for k, v in section.items() if not (k in said and k in _LEADS)}
+        section = {
+            k: v
+            for k, v in section.items()
+            if k != PROBE_POINTS and not (k in said and k in _LEADS)
+        }
         named = section.get("engine")
         if isinstance(named, str) and ":" in named:
             if not trusted:
