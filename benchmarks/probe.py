@@ -18,7 +18,9 @@ import timeit
 from pathlib import Path
 from typing import Any
 
-SAMPLES, TOKENS, VOCABULARY, WIDTH, LAYERS = 4, 128, 8192, 384, 10
+VOCABULARY, WIDTH, LAYERS = 8192, 384, 10
+SHAPES = {"cpu": (4, 128), "cuda": (16, 1024)}
+"""Samples and tokens of a micro-batch: as many as keep the device busy."""
 STEPS = 32
 
 
@@ -45,7 +47,8 @@ def rank(device: str) -> None:
     parameters = sum(p.numel() for p in net.parameters())
     trained = DistributedDataParallel(net)
     optimizer = torch.optim.SGD(trained.parameters(), lr=1e-3)
-    tokens = torch.randint(0, VOCABULARY, (SAMPLES, TOKENS), device=device)
+    samples, length = SHAPES[device]
+    tokens = torch.randint(0, VOCABULARY, (samples, length), device=device)
     mask = torch.ones_like(tokens)
     took: dict[bool, list[float]] = {True: [], False: []}
     for step in range(2 * STEPS):
@@ -57,7 +60,7 @@ def rank(device: str) -> None:
         losses = torch.nn.functional.cross_entropy(logits, tokens.flatten(), reduction="none")
         losses = losses.view_as(tokens)
         if probed:
-            losses = aggverify.probe(losses, mask, sample_ids=range(SAMPLES))
+            losses = aggverify.probe(losses, mask, sample_ids=range(samples))
         losses.mean().backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -86,10 +89,11 @@ def main(device: str) -> None:
         ran = subprocess.run(command, env=env, check=True, capture_output=True, text=True)
         told = json.loads(ran.stdout.strip().splitlines()[-1])
         file = min(Path(folder).glob("*.agvr"))
-        size = file.stat().st_size / (STEPS * SAMPLES * TOKENS)
+        samples, length = SHAPES[device]
+        size = file.stat().st_size / (STEPS * samples * length)
     low, share, high = (more / told["without"] for more in told["more"])
     kind = "seconds" if device == "cuda" else "processor seconds of rank 0"
-    print(f"{told['parameters']:,} parameters, {SAMPLES * TOKENS} tokens a micro-batch, {device}")
+    print(f"{told['parameters']:,} parameters, {samples * length} tokens a micro-batch, {device}")
     print(f"a step: {told['without']:.4f} {kind}; with a probe that records {share:+.2%} of it")
     print(f"(half of all pairs of steps: {low:+.2%} to {high:+.2%})")
     print(f"{size:.1f} bytes a token; a call that records nothing {call * 1e9:.0f} ns")
