@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +14,10 @@ from aggverify.errors import InputError
 
 if TYPE_CHECKING:
     from aggverify.scaffold.questions import Question
+
+
+SECONDS = 50.0
+"""After which nothing more is called where nobody is asked: the command ends within 60."""
 
 
 @click.command()
@@ -41,6 +47,7 @@ def new(
     """
     from aggverify.cli import ways_out
     from aggverify.engines import usable
+    from aggverify.execution.deadline import Deadline, OutOfTime, TooLate
     from aggverify.execution.limits import LIMITS
     from aggverify.scaffold.beginning import Wanted, begin
     from aggverify.scaffold.questions import nobody
@@ -50,8 +57,12 @@ def new(
         usable(engine)
     said = Wanted(target, mode, engine, divisor, dict(map(_argument, arguments)))
     asks = sys.stdin.isatty() and sys.stdout.isatty()
-    with Pool(LIMITS) as pool:
-        found = begin(said, pool, _ask if asks else nobody)
+    deadline = Deadline(math.inf if asks else SECONDS)
+    try:
+        with Pool(replace(LIMITS, turn=deadline.check)) as pool:
+            found = begin(said, pool, _ask if asks else nobody)
+    except OutOfTime:
+        raise TooLate(f"{target} was not imported within {SECONDS:g} s") from None
     found.files.write()
     for line in found.inferred:
         click.echo(line)

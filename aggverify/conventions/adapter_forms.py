@@ -57,6 +57,7 @@ EXPRESSIONS: Mapping[Role, str] = {
     Role.WORLD: "batch.dp_size * batch.cp_size",
     Role.MICRO_BATCHES: "batch.num_microbatches",
     Role.LENGTHS: "batch.response_lengths",
+    Role.ENDS: "batch.cu_seqlens",
     Role.TOTALS: "batch.total_lengths",
     Role.ROLLOUT_TOKENS: "list(torch.tensor(batch.rollout_tokens, device=losses.device))",
     Role.AXIS: "None",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from aggverify.conventions.adapter_forms import Known
 from aggverify.conventions.adapting import Adapter
 from aggverify.conventions.offer import Offer
-from aggverify.conventions.parameters import CHOICES, Role, role
+from aggverify.conventions.parameters import Role, role
 
 _SHOWN = frozenset(
     {Role.TOKENS, Role.SAMPLES, Role.GROUPS, Role.DIVISOR, Role.WORLD, Role.MICRO_BATCHES}
@@ -95,7 +95,7 @@ def _mode(adapter: Adapter) -> Iterator[str]:
     first, *others = adapter.choices
     yield f"{adapter.mode.upper()} = {_written(first)}"
     yield f"# or {', '.join(map(_written, others))}"
-    divided = [n for n in others if CHOICES[adapter.mode][n] == "constant"]
+    divided = [n for n in others if adapter.values_of(adapter.mode)[n] == "constant"]
     yield from (f'# ({_written(n)} with "divisor": 16.0, or yours, below)' for n in divided)
 
 
@@ -105,8 +105,8 @@ def _claims(adapter: Adapter) -> Iterator[str]:
     written |= {name: name.upper() for name in adapter.known.left}
     if adapter.divided:
         written["divisor"] = "DIVISOR"
-    if adapter.mode is not None:
-        said, values = adapter.mode.upper(), CHOICES[adapter.mode]
+    if adapter.mode is not None and "mode" not in adapter.known.left:
+        said, values = adapter.mode.upper(), adapter.values_of(adapter.mode)
         written["mode"] = said
         if all(isinstance(value, bool) for value in values):
             written["mode"] = f'"{values[True]}" if {said} else "{values[False]}"'

@@ -8,14 +8,14 @@ person. ``adapter_text.py`` writes it down.
 from __future__ import annotations
 
 import keyword
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from aggverify.conventions.adapter_forms import DIVISOR, EXPRESSIONS, TAKEN, Known, Shape, tensor
 from aggverify.conventions.offer import Offer
-from aggverify.conventions.parameters import CHOICES, Role, role
+from aggverify.conventions.parameters import CHOICES, Role, named_modes, role
 
 _LONGEST = 100
 _DIVIDED = (None, "constant")
@@ -66,7 +66,7 @@ class Adapter:
 
     def _says(self, what: Role | None, parameter: str) -> bool:
         """Whether an optional parameter is worth passing."""
-        return what is not Role.MODE or parameter in CHOICES
+        return what is not Role.MODE or bool(self.values_of(parameter))
 
     @cached_property
     def roles(self) -> frozenset[Role | None]:
@@ -97,19 +97,25 @@ class Adapter:
             if p not in self.known.arguments and (role(p) is None or self._no_choice(p))
         )
 
+    def values_of(self, parameter: str) -> Mapping[str | bool, str]:
+        """What a parameter for the mode can be, with the mode that it means: by its annotation, or
+        as frameworks have it; none for any other parameter."""
+        annotated = self.offer.values.get(parameter, ()) if role(parameter) is Role.MODE else ()
+        return named_modes(annotated) or CHOICES.get(parameter, {})
+
     def _no_choice(self, parameter: str) -> bool:
-        return role(parameter) is Role.MODE and parameter not in CHOICES
+        return role(parameter) is Role.MODE and not self.values_of(parameter)
 
     @property
     def mode(self) -> str | None:
         """The parameter that says the mode, if its values are known."""
         said = self.known.arguments
-        return next((p for p in self.given if p in CHOICES and p not in said), None)
+        return next((p for p in self.given if self.values_of(p) and p not in said), None)
 
     @property
     def choices(self) -> tuple[str | bool, ...]:
         """Values of that parameter, the one it is given first."""
-        values = CHOICES[self.mode] if self.mode is not None else {}
+        values = self.values_of(self.mode) if self.mode is not None else {}
         return tuple(sorted(values, key=lambda value: values[value] != self.known.mode))
 
     @property
@@ -122,6 +128,8 @@ class Adapter:
         """How losses and masks are handed over."""
         if self.known.shape is not None:
             return self.known.shape
+        if Role.ENDS in self.roles:
+            return Shape.FLAT
         rows = "{masks}" in self.known.arguments.values() or Role.MASK in self.roles
         return Shape.ROWS if rows and Role.LENGTHS not in self.roles else Shape.PIECES
 
@@ -159,7 +167,7 @@ class Adapter:
 
     def _claimed_mode(self) -> str | None:
         if self.mode is not None:
-            return CHOICES[self.mode][self.choices[0]]
+            return self.values_of(self.mode)[self.choices[0]]
         if self.divided:
             return "constant"
         return self.known.mode or ("token_mean" if self.is_megatron else None)

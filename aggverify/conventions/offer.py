@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -20,6 +20,8 @@ class Offer:
     required: tuple[str, ...] = ()
     """Those without a default."""
     keyword_only: tuple[str, ...] = ()
+    values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of parameters that are annotated as Literal, the texts that they can be."""
     own: bool = True
     """Whether the file makes it, and does not only import it."""
     why_not: str = ""
@@ -43,4 +45,5 @@ class Offer:
     def from_json(data: Mapping[str, Any]) -> Offer:
         """Rebuild an offer from ``dataclasses.asdict``, what is left out by its default."""
         lists = {"parameters", "required", "keyword_only"} & data.keys()
-        return Offer(**{**data, **{name: tuple(data[name]) for name in lists}})
+        values = {name: tuple(own) for name, own in data.get("values", {}).items()}
+        return Offer(**{**data, **{name: tuple(data[name]) for name in lists}, "values": values})

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 
-from aggverify.oracles import MODES
+from aggverify.oracles import MODES, NAMES
 
 
 class Role(Enum):
@@ -23,6 +23,7 @@ class Role(Enum):
     MICRO_BATCHES = "micro-batches of a rank"
     MODE = "mode"
     LENGTHS = "response lengths"
+    ENDS = "where each sample of the losses begins and the last one ends"
     TOTALS = "total lengths"
     ROLLOUT_TOKENS = "tokens of each sample's rollout"
     AXIS = "axis"
@@ -40,6 +41,14 @@ class Role(Enum):
 def _of(framework: str) -> Mapping[str | bool, str]:
     found = {name: m.name for m in MODES.values() for name in m.names.get(framework, ())}
     return dict(sorted(found.items(), key=lambda item: item[1] != "token_mean"))
+
+
+def named_modes(values: Sequence[str]) -> Mapping[str | bool, str]:
+    """Those of these values that name one mode, with that mode."""
+    known = {name: {m.mode for m in meanings} for name, meanings in NAMES.items()}
+    known |= {name: {name} for name in MODES}
+    found = {value: known.get(value, set()) & MODES.keys() for value in values}
+    return {value: next(iter(modes)) for value, modes in found.items() if len(modes) == 1}
 
 
 _NAMES: Mapping[Role, str] = {
@@ -79,6 +88,7 @@ _NAMES: Mapping[Role, str] = {
         loss_agg_mode loss_reduction loss_type token_level_loss calculate_per_token_loss mode
         reduction agg_mode aggregation aggregation_mode loss_aggregation""",
     Role.LENGTHS: "response_lengths response_lens completion_lengths lengths seq_lens seqlens",
+    Role.ENDS: "cu_seqlens cu_seq_lens cu_seqlens_q cumulative_lengths",
     Role.TOTALS: "total_lengths total_lens",
     Role.ROLLOUT_TOKENS: "sample_denoms denominators rollout_tokens",
     Role.AXIS: "dim axis",
@@ -113,6 +123,17 @@ _ROLES: Mapping[str, Role] = {
 }
 
 
+_BEFORE = ("current_", "per_token_", "curr_", "policy_", "padded_")
+"""What is in front of a name that is known without it."""
+_LOG_PROBS = ("_logps", "_logp", "_logprobs", "_logprob", "_log_probs", "_log_prob")
+
+
 def role(parameter: str) -> Role | None:
     """What a parameter of that name stands for, as far as one can say."""
-    return _ROLES.get(parameter.strip("*_").lower())
+    name = parameter.strip("*_").lower()
+    found = _ROLES.get(name)
+    if found is None and name.endswith(_LOG_PROBS):
+        return Role.LOG_PROBS
+    for before in _BEFORE:
+        name = name.removeprefix(before)
+    return _ROLES.get(name) if found is None else found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aggverify.conventions import undeclared
@@ -11,8 +11,8 @@ from aggverify.conventions.adapter_forms import Known
 from aggverify.conventions.adapter_text import adapted
 from aggverify.conventions.adapting import Adapter, best
 from aggverify.conventions.offer import Offer
-from aggverify.conventions.parameters import CHOICES
 from aggverify.errors import CandidateError, InputError, NoReducer
+from aggverify.execution.deadline import OutOfTime
 from aggverify.execution.laboratory import Laboratory
 from aggverify.run.opening import opened, resolved
 from aggverify.run.planning.choosing import Choice, choose
@@ -59,11 +59,11 @@ def begin(wanted: Wanted, pool: Pool, ask: Ask = nobody) -> Beginning:
             return _as_it_is(wanted, target, template, choice, ask)
         offer = _adaptable(target, template.description)
     known = _said(wanted, offer)
-    probed = Probe(target, offer, pool).run(known)
+    probed = _probed(target, offer, pool, known)
     if Adapter(offer, probed.known).unknown and not probed.among:
         said = of_parameters(offer, known, ask)
         if said != known:
-            probed = Probe(target, offer, pool).run(said)
+            probed = _probed(target, offer, pool, said)
     known = of_claims(offer, probed, ask)
     unknown = Adapter(offer, known).unknown
     left = (*known.left, *unknown, *(["the call"] if known.trouble and not unknown else []))
@@ -74,15 +74,24 @@ def begin(wanted: Wanted, pool: Pool, ask: Ask = nobody) -> Beginning:
     )
 
 
+def _probed(target: Target, offer: Offer, pool: Pool, known: Known) -> Probed:
+    """What calls of it show, while there is time for them."""
+    try:
+        return Probe(target, offer, pool).run(known)
+    except OutOfTime:
+        return Probed(replace(known, trouble="calls of it were not over when the time was"))
+
+
 def _said(wanted: Wanted, offer: Offer) -> Known:
     """What the command line says of the function; raises InputError for what cannot be."""
     if odd := wanted.arguments.keys() - set(offer.parameters):
         raise InputError(f"{offer.shown} has no parameter {sorted(odd)[0]!r:.100}")
     mode = None if wanted.mode is None else canonical(wanted.mode)[0]
     known = Known(wanted.arguments, mode=mode, engine=wanted.engine, divisor=wanted.divisor)
-    told = Adapter(offer, known).mode
-    if told is not None and mode is not None and mode not in CHOICES[told].values():
-        names = ", ".join(dict.fromkeys(CHOICES[told].values()))
+    adapter = Adapter(offer, known)
+    told = adapter.mode
+    if told is not None and mode is not None and mode not in adapter.values_of(told).values():
+        names = ", ".join(dict.fromkeys(adapter.values_of(told).values()))
         raise InputError(
             f"{offer.name} takes its mode from {told}, which can be {names}; what {mode} is called "
             f"there: --set {told}=..."
@@ -140,7 +149,9 @@ def _inferred(offer: Offer, probed: Probed, known: Known) -> Iterator[str]:
     yield f"{offer.shown}: called through an adapter"
     for parameter in adapter.given:
         if parameter not in adapter.unknown:
-            how = " (found by calling it)" if parameter in known.found else ""
+            guessed = parameter not in known.arguments
+            how = " (guessed from its name)" if guessed else ""
+            how = " (found by calling it)" if parameter in known.found else how
             yield f"  {parameter} = {adapter.expression(parameter)}{how}"
     if known.trouble:
         yield f"  called so, it came to no result: {known.trouble}"
@@ -150,6 +161,7 @@ def _inferred(offer: Offer, probed: Probed, known: Known) -> Iterator[str]:
             said = ", ".join(f"{p} = {means.expression(p)}" for p in adapter.unknown)
             yield f"  --mode {mode} means {said}"
     for key, value in adapter.claims.items():
-        yield f"{key}: {value}"
+        if key not in known.left:
+            yield f"{key}: {value}"
     if "engine" not in adapter.claims and "engine" not in known.left:
         yield "engine: not named; aggverify check assumes the plain sum, and prints that"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -66,6 +66,14 @@ def of_claims(offer: Offer, probed: Probed, ask: Ask) -> Known:
         probed = probed.among[answer] if answer else probed
     known, left = probed.known, []
     claims = Adapter(offer, known).claims
+    unseen = [*_unconfirmed(claims, probed)]
+    if "mode" in unseen and (mode := ask(_mode(offer.name))):
+        known = replace(known, mode=mode)
+        unseen.remove("mode")
+    if "engine" in unseen and (engine := ask(_engine(offer.name, probed.engines))):
+        known = replace(known, engine=engine)
+        unseen.remove("engine")
+    left += unseen
     if "mode" not in claims:
         mode = probed.mode or (None if probed.among else ask(_mode(offer.name)))
         divisor = probed.divisor if known.divisor is None else known.divisor
@@ -77,6 +85,15 @@ def of_claims(offer: Offer, probed: Probed, ask: Ask) -> Known:
         known = replace(known, engine=engine or None)
         left += [] if engine else ["engine"]
     return replace(known, left=tuple(left))
+
+
+def _unconfirmed(claims: Mapping[str, Any], probed: Probed) -> Iterator[str]:
+    """Which of mode and engine its names alone say: neither a person, nor any call."""
+    if "mode" in claims and probed.known.mode is None and probed.mode != claims["mode"]:
+        yield "mode"
+    engine = claims.get("engine")
+    if engine is not None and probed.known.engine is None and engine not in probed.engines:
+        yield "engine"
 
 
 def _mode(function: str) -> Question:

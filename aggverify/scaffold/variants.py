@@ -9,7 +9,7 @@ from itertools import islice, product
 from aggverify.conventions.adapter_forms import DIVISOR, EXPRESSIONS, Known, Shape
 from aggverify.conventions.adapting import Adapter
 from aggverify.conventions.offer import Offer
-from aggverify.conventions.parameters import CHOICES, Role, role
+from aggverify.conventions.parameters import Role, role
 from aggverify.oracles import MODES, NAMES
 
 MOST = 240
@@ -71,8 +71,9 @@ def _mode_names(known: Known) -> tuple[str, ...]:
 
 def meant(offer: Offer, known: Known) -> str | None:
     """The mode that a filled-in name of one stands for; None where there is none."""
+    adapter = Adapter(offer, known)
     for parameter in known.found:
-        if role(parameter) is Role.MODE and parameter not in CHOICES:
+        if role(parameter) is Role.MODE and not adapter.values_of(parameter):
             name = known.arguments[parameter].strip('"')
             return name if name in MODES else NAMES[name][0].mode
     return None

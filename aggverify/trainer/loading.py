@@ -83,6 +83,7 @@ def check_described(description: Mapping[str, Any]) -> None:
             _need(isinstance(offer.own, bool))
             _texts([offer.name, offer.why_not, *offer.parameters, *offer.required])
             _texts(list(offer.keyword_only))
+            _texts([*offer.values, *(text for own in offer.values.values() for text in own)])
         for name, numbers in description["constants"].items():
             _texts([name])
             _need(all(isinstance(number, int | float) for number in numbers))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import typing
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -227,17 +229,35 @@ def _why_not(function: Any) -> str:
 def _with_parameters(offer: Offer, function: Any) -> Offer:
     """The offer with its parameters, as far as they can be read."""
     try:
-        found = inspect.signature(function).parameters
-        parameters = tuple(map(_starred, found.values()))
+        own = inspect.signature(function).parameters
+        parameters = tuple(map(_starred, own.values()))
         bare = [
             n
-            for n, p in found.items()
+            for n, p in own.items()
             if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
         ]
-        only = [n for n, p in found.items() if p.kind is p.KEYWORD_ONLY]
+        only = [n for n, p in own.items() if p.kind is p.KEYWORD_ONLY]
     except Exception:  # built in, or a signature of the person's own making
         return replace(offer, parameters=_ANY)
-    return replace(offer, parameters=parameters, required=tuple(bare), keyword_only=tuple(only))
+    made = replace(offer, parameters=parameters, required=tuple(bare), keyword_only=tuple(only))
+    return replace(made, values=_literals(function))
+
+
+def _literals(function: Any) -> dict[str, tuple[str, ...]]:
+    """The texts of every parameter that is a Literal, or may be one."""
+    hints: dict[str, Any] = {}
+    with suppress(Exception):  # names that are there for a type checker only
+        hints = typing.get_type_hints(getattr(function, "func", function))
+    found = {name: tuple(_texts(hint)) for name, hint in hints.items()}
+    return {name: texts for name, texts in found.items() if texts}
+
+
+def _texts(hint: Any) -> Iterator[str]:
+    if typing.get_origin(hint) is typing.Literal:
+        yield from (value for value in typing.get_args(hint) if isinstance(value, str))
+        return
+    for part in typing.get_args(hint):
+        yield from _texts(part)
 
 
 def _starred(parameter: inspect.Parameter) -> str:

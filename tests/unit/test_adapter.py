@@ -12,8 +12,9 @@ import torch
 
 from aggverify import oracles
 from aggverify.conventions import MicroBatch, Offer
+from aggverify.conventions.adapter_forms import Shape
 from aggverify.conventions.adapter_text import Origin, adapted
-from aggverify.conventions.adapting import adaptable, best
+from aggverify.conventions.adapting import Adapter, adaptable, best
 from aggverify.conventions.parameters import CHOICES, Role, role
 from aggverify.steps.notation import parse_step
 from aggverify.trainer.loading import load
@@ -142,6 +143,28 @@ def test_what_cannot_be_written_down_gets_none(hostile: Offer) -> None:
     assert best([hostile]) is None
 
 
+def test_the_modes_are_those_of_a_literal(folder: Path) -> None:
+    source = """
+from typing import Literal, Optional
+
+def agg(losses, mask, n_samples,
+        reduction: Optional[Literal["seq-mean-token-mean", "other"]] = None):
+    ...
+"""
+    [offer] = [o for o in offers(loaded(folder, "literal", source)) if o.own]
+    assert offer.values == {"reduction": ("seq-mean-token-mean", "other")}
+    adapter = Adapter(offer)
+    assert (adapter.mode, adapter.choices) == ("reduction", ("seq-mean-token-mean",))
+    assert adapter.claims["mode"] == "sample_mean"
+
+
+def test_packed_losses_go_with_where_they_end() -> None:
+    named = ("losses", "loss_mask", "cu_seqlens")
+    adapter = Adapter(Offer("f", named, named))
+    assert adapter.shape is Shape.FLAT and not adapter.unknown
+    assert adapter.expression("cu_seqlens") == "batch.cu_seqlens"
+
+
 def test_the_function_that_is_understood_best_is_taken(folder: Path) -> None:
     helpers = """
 def masked_sum(values, mask, axis=None): ...
@@ -154,6 +177,9 @@ def clip(x, low, high): ...
 def test_every_name_has_one_role_and_every_choice_a_mode() -> None:
     assert role("Loss_Mask") is Role.MASK
     assert role("nothing") is None
+    assert role("current_token_losses") is role("per_token_loss") is Role.LOSSES
+    assert role("sampling_per_token_logps") is role("current_logprobs") is Role.LOG_PROBS
+    assert role("cu_seqlens") is Role.ENDS
     for parameter, choices in CHOICES.items():
         assert role(parameter) is Role.MODE
         assert set(choices.values()) <= set(oracles.MODES)

@@ -71,6 +71,35 @@ def test_what_nobody_says_is_left() -> None:
     assert '"engine": ENGINE,' in text
 
 
+@pytest.mark.parametrize(
+    ("probed", "left"),
+    [
+        (Probed(Known(), "token_mean", engines=("mean", "sum"), ran=True), ()),
+        (Probed(Known(), "sample_mean", engines=("mean",), ran=True), ("mode",)),
+        (Probed(Known(), "token_mean", engines=("sum",), ran=True), ("engine",)),
+        (Probed(Known(), ran=True), ("mode", "engine")),
+        (Probed(Known(trouble="it raises")), ("mode", "engine")),
+        (Probed(Known(mode="token_mean", engine="mean"), ran=True), ()),
+    ],
+)
+def test_what_names_alone_say_is_left_until_a_call_confirms_it(
+    probed: Probed, left: tuple[str, ...]
+) -> None:
+    told = Offer("f", ("losses", "mask", "loss_agg_mode", "dp_size"), ("losses", "mask"))
+    assert Adapter(told).claims == {
+        "mode": "token_mean",
+        "engine": "mean",
+        "without": ["context-parallel", "fan-out"],
+    }
+    known = of_claims(told, probed, nobody)
+    assert known.left == left
+    text = adapted(told, Origin("theirs"), known)
+    assert all(f'"{name}": {name.upper()},' in text for name in left)
+    assert ('"mode": "token_mean"' in text or '"mode": LOSS_AGG_MODE' in text) is (
+        "mode" not in left
+    )
+
+
 def test_what_a_person_says_is_written() -> None:
     asked: list[Question] = []
 
