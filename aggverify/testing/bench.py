@@ -55,6 +55,13 @@ class Bench:
         self._shared, self._ranks = shared, Ranks()
         self._known: dict[str, Known | AggverifyError] = {}
         self._stored: tuple[tuple[StoredCase, ...], tuple[str, ...]] | None = None
+        self._broken: set[str] = set()
+
+    def is_new(self, why: str) -> bool:
+        """Whether no test of this process has failed for that reason yet."""
+        new = why not in self._broken
+        self._broken.add(why)
+        return new
 
     def run(self, cell: Cell) -> Verdict:
         """The verdict of the cell's one check; raises AggverifyError where nothing can be judged.

@@ -43,10 +43,7 @@ class Result:
         """Fail the test that calls it with the finding, or skip it with the reason."""
         if self.expected:
             self._must_fail_as_expected()
-        # What fails at once is another test's, which has nothing to say of its own.
-        if self.check.state is State.FAILED or (
-            self.verdict.fails and not self.verdict.fails_at_once
-        ):
+        if self.check.state is State.FAILED or self.verdict.fails:
             pytest.fail(self._block(), pytrace=False)
         if self.check.state not in (State.OK, State.HAZARD):
             pytest.skip(reading.state(self.check))
@@ -87,12 +84,19 @@ def result(bench: Bench, cell: Cell, expected: Sequence[Expected], kept: Kept) -
     except AggverifyError as error:
         kept.error = f"{cell.target}: {error}"
     if kept.error is not None:
-        pytest.fail(escape.line(kept.error.partition("\n")[0]), pytrace=False)
+        line = escape.line(kept.error.partition("\n")[0])
+        if not bench.is_new(kept.error):
+            pytest.skip(f"not judged, as another test says: {line}")
+        pytest.fail(line, pytrace=False)
     documents = [written(verdict, bench.where) for verdict in verdicts]
     kept.verdicts += map(codec.plain, documents)
     other = (d for d in documents if not is_as_expected(d))
     found = Result(harmless(next(other, documents[0])), tuple(expected))
-    if (why := _not_judged(found)) is not None:
+    if found.verdict.fails_at_once and not expected:
+        broken = f"{cell.target}: {_briefly(found.verdict.findings[0])}"
+        if not bench.is_new(broken):
+            pytest.skip(f"not judged, as another test fails: {broken}")
+    elif (why := _not_judged(found)) is not None:
         pytest.fail(f"{cell.target}: {why}", pytrace=False)
     return found
 
@@ -100,8 +104,6 @@ def result(bench: Bench, cell: Cell, expected: Sequence[Expected], kept: Kept) -
 def _not_judged(found: Result) -> str | None:
     """What keeps the test from being judged at all."""
     verdict, state = found.verdict, found.check.state
-    if state is State.NOT_JUDGED and verdict.fails_at_once:
-        return f"{reading.state(found.check)}: {_briefly(verdict.findings[0])}"
     if state is State.NOT_JUDGED and not verdict.fails:
         return reading.state(found.check)
     if verdict.engine_in_question and state in (State.OK, State.HAZARD):
@@ -112,4 +114,4 @@ def _not_judged(found: Result) -> str | None:
 def _briefly(finding: Finding) -> str:
     """What all tests of a reducer say that does not get through a step."""
     said = finding.message.partition("\n")[0]
-    return f"{finding.code} {finding.title}: {said} (case {finding.id})"
+    return f"{finding.code} {finding.title}: {said}"

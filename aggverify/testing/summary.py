@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from aggverify.codes.state import State
 from aggverify.files import write_inside
-from aggverify.report import codec, escape, formats, reading, text
+from aggverify.report import codec, escape, formats, reading
 from aggverify.report.model import Finding, Verdict, harmless
 from aggverify.testing import merging, settings
 
@@ -47,10 +46,7 @@ def told(config: pytest.Config, kept: Sequence[Kept]) -> Iterator[str]:
 
 def _block(verdict: Verdict, tests: Tests) -> Iterator[str]:
     yield f"{verdict.target} · {verdict.mode_name} · engine {verdict.engine}"
-    untold = all(check.state is not State.FAILED for check in verdict.checks)
     for cause in verdict.causes:
-        if verdict.fails_at_once and untold:  # no test is there whose it is
-            yield from (f"  {line}" for line in text.findings(verdict))
         yield from (f"  {line}" for line in _cause(cause, tests))
     if not verdict.fails_at_once:
         inventory = reading.inventory(verdict)

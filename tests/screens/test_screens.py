@@ -47,7 +47,7 @@ def steadied(out: str, *, verbose: bool) -> str:
 def prepared(folder: Path, name: str, file: str) -> str:
     """The example in the folder, so that no path is longer than its name."""
     if name == "fails-at-once":
-        text = "def reduce(losses, batch):\n    return losses.sum() / batch.num_tokns\n"
+        text = "def reduce(losses, batch):\n    return losses.summ() / batch.num_tokens\n"
     else:
         text = (EXAMPLES / file).read_text()
     if name == "question":
