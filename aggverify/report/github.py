@@ -49,7 +49,7 @@ def commands(document: Document, workspace: Path, target: str = "") -> list[str]
 
 
 def _message(verdict: Verdict, finding: Finding) -> str:
-    lines = [f"Merging this {reading.consequence(finding, verdict)}."]
+    lines = [f"This reducer {reading.consequence(finding, verdict)}."]
     first = finding.message.partition("\n")[0]
     lines += [reading.shortened(first)] if first else []
     lines += [f"{label}: {what}" for label, what in reading.explanation(finding)]

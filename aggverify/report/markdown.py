@@ -91,7 +91,7 @@ def _finding(verdict: Verdict, cause: Sequence[Finding]) -> str:
     sign = "❌" if first.fails else "⚠️"
     parts = [
         f"<details>\n<summary>{sign} {first.code} {plain(first.title)} · {mode}</summary>",
-        f"Merging this {plain(reading.consequence(first, verdict))}.",
+        f"This reducer {plain(reading.consequence(first, verdict))}.",
         block([*reading.facts(first), *reading.trace(first)]),
     ]
     points = [f"- **{label}**: {plain(what)}" for label, what in reading.explanation(first)]

@@ -56,6 +56,8 @@ def render(document: Document) -> str:
         tag=reading.tag,
         header=reading.header,
         inventory=reading.inventory,
+        counts=reading.counts,
+        state=reading.state,
         findings=[_finding(verdict, cause) for verdict, cause in reading.every_cause(safe)],
         sources=[(v.mode_name, marked(v.covered)) for v in safe.verdicts],
         plots=[(v.mode_name, margin_plot(v.margins)) for v in safe.verdicts if v.margins],

@@ -338,7 +338,7 @@ def test_a_finding_says_what_matters_in_every_report(cli: Cli, tmp_path: Path) -
     markdown = (tmp_path / "out" / "summary.md").read_text()
     assert (tmp_path / "summary").read_text() == f"before\n{markdown}\n"
     assert "- **You compute**: the mean over micro-batches of each" in markdown
-    assert "Merging this makes some gradients" in (tmp_path / "out" / "report.html").read_text()
+    assert "This reducer makes some gradients" in (tmp_path / "out" / "report.html").read_text()
     assert '<failure message="AGV202 ' in (tmp_path / "out" / "junit.xml").read_text()
     assert "\n::error file=r.py,line=11,title=AGV202 Result depends on the split" in ran.out
     matters = "micro-batches (not dtype, loss values, prompt lengths, prompt groups)"

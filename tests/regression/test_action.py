@@ -64,9 +64,11 @@ AGGVERIFY = f'exec {sys.executable} -m aggverify "$@"'
 
 def test_the_action_fetches_the_base_and_hands_on_what_it_is_given(clone: Repository) -> None:
     base = clone.git("ls-remote", "origin", "main").split()[0]
-    [_, line] = lines(ACTION)
+    [*_, line] = lines(ACTION)
     given = {"BASE": base, "TARGETS": "r.py b.py:f", "MODES": "token_mean prompt_mean"}
     more = {"BASELINE": "known.json", "PROFILE": "quick", "DOCUMENTS": "out", "COMMENT": ""}
+    more |= {"ENGINE": "mean", "OPTIONS": "--world 2", "CONVENTION": "native"}
+    more["GITHUB_OUTPUT"] = str(clone.path.parent / "outputs")
     done = shell(
         line, clone.path, "printf '%s\\n' \"$@\"", GITHUB_ACTION_PATH=str(ROOT), **given, **more
     )
@@ -74,10 +76,13 @@ def test_the_action_fetches_the_base_and_hands_on_what_it_is_given(clone: Reposi
     assert words[:3] == ["compare", "--revisions", "--github"], done
     assert words[-5:] == ["--", base, "HEAD", "r.py", "b.py:f"]
     assert words.count("--mode") == 2 and "--comment" not in words
-    assert [words[words.index(f"--{name}") + 1] for name in ("baseline", "profile")] == [
+    assert [words[words.index(f"--{name}") + 1] for name in ("baseline", "engine", "world")] == [
         "known.json",
-        "quick",
+        "mean",
+        "2",
     ]
+    written = Path(more["GITHUB_OUTPUT"]).read_text()
+    assert written == "exit-code=0\nverdict=out/head.json\n"
     assert clone.git("rev-parse", f"{base}^{{commit}}") == base
     assert shell(line, clone.path, "true", GITHUB_ACTION_PATH=str(ROOT)).returncode != 0
 
@@ -89,8 +94,10 @@ def test_nothing_that_a_pull_request_writes_is_part_of_a_script() -> None:
     assert "permissions:\n  contents: read\n" in CHECKS and "write" not in CHECKS
     assert "checkout" not in COMMENTS and "contents:" not in COMMENTS
     assert "workflows: [aggverify]" in COMMENTS and CHECKS.split("\n")[1] == "name: aggverify"
-    inputs = set(re.findall(r"inputs\.(\w+)", ACTION))
-    assert inputs == set(re.findall(r"^  (\w+):\n    description", ACTION, re.M))
+    inputs = set(re.findall(r"inputs\.([\w-]+)", ACTION))
+    assert inputs == set(
+        re.findall(r"^  ([\w-]+):\n    description", ACTION.partition("outputs:")[0], re.M)
+    )
     assert "codequality: gl-code-quality-report.json" in GITLAB
 
 
@@ -116,7 +123,7 @@ def test_the_comment_is_made_from_what_the_first_workflow_left(tmp_path: Path) -
 @pytest.mark.thorough
 def test_the_action_from_a_checkout_to_the_report(clone: Repository, tmp_path: Path) -> None:
     base = clone.git("ls-remote", "origin", "main").split()[0]
-    [_, line] = lines(ACTION)
+    [*_, line] = lines(ACTION)
     given = {"BASE": base, "TARGETS": "r.py", "PROFILE": "quick", "DOCUMENTS": "out"}
     given |= {"GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
     given |= {"GITHUB_WORKSPACE": str(clone.path), "GITHUB_ACTION_PATH": str(ROOT)}

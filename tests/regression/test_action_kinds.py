@@ -115,7 +115,7 @@ def test_from_a_pull_request_to_its_comment(kind: Kind, cli: Cli, tmp_path: Path
         assert cli("check", "r.py", *brief, "--baseline", "k.json", "--baseline-write").code == 0
         known = json.loads((tmp_path / "k.json").read_text())["known"]
     clone = cloned(pull, known, tmp_path)
-    [_, line] = lines(ACTION)
+    [*_, line] = lines(ACTION)
     event, summary = tmp_path / "event.json", tmp_path / "summary.md"
     event.write_text(json.dumps({"pull_request": {"number": 1}}))
     with standin() as forge:

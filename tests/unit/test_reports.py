@@ -91,13 +91,13 @@ def test_a_hazard_is_shown_in_full_and_is_no_failure() -> None:
 def test_the_headline_states_the_consequence() -> None:
     what = "makes gradients cp_size times too small in token_mean"
     assert reading.headline(RED) == (
-        f"Merging this {what}: result depends on context-parallel size"
+        f"This reducer {what}: result depends on context-parallel size"
     )
     # Told no less than where it conforms: how much of the layouts was judged at all.
     declines = Refusal("context-parallel", "context parallelism", "cp_size == 1 only", False)
     partly = replace(VERDICT, refused=(declines,), layouts_refused=3, layouts_left=5)
     assert reading.headline(replace(RED, verdicts=(partly,))) == (
-        f"Merging this {what}: result depends on context-parallel size; refuses context "
+        f"This reducer {what}: result depends on context-parallel size; refuses context "
         "parallelism: 'cp_size == 1 only' (3 layouts refused, 5 judged)"
     )
     two = verdicts.written(verdicts.verdict(reports=2))
@@ -232,7 +232,7 @@ def test_an_annotation_stands_on_the_reducers_line(
     monkeypatch.chdir(tmp_path / "sub")
     (line,) = github.commands(RED, tmp_path)
     title = "AGV201 Result depends on context-parallel size"
-    assert line.startswith(f"::error file=sub/r.py,line=9,title={title}::Merging this makes")
+    assert line.startswith(f"::error file=sub/r.py,line=9,title={title}::This reducer makes")
     (error,) = github.commands(ERROR, tmp_path, target="r.py")
     told = "::error file=sub/r.py,line=1,title=Could not judge::no such file: r.py%0Asee there"
     assert error == told

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from aggverify.conventions.adapting import Adapter
 from aggverify.errors import InputError
 from aggverify.oracles import MODES
 from aggverify.run.planning.target import Target
+from aggverify.scaffold import files as written
 from aggverify.scaffold.beginning import _inferred
 from aggverify.scaffold.files import files
 from aggverify.scaffold.probing import Probed
@@ -194,3 +196,30 @@ def test_of_several_modes_it_is_told_what_each_makes_of_what_is_left() -> None:
     told = list(_inferred(function, Probed(agreed, ran=True, among=each), agreed))
     assert "  --mode token_mean means n = batch.num_tokens" in told
     assert "  --mode constant means n = 16.0" in told
+
+
+@pytest.mark.parametrize(
+    ("origin", "expected"),
+    [
+        ("https://example.org/a/aggverify.git", "git+https://example.org/a/aggverify.git@"),
+        ("git@example.org:a/aggverify.git", "git+https://example.org/a/aggverify.git@"),
+        (None, "aggverify==0."),
+    ],
+)
+def test_a_clone_is_installed_from_where_it_was_cloned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str | None, expected: str
+) -> None:
+    class Installed:
+        def read_text(self, name: str) -> str:
+            return json.dumps({"url": tmp_path.as_uri(), "dir_info": {}})
+
+    def git(*arguments: str) -> None:
+        subprocess.run(["git", "-C", str(tmp_path), *arguments], check=True, capture_output=True)
+
+    who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    git("init", "-q")
+    git(*who, "commit", "-q", "--allow-empty", "-m", "first")
+    if origin is not None:
+        git("remote", "add", "origin", origin)
+    monkeypatch.setattr(written, "distribution", lambda name: Installed())
+    assert expected in written._requirement()

@@ -31,7 +31,7 @@ def headline(document: Document) -> str:
             why = shortened(first.message.split("\n")[0])
             return f"{AT_ONCE[:1].upper()}{AT_ONCE[1:]}: {why}{more}{cut}"
         told = refusals(document.verdicts)
-        return f"Merging this {consequence(first, verdict)}{more}{told}{cut}"
+        return f"This reducer {consequence(first, verdict)}{more}{told}{cut}"
     if document.incomplete and document.verdicts:
         return incomplete(document.incomplete, document.verdicts)
     if not document.verdicts or any(not v.executed for v in document.verdicts):
