@@ -121,7 +121,7 @@ def _by_reading(
         precision = lowest_precision(subject, ran.case)
         off = worst_weight(ran.weights, wanted, 2 * subject.roundings, precision)
         if off is not None:
-            message = f"the weights of {name} alone, beside {reading} times {float(coefficient):g}"
+            message = f"the weights of {name} alone, next to {reading} times {float(coefficient):g}"
             seen = tuple(ran.weights.tolist())
             found = Finding(CODE, NAME, message, ran.case, subject.mode, wanted, seen, reading)
             return replace(found, term=name, token=off.token, error=off.error, bound=off.bound)
@@ -137,7 +137,7 @@ def _meant(subject: Subject, name: str, executions: Sequence[Execution]) -> Find
         if _by_reading(subject, name, reading, executions) is None:
             message = (
                 f"{name} is {what.sentence}, and no mean over the step: if that is by design, "
-                f"--terms {name}={reading} says so"
+                f"--terms {name}={reading} declares it"
             )
             case = executions[1].case
             return Finding(QUESTION, NAME, message, case, subject.mode, term=name)

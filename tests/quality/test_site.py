@@ -34,7 +34,9 @@ def test_every_convention_has_its_command_and_its_facts() -> None:
 
 def test_every_verdict_says_what_stands_around_the_aggregation() -> None:
     silent = {
-        how.name for how in CONVENTIONS.values() if "not exercised" not in "; ".join(how.notes)
+        how.name
+        for how in CONVENTIONS.values()
+        if not re.search("not exercised|no formula of .* is judged", "; ".join(how.notes))
     }
     assert silent == BARE
 
