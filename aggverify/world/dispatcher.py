@@ -13,7 +13,7 @@ import select
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 
 from aggverify.world import answers, linux, memory, wire
@@ -161,7 +161,11 @@ class Dispatcher:
                 size, said = task.key.size, self._memory.said()
                 why = excess.text if excess else _TEMPLATE_KILLED
                 fault = Fault("died", None, why, size, out_of_memory=said)
-                task.deliver(replace(fault, **asdict(excess)))
+                task.deliver(
+                    replace(
+                        fault, processes=excess.processes, held=excess.held, threads=excess.threads
+                    )
+                )
             else:
                 task.alone = True
                 found.append(task)

@@ -68,20 +68,23 @@ class Replies:
 @dataclass(frozen=True, slots=True)
 class Excess:
     """What there was below a template when all of it was ended for that; nothing of any where it
-    was not: processes, the mebibytes that they held, and their threads."""
+    was not: processes, the mebibytes that they held, their threads, and the mebibytes among those
+    held that were in files in memory."""
 
     processes: int = 0
     held: int = 0
     threads: int = 0
+    in_files: int = 0
 
     def __bool__(self) -> bool:
         return bool(self.processes or self.held or self.threads)
 
     @property
     def text(self) -> str:
-        """What is said of it."""
+        """The sentence for a person."""
         if self.held:
-            return f"it takes memory without end: all was ended when it held {self.held} MiB"
+            where = f", {self.in_files} MiB of them in memfd files" if self.in_files > 1 else ""
+            return f"it takes memory without end: all was ended when it held {self.held} MiB{where}"
         what = "threads" if self.threads else "processes"
         ended = f"all were ended when there were {self.threads or self.processes} of them"
         return f"it starts {what} without end: {ended}"

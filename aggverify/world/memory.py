@@ -4,7 +4,8 @@ often one of ours was ended for lack of it."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -74,9 +75,11 @@ def free(root: Path = _ROOT) -> int:
 
 
 class Own(NamedTuple):
-    """What a process has: bytes which are no file's, and threads; nothing once it is gone."""
+    """What a process has: bytes of its own and bytes it shares, which are no file's, and threads;
+    nothing once it is gone."""
 
-    held: int = 0
+    anonymous: int = 0
+    shared: int = 0
     threads: int = 0
 
 
@@ -85,8 +88,25 @@ def own(pid: int) -> Own:
     with contextlib.suppress(OSError):
         lines = (line.split() for line in Path(f"/proc/{pid}/status").read_text().splitlines())
         found = {words[0]: int(words[1]) for words in lines if words[0] in _OWN}
-        return Own(1024 * sum(found.get(name, 0) for name in _OWN[:2]), found.get(_OWN[2], 0))
+        anonymous, shared, threads = (found.get(name, 0) for name in _OWN)
+        return Own(1024 * anonymous, 1024 * shared, threads)
     return Own()
+
+
+def in_files(pids: Iterable[int]) -> int:
+    """Bytes in files that exist in memory only and that these processes hold open (memfd), each
+    once: pages that were written and never mapped are no process's own."""
+    found: dict[tuple[int, int], int] = {}
+    for pid in pids:
+        folder = f"/proc/{pid}/fd"
+        with contextlib.suppress(OSError):
+            for each in os.listdir(folder):  # noqa: PTH208
+                with contextlib.suppress(OSError):
+                    path = f"{folder}/{each}"
+                    if os.readlink(path).startswith("/memfd:"):  # noqa: PTH115
+                        file = os.stat(path)  # noqa: PTH116
+                        found[file.st_dev, file.st_ino] = 512 * file.st_blocks
+    return sum(found.values())
 
 
 _OWN = ("RssAnon:", "RssShmem:", "Threads:")

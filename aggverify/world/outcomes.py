@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from itertools import accumulate, pairwise, repeat
 from typing import Any
 
@@ -235,7 +234,7 @@ class Scene:
         # between two counts of the process that ends ranks for that.
         crowd = self._crowd() if lacking else NO_EXCESS
         if crowd:
-            kind, message, more = "died", crowd.text, {**more, **asdict(crowd)}
+            kind, message, more = "died", crowd.text, {**more, "processes": crowd.processes}
         return Fault(
             kind,
             None if crowd else rank,

@@ -138,14 +138,19 @@ class _Zygote:
 
     def _add_up(self, template: int, below: Iterable[int], every: dict[int, int]) -> None:
         """Note what all of them hold together, or what of it is too much."""
-        first, others = memory.own(template), list(map(memory.own, below))
+        pids = list(below)
+        first, others = memory.own(template), list(map(memory.own, pids))
         # What they had when they were forked is the template's, and there once.
-        held = first.held + sum(max(0, each.held - first.held) for each in others)
+        held = first.anonymous + sum(max(0, each.anonymous - first.anonymous) for each in others)
+        shared = first.shared + sum(max(0, each.shared - first.shared) for each in others)
+        # Pages of a file in memory that are mapped are among those that are shared.
+        in_files = memory.in_files([template, *pids])
+        held += max(shared, in_files)
         threads = first.threads + sum(each.threads for each in others)
         if threads > MOST_THREADS:
             self._excesses[template] = Excess(threads=threads)
         elif held > self._templates[template]:
-            self._excesses[template] = Excess(held=held >> 20)
+            self._excesses[template] = Excess(held=held >> 20, in_files=in_files >> 20)
         else:
             every[template] = held
 

@@ -103,6 +103,17 @@ def test_what_has_no_end_is_ended_and_the_rest_goes_on(
 
 
 @pytest.mark.thorough
+def test_what_is_written_to_files_in_memory_counts(tmp_path: Path) -> None:
+    script = ALONE + SCRIPT.replace("ACT", "'write_to_memory_without_end'").replace("JOBS", "1")
+    with cage() as made:
+        found = made.run([sys.executable, "-c", script], Path("/"), _found())
+    assert found.left == (), found.text
+    bomb, after = json.loads(found.text)
+    assert bomb.startswith(HELD) and bomb.endswith("MiB of them in memfd files"), bomb
+    assert after == FINE
+
+
+@pytest.mark.thorough
 def test_what_starts_threads_without_end_is_ended(tmp_path: Path) -> None:
     script = SCRIPT.replace("ACT", "'thread_without_end'").replace("JOBS", "1")
     with cage(2000) as made:

@@ -125,6 +125,14 @@ def hold_without_end(play: Play, job: dict[str, Any]) -> None:
 
 
 @act
+def write_to_memory_without_end(play: Play, job: dict[str, Any]) -> None:
+    """Into files in memory that no process has mapped, so that they are none's own."""
+    for _ in range(20):
+        os.write(os.memfd_create("held"), b"x" * (300 << 20))
+    time.sleep(600)
+
+
+@act
 def thread_without_end(play: Play, job: dict[str, Any]) -> None:
     """In several processes: the memory of one has room for a hundred stacks or two. They begin once
     all of them are there: what they take is no more to be had for a fork."""
