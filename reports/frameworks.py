@@ -4,7 +4,8 @@
 ``frameworks.toml`` that ``frameworks.json`` lacks, or that is called in another way by now. Wheels
 are downloaded into ``DIR/wheels``, checkouts are looked for in ``DIR``; one that is not there keeps
 the result that it has. ``NAME`` limits it to such frameworks, ``--again`` runs these even though
-nothing has changed, ``--told`` only writes the report.
+nothing has changed, ``--told`` only writes the report, ``--pages`` runs the scripts of
+``docs/findings`` instead, those of checkouts too.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from aggverify import load_verdict  # noqa: E402
 from aggverify.report.drawing import number, ratio  # noqa: E402
 from aggverify.report.model import Finding, Verdict  # noqa: E402
 from tests.frameworks import wheels  # noqa: E402
+from tests.frameworks.findings import Page, pages  # noqa: E402
 
 HERE = ROOT / "reports"
 CANDIDATE = ROOT / "tests" / "frameworks" / "released.py"
@@ -227,7 +229,8 @@ def missing(
 
 def is_kept(target: Target, where: Source, store: Store) -> bool:
     row = store.get(key(target, where.version), {})
-    return bool(row) and row["asked"] == target.asked and set(target.modes) <= set(row["modes"])
+    ran = bool(row) and all(cell["outcome"] != "not run" for cell in row["cells"])
+    return ran and row["asked"] == target.asked
 
 
 def row(target: Target, where: Source, found: Sequence[Cell]) -> dict[str, Any]:
@@ -255,6 +258,18 @@ def kept(file: Path, name: str, row: dict[str, Any]) -> Store:
     return store
 
 
+def reproduced(page: Page, folder: Path) -> bool:
+    """Whether a page's script prints what the page has."""
+    where = folder / page.checkout
+    if page.package:
+        where = wheels.unpacked(folder / "wheels", page.package, page.version)
+    with tempfile.TemporaryDirectory() as kept:
+        seen = page.run(where, Path(kept))
+    same = seen == page.printed
+    print(page.name, "reproduced" if same else f"differs:\n{seen}", flush=True)
+    return same
+
+
 def main(arguments: list[str]) -> None:
     from reports import frameworks_told
 
@@ -263,7 +278,11 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--sources", type=Path, default=ROOT / ".aggverify" / "frameworks")
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--told", action="store_true")
+    parser.add_argument("--pages", action="store_true")
     given = parser.parse_intermixed_args(arguments)
+    if given.pages:
+        seen = [reproduced(page, given.sources) for page in pages()]
+        sys.exit(not all(seen))
     file = HERE / "frameworks.json"
     store = read(file)
     chosen = [t for t in targets() if not given.names or t.framework in given.names]
