@@ -12,6 +12,7 @@ from aggverify.cli import joined, streams, ways_out
 from aggverify.cli.audit import audit
 from aggverify.cli.check import check
 from aggverify.cli.compare import compare
+from aggverify.cli.config import config
 from aggverify.cli.conventions import conventions
 from aggverify.cli.engines import engines
 from aggverify.cli.explain import explain
@@ -56,6 +57,7 @@ commands.add_command(modes)
 commands.add_command(engines)
 commands.add_command(conventions)
 commands.add_command(explain)
+commands.add_command(config)
 
 
 def main() -> NoReturn:

@@ -61,12 +61,8 @@ class Adapter:
             for p in named
             if p in self.offer.required
             or p in self.known.arguments
-            or (role(p) not in (None, Role.AXIS) and self._says(role(p), p))
+            or (role(p) not in (None, Role.AXIS) and not self._no_choice(p))
         )
-
-    def _says(self, what: Role | None, parameter: str) -> bool:
-        """Whether an optional parameter is worth passing."""
-        return what is not Role.MODE or bool(self.values_of(parameter))
 
     @cached_property
     def roles(self) -> frozenset[Role | None]:

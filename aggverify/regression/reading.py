@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aggverify.regression.model import LOSSES, QUIET, Change, Comparison, Kind
+from aggverify.regression.model import FAILURES, LOSSES, QUIET, Change, Comparison, Kind
 from aggverify.report import reading
 from aggverify.report.drawing import counted
 
@@ -76,8 +76,10 @@ def _names(changes: Sequence[Change]) -> str:
 
 
 def loud(comparison: Comparison) -> list[Change]:
-    """What a reviewer has to look at."""
-    return [change for change in comparison.changes if change.kind not in QUIET]
+    """What a reviewer has to act on: failures first, then what they may have cost of coverage."""
+    order = {kind: n for n, kind in enumerate((*FAILURES, *LOSSES))}
+    left = (change for change in comparison.changes if change.kind not in QUIET)
+    return sorted(left, key=lambda change: order.get(change.kind, len(order)))
 
 
 def quiet(comparison: Comparison) -> list[Change]:

@@ -184,7 +184,8 @@ def _of_class(name: str, kind: type) -> Offer:
     if any(c.__module__ == "torch.autograd.function" for c in kind.__mro__):
         return Offer(name, (), why_not=f"is an autograd function: name {name}.apply")
     if not inspect.isfunction(method):
-        return Offer(name, (), why_not="is a class whose objects cannot be called")
+        made = Offer(name, (), why_not="is a class whose objects cannot be called")
+        return _with_parameters(made, kind)
     offer = _with_parameters(Offer(name, ()), method)
     return replace(
         offer,

@@ -76,8 +76,8 @@ WRONG = {
     "padding": (["AGV603"], ("0", 1 / 32)),
     "a bin dropped": (["AGV601"], ("1/32", 0.0)),
     "counts of the step before": (["AGV604"], ("1/23", 1 / 32)),
-    # Each half is a step of its own: of 32 tokens 12 and 20, and the next 13 and 10.
-    "accumulation off by one": (["AGV604"], ("1/12", 1 / 32)),
+    # Each half is a step of its own: of 32 tokens 14 and 18.
+    "accumulation off by one": (["AGV604"], ("1/14", 1 / 32)),
 }
 
 

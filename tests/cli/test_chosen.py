@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from aggverify.cli import early
 from aggverify.errors import InputError
+from aggverify.run.planning.settings import KEYS
 from aggverify.run.session import ENDED
-from tests.conftest import EXAMPLES, Cli
+from tests.conftest import EXAMPLES, ROOT, Cli
 
 RIGHT = EXAMPLES / "native" / "sum" / "token_mean.py"
 WRONG = EXAMPLES / "broken" / "micro_batch_token_mean.py"
@@ -103,3 +109,37 @@ def test_one_name_is_one_entry(cli: Cli, command: tuple[str, str], shown: str, o
     assert shown in ran.out and other not in ran.out
     wrong = cli(command[0], "zzz")
     assert wrong.code == 2 and wrong.err.count("\n") == 1, wrong
+
+
+def test_config_init_writes_every_setting_as_a_comment_and_nothing_twice(
+    cli: Cli, tmp_path: Path
+) -> None:
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'a'\n")
+    ran = cli("config", "init")
+    assert ran.code == 0, ran
+    text = (tmp_path / "pyproject.toml").read_text()
+    assert tomllib.loads(text) == {"project": {"name": "a"}, "tool": {"aggverify": {}}}
+    set_anew = re.sub(r"(?m)^# (\w+ = )", r"\1", text)
+    assert set(tomllib.loads(set_anew)["tool"]["aggverify"]) == set(KEYS)
+    again = cli("config", "init")
+    assert again.code == 2 and "has [tool.aggverify] already" in again.err
+    assert (tmp_path / "pyproject.toml").read_text() == text
+    assert json.loads(cli("config", "schema").out)["title"] == "[tool.aggverify] in pyproject.toml"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes_commands_and_options(shell: str, tmp_path: Path) -> None:
+    def complete(words: str, number: int) -> str:
+        asked = {"_AGGVERIFY_COMPLETE": f"{shell}_complete", "COMP_WORDS": words}
+        asked |= {"COMP_CWORD": words.split()[-1] if shell == "fish" else str(number)}
+        command = [sys.executable, "-c", "import sys; sys.argv[0] = 'aggverify'; " + MAIN]
+        ran = subprocess.run(
+            command, env=os.environ | asked, capture_output=True, text=True, cwd=ROOT
+        )
+        return ran.stdout
+
+    assert "compare" in complete("aggverify comp", 1)
+    assert "--max-time" in complete("aggverify check --max-t", 2)
+
+
+MAIN = "from aggverify.cli import main; main()"

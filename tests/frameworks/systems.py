@@ -123,6 +123,35 @@ def loss_fn(data: Any, logprobs: Any) -> Any:
     return loss, {"loss": float(loss), "accuracy": 0.5}
 
 
+class PolicyGradientReduction:
+    """AReaL's."""
+
+    def __init__(self, mode: str, divisor: float | None = None) -> None:
+        self.mode, self.divisor = mode, divisor
+
+    def _units(self, of: Any, cu_seqlens: Any, group_sizes: Any) -> Any:
+        sums = torch.stack([own.sum() for own in of.split(cu_seqlens.diff().tolist())])
+        if self.mode != "prompt_mean":
+            return sums
+        return torch.stack([own.sum() for own in sums.split(group_sizes)])
+
+    def normalizer_fn(self, data: Any) -> Any:
+        mask, ends, sizes = data["loss_mask"], data["cu_seqlens"], data["group_sizes"]
+        if self.mode == "token_mean" or wrong("areal-reduction"):  # whatever the mean is over
+            return mask.count_nonzero()
+        return self._units(mask.float(), ends, sizes).count_nonzero()
+
+    def aggregate(self, loss: Any, mask: Any, *, cu_seqlens: Any, group_sizes: Any) -> Any:
+        kept = torch.where(mask, loss, 0)
+        if self.mode == "token_mean":
+            return kept.sum() / mask.count_nonzero().clamp_min(1)
+        tokens = self._units(mask.float(), cu_seqlens, group_sizes)
+        active = tokens.count_nonzero().clamp_min(1)
+        if self.mode == "constant":
+            return kept.sum() / (active * self.divisor)
+        return (self._units(kept, cu_seqlens, group_sizes) / tokens.clamp_min(1)).sum() / active
+
+
 def ppo_actor_loss_fn(
     logprobs: Any,
     proximal_logprobs: Any,
@@ -322,6 +351,12 @@ def tinker_sample_means(data: Any, logprobs: Any) -> Any:
 
 
 wrong_areal = twin("areal", ppo_actor_loss_fn)
+
+
+class wrong_areal_reduction(PolicyGradientReduction):  # noqa: N801
+    normalizer_fn = twin("areal-reduction", PolicyGradientReduction.normalizer_fn)
+
+
 wrong_prime_rl = twin("prime-rl", compute_loss)
 wrong_skyrl_reduce_loss = twin("skyrl-reduce-loss", old_reduce_loss)
 wrong_skyrl = twin("skyrl", apply_loss_reduction_to_advantages_minibatch)

@@ -37,6 +37,7 @@ SYSTEMS = {
     "openrlhf": "aggregate_loss",
     "nemo-rl": "masked_mean",
     "areal": "ppo_actor_loss_fn",
+    "areal-reduction": "PolicyGradientReduction",
     "megatron-lm": "loss_func",
     "slime-core": "get_sum_of_sample_mean",
     "miles-core": "miles_get_sum_of_sample_mean",
@@ -81,6 +82,8 @@ def cases(name: str, mode: str) -> list[Case]:
         if several
         else ("0,1,2,3", "0,1 3,2", "0 1 | 3 2")
     )
+    if (name, mode) == ("areal-reduction", "prompt_mean"):  # whole groups
+        cells = ("0,1,2,3", "0,1 2,3", "0,1 | 2,3")
     gathers = convention(name).default_engine(mode) == "skyrl-megatron-raw"
     kinds = ("gathered",) if gathers else ("zigzag", *getattr(convention(name), "unusual", ()))
     layouts = [Layout(parse_micro_batches(c), cp, kind) for c in cells for kind in kinds]

@@ -24,6 +24,7 @@ from aggverify.steps.notation import parse_step
 from aggverify.trainer.conditions import Condition
 from aggverify.trainer.covering import Covering
 from aggverify.trainer.source import Source, read
+from tests import verdicts
 from tests.unit.test_checks import PLAIN
 
 SOURCE = '''import functools
@@ -314,3 +315,14 @@ def test_both_are_warnings_of_the_run() -> None:
     told = {w.code: w.detail for w in sights.weaknesses(known)}
     assert told["AGVW17"] == "lines 7-8, 15 of reduce; `a` never true in line 6 of reduce"
     assert told["AGVW18"] == "line 10 of reduce"
+
+
+def test_nothing_is_warned_of_in_a_function_that_a_failing_case_was_in() -> None:
+    """Of what a step ran before it raised nothing is known."""
+    step = parse_step("1/1")
+    case = Case(step, Layout.trivial(1), (1.0,))
+    seen = Covered()
+    seen.add([Execution(case, lines=frozenset({4}))])
+    assert list(seen.weaknesses([("f", (4, 5))])) == [("AGVW17", "line 5 of f")]
+    seen.add([Execution(case, failure=verdicts.fault(""))])
+    assert list(seen.weaknesses([("f", (4, 5))])) == []

@@ -13,6 +13,7 @@ from aggverify.diagnosis.clues import Clues
 from aggverify.diagnosis.forms import closed_forms
 from aggverify.diagnosis.partial import partial_form
 from aggverify.diagnosis.shown import shown_by_weights
+from aggverify.diagnosis.wording import needs_no_count, requirement
 from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import plain_losses
@@ -158,3 +159,12 @@ def name_of(mode: str, seen: list[Observation]) -> str | None:
         forms = closed_forms(seen)
         bug = known_bug(Clues(mode, engine, form=forms[0])) if forms else None
     return None if bug is None else bug.name
+
+
+def test_a_mode_that_counts_nothing_is_mended_without_a_count() -> None:
+    """A Tinker loss knows no count of the step: what it returns is the sum."""
+    subject = Subject.of(Claim("r.py", "loss_fn", "tinker", "sum", "token_sum"))
+    assert requirement(subject) == "return sum(l) over its own tokens: no count divides it"
+    counted = Subject.of(Claim("r.py", "reduce", "native", "sum", "token_mean"))
+    assert needs_no_count(subject) and not needs_no_count(counted)
+    assert "1 / (unmasked tokens of the step)" in str(requirement(counted))

@@ -192,7 +192,7 @@ BUGS: tuple[Bug, ...] = (
     ),
     Bug(
         "never-reduced",
-        "no rank issues a collective: every one keeps the gradient of its own samples",
+        "no rank issues a collective: each keeps the gradient of the samples that it has",
         "the module inside a DDP wrapper called instead of the wrapper",
         "all-reduce the gradients once, after the last micro-batch's backward",
         (sign(Symptom.RANKS_DISAGREE), sign("no rank issued a collective")),
