@@ -28,10 +28,12 @@ from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.run.opening import opened
 from aggverify.run.planning.plan import plan
+from aggverify.trainer.blame import NotKnown
 from aggverify.trainer.contract import outcomes
 from aggverify.world import Pool
 from tests.choosing import LATER
 from tests.conftest import EXAMPLES, Cli
+from tests.frameworks import validators
 
 SITE: Any = SimpleNamespace(case=SimpleNamespace(layout=SimpleNamespace(world_size=1)))
 Function = Callable[..., Any]
@@ -61,6 +63,21 @@ def test_a_right_validator_is_right_and_a_wrong_one_is_told_what_it_accepts() ->
     } <= accepted
     negative = "loss_aggregation_divisor -4.0 with loss_aggregation 'constant'"
     assert negative not in accepted
+
+
+def test_slime_s_and_miles_whole_validators_through_the_adapters_that_ship() -> None:
+    slime, miles = (
+        convention(str(EXAMPLES / "validation" / f"{n}.py")) for n in ("slime", "miles")
+    )
+    assert isinstance(slime, Validation) and isinstance(miles, Validation)
+    assert found(validators.miles_validate_args, miles) == set()
+    assert found(validators.slime_validate_args, slime) == {
+        "loss_aggregation 'token-avg', which does not exist",
+        "loss_aggregation_divisor inf with loss_aggregation 'constant'",
+        "loss_aggregation_divisor 0 in the file of custom_config_path",
+    }
+    with pytest.raises(NotKnown, match=r'radixark/miles .*it reads `not_yet` .*"others"'):
+        found(validators.with_a_new_argument, miles)
 
 
 def test_what_refuses_everything_is_told_what_is_right() -> None:
