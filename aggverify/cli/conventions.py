@@ -18,6 +18,7 @@ def conventions_text() -> Iterator[str]:
     """Every convention of the table, and what to do where none fits."""
     from aggverify.conventions import ALIASES, CONVENTIONS
     from aggverify.conventions.calls import Called
+    from aggverify.conventions.declared import Declared
     from aggverify.conventions.run_against import run_against
     from aggverify.oracles import MODES
 
@@ -32,7 +33,8 @@ def conventions_text() -> Iterator[str]:
         if modes:
             yield f"    modes: {', '.join(modes)}"
             yield f"    without --engine: {', '.join(dict.fromkeys(engine[m] for m in modes))}"
-        yield f"    run against: {ran or 'nothing: aggverify defines its signature'}"
+        none = "no version yet" if isinstance(how, Declared) else "nothing: it calls your function"
+        yield f"    run against: {ran or none}"
         known = "by its signature, or " if not isinstance(how, Called) else ""
         yield f"    taken {known}with --convention {how.name}"
         yield ""

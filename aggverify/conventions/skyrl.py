@@ -11,6 +11,7 @@ from aggverify.conventions.base import Bound, Misuse, Output, Site
 from aggverify.conventions.misuses import SKYRL
 from aggverify.conventions.offer import Offer
 from aggverify.conventions.plain_batch import formed
+from aggverify.conventions.run_against import RunAgainst
 from aggverify.conventions.scripted import Calling, PlainData, PlainSite
 from aggverify.conventions.skyrl_rows import Rows
 from aggverify.engines import usual
@@ -84,6 +85,10 @@ class SkyrlAdvantages:
         "clipping, importance ratios and KL come before it and are not exercised",
     )
     parameters: tuple[str, ...] = _SCALED
+    run_against: tuple[RunAgainst, ...] = (
+        RunAgainst("skyrl", "0.4.0", "2026-11-26"),
+        RunAgainst("skyrl", "0.3.0", "2026-11-26"),
+    )
     misuses: tuple[Misuse, ...] = SKYRL
 
     def modes(self, offer: Offer) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from aggverify.diagnosis.observation import Array
 from aggverify.steps.case import Case
-from aggverify.steps.layouts import token_owner
+from aggverify.steps.layouts import Layout, token_owner
 
 Ints = npt.NDArray[np.int64]
 
@@ -80,6 +80,7 @@ class Tokens:
         owner = _ints(owners).reshape(-1, 3)
         self.cp_size = _ints([case.layout.cp_size for case in cases])[self.case]
         self.ranks = _ints([case.layout.world_size for case in cases])[self.case]
+        self.parts = _ints([_parts(case.layout) for case in cases])
         within = _ints([i for case in cases for i in range(len(case.step.samples))])
         cell, place = _places_in_cells(cases)
         self.ids: dict[str, Ints] = {
@@ -126,6 +127,12 @@ def _runs(ids: Ints, cell: Ints, place: Ints) -> Ints:
     out = np.zeros(len(ids), dtype=np.int64)
     out[order] = np.cumsum(new)
     return out
+
+
+def _parts(layout: Layout) -> int:
+    """Calls of a reducer in a step, which copies of gathered losses are not apart in."""
+    cells = layout.dp_size * layout.num_microbatches
+    return cells if layout.cp_kind == "gathered" else cells * layout.cp_size
 
 
 def _gathered(cases: Sequence[Case]) -> npt.NDArray[np.bool_]:
@@ -221,6 +228,16 @@ def _phantoms(*keys: str) -> Count:
     return count
 
 
+def _phantom_shards(t: Tokens, unit: Ints) -> Array:
+    """Unmasked tokens, every context-parallel rank's part of a micro-batch counting for at least
+    one; those without any token of their own are seen by the step alone."""
+    found = _phantoms("dp rank", "micro-batch", "cp rank")(t, unit)
+    if np.array_equal(unit, t.unit()):
+        present = np.bincount(t.case[_firsts(t.unit("dp rank", "micro-batch", "cp rank"))])
+        found += t.parts - present
+    return found
+
+
 def _floored(t: Tokens, unit: Ints) -> Array:
     """``cp_size * (tokens // cp_size)`` of every micro-batch, added up; engines divide by 1 at
     least."""
@@ -305,6 +322,7 @@ _COUNTS: dict[str, Count] = {
     "unmasked tokens (each rollout at least one)": _phantoms("rollout"),
     "unmasked tokens (each prompt group at least one)": _phantoms("prompt group"),
     "unmasked tokens (each micro-batch at least one)": _phantoms(*_CELL),
+    "unmasked tokens (each micro-batch and shard at least one)": _phantom_shards,
     "unmasked tokens (each rank at least one)": _phantoms("dp rank"),
     "unmasked tokens (floored to a multiple of cp_size in each micro-batch)": _floored,
     "unmasked tokens (floored by cp_size)": _floored_whole,

@@ -41,7 +41,7 @@ def test_every_convention_is_listed_with_what_it_was_run_against(cli: Cli) -> No
         for text in (how.title, how.signature, *(one.text for one in run_against(how))):
             assert text in blocks[how.name], how.name
     assert "skyrl 0.4.0 (2026-11-26)" in blocks["skyrl-worker"]
-    assert "aggverify defines its signature" in blocks["native"]
+    assert "nothing: it calls your function" in blocks["native"]
 
 
 def test_a_version_that_is_newer_than_that_is_a_note() -> None:

@@ -16,6 +16,7 @@ ADAPTER = {
         "eps_clip",
         "loss_mask",
     ],
+    "run_against": [["areal", "1.0.4", "2026-11-26"]],
     "engine": "areal",
     "only": ["token_mean"],
     "not_claimed": {

@@ -14,6 +14,7 @@ ADAPTER = {
         "batch_num_tokens",
         "global_batch_size",
     ],
+    "run_against": [["openrlhf", "0.11.2", "2026-11-26"]],
     "engine": ["accumulated-mean", "deepspeed"],
     "rows": "padded",
     "modes": {"token_mean": True, "sample_mean": False},

@@ -6,6 +6,7 @@ ADAPTER = {
     "title": "SkyRL, reduction per micro-batch (0.1.0)",
     "function": "reduce_loss",
     "parameters": ["loss", "loss_mask", "loss_reduction", "max_seq_len"],
+    "run_against": [["skyrl", "0.1.0", "2026-11-26"]],
     "engine": "accumulated-mean",
     "rows": "padded",
     "width": "step",

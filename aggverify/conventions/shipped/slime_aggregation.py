@@ -11,6 +11,10 @@ ADAPTER = {
     "title": "slime --loss-aggregation",
     "function": "get_pg_loss_reducer",
     "parameters": ["args", "batch", "total_lengths", "response_lengths", "pg_loss_masks"],
+    "run_against": [
+        ["THUDM/slime", "1951fa005", "2026-11-26"],
+        ["THUDM/slime", "bd9714414", "2026-11-26"],
+    ],
     "engine": {
         "megatron-sample": ["sample_mean", "prompt_mean", "constant"],
         "megatron-token": ["token_mean"],

@@ -8,6 +8,7 @@ ADAPTER = {
     "title": "slime's core reducer",
     "function": "get_sum_of_sample_mean",
     "parameters": ["total_lengths", "response_lengths", "loss_masks", "sample_denoms"],
+    "run_against": [["THUDM/slime", "624b824a8", "2026-11-26"]],
     "engine": {"megatron-sample": ["sample_mean"], "megatron-token": ["token_mean"]},
     "modes": {"sample_mean": False, "token_mean": True},
     "not_claimed": {

@@ -13,6 +13,7 @@ ADAPTER = {
     "title": "slime's trainer part",
     "function": "loss_function",
     "parameters": ["args", "batch", "num_microbatches", "step_global_batch_size", "logits"],
+    "run_against": [["THUDM/slime", "624b824a8", "2026-11-26"]],
     "engine": {"megatron-sample-raw": ["sample_mean"], "megatron-token-raw": ["token_mean"]},
     "modes": {"sample_mean": False, "token_mean": True},
     "logs": "merge_logs",

@@ -13,6 +13,7 @@ ADAPTER = {
     "function": "GRPOTrainer._compute_loss",
     "parameters": ["self", "model", "inputs"],
     "named": True,
+    "run_against": [["trl", "1.16.0", "2026-11-26"]],
     "engine": "mean",
     "rows": "padded",
     "modes": {

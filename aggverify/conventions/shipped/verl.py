@@ -14,6 +14,7 @@ ADAPTER = {
         "global_batch_size",
         "loss_scale_factor",
     ],
+    "run_against": [["verl", "0.9.1", "2026-11-26"]],
     "engine": ["mean", "verl-megatron"],
     "rows": "padded",
     "width": "step",

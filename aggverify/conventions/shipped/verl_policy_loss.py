@@ -18,6 +18,7 @@ ADAPTER = {
         "loss_agg_mode",
         "config",
     ],
+    "run_against": [["verl", "0.9.1", "2026-11-26"]],
     "engine": ["mean", "verl-megatron"],
     "rows": "padded",
     "width": "step",

@@ -80,9 +80,13 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "empty-micro-batch-counted",
         "an empty micro-batch counts as one token",
-        "empty bins of dynamic batching",
+        "Megatron-LM's train_rl.py: empty bins of dynamic batching, on every rank that has one",
         "clamp the all-reduced count, not each micro-batch's",
-        (Shape(Count(r".*\(each (micro-batch|rank) at least one\)", "", None)),),
+        (
+            Shape(
+                Count(r".*\(each (micro-batch|micro-batch and shard|rank) at least one\)", "", None)
+            ),
+        ),
     ),
     Bug(
         "counted-after-rejection",

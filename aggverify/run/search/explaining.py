@@ -113,7 +113,19 @@ def _stored(subject: Subject) -> list[Case]:
     """Hard cases and the grid, as far as the subject has such layouts."""
     space = spread(subject, min_units=1)
     stored = (*hard_cases(), *grid(subject.max_world, space.cp_kinds))
+    stored = (*stored, *_of_groups(subject.group_size or 0))
     return [case for case in stored if case in space]
+
+
+def _of_groups(size: int) -> Iterator[Case]:
+    """Two and three prompt groups of one size: with one, no count of groups is told from another
+    factor. Stored cases have small ones."""
+    for number in (2, 3) if size else ():
+        groups = (
+            " ".join(f"1/{'1' * (1 + (g + i) % 3)}" for i in range(size)) for g in range(number)
+        )
+        step = parse_step("; ".join(groups))
+        yield Case(step, Layout.trivial(number * size), plain_losses(step))
 
 
 def _nonlinear(
