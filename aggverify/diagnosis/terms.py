@@ -129,10 +129,9 @@ def _runs(ids: Ints, cell: Ints, place: Ints) -> Ints:
     return out
 
 
-def _parts(layout: Layout) -> int:
-    """Calls of a reducer in a step, which copies of gathered losses are not apart in."""
-    cells = layout.dp_size * layout.num_microbatches
-    return cells if layout.cp_kind == "gathered" else cells * layout.cp_size
+def _parts(at: Layout) -> int:
+    """Calls of a reducer in a step; copies of gathered losses are not apart."""
+    return at.dp_size * at.num_microbatches * (1 if at.cp_kind == "gathered" else at.cp_size)
 
 
 def _gathered(cases: Sequence[Case]) -> npt.NDArray[np.bool_]:
@@ -229,12 +228,10 @@ def _phantoms(*keys: str) -> Count:
 
 
 def _phantom_shards(t: Tokens, unit: Ints) -> Array:
-    """Unmasked tokens, every context-parallel rank's part of a micro-batch counting for at least
-    one; those without any token of their own are seen by the step alone."""
-    found = _phantoms("dp rank", "micro-batch", "cp rank")(t, unit)
+    """Every shard of a micro-batch counts for one at least, in a step also one without a token."""
+    found = _phantoms(*_SHARD)(t, unit)
     if np.array_equal(unit, t.unit()):
-        present = np.bincount(t.case[_firsts(t.unit("dp rank", "micro-batch", "cp rank"))])
-        found += t.parts - present
+        found += t.parts - np.bincount(t.case[_firsts(t.unit(*_SHARD))])
     return found
 
 
@@ -307,11 +304,8 @@ def _once_per(key: str, *where: str) -> Count:
     return count
 
 
-def _runs_of(run: str) -> str:
-    return run.replace("run of one", "runs of one")
-
-
 _CELL = ("dp rank", "micro-batch")
+_SHARD = (*_CELL, "cp rank")
 _COUNTS: dict[str, Count] = {
     TOKENS: _unmasked,
     "response tokens": _response,
@@ -332,7 +326,7 @@ _COUNTS: dict[str, Count] = {
     "unmasked tokens (the most of any rank and micro-batch)": _most_of(*_CELL),
     "the last sample's unmasked tokens": _of_the_last,
     "non-empty micro-batches": _distinct("micro-batch", non_empty=True),
-    **{_runs_of(run): _distinct(run, non_empty=False) for run in RUNS.values()},
+    **{f"runs{run[3:]}": _distinct(run, non_empty=False) for run in RUNS.values()},
     "unmasked tokens (at least one for each rank)": _one_a_rank,
     "the longest piece of a response": _longest_piece,
     "rollouts": _distinct("rollout", non_empty=False),
@@ -384,7 +378,7 @@ def outer_terms() -> Iterator[tuple[Term, ...]]:
         if "counted once" in what:
             yield (Term(what),)
     for run in RUNS.values():
-        yield from ((Term(_runs_of(run), "", where),) for where in ((), _CELL))
+        yield from ((Term(f"runs{run[3:]}", "", where),) for where in ((), _CELL))
     yield (Term("non-empty micro-batches", "", ("dp rank",)),)
     for what in ("rollouts", "samples", "non-empty rollouts"):
         for where in ((), _CELL):
