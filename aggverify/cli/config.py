@@ -10,7 +10,7 @@ import click
 
 @click.group()
 def config() -> None:
-    """What a project says once for all its reducers: [tool.aggverify] in pyproject.toml."""
+    """Settings of a project for all its reducers: [tool.aggverify] in pyproject.toml."""
 
 
 @config.command()

@@ -86,7 +86,7 @@ def result(bench: Bench, cell: Cell, expected: Sequence[Expected], kept: Kept) -
     if kept.error is not None:
         line = escape.line(kept.error.partition("\n")[0])
         if not bench.is_new(kept.error):
-            pytest.skip(f"not judged, as another test says: {line}")
+            pytest.skip(f"not judged, as another test reports: {line}")
         pytest.fail(line, pytrace=False)
     documents = [written(verdict, bench.where) for verdict in verdicts]
     kept.verdicts += map(codec.plain, documents)

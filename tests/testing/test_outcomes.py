@@ -63,7 +63,7 @@ def test_a_typo_is_told_once(suite: Suite) -> None:
             '  File "*gone.py", line 1, in <module>',
             "  not judged: *test_gone*, *test_gone*",
             f"SKIPPED [[]4[]] *: not judged, as another test fails: {why}",
-            f"SKIPPED [[]1[]] *: not judged, as another test says: {gone}",
+            f"SKIPPED [[]1[]] *: not judged, as another test reports: {gone}",
         ]
     )
     out = ran.stdout.str()
