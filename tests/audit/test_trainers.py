@@ -13,7 +13,7 @@ import pytest
 from tests.audit.test_audit_command import audited, found, worst
 from tests.conftest import ROOT, Cli
 from tests.engines.wheels import ACCELERATE, DEEPSPEED, MEGATRON_CORE, fetched, installed
-from tests.frameworks.test_released import AREAL, OPENRLHF, SKYRL, VERL, Released, unpacked
+from tests.frameworks import wheels
 
 pytestmark = pytest.mark.network
 TRAINERS = Path(__file__).parent / "trainers"
@@ -139,23 +139,20 @@ def test_megatron_core(
         assert worst(verdict) == ("1/23", pytest.approx(1 / 16, rel=1e-6))
 
 
-LIGER = Released("liger_kernel", "0.8.5", "", "")
-
-
 @pytest.mark.parametrize(
-    ("at", "released", "mode"),
+    ("at", "package", "version", "mode"),
     [
-        ("verl", VERL, "token_mean"),
-        ("skyrl", SKYRL, "token_sum"),
-        ("openrlhf", OPENRLHF, "token_mean"),
-        ("areal", AREAL, "token_mean"),
-        ("liger", LIGER, "sample_mean"),
+        ("verl", "verl", "0.9.1", "token_mean"),
+        ("skyrl", "skyrl", "0.4.0", "token_sum"),
+        ("openrlhf", "openrlhf", "0.11.2", "token_mean"),
+        ("areal", "areal", "1.0.4", "token_mean"),
+        ("liger", "liger-kernel", "0.8.5", "sample_mean"),
     ],
 )
 def test_probe_points(
-    cli: Cli, pytestconfig: pytest.Config, at: str, released: Released, mode: str
+    cli: Cli, pytestconfig: pytest.Config, at: str, package: str, version: str, mode: str
 ) -> None:
-    folder = unpacked(pytestconfig, released)
+    folder = wheels.unpacked(Path(pytestconfig.cache.mkdir("wheels")), package, version)
     said = ("--at", at, "--mode", mode, "--engine", "mean")
     ran = cli("audit", *said, "--", sys.executable, TRAINERS / "point.py", at, folder)
     assert ran.code == 0, ran.out
