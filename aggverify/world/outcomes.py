@@ -234,7 +234,11 @@ class Scene:
         # between two counts of the process that ends ranks for that.
         crowd = self._crowd() if lacking else NO_EXCESS
         if crowd:
-            kind, message, more = "died", crowd.text, {**more, "processes": crowd.processes}
+            kind, message, more = (
+                "died",
+                crowd.text,
+                {**more, "processes": crowd.processes, "threads": crowd.threads},
+            )
         return Fault(
             kind,
             None if crowd else rank,
