@@ -77,7 +77,7 @@ def test_other_unusable_targets(tmp_path: Path) -> None:
         parse_target("a-b")
 
 
-def test_nothing_recognised_lists_both_sides(file: Path) -> None:
+def test_nothing_recognised_names_what_is_there_and_the_simplest_signature(file: Path) -> None:
     description = {
         "offers": [{"name": "loss", "parameters": ["config"], "required": ["config"]}],
         "declared": None,
@@ -86,7 +86,8 @@ def test_nothing_recognised_lists_both_sides(file: Path) -> None:
         choose(parse_target(str(file)), description, "auto")
     assert "loss(config)" in str(error.value)
     assert error.value.adapter == ""
-    assert "def get_pg_loss_reducer(total_lengths" in str(error.value)
+    assert "def reduce(losses: Tensor" in str(error.value)
+    assert "`aggverify conventions` lists all" in str(error.value)
 
 
 def test_an_adapter_comes_with_how_to_save_it(tmp_path: Path) -> None:

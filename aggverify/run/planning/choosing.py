@@ -172,9 +172,9 @@ def _nothing_found(
         return NoReducer("\n".join([*parts, *_how_to_save(target, offer)]), adapter)
     if any(o.why_not and _shaped([o], conventions) for o in own):
         return NoReducer("\n".join(parts))  # what stands in the way has been said
-    width = max(len(c.name) for c in conventions)
-    accepted = "\n".join(f"    {c.name:{width}} {c.signature}" for c in conventions)
-    return NoReducer("\n".join([*parts, f"  accepted:\n{accepted}"]))
+    parts.append(f"  the simplest signature: {conventions[0].signature}")
+    parts.append(f"  `aggverify conventions` lists all {len(conventions)}")
+    return NoReducer("\n".join(parts))
 
 
 def _of(target: Target, offer: Offer) -> str:
