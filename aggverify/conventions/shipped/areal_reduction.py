@@ -17,7 +17,7 @@ ADAPTER = {
         "prompt_mean": "prompt_mean",
         "constant": "constant",
     },
-    "whole_groups": {"prompt_mean": "it is told only the groups of its own micro-batch"},
+    "whole_groups": {"prompt_mean": "it gets only the groups of its own micro-batch"},
     "not_claimed": {
         "context-parallel": "log-probabilities are gathered before the loss",
         "contiguous": "log-probabilities are gathered before the loss",
