@@ -46,7 +46,7 @@ NAMES = {
     "Case", "Document", "Layout", "MicroBatch", "Observation", "PolicyBatch", "Pool", "Sample",
     "Step", "TrainContext", "Verdict", "__version__", "assert_invariant", "check_case",
     "check_reducer", "conformance", "load_verdict", "observe",
-    "parametrize_with_checks", "parse_step", "verify",
+    "parametrize_with_checks", "parse_step", "probe", "probe_log_probs", "verify",
 }  # fmt: skip
 
 

@@ -50,7 +50,7 @@ def test_a_run_is_recorded_judged_and_stored_as_a_case(cli: Cli, tmp_path: Path)
     ran = cli("audit", "p", "--mode", "token_mean", "--engine", "sum", "--verify-engine")
     assert ran.code == 1
     assert "every weight is 2 of the mode's" in ran.out
-    assert "is 0.5 times the sum of all ranks' own, and engine sum makes it 1" in ran.out
+    assert "is 0.5 times the sum of all ranks' own, and engine sum makes it 1" in ran.flat
     # A step as a case for a reducer.
     reducer = tmp_path / "mine.py"
     reducer.write_text(

@@ -15,7 +15,7 @@ from tests.conftest import ROOT, Cli
 from tests.engines.wheels import ACCELERATE, DEEPSPEED, MEGATRON_CORE, fetched, installed
 from tests.frameworks import wheels
 
-pytestmark = pytest.mark.network
+pytestmark = [pytest.mark.network, pytest.mark.exhaustive]  # hundreds of megabytes, many minutes
 TRAINERS = Path(__file__).parent / "trainers"
 
 

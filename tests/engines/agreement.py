@@ -37,6 +37,7 @@ _DTYPES = ("float64", "float32")
 _DIVISOR = 16.0
 DEVIATING = {"deepspeed": "two_outputs", "deepspeed-3": "over_all_ranks"}
 """Functions of ``deviating.py`` for formulas without examples."""
+COMBINED = {"data-parallel", "context-parallel", "micro-batches"}
 REAL = tuple(spec for spec in ENGINES.values() if isinstance(spec, RealEngine))
 FORMULAS = tuple(dict.fromkeys(spec.formula.name for spec in REAL))
 
@@ -75,7 +76,8 @@ class Row:
 
 
 def rows() -> Iterator[Row]:
-    """Every convention and mode that can be right under a formula with an engine behind it."""
+    """Every convention and mode that can be right under a formula with an engine behind it, where
+    the convention claims something that an engine combines."""
     for formula in FORMULAS:
         folder = EXAMPLES / "native" / formula.replace("-", "_")
         for path in sorted(folder.glob("*.py")):
@@ -92,7 +94,9 @@ def rows() -> Iterator[Row]:
             for mode, what in possible(CONVENTIONS[name]):
                 promised = CONVENTIONS[name].why_not(mode, what, frozenset()) is not None
                 if what == formula and not promised and not mode.startswith(LEGACY.name):
-                    yield Row(formula, name, mode, ("module", MODULE), function)
+                    row = Row(formula, name, mode, ("module", MODULE), function)
+                    if row.subject.features & COMBINED:
+                        yield row
 
 
 def fixed(kinds: Sequence[CpKind]) -> list[Case]:

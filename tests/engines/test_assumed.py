@@ -93,7 +93,7 @@ def test_what_fits_without_context_parallelism_only_is_asked_so(laboratory: Labo
         "updates are dp_size times too large. Which does your trainer do? --engine mean --without "
         "context-parallel or --engine sum",
     )
-    assert "which nobody has named" in verdict.subject.not_claimed["context-parallel"]
+    assert "which no option names" in verdict.subject.not_claimed["context-parallel"]
     # Claimed, it is judged; and so is a slice that is wrong under every engine.
     claimed = ddp.claiming(claimed=frozenset({"context-parallel"}))
     assert engine_settled(claimed, laboratory).without == frozenset()
@@ -150,7 +150,7 @@ def test_right_elsewhere_is_a_question(laboratory: Laboratory) -> None:
 def test_right_where_one_begins_is_assumed(laboratory: Laboratory) -> None:
     assert told(examine(undeclared("summed"), laboratory, checks=FEW)) == (
         Exit.CONFORMS,
-        "Conforms: token_mean, 11 checks passed, 0 warnings; assumed --engine sum: your trainer "
+        "Conforms: token_mean, 2 checks passed, 1 warning; assumed --engine sum: your trainer "
         "sums gradients over ranks. If it averages gradients over ranks, as DDP and FSDP do "
         "(--engine mean), updates are dp_size x cp_size times too small",
     )
