@@ -265,7 +265,7 @@ class Laboratory:
         self, subject: Subject, trials: Sequence[Trial], pending: Pending
     ) -> list[Execution]:
         outcomes = pending.wait()
-        for fault in outcomes:
+        for wanted, fault in zip(trials, outcomes, strict=True):
             if isinstance(fault, Fault) and fault.ours:
                 theirs = fault.error is not None and fault.error.candidate_line
                 asked = theirs and room.ran_out(fault.message)  # else it is what warms an engine up
@@ -273,7 +273,8 @@ class Laboratory:
                 why = room.without(what, fault.message)
                 self._unfit[fault.size] = why
                 raise NotJudged(why)
-            if isinstance(fault, Fault):
+            # A version may not know how a mode is asked for that it does not offer.
+            if isinstance(fault, Fault) and wanted.mode in (None, NONLINEAR, *subject.offered):
                 for error in fault.errors.values():
                     if error.breach == NotKnown.name:
                         raise UnknownVersion(error.message)

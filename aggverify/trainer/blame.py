@@ -1,7 +1,8 @@
 """Whose fault an exception is: the candidate's, or a convention's that does not know its version.
 
-It is the convention's where its own code raised it, or where the candidate reads what is not in an
-object that the convention made, or calls a function of the convention's with other parameters.
+It is the convention's where its own code raised it, or where the candidate reads what is not in a
+stand-in that the convention made, or calls a function of the convention's with other parameters.
+A documented signature of aggverify's has no versions: a wrong call of it is the candidate's.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ from typing import Any, ParamSpec, TypeVar
 from aggverify.conventions import Bound, Convention, Site, WholeStep
 from aggverify.conventions.adapter_functions import PREFIX
 from aggverify.conventions.calls import Called
+from aggverify.conventions.native import Native
+from aggverify.conventions.policy_loss import PolicyLoss
 from aggverify.conventions.run_against import framework
 from aggverify.conventions.stand_ins import MissingKey, StandIn, StandInDict
+from aggverify.conventions.trainer import Trainer
 from aggverify.conventions.validation import Validation
 from aggverify.world.candidate_errors import Breach
 from aggverify.world.frames import owner
@@ -29,6 +33,8 @@ T = TypeVar("T")
 _PASSED = re.compile(r"got an unexpected keyword argument '(\w+)'")
 _REQUIRED = re.compile(r"missing \d+ required [\w -]*arguments?: (.+)")
 _CALLED = re.compile(r"([\w.<>]+)\(\) (?:got|takes|missing)")
+_DOCUMENTED = (Native, PolicyLoss, Trainer)
+"""Whose signatures are aggverify's own, the same in every version of a candidate."""
 _STAND_INS = re.compile(rf"'({StandIn.__name__}|{StandInDict.__name__})'")
 
 
@@ -72,13 +78,15 @@ def _unknown(how: Convention | Called, error: BaseException) -> str | None:
         return None
     if isinstance(error, MissingKey):
         return f"it reads `{error.args[0]}`"
-    if isinstance(error, AttributeError) and _is_ours(error.obj):
+    if isinstance(error, AttributeError) and _stands_in(error.obj):
         hint = f" ({how.unread})" if isinstance(how, Validation) else ""
         return f"it reads `{error.name}`{hint}"
     path = _path(how)
     raised_by = _raised_by(path, error)
     text = str(error)
     if isinstance(error, TypeError):
+        if isinstance(how, _DOCUMENTED):
+            return None
         called = _CALLED.search(text)
         if not raised_by and not _STAND_INS.search(text):
             if called is None or called[1] not in _functions(path):
@@ -99,9 +107,9 @@ def _path(how: Convention | Called) -> str:
     return str(getattr(how, "path", None) or inspect.getfile(type(how)))
 
 
-def _is_ours(thing: Any) -> bool:
-    module = type(thing).__module__
-    return module.startswith(("aggverify.", PREFIX))
+def _stands_in(thing: Any) -> bool:
+    """Whether it is in the place of an object of a framework's, and is none of aggverify's own."""
+    return isinstance(thing, StandIn) or type(thing).__module__.startswith(PREFIX)
 
 
 def _raised_by(path: str, error: BaseException) -> str:

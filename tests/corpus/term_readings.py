@@ -28,16 +28,16 @@ def balanced_by_micro_batch(losses: Tensor, batch: MicroBatch, aux_loss: Tensor)
     return _main(losses, batch) + 0.01 * _mean_here(aux_loss, batch) / batch.num_microbatches
 
 
-def balanced_without_k(losses: Tensor, batch: MicroBatch, aux_loss: Tensor) -> Tensor:
+def _balanced_without_k(losses: Tensor, batch: MicroBatch, aux_loss: Tensor) -> Tensor:
     return _main(losses, batch) + 0.01 * _mean_here(aux_loss, batch)
 
 
-def balanced_over_ranks_twice(losses: Tensor, batch: MicroBatch, aux_loss: Tensor) -> Tensor:
+def _balanced_over_ranks_twice(losses: Tensor, batch: MicroBatch, aux_loss: Tensor) -> Tensor:
     mean = _mean_here(aux_loss, batch) / batch.num_microbatches / batch.dp_size
     return _main(losses, batch) + 0.01 * mean
 
 
-def balanced_with_masked_tokens(losses: Tensor, batch: MicroBatch, aux_loss: Tensor) -> Tensor:
+def _balanced_with_masked_tokens(losses: Tensor, batch: MicroBatch, aux_loss: Tensor) -> Tensor:
     mean = kept(aux_loss, batch).sum() / max(len(aux_loss), 1) / batch.num_microbatches
     return _main(losses, batch) + 0.01 * mean
 

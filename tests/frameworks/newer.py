@@ -21,7 +21,7 @@ OWN: dict[str, Function] = {
     "trainer": lambda model, micro_batches, ctx: model(micro_batches[0]).sum().backward(),
     "trainer-engine": lambda model, ctx: None,
 }
-"""Of conventions whose signature is aggverify's."""
+"""Of conventions whose signature is aggverify's, and of the hook of slime."""
 
 
 def _called(name: str) -> Function:

@@ -42,9 +42,9 @@ def test_weights_of_a_micro_batch_and_rank() -> None:
     ("name", "right"),
     [
         ("balanced_by_micro_batch", True),
-        ("balanced_without_k", False),
-        ("balanced_over_ranks_twice", False),
-        ("balanced_with_masked_tokens", False),
+        ("_balanced_without_k", False),
+        ("_balanced_over_ranks_twice", False),
+        ("_balanced_with_masked_tokens", False),
     ],
 )
 def test_a_declared_reading_is_judged(name: str, right: bool, shared_pool: Pool) -> None:
