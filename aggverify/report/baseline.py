@@ -152,10 +152,14 @@ def merged(baseline: Baseline, document: Document) -> Baseline:
     if why := _not_whole(document):
         raise InputError(f"the baseline is not written: {why}")
     gone = {one.what for one in document.stale if one.state is not Standing.NOT_RUN}
-    now = {f.id: f.identity for verdict in document.verdicts for f in verdict.findings}
+    # An entry of an older version has no formula, and is otherwise the finding of its id.
+    now = {
+        (f.id, replace(f.identity, form=None)): f.identity
+        for verdict in document.verdicts
+        for f in verdict.findings
+    }
     kept = [
-        # One of an older version, whose findings had no formula.
-        replace(e, identity=now[e.id]) if e.identity.form is None and e.id in now else e
+        replace(e, identity=now.get((e.id, e.identity), e.identity))
         for e in baseline.known
         if e.what not in gone
     ]
