@@ -256,9 +256,22 @@ def row_means_weighted_by_rows(losses: Tensor, batch: MicroBatch) -> Tensor:
     return mean * (rows / batch.num_rollouts)
 
 
+def single_precision_divisor(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """No step is exact in float32 where the divisor is no power of two."""
+    assert batch.divisor is not None
+    return kept(losses, batch).float().sum() / batch.divisor / max(batch.num_rollouts, 1)
+
+
+def single_precision_seven(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """The same with the divisor in the code."""
+    return kept(losses, batch).float().sum() / 7 / max(batch.num_rollouts, 1)
+
+
 CORRECT = (
     Correct("other_order", "adds in another order", "token_mean", "sum"),
     Correct("single_precision_constant", "a reciprocal in float32", "token_mean", "sum"),
+    Correct("single_precision_divisor", "L in float32", "constant", "sum", divisor=7.0),
+    Correct("single_precision_seven", "its own L in float32", "constant", "sum", divisor=7.0),
     Correct("single_precision_counts", "counts in float32", "sample_mean", "sum"),
     Correct("counts_over_the_groups", "a collective of its own", "token_mean", "sum"),
     Correct("cumulative", "vectorised over ragged pieces", "prompt_mean", "sum"),

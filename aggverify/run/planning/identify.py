@@ -24,6 +24,7 @@ TELLING = (
 )
 """Steps on which every mode has other weights than every other (tested)."""
 
+_POWER_OF_TWO = 8.0
 _POWERS_OF_TWO = "1/1 1/1 1/11; 1/1111"
 """All counts (tokens of every unit, N, P) are powers of two: float32 arithmetic is exact here, an
 added epsilon is not."""
@@ -66,16 +67,24 @@ def _hypotheses(
 def precision_of(subject: Subject, laboratory: Laboratory) -> str:
     """``float32`` when float64 losses get weights that only float32 arithmetic explains.
 
-    An error that remains where float32 is exact (all counts powers of two) is not rounding.
+    An error that remains where float32 is exact (all counts and the divisor powers of two) is not
+    rounding, unless the weights themselves are float32 numbers, as with a divisor in the code.
     """
-    cases = (*telling_cases(), _trivial(_POWERS_OF_TWO))
-    executions = laboratory.run(subject, cases)
-    if all(_fits(subject, e, "float64") for e in executions):
+    executions = laboratory.run(subject, telling_cases())
+    exactly = subject if subject.divisor is None else subject.claiming(divisor=_POWER_OF_TWO)
+    exact = laboratory.run(exactly, [_trivial(_POWERS_OF_TWO)])[0]
+    if all(_fits(subject, e, "float64") for e in executions) and _fits(exactly, exact, "float64"):
         return "float64"
-    *ragged, exact = executions
-    if all(_fits(subject, e, "float32") for e in ragged) and _fits(subject, exact, "float64"):
+    if not all(_fits(subject, e, "float32") for e in executions):
+        return "float64"
+    if _fits(exactly, exact, "float64") or all(map(_is_float32, executions)):
         return "float32"
     return "float64"
+
+
+def _is_float32(execution: Execution) -> bool:
+    weights = execution.weights
+    return weights is not None and bool((weights == weights.astype(np.float32)).all())
 
 
 def _fits(subject: Subject, execution: Execution, precision: str) -> bool:
