@@ -98,7 +98,9 @@ def test_a_folder_above_what_is_hidden_is_not_shown(
     monkeypatch.setenv("HOME", str(tmp_path / "me"))
     (tmp_path / "me").mkdir()
     for shown in (tmp_path, tmp_path / "me", Path("/"), Path("/tmp")):
-        with pytest.raises(PoolError, match=f"--sandbox hides .* needs {shown}: put it into a f"):
+        with pytest.raises(
+            PoolError, match=f"--sandbox hides .* needs {shown}: put it into a separate f"
+        ):
             Sandbox((shown,)).command(["true"], 0, follow=False)
 
 
