@@ -32,5 +32,5 @@ def test_a_mean_of_sequences_and_of_tokens(cli: Cli, tmp_path: Path, mode: str, 
     (tmp_path / "r.py").write_text(SOURCE)
     ran = cli("check", "r.py", "--mode", mode, *BRIEF)
     assert ran.code == code, ran
-    assert "convention  skyrl-reduce-loss" in ran.out
+    assert "r.py:reduce_loss   skyrl-reduce-loss · " in ran.out
     assert ("AGV202" in ran.out) == bool(code)

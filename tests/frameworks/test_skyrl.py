@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -112,14 +113,18 @@ def test_a_mode_a_version_does_not_have_is_refused(shell: Cli, wheels: Path) -> 
     [("kl_cov", "token_mean"), ("kl_cov", "nonlinear"), LATER("clip_cov", "nonlinear")],
 )
 def test_policy_losses_that_select_by_value(shell: Cli, wheels: Path, name: str, mode: str) -> None:
-    """What they select depends on the micro-batch at hand; of KL there is none at ratio 1."""
+    """What they select depends on the micro-batch at hand; of KL there is none at ratio 1, where
+    every token has its weight. At other ratios the KL is that of other tokens in each split."""
     said = ("--convention", "policy-loss", "--engine", "sum", "--profile", "quick", "--world", "2")
     said = (*said, "--without", "context-parallel", "--mode", mode)
     where = {"AGGVERIFY_SKYRL": str(wheels / "0.3.0")}
     ran = shell("check", f"{POLICY_LOSSES}:{name}", *said, env=where)
+    assert ran.code == 1, ran
+    found = set(re.findall(r"^(?:FAIL|HAZARD) +(AGV\d+)", ran.out, re.MULTILINE))
     if mode == "nonlinear":
-        assert ran.code == 1, ran
-        assert "AGV212 Selection by value depends on the split" in ran.out
+        assert "AGV212" in found, ran
     else:
-        assert ran.code == 0 and "its token_mean weight" in ran.out, ran
-        assert "what is made of values behind the mask is multiplied by 0" in ran.out
+        assert found == {"AGV215", "AGV212", "AGV124"}, ran
+        assert "what is made of values behind the mask is multiplied by 0" in " ".join(
+            ran.out.split()
+        )
