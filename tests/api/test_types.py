@@ -61,6 +61,7 @@ def test_mypy(file: Path) -> None:
 
 
 @pytest.mark.network
+@pytest.mark.exhaustive  # a minute
 def test_pyright(file: Path, tmp_path: Path) -> None:
     """basedpyright is pyright as a wheel with all it needs; pyright's own downloads more."""
     made = tmp_path / "checker"

@@ -58,6 +58,7 @@ def test_the_wheel_is_checked_installed_and_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.network
+@pytest.mark.exhaustive  # installs torch once more
 def test_readmes_run_command_in_a_fresh_clone(tmp_path: Path) -> None:
     if not (ROOT / ".git").exists():
         pytest.skip("not a git checkout")
