@@ -23,7 +23,7 @@ from tests.conftest import EXAMPLES, ROOT, Cli
 from tests.waiting import wait_until
 
 RIGHT = EXAMPLES / "native" / "sum" / "token_mean.py"
-LITTLE = ("--profile", "quick", "--max-examples", "2", "--report", "json")
+LITTLE = ("--profile", "quick", "--max-examples", "2", "--report", "json,ndjson")
 _MARK = "AGGVERIFY_TEST_MARK"
 
 WAITS = """
@@ -51,6 +51,12 @@ class Agent:
     process: subprocess.Popen[bytes]
     files: Path
     mark: str
+
+    def judges(self) -> bool:
+        """Whether a check is done; or the process."""
+        events = self.files.parent / ".aggverify" / "events.ndjson"
+        done = events.exists() and "check_finished" in events.read_text()
+        return done or self.process.poll() is not None
 
     @property
     def out(self) -> str:
@@ -194,7 +200,7 @@ def test_two_agents_find_ranks_that_wait_for_good(start: Start, cli: Cli, tmp_pa
 def test_when_an_agent_is_killed_there_is_a_sentence_and_nothing_is_left(start: Start) -> None:
     options = ("--mode", "token_mean", "--engine", "sum")
     first, second = _two(start, RIGHT, *LITTLE, *options, each=1)
-    wait_until(lambda: ": ok" in first.out or first.process.poll() is not None)
+    wait_until(first.judges)
     second.process.kill()
     assert first.code() == 1
     assert "exitcode  : 2" in first.err, first.err
@@ -238,7 +244,7 @@ def test_all_that_is_started_again_goes_on_where_it_was(
     target = EXAMPLES / "broken" / "hardcoded_divisor.py"
     run = ("-m", "torch.distributed.run", "--nproc-per-node", 2, "--max-restarts", 1)
     agent = start(*run, "--master-port", _port(), "-m", "aggverify", "check", target, *LITTLE)
-    wait_until(lambda: ": ok" in agent.out or agent.process.poll() is not None)
+    wait_until(agent.judges)
     killed = _process_of(rank, agent.mark)
     assert killed is not None, agent.err
     os.kill(killed, signal.SIGKILL)
@@ -329,7 +335,7 @@ def test_a_process_of_srun_that_is_killed(start: Start) -> None:
     where = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(_port()), "SLURM_STEP_NUM_TASKS": "3"}
     command = ("-m", "aggverify", "check", RIGHT, *LITTLE)
     tasks = [start(*command, env={**where, "SLURM_PROCID": str(n)}) for n in range(3)]
-    wait_until(lambda: ": ok" in tasks[0].out or tasks[0].process.poll() is not None)
+    wait_until(tasks[0].judges)
     tasks[1].process.kill()
     assert [task.code() for task in tasks] == [2, -signal.SIGKILL, 2], tasks[0].err
     assert "error: the process of rank 1, of 3 launched, is gone: " in tasks[0].err
