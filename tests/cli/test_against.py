@@ -18,7 +18,7 @@ QUICK = ("--profile", "quick", "--world", "2")
 @pytest.mark.thorough
 def test_the_same_mode_under_two_engines_agrees(cli: Cli) -> None:
     new, old = NATIVE / "sum" / "token_mean.py", NATIVE / "accumulated_mean" / "token_mean.py"
-    ran = cli("check", new, "--against", old, *QUICK)
+    ran = cli("check", new, "--against", old, *QUICK, "-v")
     assert ran.code == 0, ran
     assert "two_paths_agree" in ran.out
 

@@ -83,7 +83,7 @@ def test_one_that_is_wrong_only_when_compiled_is_found(cli: Cli, tmp_path: Path)
     [found] = load(tmp_path / ".aggverify/verdict.json").verdicts[0].findings
     assert (found.code, found.confirmed) == ("AGV409", True)
     assert "(the same code run eagerly)" in ran.out
-    assert "= expected x 2\n" in ran.out
+    assert "2 times too much" in ran.flat, ran
     again = cli(*found.replay[1:])
     assert again.code == 1, again
     reducer(tmp_path)
@@ -97,7 +97,7 @@ def test_asked_for_everything_is_compiled(cli: Cli, tmp_path: Path) -> None:
     assert ran.code == 1, ran
     [verdict] = load(tmp_path / ".aggverify/verdict.json").verdicts
     assert "AGV101" in {found.code for found in verdict.findings}
-    assert "waits: torch.compile compiles the first steps, in every rank\n" in ran.out
+    assert "torch.compile compiles the first steps, in every rank\n" in ran.out
     states = {check.name: check.state for check in verdict.checks}
     assert states["compiled_as_eager"] is State.LEFT_OUT
 

@@ -105,7 +105,7 @@ def test_ranks_that_the_kernel_ends_for_memory_cannot_be_judged(
     not_judged = [c.reason for c in verdict.checks if c.state is State.NOT_JUDGED]
     assert not_judged, ran
     assert all(
-        r and "by SIGKILL for lack of memory, 4 times in a row; the kernel says: oom_kill " in r
+        r and "by SIGKILL for lack of memory, 4 times in a row; the kernel reports: oom_kill " in r
         for r in not_judged
     ), ran
 
