@@ -1,5 +1,5 @@
 """A promise of the trainer's holds in every step that ranks are given: a right reducer that refuses
-any other one conforms, and so does one whose calls are slow."""
+any other one conforms, as does one whose calls are slow. One that loops now and then does not."""
 
 from __future__ import annotations
 
@@ -48,3 +48,17 @@ def test_other_promises_and_slow_calls(
     cli: Cli, tmp_path: Path, body: str, options: tuple[str, ...]
 ) -> None:
     run(cli, tmp_path, body, *options)
+
+
+@pytest.mark.thorough
+def test_a_loop_that_does_not_come_back_is_no_pass(cli: Cli, tmp_path: Path) -> None:
+    """It is gone in fresh ranks, as slowness would be."""
+    (tmp_path / "r.py").write_text(
+        "import torch\n\nCALLS = []\n\n\ndef reduce(losses, batch):\n"
+        "    CALLS.append(None)\n    while len(CALLS) == 90:\n        pass\n" + MEAN.lstrip("\n")
+    )
+    how = ("--mode", "token_mean", "--engine", "sum", "--profile", "quick", "--world", "1")
+    ran = cli("check", "r.py", *how, "-x")
+    assert ran.code in (1, 2), ran
+    assert "AGV414" in ran.out or "runs of a step, rank 0 did not finish within" in ran.flat
+    assert "AGV406" not in ran.out, ran

@@ -42,10 +42,8 @@ class Evidence:
     diagnosis: Diagnosis | None = None
     relevance: Relevance = field(default_factory=Relevance)
     suspects: tuple[Suspect, ...] = ()
-    slow: bool = False
-    """Whether ranks only took longer than usual, as on a busy machine."""
     flaky: Finding | None = None
-    """What is told in its place where it came back in some runs of its step, or in none."""
+    """The finding in its place, where some runs of its step failed and others passed."""
 
 
 def gather(
@@ -60,13 +58,16 @@ def gather(
     found.confirmed = same(finding, again)
     if not found.confirmed and finding.fault is not None and (signal := finding.fault.ended):
         raise NotJudged(f"ranks were ended by {signal}, which did not come back in fresh ones")
-    if not found.confirmed and finding.fault is not None and finding.fault.kind == "runaway":
-        found.slow = True  # not stuck: with the full time, in fresh ranks, it came to its end
+    ran_away = finding.fault is not None and finding.fault.kind == "runaway"
+    if not found.confirmed and run.check.confirming is not None and not ran_away:
         return
-    if not found.confirmed and run.check.confirming is not None:
-        return
-    if not found.confirmed and is_flaky(finding.fault):
-        times = sum(run.judge_again(finding.case) is not None for _ in range(RUNS))
+    if not found.confirmed and (ran_away or is_flaky(finding.fault)):
+        with run.laboratory.patient():
+            times = sum(run.judge_again(finding.case) is not None for _ in range(RUNS))
+        if ran_away and not times:
+            # Neither told as theirs, which a machine may have done, nor passed: its limit was many
+            # times what the reducer takes.
+            raise NotJudged(f"in one of {RUNS + 2} runs of a step, {finding.message}")
         found.confirmed = times > 0
         found.flaky = flaky_finding(finding, 1 + times, RUNS + 2)
         return

@@ -196,12 +196,11 @@ def _look_into(
     if run.check.confirming is not None and not evidence.confirmed:
         run.tally.sights.doubted.append(finding)
         return
-    if evidence.slow:
-        return
     finding = evidence.flaky or finding
     if finding.code == FLAKY:
         # One cause, whichever check it happened to: the others are judged on the runs that pass.
-        where = str(raised_at(finding))
+        kind = finding.fault.kind if finding.fault is not None else ""
+        where = f"{kind} {raised_at(finding)}"
         if where in run.tally.sights.flaky:
             return
         run.tally.sights.flaky.add(where)
