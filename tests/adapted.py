@@ -191,7 +191,7 @@ def compute_policy_loss_vanilla(old_log_prob, log_prob, advantages, response_mas
 """,
     "token_mean",
     ('info["batch_num_tokens"]', "response_mask.sum()"),
-    left=("the call",),
+    left=("mode", "the call"),
 )
 MEGATRON_BRIDGE = Signature(
     "megatron_bridge_masked_next_token_loss",

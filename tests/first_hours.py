@@ -45,7 +45,7 @@ def reduce(losses, batch):
     return torch.where(mask, losses, 0).sum() / max(batch.num_tokens, 1)
 """,
         0,
-        ("token_mean", "conforms"),
+        ("token_mean", "PASS  every token"),
         _FACTORS,
     ),
     FirstHour(
@@ -93,7 +93,7 @@ def reduce(losses, batch):
     return total / batch.num_rollouts
 """,
         0,
-        ("sample_mean", "conforms"),
+        ("sample_mean", "PASS  every token"),
         _FACTORS,
     ),
     FirstHour(
@@ -109,7 +109,7 @@ def reduce(losses, batch):
     return losses[mask].sum() / max(batch.num_tokens, 1)
 """,
         0,
-        ("verl's and ROLL's token-mean is token_mean", "conforms"),
+        ("verl's and ROLL's token-mean is token_mean", "PASS  every token"),
         _FACTORS,
     ),
     FirstHour(
@@ -139,7 +139,7 @@ def reduce(losses, batch):
     return torch.where(mask, losses, 0).sum() / count
 """,
         0,
-        ("token_mean", "conforms"),
+        ("token_mean", "PASS  every token"),
         _FACTORS,
     ),
     FirstHour(
@@ -154,7 +154,7 @@ def reduce(losses, batch):
     return torch.where(mask, losses, 0).sum() / max(batch.num_tokens, 1)
 """,
         0,
-        ("token_mean", "conforms"),
+        ("token_mean", "PASS  every token"),
         _FACTORS,
     ),
     FirstHour(
@@ -171,7 +171,7 @@ def scaled(losses, batch, scale):
 reduce = functools.partial(scaled, scale=1.0)
 """,
         0,
-        ("partial.py · reduce", "token_mean", "conforms"),
+        ("partial.py:reduce", "token_mean", "PASS  every token"),
         _FACTORS,
     ),
     FirstHour(
@@ -186,7 +186,7 @@ def token_mean(losses, batch):
     return torch.where(mask, rows, 0).sum() / max(batch.num_tokens, 1)
 """,
         0,
-        ("helper_imported.py · token_mean", "conforms"),
+        ("helper_imported.py:token_mean", "PASS  every token"),
         _FACTORS,
         {
             "helper.py": """

@@ -41,6 +41,7 @@ def cases(subject: Subject) -> Iterator[tuple[Key, Case]]:
     rank and as it is laid out, in its own dtype and in float32."""
     space = spread(subject, dp=8, cp=8, micro_batches=64, min_units=1, empty_samples=True)
     space = replace(space, rejects="rejection" in subject.features)
+    taken: set[Case] = set()
     for hard in corpus():
         laid_out = hard.case.layout
         layouts = dict.fromkeys((Layout.trivial(len(hard.case.step.samples)), laid_out))
@@ -48,7 +49,8 @@ def cases(subject: Subject) -> Iterator[tuple[Key, Case]]:
             for dtype in dict.fromkeys((hard.case.dtype, "float32")):
                 losses = uneven_losses(hard.case.step)
                 case = Case(hard.case.step, layout, losses, dtype)
-                if case in space:
+                if case in space and case not in taken:
+                    taken.add(case)  # many a step of the corpus has several layouts
                     yield Key(mode_name(subject), hard.name, named(layout), dtype), case
 
 

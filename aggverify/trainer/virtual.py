@@ -64,6 +64,10 @@ def _no_collectives() -> Any:
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class NoCollectives(TorchDispatchMode):
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            return False  # to skip it, torch would import it: a second in every rank
+
         def __torch_dispatch__(
             self, function: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:

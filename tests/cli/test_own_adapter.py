@@ -60,7 +60,7 @@ def test_a_wrong_one_is_found_and_replayed_through_it(cli: Cli, theirs: Path) ->
     (theirs.parent / "pyproject.toml").write_text('[tool.aggverify]\nadapter = "verl.py"\n')
     ran = cli("check", "theirs.py:agg_loss", *BRIEF)
     assert ran.code == 1, ran
-    found = re.search(r"reproduce +aggverify (replay .*)", ran.out)
+    found = re.search(r"reproduce +aggverify (replay (?:.*\\\n)*.*)", ran.out)
     assert found is not None and "AGV202" in ran.out
     command = shlex.split(found[1])
     again = cli(*command)

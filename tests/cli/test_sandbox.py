@@ -230,7 +230,7 @@ def test_a_right_reducer_passes_and_reaches_nothing(real: None, home: Path) -> N
         here["PORT"] = server.getsockname()[1]
         named = "".join(f"{name} = {value!r}\n" for name, value in here.items())
         (home / "project" / "r.py").write_text(text + "\n\n" + named + REACHES)
-        ran = aggverify(home / "project", "check", "r.py", *LITTLE, "--sandbox", "--world", "2")
+        ran = aggverify(home / "project", "check", "r.py", *LITTLE, "--sandbox", "--world", "2", "-v")
         (home / "project" / "free.py").write_text(named + REACHES.replace("TRIES.items()", FREE))
         free = subprocess.run(
             [sys.executable, "-c", "import free; print(sorted(set(free.TRIES) - set(free.HELD)))"],
@@ -240,7 +240,7 @@ def test_a_right_reducer_passes_and_reaches_nothing(real: None, home: Path) -> N
             check=True,
         )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert re.search(r"^sandbox +no network beyond loopback, no home", ran.stdout, re.MULTILINE)
+    assert re.search(r"^ *sandbox +no network beyond loopback, no home", ran.stdout, re.MULTILINE)
     assert set(HARMLESS) <= set(ast.literal_eval(free.stdout))
 
 
@@ -260,10 +260,11 @@ def test_what_fails_for_it_is_told_plainly(real: None, home: Path, name: str) ->
         f"import os, socket\nHOME = {str(home)!r}\n{text}\n\ndef reduce(losses, batch):\n"
         f"    {act}\n    return _reduce(losses, batch)\n"
     )
-    ran = aggverify(home / "project", "check", "r.py", *LITTLE, "--sandbox", "--report", "json")
+    how = (*LITTLE, "--sandbox", "-v", "--report", "json")
+    ran = aggverify(home / "project", "check", "r.py", *how)
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert "AGV401" in ran.stdout and told in ran.stdout.replace("'", ""), ran.stdout
-    assert re.search(r"^sandbox +no network beyond loopback, no home", ran.stdout, re.MULTILINE)
+    assert re.search(r"^ *sandbox +no network beyond loopback, no home", ran.stdout, re.MULTILINE)
     made = json.loads((home / "project" / ".aggverify" / "verdict.json").read_text())
     assert made["verdicts"][0]["sandbox"].startswith("no network beyond loopback")
     [case] = (home / "project" / ".aggverify" / "cases").iterdir()

@@ -85,9 +85,9 @@ def test_a_broken_one_is_explained(cli: Cli, name: str, code: str, told: str) ->
 
 @THOROUGH
 def test_what_is_not_seen_is_said(cli: Cli) -> None:
-    found = cli("check", TRAINER / "ddp.py", "--mode", "token_mean", *BRIEF)
+    found = cli("check", TRAINER / "ddp.py", "--mode", "token_mean", "-v", *BRIEF)
     assert found.code == 0, found
-    assert "convention  trainer (a whole training step)" in found.out
+    assert "ddp.py:train_step   trainer · token_mean" in found.flat
     assert "the loss that it computes is not seen: its gradient is judged" in found.out
     assert "loss-function: the step computes its loss and goes backward itself" in found.out
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,13 @@ def prepared(folder: Path, name: str, file: str) -> str:
         text = re.sub(r"(?m)^AGGVERIFY = .*$", "", text)
     (folder / "loss.py").write_text(text)
     return "loss.py"
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """Its path is as short wherever the suite runs: a trace that shows it is wrapped."""
+    with tempfile.TemporaryDirectory(prefix="s") as folder:
+        yield Path(folder)
 
 
 @pytest.mark.parametrize("name", thorough_but(SCREENS, QUICK.__contains__, ids=str))

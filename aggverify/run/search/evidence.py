@@ -62,14 +62,18 @@ def gather(
     if not found.confirmed and run.check.confirming is not None and not ran_away:
         return
     if not found.confirmed and (ran_away or is_flaky(finding.fault)):
+        times = runs = 0
         with run.laboratory.patient():
-            times = sum(run.judge_again(finding.case) is not None for _ in range(RUNS))
+            # A loop without an end takes its whole limit each time: seen twice is enough.
+            while runs < RUNS and not (ran_away and times):
+                times += run.judge_again(finding.case) is not None
+                runs += 1
         if ran_away and not times:
-            # Neither told as theirs, which a machine may have done, nor passed: its limit was many
-            # times what the reducer takes.
-            raise NotJudged(f"in one of {RUNS + 2} runs of a step, {finding.message}")
+            # Not a finding, since a busy machine may have done it, and not a pass: its limit was
+            # many times what the reducer takes.
+            raise NotJudged(f"in one of {runs + 2} runs of a step, {finding.message}")
         found.confirmed = times > 0
-        found.flaky = flaky_finding(finding, 1 + times, RUNS + 2)
+        found.flaky = flaky_finding(finding, 1 + times, runs + 2)
         return
     if not found.confirmed and finding.fault is None:
         # Whatever else could be observed now is of ranks in another state; what is told first of
