@@ -81,7 +81,9 @@ def verdict_lines(
         yield ""
     if verdict.conforms and not red:
         yield from _result(verdict, style, seconds)
-    if not (style.quiet or verdict.fails_at_once or verdict.unjudged_for):
+    if verdict.fails_at_once and style.verbose:
+        yield from _listed(verdict, style)
+    elif not (style.quiet or verdict.fails_at_once or verdict.unjudged_for):
         yield from _done(verdict, style, red)
     if not verdict.conforms or red:
         yield from _result(verdict, style, seconds)
@@ -175,8 +177,7 @@ def _done(verdict: Verdict, style: Style, red: bool) -> Iterator[str]:
         for check in verdict.checks:
             yield from style.wrapped(f"  {_check(check)}", min(62, style.width // 2))
         yield ""
-        for label, text in (*reading.header(verdict), *reading.inventory(verdict)):
-            yield from style.labelled(label, text)
+        yield from _listed(verdict, style)
         return
     if not red:
         for label, text in reading.reach(verdict):
@@ -193,6 +194,12 @@ def _done(verdict: Verdict, style: Style, red: bool) -> Iterator[str]:
         yield from style.wrapped(f"! {assumed}", 2)
     if verdict.conforms and not red:
         yield "Details: -v · page: --report html"
+
+
+def _listed(verdict: Verdict, style: Style) -> Iterator[str]:
+    """All that is known of a run, label by label."""
+    for label, text in (*reading.header(verdict), *reading.inventory(verdict)):
+        yield from style.labelled(label, text)
 
 
 def _unjudged(verdict: Verdict) -> dict[str, list[str]]:

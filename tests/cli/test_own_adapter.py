@@ -62,7 +62,7 @@ def test_a_wrong_one_is_found_and_replayed_through_it(cli: Cli, theirs: Path) ->
     assert ran.code == 1, ran
     found = re.search(r"reproduce +aggverify (replay (?:.*\\\n)*.*)", ran.out)
     assert found is not None and "AGV202" in ran.out
-    command = shlex.split(found[1])
+    command = shlex.split(found[1].replace("\\\n", " "))
     again = cli(*command)
     assert again.code == 1 and "FAILED" in again.out, again
     at = command.index("--adapter")

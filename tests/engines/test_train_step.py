@@ -87,7 +87,7 @@ def test_a_broken_one_is_explained(cli: Cli, name: str, code: str, told: str) ->
 def test_what_is_not_seen_is_said(cli: Cli) -> None:
     found = cli("check", TRAINER / "ddp.py", "--mode", "token_mean", "-v", *BRIEF)
     assert found.code == 0, found
-    assert "ddp.py:train_step   trainer · token_mean" in found.flat
+    assert "ddp.py:train_step trainer · token_mean" in found.flat
     assert "the loss that it computes is not seen: its gradient is judged" in found.out
     assert "loss-function: the step computes its loss and goes backward itself" in found.out
 

@@ -330,7 +330,7 @@ def test_a_shape_that_is_known_needs_no_option(cli: Cli) -> None:
     target = f"{Path(__file__).with_name('systems.py')}:agg_loss"
     ran = cli("check", target, "--mode", "token_sum", *("--profile", "quick", "--world", "2"))
     assert ran.code == 0, ran
-    assert "systems.py:agg_loss   verl · token_sum" in ran.flat
+    assert "systems.py:agg_loss verl · token_sum" in ran.flat
 
 
 def test_a_shape_whose_names_are_common_is_named(cli: Cli, tmp_path: Path) -> None:

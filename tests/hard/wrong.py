@@ -284,7 +284,7 @@ wrong(
 )
 wrong("six_ranks", DP, counted(12, dp_size=6))
 wrong(
-    "one_long_response_beside_seven_ranks",
+    "one_long_response_and_seven_ranks",
     DP,
     lambda b: b.dp_size == 8 and b.num_tokens == 19 and tokens(b) == [12],
 )
@@ -315,7 +315,7 @@ wrong(
     "prompt_mean",
 )
 wrong(
-    "a_lone_member_beside_a_whole_group",
+    "a_lone_member_and_a_whole_group",
     GROUPS,
     lambda b: b.num_groups == 2 and b.num_rollouts == 5 and b.num_tokens == 8,
     by_local_groups,
@@ -401,7 +401,7 @@ wrong(
     "sample_mean",
 )
 wrong(
-    "a_group_of_five_beside_one_of_one",
+    "a_group_of_five_and_one_of_one",
     "weights_are_the_modes",
     lambda b: b.num_groups == 2 and b.num_rollouts == 6 and b.num_tokens == 9,
     lambda losses, b: prompt_mean(losses, b) * b.num_groups / b.num_rollouts,

@@ -160,6 +160,8 @@ def result(verdict: Verdict) -> tuple[str, str]:
         words = "the step scalar is the same in every layout tried (no known mode)"
     if verdict.engine_in_question:
         return "NOT JUDGED", f"which engine? Under {verdict.engine}, {words}"
+    if waived := sum(cause[0].waived is not None for cause in verdict.causes):
+        words += f", but for {counted(waived, 'waived finding')}"
     return "PASS", words
 
 
