@@ -230,7 +230,8 @@ def test_a_right_reducer_passes_and_reaches_nothing(real: None, home: Path) -> N
         here["PORT"] = server.getsockname()[1]
         named = "".join(f"{name} = {value!r}\n" for name, value in here.items())
         (home / "project" / "r.py").write_text(text + "\n\n" + named + REACHES)
-        ran = aggverify(home / "project", "check", "r.py", *LITTLE, "--sandbox", "--world", "2", "-v")
+        how = (*LITTLE, "--sandbox", "--world", "2", "-v")
+        ran = aggverify(home / "project", "check", "r.py", *how)
         (home / "project" / "free.py").write_text(named + REACHES.replace("TRIES.items()", FREE))
         free = subprocess.run(
             [sys.executable, "-c", "import free; print(sorted(set(free.TRIES) - set(free.HELD)))"],
