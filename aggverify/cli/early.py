@@ -26,10 +26,9 @@ def refuse(targets: tuple[str, ...], given: Mapping[str, Any]) -> None:
 
     A mode that the schema does not know is looked up later, where its error can say more.
     """
-    known = json.loads((files("aggverify") / "schema" / "settings.json").read_text("utf-8"))
-    known = known["properties"]
+    known = properties()
     for key in ("profile", "engine", "convention", "claim", "without", "report", "step"):
-        names, patterns = _accepted(known[key])
+        names, patterns = accepted(known[key])
         for name in _texts(key, given.get(key)):
             fits = any(re.search(pattern, name) for pattern in patterns)
             if name in names or fits or ".py" in name or "/" in name:
@@ -47,18 +46,25 @@ def refuse(targets: tuple[str, ...], given: Mapping[str, Any]) -> None:
         raise InputError("--mode constant needs --divisor L (the number it divides by)")
 
 
+def properties() -> dict[str, Any]:
+    """The schema of each setting, as it ships."""
+    text = (files("aggverify") / "schema" / "settings.json").read_text("utf-8")
+    found: dict[str, Any] = json.loads(text)["properties"]
+    return found
+
+
 def _called(key: str) -> str:
     """What an error calls one of its values."""
     return {"claim": "feature", "without": "feature", "report": "report format"}.get(key, key)
 
 
-def _accepted(schema: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+def accepted(schema: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """Names and patterns, wherever they stand in it."""
     names, patterns = list(schema.get("enum", ())), []
     if "pattern" in schema:
         patterns.append(schema["pattern"])
     for other in schema.get("anyOf", ()):
-        more = _accepted(other)
+        more = accepted(other)
         names, patterns = [*names, *more[0]], [*patterns, *more[1]]
     return names, patterns
 

@@ -1,11 +1,15 @@
-"""The JSON schema of ``[tool.aggverify]``, made from the table of options.
+"""The JSON schemas of ``[tool.aggverify]`` and of a file that has it, from the table of options.
 
-``python -m aggverify.cli.settings_schema > aggverify/schema/settings.json`` writes it.
+``python -m aggverify.cli.settings_schema`` writes both into ``aggverify/schema``. Editors take a
+schema for the whole file, and some of them refuse one that refers to another by a relative path.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from aggverify.conventions import ALIASES, CONVENTIONS, FEATURES
@@ -44,10 +48,15 @@ _NAMES: dict[str, dict[str, Any]] = {
 _SIMPLE = {Kind.NUMBER: "number", Kind.INTEGER: "integer", Kind.FLAG: "boolean"}
 
 
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
 def schema() -> dict[str, Any]:
-    """The schema as plain data."""
+    """Of the section, as plain data. Names in ``$id`` are no addresses: it lies wherever it is
+    installed."""
     return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$schema": _DIALECT,
+        "$id": "urn:aggverify:settings",
         "title": "[tool.aggverify] in pyproject.toml",
         "description": (
             "What a project declares once instead of on every command line; options and a file's "
@@ -66,6 +75,19 @@ def schema() -> dict[str, Any]:
                 },
             },
         },
+    }
+
+
+def whole_file() -> dict[str, Any]:
+    """Of ``pyproject.toml``, where all but the section is somebody else's."""
+    section = {key: value for key, value in schema().items() if key != "$schema"}
+    tool = {"type": "object", "properties": {"aggverify": section}}
+    return {
+        "$schema": _DIALECT,
+        "$id": "urn:aggverify:pyproject",
+        "title": "A file with [tool.aggverify]",
+        "type": "object",
+        "properties": {"tool": tool},
     }
 
 
@@ -107,10 +129,12 @@ def _readings() -> dict[str, Any]:
     }
 
 
-def rendered() -> str:
-    """As it is shipped."""
-    return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+def rendered() -> Iterator[tuple[str, str]]:
+    """Names and texts, as they are shipped."""
+    for name, found in (("settings.json", schema()), ("pyproject.json", whole_file())):
+        yield name, json.dumps(found, indent=2, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":
-    print(rendered(), end="")
+    for name, text in rendered():
+        Path(str(files("aggverify") / "schema" / name)).write_text(text, encoding="utf-8")

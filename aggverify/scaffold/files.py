@@ -5,22 +5,18 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from aggverify import __version__
 from aggverify.conventions.adapter_text import adapter_file
 from aggverify.errors import InputError
 from aggverify.run.planning.target import Target
+from aggverify.scaffold.origin import requirement
 
 _ROOTS = (".git", "pyproject.toml")
 """What lies where a project begins."""
@@ -149,30 +145,7 @@ def _rendered(name: str, subject: Subject, root: Path) -> str:
     )
     return environment.get_template(f"{name}.j2").render(
         subject=subject,
-        requirement=_requirement(),
+        requirement=requirement(),
         installs=(root / "pyproject.toml").is_file(),
         requirements=(root / "requirements.txt").is_file(),
     )
-
-
-def _requirement() -> str:
-    """How pip gets this very aggverify: from the repository it came from, or the registry."""
-    with suppress(PackageNotFoundError, ValueError, TypeError, KeyError, OSError):
-        said = json.loads(distribution("aggverify").read_text("direct_url.json") or "")
-        if "vcs_info" in said:
-            commit = said["vcs_info"]["commit_id"]
-            return shlex.quote(f"aggverify @ {said['vcs_info']['vcs']}+{said['url']}@{commit}")
-        clone = url2pathname(urlsplit(said["url"]).path)
-        origin = re.sub(
-            r"^git@([^:]+):", r"https://\1/", _git(clone, "remote", "get-url", "origin")
-        )
-        return shlex.quote(f"aggverify @ git+{origin}@{_git(clone, 'rev-parse', 'HEAD')}")
-    return f"aggverify=={__version__}"
-
-
-def _git(clone: str, *arguments: str) -> str:
-    """What git says of a clone; raises ValueError where it says nothing."""
-    ran = subprocess.run(["git", "-C", clone, *arguments], capture_output=True, text=True)
-    if ran.returncode:
-        raise ValueError(ran.stderr)
-    return ran.stdout.strip()

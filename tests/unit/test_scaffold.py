@@ -16,7 +16,7 @@ from aggverify.conventions.adapting import Adapter
 from aggverify.errors import InputError
 from aggverify.oracles import MODES
 from aggverify.run.planning.target import Target
-from aggverify.scaffold import files as written
+from aggverify.scaffold import origin as came_from
 from aggverify.scaffold.beginning import _inferred
 from aggverify.scaffold.files import files
 from aggverify.scaffold.probing import Probed
@@ -203,6 +203,8 @@ def test_of_several_modes_it_is_told_what_each_makes_of_what_is_left() -> None:
     [
         ("https://example.org/a/aggverify.git", "git+https://example.org/a/aggverify.git@"),
         ("git@example.org:a/aggverify.git", "git+https://example.org/a/aggverify.git@"),
+        ("ssh://git@example.org/a/aggverify", "git+https://example.org/a/aggverify@"),
+        ("https://me:token@example.org/a/b", "'aggverify @ git+https://example.org/a/b@"),
         (None, "aggverify==0."),
     ],
 )
@@ -221,5 +223,24 @@ def test_a_clone_is_installed_from_where_it_was_cloned(
     git(*who, "commit", "-q", "--allow-empty", "-m", "first")
     if origin is not None:
         git("remote", "add", "origin", origin)
-    monkeypatch.setattr(written, "distribution", lambda name: Installed())
-    assert expected in written._requirement()
+    monkeypatch.setattr(came_from, "distribution", lambda name: Installed())
+    assert expected in came_from.requirement()
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("https://github.com/a/aggverify.git", "https://raw.githubusercontent.com/a/aggverify/c0/"),
+        ("https://github.com/a/b", "https://raw.githubusercontent.com/a/b/c0/"),
+        ("https://example.org/a/b.git", "file:///"),
+        ("https://github.com/a", "file:///"),
+    ],
+)
+def test_the_schema_for_editors_has_the_address_of_its_commit(
+    monkeypatch: pytest.MonkeyPatch, url: str, expected: str
+) -> None:
+    monkeypatch.setattr(came_from, "origin", lambda: came_from.Origin("git", url, "c0"))
+    found = came_from.schema_url()
+    assert found.startswith(expected) and found.endswith("aggverify/schema/pyproject.json")
+    if expected == "file:///":
+        assert json.loads(Path(found.removeprefix("file://")).read_text())["$id"]

@@ -5,19 +5,23 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import click
 import jsonschema
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 import aggverify
 from aggverify.cli import settings_schema
 from aggverify.cli.check import check
+from aggverify.cli.config import config
 from aggverify.cli.options import said
 from aggverify.errors import InputError
 from aggverify.execution.options import BY_KEY, GROUPS, OPTIONS, Kind
@@ -25,8 +29,10 @@ from aggverify.oracles.policy import READINGS
 from aggverify.run.planning.claims import completed
 from aggverify.run.planning.request import Request, requested
 from aggverify.run.planning.settings import KEYS, PROBE_POINTS, find, read, validated
+from tests.conftest import ROOT
 
-SCHEMA = json.loads((Path(aggverify.__file__).parent / "schema" / "settings.json").read_text())
+FOLDER = Path(aggverify.__file__).parent / "schema"
+SCHEMA, WHOLE = (json.loads((FOLDER / f"{n}.json").read_text()) for n in ("settings", "pyproject"))
 DESCRIPTION: dict[str, Any] = {"offers": [{"name": "reduce", "parameters": ["losses", "batch"]}]}
 
 
@@ -180,6 +186,7 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
         ('claim = ["fanout"]', "did you mean 'fan-out'"),
         ('policy = {empty_units = "exclud"}', "did you mean 'exclude'"),
         ('policy = {empty_unit = "count"}', "did you mean 'empty_units'"),
+        ('terms = {aux = "micro_mean"}', "unknown reading of aux 'micro_mean'; did you mean"),
         ("policy = 3", "policy must be a table of question = reading, got 3"),
     ],
 )
@@ -229,11 +236,46 @@ def test_a_projects_divisor_and_oracle_do_not_disturb_another_mode() -> None:
     assert completed(Request("x.py", settings=project), DESCRIPTION).oracle == "mine.py"
 
 
-def test_the_schema_that_ships_is_the_tables() -> None:
-    jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    shipped = Path(aggverify.__file__).parent / "schema" / "settings.json"
-    assert shipped.read_text(encoding="utf-8") == settings_schema.rendered()
+def test_the_schemas_that_ship_are_the_tables() -> None:
+    for name, text in settings_schema.rendered():
+        assert (FOLDER / name).read_text(encoding="utf-8") == text
+        jsonschema.Draft202012Validator.check_schema(json.loads(text))
     assert set(SCHEMA["properties"]) == {*KEYS, PROBE_POINTS}
+    assert (SCHEMA["$id"], WHOLE["$id"]) == ("urn:aggverify:settings", "urn:aggverify:pyproject")
+    assert WHOLE["properties"]["tool"]["properties"]["aggverify"]["$id"] == SCHEMA["$id"]
+
+
+@pytest.mark.parametrize("before", ["", "[project]\nname = 'x'\n"])
+@pytest.mark.parametrize("address", ["https://raw.example.org/c0/pyproject.json", "file:///p.json"])
+def test_what_init_writes_fits_the_schema_and_the_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, address: str
+) -> None:
+    """As it is, and with every setting uncommented."""
+    monkeypatch.setattr("aggverify.scaffold.origin.schema_url", lambda: address)
+    path = written(tmp_path, before)
+    told = CliRunner().invoke(config, ["init", str(path)])
+    assert told.exit_code == 0, told
+    text, line = path.read_text(), f"#:schema {address}"
+    # A path of this machine is no line for a file that is committed.
+    begins = not before and address.startswith("https")
+    assert (text.startswith(f"{line}\n"), line in told.output) == (begins, not begins)
+    assert text.startswith(before) and read(path).values == {}
+    whole = re.sub(r"^# (\w+ = )", r"\1", text, flags=re.MULTILINE)
+    settings = tomllib.loads(whole)["tool"]["aggverify"]
+    assert set(settings) == set(KEYS)
+    jsonschema.validate(settings, SCHEMA)
+    jsonschema.validate(tomllib.loads(whole), WHOLE)
+    validated("here", settings, KEYS)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"tool": {"aggverify": {"moed": 1}}}, WHOLE)
+
+
+def test_the_documents_name_the_addresses_that_the_command_prints() -> None:
+    told = CliRunner().invoke(config, ["schema", "--url"]).output.strip()
+    assert told.endswith("/aggverify/schema/pyproject.json")
+    assert json.loads(CliRunner().invoke(config, ["schema"]).output) == SCHEMA
+    page = (ROOT / "docs" / "reference" / "options.md").read_text()
+    assert all(name in page for name in ("#:schema", "schema --url", SCHEMA["$id"], WHOLE["$id"]))
 
 
 def test_the_command_has_every_option_of_the_table_and_no_other() -> None:

@@ -14,6 +14,7 @@ from aggverify.engines import engine
 from aggverify.errors import InputError, shown, unknown
 from aggverify.execution.budget import PROFILES, STEPS
 from aggverify.execution.options import OPTIONS, Option, Where, texts
+from aggverify.execution.term_readings import TERM_READINGS
 from aggverify.files import contents, is_path, resolved
 from aggverify.oracles import OracleError, Policy
 from aggverify.run.planning import project
@@ -92,6 +93,9 @@ def _check_names(where: str, values: Mapping[str, Any]) -> None:
     for key, names in (("step", STEPS), ("profile", PROFILES)):
         if key in values and values[key] not in names:
             raise _unknown(where, key, values[key], names)
+    for name, reading in values.get("terms", {}).items():
+        if reading not in TERM_READINGS:
+            raise _unknown(where, f"reading of {name}", reading, TERM_READINGS)
 
 
 def _unknown(where: str, what: str, given: object, accepted: Iterable[str]) -> InputError:
