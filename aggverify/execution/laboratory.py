@@ -29,7 +29,7 @@ from aggverify.trainer.blame import NotKnown
 from aggverify.world import Fault, Job, TemplateFailure, room
 
 if TYPE_CHECKING:
-    from aggverify.world import Pending, Template
+    from aggverify.world import Pending, Printed, Template
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +93,15 @@ class Laboratory:
         """Ranks that a world may have."""
         return self._template.most
 
+    @property
+    def printed(self) -> Printed:
+        """What the first rank of each world has printed of this subject."""
+        return self._template.printed
+
     def clock(self) -> float:
         """Seconds of which none are spent on ranks that start, import or prepare."""
-        every = (self, *self._beside.values())
-        return time.monotonic() - sum(each._template.loading for each in every)
+        loading = (each._template.loading for each in (self, *self._beside.values()))
+        return time.monotonic() - sum(loading)
 
     def begin(self) -> None:
         """Hold nothing that ran away before against what comes now, another subject, and know of no
@@ -104,6 +109,7 @@ class Laboratory:
         self._note, self._sorts, self._slowest = next(_NOTES), Sorts(), 0.0
         self._known.clear()
         self._unfit.clear()
+        self.printed.clear()
         self.calm()
         if AGAINST in self._beside:
             self._beside[AGAINST].begin()
@@ -255,11 +261,9 @@ class Laboratory:
         return Submitted(executions, pending.stumbles)
 
     def _usual(self, subject: Subject, wanted: Trial) -> bool:
-        if wanted.noted:
-            return False
         whose = (subject.function, wanted.mode or subject.claim.mode, subject.engine.name)
         how = (wanted.elsewhere, wanted.virtual != (), wanted.scale, wanted.under)
-        return self._sorts.usual(wanted.case, (whose, how))
+        return not wanted.noted and self._sorts.usual(wanted.case, (whose, how))
 
     def _executions(
         self, subject: Subject, trials: Sequence[Trial], pending: Pending
@@ -295,10 +299,9 @@ class Laboratory:
 
             if not self._patience.outlives(failure, ends):
                 return
-            jobs = [self._job(subject, trials[n], None) for n in ended]
-            again = self._executions(
-                subject, [trials[n] for n in ended], self._template.submit(jobs)
-            )
+            left = [trials[n] for n in ended]
+            jobs = [self._job(subject, wanted, None) for wanted in left]
+            again = self._executions(subject, left, self._template.submit(jobs))
             for n, execution in zip(ended, again, strict=True):
                 done[n] = execution
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from aggverify.codes import CODES
 from aggverify.report import escape, text
 from aggverify.report.findings import judged
@@ -25,7 +27,17 @@ def lines(result: Replayed) -> list[str]:
     declined = None if no is None else f"{no.what}: '{no.words}'"
     unrun = None if no is not None else _unrun(result)
     known = escape.line(before)
-    return list(text.replay_lines(result.stored.id, known, finding(result), unrun, declined))
+    shown = text.replay_lines(result.stored.id, known, finding(result), unrun, declined)
+    return [*shown, *_printed(result)]
+
+
+def _printed(result: Replayed) -> Iterator[str]:
+    """Set apart by a bar; left to the evidence of a fault where rank 0 has one."""
+    fault = result.failure if result.finding is None else result.finding.fault
+    shown = fault is not None and fault.kind != "exception" and fault.rank == 0
+    if result.printed and not shown:
+        yield "rank 0 printed:"
+        yield from (f"  | {escape.line(line)}" for line in result.printed.lines)
 
 
 def _unrun(result: Replayed) -> str | None:

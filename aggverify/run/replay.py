@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from aggverify.checks import Finding, check
 from aggverify.checks.refusal import refusal
@@ -28,7 +28,7 @@ from aggverify.run.planning.discovery import discovered
 from aggverify.run.planning.target import Target, parse_target
 from aggverify.run.search.check_run import CheckRun
 from aggverify.steps.dimensions import BY_FEATURE
-from aggverify.world import Fault, Pool, Template
+from aggverify.world import Fault, Pool, Printed, Template
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,8 @@ class Replayed:
     executions: int = 0
     declined: Refused | None = None
     """What the case has and the target declines as a whole: nothing can be said of it."""
+    printed: Printed = field(default_factory=Printed)
+    """By the first rank, while the case was run."""
 
     @property
     def outcome(self) -> Again:
@@ -170,14 +172,17 @@ def _judged(
     broken = check(stored.check)
     space = broken.space(subject) or Space()
     check_run = CheckRun(broken, subject, space, laboratory, Tally())
+    laboratory.printed.clear()
     with laboratory.patient():
         finding = check_run.judge(stored.case)
+    printed = replace(laboratory.printed)
     refused = check_run.refusals[-1] if check_run.refusals else None
     failures = [] if refused else check_run.failures
     failure = failures[0] if failures and finding is None else None
     if finding is not None and (declined := _declined(subject, finding)) is not None:
-        return Replayed(stored, check_run.subject, None, declined=declined)
-    return Replayed(stored, check_run.subject, finding, failure, refused, check_run.executions)
+        return Replayed(stored, check_run.subject, None, declined=declined, printed=printed)
+    subject, executions = check_run.subject, check_run.executions
+    return Replayed(stored, subject, finding, failure, refused, executions, printed=printed)
 
 
 def _called(claim: Claim, said: Said) -> str:

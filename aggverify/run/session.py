@@ -37,6 +37,7 @@ from aggverify.run.search.run_check import run_check
 from aggverify.world import Pool
 
 Emit = Callable[[Event], None]
+PRINTED = "the ranks print: aggverify replay CASE shows what rank 0 printed"
 ENDED = "-x: stopped at the finding of another check"
 
 
@@ -278,7 +279,8 @@ class _Work:
 
     def verdict(self, incomplete: Incomplete | None = None) -> Verdict:
         """Of the outcomes so far; what was not reached is not judged, for that reason."""
-        laboratory, outcomes, subject = self._laboratory, self._outcomes, self.subject
+        laboratory, outcomes = self._laboratory, self._outcomes
+        subject = self.subject.noting(*[PRINTED] * bool(laboratory.printed))
         worlds = sorted(laboratory.worlds.items())
         why_not = self.unknown or (None if incomplete is None else str(incomplete))
         why_not = ENDED if self._ended else why_not

@@ -32,6 +32,7 @@ from aggverify.world.frames import Frame, Stack
 from aggverify.world.hosts import Hosts
 from aggverify.world.journal import Journal
 from aggverify.world.launcher import Launcher
+from aggverify.world.link import Printed
 from aggverify.world.options import Options
 from aggverify.world.pool import Pool
 from aggverify.world.sandbox import Sandbox
@@ -58,6 +59,7 @@ __all__ = [
     "Place",
     "Pool",
     "PoolError",
+    "Printed",
     "Raised",
     "Replies",
     "Reply",

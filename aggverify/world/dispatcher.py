@@ -20,7 +20,7 @@ from aggverify.world import answers, linux, memory, wire
 from aggverify.world.clock import Clock
 from aggverify.world.faults import NO_EXCESS, Excess, Fault
 from aggverify.world.flight import Key, Task
-from aggverify.world.link import MUCH, Link
+from aggverify.world.link import MUCH, Link, Printed
 from aggverify.world.options import Options
 from aggverify.world.source import Ending, NoRoom, Source
 from aggverify.world.world import World
@@ -44,8 +44,8 @@ class Dispatcher:
     An OSError out of any method means that the template process is gone.
     """
 
-    def __init__(self, opened: Source, options: Options) -> None:
-        self._opened = opened
+    def __init__(self, opened: Source, options: Options, printed: Printed) -> None:
+        self._opened, self._printed = opened, printed
         self._usual = self._options = options
         self._clock = Clock()
         self._epoll = select.epoll()
@@ -138,6 +138,11 @@ class Dispatcher:
     def careful(self) -> None:
         """Run jobs one by one from now on."""
         self._odd = _MOST_ODD
+
+    def hear(self) -> None:
+        """Read what the first rank of each world has printed by now."""
+        for world in self._worlds.values():
+            world.links[0].output.read_rest()
 
     def restart(self) -> None:
         """Replace every world; jobs in flight run again."""
@@ -263,6 +268,7 @@ class Dispatcher:
         world = self._worlds[key] = World(
             self._born, key, links, self._options, now, self._opened.sight, self._known
         )
+        links[0].output.heard = self._printed
         for link in links:
             self._watch_link(world, link)
         return world
@@ -304,6 +310,7 @@ class Dispatcher:
         self._discard(world)
 
     def _discard(self, world: World) -> None:
+        world.links[0].output.read_rest()
         for link in world.links:
             self._unwatch(link.sock.fileno())
             self._unwatch(link.output.fd)

@@ -21,6 +21,40 @@ MUCH = 1 << 14
 
 
 @dataclass(slots=True)
+class Printed:
+    """What the first rank of each world has printed: the beginning and the end are kept."""
+
+    head: bytes = b""
+    tail: bytes = b""
+    dropped: int = 0
+    """Bytes between the two."""
+
+    def add(self, data: bytes) -> None:
+        """Take more of it."""
+        room = _TAIL - len(self.head)
+        self.head += data[:room]
+        rest = self.tail + data[room:]
+        self.tail = rest[-_TAIL:]
+        self.dropped += len(rest) - len(self.tail)
+
+    def clear(self) -> None:
+        """Forget it."""
+        self.head = self.tail = b""
+        self.dropped = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.head)
+
+    @property
+    def lines(self) -> list[str]:
+        """Its lines, with one for what was dropped."""
+        if not self.dropped:
+            return (self.head + self.tail).decode(errors="replace").splitlines()
+        head, tail = (p.decode(errors="replace").splitlines() for p in (self.head, self.tail))
+        return [*head, f"… {self.dropped:,} bytes dropped …", *tail]
+
+
+@dataclass(slots=True)
 class Output:
     """The reading end of a pipe of which only the tail is kept, whatever was written."""
 
@@ -30,6 +64,8 @@ class Output:
     tail: bytes = b""
     size: int = 0
     """Bytes that were written since this was last set back."""
+    heard: Printed | None = None
+    """What is handed all of it."""
 
     def read(self) -> int:
         """Take what is there; how many bytes that was, 0 at the end."""
@@ -39,7 +75,14 @@ class Output:
             data = b""
         self.tail = (self.tail + data)[-_TAIL:]
         self.size += len(data)
+        if self.heard is not None:
+            self.heard.add(data)
         return len(data)
+
+    def read_rest(self) -> None:
+        """Take what is there and was not read; no more than fits into a pipe."""
+        with contextlib.suppress(BlockingIOError):
+            self.read()
 
     def drain(self) -> str:
         """Everything that can be read now; the tail as text."""

@@ -14,6 +14,7 @@ from aggverify.world.dispatcher import Dispatcher
 from aggverify.world.faults import NO_EXCESS, Fault, Job, Outcome, PoolError, TemplateFailure
 from aggverify.world.flight import Key, Task
 from aggverify.world.journal import named
+from aggverify.world.link import Printed
 from aggverify.world.options import MAX_RANKS, Options
 from aggverify.world.source import Launches, Source
 
@@ -130,7 +131,8 @@ class Template:
         self._options = options
         self._launcher = launcher
         self._opened: Source | None = opened
-        self._dispatcher: Dispatcher | None = Dispatcher(opened, options)
+        self._printed = Printed()
+        self._dispatcher: Dispatcher | None = Dispatcher(opened, options, self._printed)
         self._pendings: list[Pending] = []
         self._closed = False
         self._beside: list[Template] = []
@@ -164,6 +166,13 @@ class Template:
     def carried(self) -> str:
         """What carries collectives, beside the backend; "" for this machine's usual."""
         return self._launcher.carried
+
+    @property
+    def printed(self) -> Printed:
+        """What the first rank of each world has printed."""
+        if self._dispatcher is not None:
+            self._dispatcher.hear()
+        return self._printed
 
     @property
     def closed(self) -> bool:
@@ -261,7 +270,7 @@ class Template:
         if self._closed:
             raise PoolError("the template is closed; make another with pool.template(...)")
         if self._dispatcher is None:
-            self._dispatcher = Dispatcher(self._open_again(), self._options)
+            self._dispatcher = Dispatcher(self._open_again(), self._options, self._printed)
         return self._dispatcher
 
     def _open_again(self) -> Source:

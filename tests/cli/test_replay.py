@@ -175,3 +175,37 @@ def test_a_case_from_elsewhere_runs_nothing_unasked(
     links.unlink()
     (tmp_path / "elsewhere").rename(links)
     assert cli("replay", "sent.json", target).code == 0
+
+
+NOTE = "the ranks print: aggverify replay CASE shows what rank 0 printed"
+LOUD = WRONG.replace("    mask", "    print({}, flush=True)\n    mask", 1)
+FLOOD = LOUD.format('("x" * 99 + "\\n") * 20_000')
+
+
+def test_what_rank_0_prints_is_shown(cli: Cli, tmp_path: Path) -> None:
+    text = LOUD.format('"::error::", batch.num_tokens, file=__import__("sys").stderr')
+    found = kept(tmp_path, text, *KINDS[0])
+    ran = cli("replay", found.id)
+    assert ran.code == 1
+    _, shown = ran.out.split("rank 0 printed:\n")
+    # As often as it is called: two micro-batches, then the step as one.
+    assert shown == 3 * "  | \N{REPLACEMENT CHARACTER}:error:: 3\n"
+
+
+@pytest.mark.thorough
+def test_of_megabytes_the_beginning_and_the_end_are_shown(cli: Cli, tmp_path: Path) -> None:
+    found = kept(tmp_path, FLOOD, *KINDS[0])
+    ran = cli("replay", found.id)
+    assert ran.code == 1 and len(ran.out) < 20_000
+    dropped = 3 * (20_000 * 100 + 1) - 2 * 8_000
+    assert f"  | … {dropped:,} bytes dropped …\n" in ran.out
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("text", [LOUD.format('"here"'), WRONG, FLOOD], ids=["few", "none", "much"])
+def test_check_names_the_command_that_shows_it(cli: Cli, tmp_path: Path, text: str) -> None:
+    (tmp_path / "r.py").write_text(text)
+    brief = ("--profile", "quick", "--world", "2", "--max-examples", "2")
+    ran = cli("check", "r.py", "--mode", "token_mean", *brief)
+    assert ran.code == 1 and ran.out.count(NOTE) == (text != WRONG)
+    assert {path.name for path in tmp_path.iterdir()} <= {"r.py", ".aggverify", "__pycache__"}

@@ -24,7 +24,7 @@ from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
 from aggverify.trainer.answer import Answer
-from aggverify.world import Fault, Job, Outcome, Replies, Reply, room
+from aggverify.world import Fault, Job, Outcome, Printed, Replies, Reply, room
 from aggverify.world.candidate_errors import Raised
 from aggverify.world.frames import Frame
 
@@ -39,6 +39,7 @@ class Ranks:
 
     outcome: Outcome
     given: list[Job] = field(default_factory=list)
+    printed: Printed = field(default_factory=Printed)
 
     def calm(self) -> None: ...
 
