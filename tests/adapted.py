@@ -398,6 +398,20 @@ class GRPOTrainer:
     "token_mean",
     ('inputs["num_items_in_batch"]', "mask.sum()"),
 )
+METHOD = Signature(
+    "method_of_a_class_built_from_nothing",
+    """
+class GRPO:
+    def __init__(self, scale=1):
+        self.scale = scale
+
+    def grpo_loss(self, per_token_loss, mask, num_items_in_batch):
+        return (per_token_loss * mask).sum() * self.scale / max(num_items_in_batch, 1)
+""",
+    "token_mean",
+    ("scale=1", "scale=2"),
+)
+"""A method; no framework's own."""
 FRAMEWORKS = (
     *(VERL, VERL_POLICY_LOSS, ROLL, OPENRLHF, NEMO, MEGATRON, MEGATRON_BRIDGE, SLIME, SLIME_HOOK),
     *(MILES, MILES_STATE, SLIME_MODES, SLIME_TRAINER, SKYRL, SKYRL_OLD, OPEN_INSTRUCT, OAT, AREAL),

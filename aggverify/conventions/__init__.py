@@ -77,6 +77,12 @@ def alike(offer: Offer) -> list[Convention]:
     ]
 
 
+def calls_bound(how: Convention) -> bool:
+    """Whether it calls a method of an object that is built for it; else as it is in the class."""
+    first = (how.recognised_by if isinstance(how, Declared) else how.parameters)[:1]
+    return bool(first) and first != ("self",)
+
+
 __all__ = [
     "ADAPTED",
     "ALIASES",
@@ -98,6 +104,7 @@ __all__ = [
     "WholeStep",
     "alike",
     "by_shape",
+    "calls_bound",
     "convention",
     "undeclared",
 ]

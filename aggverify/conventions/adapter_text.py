@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from aggverify.conventions.adapter_forms import Known
-from aggverify.conventions.adapting import Adapter
+from aggverify.conventions.adapting import OBJECT, Adapter
 from aggverify.conventions.offer import Offer
 from aggverify.conventions.parameters import Role, role
 
@@ -44,6 +44,7 @@ def _lines(adapter: Adapter, origin: Origin) -> Iterator[str]:
     yield ""
     yield from _imports(adapter, origin)
     yield ""
+    yield from _object(adapter)
     yield from _left_to_say(adapter)
     yield from _mode(adapter)
     yield "AGGVERIFY = {"
@@ -57,7 +58,7 @@ def _lines(adapter: Adapter, origin: Origin) -> Iterator[str]:
 
 def _imports(adapter: Adapter, origin: Origin) -> Iterator[str]:
     head = adapter.offer.name.partition(".")[0]
-    name = adapter.called.partition(".")[0]
+    name = adapter.imported
     if origin.module is not None:
         yield "import torch"
         yield ""
@@ -73,6 +74,17 @@ def _imports(adapter: Adapter, origin: Origin) -> Iterator[str]:
     yield "_module = importlib.util.module_from_spec(_spec)"
     yield "_spec.loader.exec_module(_module)"
     yield f"{name} = _module.{head}"
+
+
+def _object(adapter: Adapter) -> Iterator[str]:
+    """What a method is called on."""
+    if not (owner := adapter.offer.owner):
+        return
+    if adapter.offer.why_not:
+        said = f"say below how {owner} is built, then delete this line"
+        yield f"raise NotImplementedError({said!r})"
+    yield f"{OBJECT} = {adapter.built}"
+    yield ""
 
 
 def _left_to_say(adapter: Adapter) -> Iterator[str]:

@@ -17,6 +17,7 @@ from aggverify.conventions.adapter_forms import DIVISOR, EXPRESSIONS, TAKEN, Kno
 from aggverify.conventions.offer import Offer
 from aggverify.conventions.parameters import CHOICES, Role, named_modes, role
 
+OBJECT = "_object"
 _LONGEST = 100
 _DIVIDED = (None, "constant")
 
@@ -24,7 +25,8 @@ _DIVIDED = (None, "constant")
 def adaptable(offer: Offer) -> int:
     """How well the parameters are understood: 0 for not at all, else higher is better."""
     adapter = Adapter(offer)
-    if offer.why_not or not adapter.plain or not (adapter.has_losses or adapter.is_factory):
+    blocked = offer.why_not and not offer.owner  # how an object is built can be said
+    if blocked or not adapter.plain or not (adapter.has_losses or adapter.is_factory):
         return 0
     known = sum(role(p) is not None for p in adapter.given)
     return max(1 + 2 * known - 2 * len(adapter.unknown), 1)
@@ -48,6 +50,7 @@ class Adapter:
     def plain(self) -> bool:
         """Whether every name can be written into a file as it is."""
         names = [*self.offer.name.split("."), *(p.strip("*") for p in self.offer.parameters)]
+        names += self.offer.needs
         return all(
             n.isidentifier() and not keyword.iskeyword(n) and len(n) <= _LONGEST for n in names
         )
@@ -142,10 +145,28 @@ class Adapter:
         return not self.is_factory and (usual or self.known.first)
 
     @property
+    def imported(self) -> str:
+        """The name that it, or what it is an attribute of, has in the adapter."""
+        head = self.offer.name.partition(".")[0]
+        return f"own_{head}" if head in TAKEN else head
+
+    @property
     def called(self) -> str:
-        """The name it has in the adapter."""
-        head, dot, rest = self.offer.name.partition(".")
-        return (f"own_{head}" if head in TAKEN else head) + dot + rest
+        """How the adapter calls it: a method, of the object that is built."""
+        _, dot, rest = self.offer.name.partition(".")
+        return (
+            f"{OBJECT}.{rest.rpartition('.')[2]}"
+            if self.offer.owner
+            else self.imported + dot + rest
+        )
+
+    @property
+    def built(self) -> str:
+        """How that object is built, with what it needs as arguments to be filled in."""
+        rest = self.offer.owner.partition(".")[1:]
+        return "".join(
+            [self.imported, *rest, f"({', '.join(f'{n}=None' for n in self.offer.needs)})"]
+        )
 
     @property
     def claims(self) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -26,11 +26,23 @@ class Offer:
     """Whether the file makes it, and does not only import it."""
     why_not: str = ""
     """Why a call of it can give no loss, as what follows its name; "" where it may."""
+    owner: str = ""
+    """Of a method, the class whose object has to be built; its parameters are without ``self``."""
+    needs: tuple[str, ...] = ()
+    """What that class cannot be built without."""
 
     @property
     def shown(self) -> str:
         """``name(parameters)``."""
         return f"{self.name}({', '.join(self.parameters)})"
+
+    @property
+    def unbound(self) -> Offer:
+        """As it stands in its class."""
+        if not self.owner:
+            return self
+        parameters, required = ("self", *self.parameters), ("self", *self.required)
+        return replace(self, parameters=parameters, required=required)
 
     def takes(self, count: int) -> bool:
         """Whether it can be called with so many positional arguments and no others."""
@@ -44,6 +56,6 @@ class Offer:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Offer:
         """Rebuild an offer from ``dataclasses.asdict``, what is left out by its default."""
-        lists = {"parameters", "required", "keyword_only"} & data.keys()
+        lists = {"parameters", "required", "keyword_only", "needs"} & data.keys()
         values = {name: tuple(own) for name, own in data.get("values", {}).items()}
         return Offer(**{**data, **{name: tuple(data[name]) for name in lists}, "values": values})

@@ -27,6 +27,8 @@ class Told:
     before: tuple[Case, ...]
     target: str
     function: str
+    owner: str
+    """Of which it may be a method: "" where it is called as it stands there."""
     calling: Calling
     others: tuple[str, ...]
     """Steps that are to be run before, as arguments of a run."""

@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from aggverify.checks import Check, Finding, check, logs, merged_logs
 from aggverify.checks.comparison import lowest_precision
-from aggverify.conventions import Calling, PlainlyCalled, PlainSite
+from aggverify.conventions import Calling, PlainlyCalled, PlainSite, calls_bound
 from aggverify.engines import TRAIN_STEP, Sizes
 from aggverify.execution.laboratory import DIVISOR
 from aggverify.execution.subject import Subject
@@ -90,7 +90,8 @@ def _imports(told: Told, body: str) -> str:
 def _lines(told: Told, body: str) -> int:
     """All but imports, the step's data, an adapter's own code and what imports the candidate."""
     code = told.calling.code + body[body.index("\ndist.init_process_group") :]
-    return sum(map(bool, code.split("\n"))) + told.guarded - (4 if told.is_file else 3)
+    importing = 3 + told.is_file + 3 * bool(told.owner)
+    return sum(map(bool, code.split("\n"))) + told.guarded - importing
 
 
 @lru_cache(maxsize=1)
@@ -140,6 +141,7 @@ def _told(subject: Subject, how: Check, finding: Finding) -> Told:
         before=before,
         target=head,
         function=subject.function,
+        owner=subject.function.rpartition(".")[0] * calls_bound(subject.convention),
         calling=calling,
         others=tuple(_run(subject, replace(site, case=other)) for other in others),
         counts_rejected=subject.policy.denominators == "original",

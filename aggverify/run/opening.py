@@ -190,12 +190,14 @@ def opened(
     ranks: RankKind = USUAL,
     adapter: str | None = None,
     engine: str | None = None,
+    command: str = "check",
 ) -> Iterator[Template]:
     """A template process that has imported the candidate, and the adapter if there is one; raises
     CandidateError if it cannot, InputError for an adapter that cannot be read.
 
     ``paths`` come before everything on sys.path there. ``engine``: the one that is asked for, so
-    that what it takes is imported once.
+    that what it takes is imported once. ``command``: what is to be typed another way where it
+    cannot be imported.
     """
     if adapter is not None:
         convention(adapter)  # can be read: said before anything is imported
@@ -211,8 +213,8 @@ def opened(
         detail = f"\n{template.traceback.rstrip()}" if template.traceback else ""
         hint = ""
         if "relative import" in template.message and "path" in setup:
-            command = dotted_instead(Path(setup["path"]), setup.get("name"))
-            hint = f"\nthe file is part of a package: {command}" if command else ""
+            typed = dotted_instead(Path(setup["path"]), setup.get("name"), command)
+            hint = f"\nthe file is part of a package: {typed}" if typed else ""
         missing = re.search(r"No module named '([\w.]+)'", template.message)
         if missing and (what := how_to_install(missing[1])) is not None:
             hint = f"\nit is not installed here: pip install {what}"

@@ -9,13 +9,13 @@ from typing import Any
 from aggverify.conventions import undeclared
 from aggverify.conventions.adapter_forms import Known
 from aggverify.conventions.adapter_text import adapted
-from aggverify.conventions.adapting import Adapter, best
+from aggverify.conventions.adapting import Adapter
 from aggverify.conventions.offer import Offer
 from aggverify.errors import CandidateError, InputError, NoReducer
 from aggverify.execution.deadline import OutOfTime
 from aggverify.execution.laboratory import Laboratory
 from aggverify.run.opening import opened, resolved
-from aggverify.run.planning.choosing import Choice, choose
+from aggverify.run.planning.choosing import Choice, choose, nearest
 from aggverify.run.planning.naming import canonical
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import Target, origin, parse_target
@@ -51,7 +51,7 @@ class Beginning:
 def begin(wanted: Wanted, pool: Pool, ask: Ask = nobody) -> Beginning:
     """Look at the target, call it, ask; raises AggverifyError where nothing can be begun with."""
     target = parse_target(wanted.target)
-    with opened(pool, target.setup()) as template:
+    with opened(pool, target.setup(), command="new") as template:
         choice = _recognised(target, template.description)
         if choice is not None:
             if wanted.arguments:
@@ -59,14 +59,17 @@ def begin(wanted: Wanted, pool: Pool, ask: Ask = nobody) -> Beginning:
             return _as_it_is(wanted, target, template, choice, ask)
         offer = _adaptable(target, template.description)
     known = _said(wanted, offer)
-    probed = _probed(target, offer, pool, known)
-    if Adapter(offer, probed.known).unknown and not probed.among:
+    unbuilt = offer.owner if offer.why_not else ""
+    probed = Probed(known) if unbuilt else _probed(target, offer, pool, known)
+    if Adapter(offer, probed.known).unknown and not (probed.among or unbuilt):
         said = of_parameters(offer, known, ask)
         if said != known:
             probed = _probed(target, offer, pool, said)
-    known = of_claims(offer, probed, ask)
+    # What cannot be called yet is identified by `check`.
+    known = known if unbuilt else of_claims(offer, probed, ask)
     unknown = Adapter(offer, known).unknown
     left = (*known.left, *unknown, *(["the call"] if known.trouble and not unknown else []))
+    left += (f"how {unbuilt} is built",) * bool(unbuilt)
     return Beginning(
         files(target, offer.name, adapter=adapted(offer, origin(target), known)),
         tuple(_inferred(offer, probed, known)),
@@ -114,9 +117,10 @@ def _adaptable(target: Target, description: Mapping[str, Any]) -> Offer:
     own = [
         offer
         for offer in offers
-        if not offer.why_not and (offer.own if target.name is None else offer.name == target.name)
+        if (offer.owner or not offer.why_not)
+        and (offer.own if target.name is None else offer.name == target.name)
     ]
-    found = best(own) or (own[0] if len(own) == 1 else None)
+    found = nearest(own) or (own[0] if len(own) == 1 else None)
     if found is None or not Adapter(found).plain or not found.required:
         choose(target, description, "auto", undeclared())
         raise CandidateError(f"{target.text}: nothing there that an adapter could call")

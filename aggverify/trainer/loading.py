@@ -81,8 +81,8 @@ def check_described(description: Mapping[str, Any]) -> None:
     try:
         for offer in map(Offer.from_json, description["offers"]):
             _need(isinstance(offer.own, bool))
-            _texts([offer.name, offer.why_not, *offer.parameters, *offer.required])
-            _texts(list(offer.keyword_only))
+            _texts([offer.name, offer.why_not, offer.owner, *offer.parameters, *offer.required])
+            _texts([*offer.keyword_only, *offer.needs])
             _texts([*offer.values, *(text for own in offer.values.values() for text in own)])
         for name, numbers in description["constants"].items():
             _texts([name])

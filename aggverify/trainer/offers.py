@@ -9,6 +9,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
@@ -18,22 +19,36 @@ _ANY = ("*args", "**kwargs")
 
 
 def offers(module: ModuleType, named: str | None = None) -> list[Offer]:
-    """Every public callable; and what the person named, be it what it may, if there is such."""
+    """Every public callable, methods of its own classes last; and what the person named, be it what
+    it may, if there is such."""
     written = _Written(module)
-    found = [
-        written.offer(name, value)
-        for name, value in vars(module).items()
-        if not name.startswith("_") and _callable(value)
-    ]
+    public = {n: v for n, v in vars(module).items() if not n.startswith("_") and _callable(v)}
+    found = [written.offer(name, value) for name, value in public.items()]
+    own = [offer.name for offer in found if offer.own and isinstance(public[offer.name], type)]
+    found += [method for name in own for method in _methods(public[name], name, named)]
     if named is None or named in {offer.name for offer in found}:
         return found
     holder, value = _looked_up(module, named)
     if value is _MISSING:
         return found
     if holder is not None and _is_plain_method(holder, value, named.rpartition(".")[2]):
-        method = Offer(named, (), why_not=_needs_object(holder, named))
-        return [*found, _with_parameters(method, value)]
+        return [*found, _method(holder, named, value, tried=True)]
     return [*found, written.offer(named, value)]
+
+
+def reached(module: ModuleType, name: str, *, bound: bool) -> Any:
+    """What has the name, dotted or not; ``bound``: a method with an object that is built for it."""
+    holder, value = _looked_up(module, name)
+    last = name.rpartition(".")[2]
+    if bound and holder is not None and _is_plain_method(holder, value, last):
+        return getattr(_object(holder), last)
+    return attrgetter(name)(module)
+
+
+@functools.cache
+def _object(holder: type) -> Any:
+    """One object for all calls, as where a file makes it."""
+    return holder()
 
 
 class _Missing:
@@ -58,12 +73,35 @@ def _is_plain_method(holder: type, value: Any, name: str) -> bool:
     return inspect.isfunction(value) and inspect.isfunction(inspect.getattr_static(holder, name))
 
 
-def _needs_object(holder: type, named: str) -> str:
-    owner, _, method = named.rpartition(".")
-    return (
-        f"is a method and needs an object: write `reducer = {owner}({_arguments(holder)})` into "
-        f"the file and name reducer.{method}"
-    )
+def _methods(kind: type, name: str, named: str | None) -> Iterator[Offer]:
+    """Public methods of a class and of those of its file that it inherits from."""
+    seen: set[str] = set()
+    for base in kind.__mro__:
+        if base.__module__ == kind.__module__:
+            new = [m for m in vars(base) if not m.startswith("_") and m not in seen]
+            seen.update(new)
+            plain = (m for m in new if _is_plain_method(kind, getattr(kind, m, None), m))
+            for own in (f"{name}.{m}" for m in plain):
+                value = getattr(kind, own.rpartition(".")[2])
+                yield _method(kind, own, value, tried=own == named)
+
+
+def _method(holder: type, named: str, value: Any, *, tried: bool = False) -> Offer:
+    """A method as it is called on an object; ``tried``: whether to see if that can be built."""
+    owner, needs = named.rpartition(".")[0], _needs(holder)
+    offer = _with_parameters(Offer(named, ()), value)
+    if offer.parameters and not offer.parameters[0].startswith("*"):
+        offer = replace(offer, parameters=offer.parameters[1:], required=offer.required[1:])
+    if (why_not := _why_not(value)) or needs is None:
+        return replace(offer, why_not=why_not or f"is a method, and {owner} cannot be built")
+    if needs:
+        why_not = f"is a method, and {owner} cannot be built without {', '.join(needs)}"
+    elif tried:
+        try:
+            _object(holder)
+        except Exception as error:
+            why_not = f"is a method, and {owner}() raises {type(error).__name__}: {error}"
+    return replace(offer, owner=owner, needs=needs, why_not=why_not)
 
 
 def _callable(value: Any) -> bool:
@@ -192,22 +230,26 @@ def _of_class(name: str, kind: type) -> Offer:
         parameters=offer.parameters[1:],
         required=offer.required[1:],
         why_not=(
-            f"is a class: write `reduce = {name}({_arguments(kind)})` into the file and name reduce"
+            f"is a class: name {name}.{method.__name__}"
+            if _needs(kind) == ()
+            else f"is a class: write `reduce = {name}(...)` into the file and name reduce"
         ),
     )
 
 
-def _arguments(kind: type) -> str:
-    """How the constructor is called, as far as one can say."""
+def _needs(kind: type) -> tuple[str, ...] | None:
+    """What the constructor cannot be called without; None where one cannot say."""
     try:
-        needed = [
-            p
-            for p in inspect.signature(kind).parameters.values()
-            if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-        ]
+        own = inspect.signature(kind).parameters
     except Exception:
-        return "..."
-    return "..." if needed else ""
+        return None
+    return tuple(_without_default(own))
+
+
+def _without_default(own: Mapping[str, inspect.Parameter]) -> Iterator[str]:
+    for name, p in own.items():
+        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+            yield name
 
 
 def _why_not(function: Any) -> str:
@@ -232,11 +274,7 @@ def _with_parameters(offer: Offer, function: Any) -> Offer:
     try:
         own = inspect.signature(function).parameters
         parameters = tuple(map(_starred, own.values()))
-        bare = [
-            n
-            for n, p in own.items()
-            if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-        ]
+        bare = _without_default(own)
         only = [n for n, p in own.items() if p.kind is p.KEYWORD_ONLY]
     except Exception:  # built in, or a signature of the person's own making
         return replace(offer, parameters=_ANY)

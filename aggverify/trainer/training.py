@@ -11,10 +11,16 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from aggverify.conventions import ADAPTED, Convention, Site, convention, megatron_mpu
+from aggverify.conventions import (
+    ADAPTED,
+    Convention,
+    Site,
+    calls_bound,
+    convention,
+    megatron_mpu,
+)
 from aggverify.conventions.calls import Called
 from aggverify.engines import EngineSession, EngineSpec, Gradients, engine
 from aggverify.steps.layouts import Layout
@@ -28,6 +34,7 @@ from aggverify.trainer.grid import Cell, Grid
 from aggverify.trainer.loading import described, load, load_adapter
 from aggverify.trainer.local_step import CandidateStep
 from aggverify.trainer.memory import make_room, peak
+from aggverify.trainer.offers import reached
 from aggverify.trainer.preloading import preload
 from aggverify.trainer.showing import Shown
 from aggverify.trainer.source import read
@@ -193,7 +200,8 @@ class Trainer:
         return UnderWay(self._rank, begun, self._sessions[name].reduce(parts))
 
     def _function(self, wanted: Assignment) -> Function:
-        function: Function = attrgetter(wanted.function)(self._module)
+        bound = calls_bound(self._called(wanted))
+        function: Function = reached(self._module, wanted.function, bound=bound)
         return function
 
     def _called(self, wanted: Assignment) -> Convention:

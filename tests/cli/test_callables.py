@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,6 +53,61 @@ def test_a_callable_is_judged_by_what_it_returns(
         assert "2 times too much" in ran.out, ran
 
 
+METHODS = """
+import torch
+
+class GRPO:
+    def __init__(self, scale=2.0):
+        self.scale, self.calls = scale, 0
+
+    def loss(self, losses, batch):
+        self.calls += 1
+        kept = torch.where(torch.cat(batch.local_masks).bool(), losses, 0.0)
+        return self.scale * kept.sum() / max(batch.num_tokens, 1)
+
+    def report(self, losses): ...
+
+class Needy(GRPO):
+    def __init__(self, args):
+        super().__init__(1.0)
+"""
+CLAIMED = ("--mode", "token_mean", "--engine", "sum", "--only", "weights_are_the_modes")
+
+
+def test_a_method_is_called_on_an_object_that_is_built(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "grpo.py").write_text(METHODS)
+    ran = cli("check", "grpo.py:GRPO.loss", *BRIEF, *CLAIMED, "--report", "json")
+    assert ran.code == 1 and "2 times too much" in ran.out, ran
+    assert "grpo.py:GRPO.loss   native" in ran.out
+    verdict = json.loads((tmp_path / ".aggverify" / "verdict.json").read_text())["verdicts"][0]
+    [finding] = verdict["findings"]
+    for text, code in ((METHODS, 1), (METHODS.replace("scale=2.0", "scale=1.0"), 0)):
+        (tmp_path / "grpo.py").write_text(text)
+        (tmp_path / "script.py").write_text(finding["script"])
+        done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True)
+        assert done.returncode == code, done
+        assert cli("replay", finding["id"]).code == code
+
+
+@pytest.mark.thorough
+def test_the_one_method_that_fits_is_found_without_its_name(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "grpo.py").write_text(METHODS.replace("scale=2.0", "scale=1.0"))
+    ran = cli("check", "grpo.py", *BRIEF, *CLAIMED)
+    assert ran.code == 0 and "grpo.py:GRPO.loss   native" in ran.out, ran
+
+
+def test_a_method_that_needs_more_is_answered_with_the_command(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "grpo.py").write_text(
+        METHODS.partition("class Needy")[0].replace("scale=2.0", "scale")
+    )
+    for target in ("grpo.py", "grpo.py:GRPO.loss"):
+        ran = cli("check", target)
+        assert ran.code == 2, ran
+        assert "GRPO.loss(losses, batch): is a method, and GRPO cannot be built" in ran.err
+        assert "aggverify new grpo.py:GRPO.loss\n" in ran.err
+        assert "conventions" not in ran.err and "GRPO(scale)" not in ran.err
+
+
 @pytest.fixture
 def package(tmp_path: Path) -> None:
     folder = tmp_path / "pkg"
@@ -60,10 +118,11 @@ def package(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("package")
-def test_a_relative_import_is_answered_with_the_dotted_name(cli: Cli) -> None:
-    ran = cli("check", "pkg/r.py")
+@pytest.mark.parametrize("command", ["check", "new"])
+def test_a_relative_import_is_answered_with_the_dotted_name(cli: Cli, command: str) -> None:
+    ran = cli(command, "pkg/r.py")
     assert ran.code == 2, ran
-    assert "the file is part of a package: aggverify check pkg.r" in ran.err, ran
+    assert f"the file is part of a package: aggverify {command} pkg.r" in ran.err, ran
 
 
 @pytest.mark.thorough

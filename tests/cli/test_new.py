@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapted import FRAMEWORKS, TRL_METHOD, VERL, Signature
+from tests.adapted import FRAMEWORKS, METHOD, TRL_METHOD, VERL, Signature
 from tests.choosing import thorough_at_times
 from tests.conftest import EXAMPLES, ROOT, Cli
 
@@ -52,7 +52,7 @@ def test_most_of_what_frameworks_have_runs_without_an_edit() -> None:
     assert (len(RUNS), len(FRAMEWORKS)) == (16, 21)
 
 
-@pytest.mark.parametrize("signature", thorough_at_times(RUNS, 6, ids=lambda s: s.name))
+@pytest.mark.parametrize("signature", thorough_at_times([*RUNS, METHOD], 6, ids=lambda s: s.name))
 def test_a_right_function_passes_and_a_wrong_one_fails(
     cli: Cli, tmp_path: Path, signature: Signature
 ) -> None:
@@ -91,6 +91,26 @@ def test_what_cannot_be_called_is_told_and_nothing_written(cli: Cli, tmp_path: P
     assert "is a class: write `reduce = GRPOTrainer(...)`" in ran.err
     # Python's own cache is no file of ours.
     assert {p.name for p in tmp_path.iterdir()} - {"__pycache__"} == {"theirs.py"}
+
+
+NEEDY = METHOD.source.replace("scale=1", "scale")
+
+
+def test_a_line_that_builds_the_object_of_a_method_is_left_to_the_person(
+    cli: Cli, tmp_path: Path
+) -> None:
+    code, told, command = begun(cli, tmp_path, NEEDY)
+    assert code == 2 and "left to you: how GRPO is built\n" in told
+    assert told.count("left to you") == 1
+    checked = cli(*shlex.split(command)[1:])
+    assert "NotImplementedError: say below how GRPO is built, then delete" in checked.err
+    path = tmp_path / "aggverify_GRPO_grpo_loss.py"
+    lines = path.read_text().splitlines()
+    assert lines[6].startswith("raise ") and lines[7] == "_object = GRPO(scale=None)"
+    lines[6:8] = ["_object = GRPO(scale=1)"]
+    path.write_text("\n".join(lines))
+    ran = cli(*shlex.split(command)[1:], *BRIEF, "--only", "weights_are_the_modes")
+    assert ran.code == 0 and "token_mean (identified)" in ran.out, ran
 
 
 @pytest.mark.thorough

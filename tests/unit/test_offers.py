@@ -27,6 +27,8 @@ FILE = """
         def __init__(self, scale=1.0): ...
         def __call__(self, losses, batch): ...
         def method(self, losses, batch): ...
+        async def waits(self, losses, batch): ...
+        def _private(self, losses, batch): ...
         @staticmethod
         def static(losses, batch): ...
         @classmethod
@@ -34,6 +36,11 @@ FILE = """
 
     class Needy(Box):
         def __init__(self, scale): ...
+
+    class Refusing:
+        def __init__(self):
+            raise ValueError("not here")
+        def loss(self, losses, batch): ...
 
     class Layer(torch.nn.Module):
         def forward(self, losses, batch): ...
@@ -142,10 +149,12 @@ def test_what_the_file_makes_is_its_own(offered: Any) -> None:
         ("yields", "is a generator function"),
         ("streams", "is an async generator"),
         ("builtin", "is built in, and its parameters cannot be read"),
-        ("Box", "is a class: write `reduce = Box()` into the file and name reduce"),
+        ("Box", "is a class: name Box.__call__"),
         ("Needy", "is a class: write `reduce = Needy(...)` into"),
-        ("Layer", "is a class: write `reduce = Layer()` into"),
-        ("Box.method", "needs an object: write `reducer = Box()` into the file and name"),
+        ("Layer", "is a class: name Layer.forward"),
+        ("Needy.method", "is a method, and Needy cannot be built without scale"),
+        ("Refusing.loss", "is a method, and Refusing() raises ValueError: not here"),
+        ("Box.waits", "is an async function"),
         ("Function", "is an autograd function: name Function.apply"),
         ("Plain", "is a class whose objects cannot be called"),
         ("CONFIG", "is of type dict, no function"),
@@ -156,10 +165,21 @@ def test_what_gives_no_loss_says_why(offered: Any, name: str, why: str) -> None:
 
 
 def test_what_is_not_named_is_public_and_not_dotted(offered: Any) -> None:
-    for name in ("_hidden", "CONFIG", "box.method"):
+    for name in ("_hidden", "CONFIG", "box.method", "Box._private", "Box.static"):
         assert offered(name, "total") is None
     assert offered("nothing.there") is None
     assert offered("box.nothing") is None
+
+
+def test_a_method_is_offered_with_what_its_object_needs(offered: Any) -> None:
+    for name in ("Box.method", "Box._private", "Box.__call__", "Layer.forward"):
+        assert offered(name) == Offer(name, BOTH, BOTH, owner=name.partition(".")[0])
+    needy = offered("Needy.method")
+    assert (needy.owner, needy.needs, needy.parameters) == ("Needy", ("scale",), BOTH)
+    assert needy.unbound.parameters == needy.unbound.required == ("self", *BOTH)
+    # The ones that are not named; whether such an object can be built is not tried.
+    assert offered("Box.method", "total") == offered("Box.method")
+    assert offered("Refusing.loss", "total").why_not == ""
 
 
 def test_an_object_whose_attributes_raise_is_only_unknown() -> None:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aggverify.conventions import Convention, Offer, alike, by_shape, convention
+from aggverify.conventions import Convention, Offer, alike, by_shape, calls_bound, convention
 from aggverify.conventions.adapter_text import adapted, adapter_file
-from aggverify.conventions.adapting import best
+from aggverify.conventions.adapting import adaptable, best
 from aggverify.conventions.parameters import Role, role
 from aggverify.errors import CandidateError, NoReducer
 from aggverify.run.planning.target import Target, origin
@@ -63,13 +63,19 @@ def _named(
     if found is None:
         raise CandidateError(_no_such(target, offers))
     # One that calls by rules of its own may make what a method needs.
-    callers = [how for how in conventions if not (found.why_not and how.parameters)]
+    callers = [
+        how
+        for how in conventions
+        if not (found.why_not and (how.parameters or (found.owner and calls_bound(how))))
+    ]
     shaped = _shaped([found], callers)
     if len(shaped) > 1:
         raise CandidateError(_several(target, shaped))
     if shaped:
         return shaped[0]
     if found.why_not and (wanted == "auto" or conventions[0].parameters):
+        if found.owner:
+            raise _nothing_found(target, [found], conventions)
         raise CandidateError(f"{target.text} {found.why_not}")
     # Convention and function named: called as told; if that cannot be, it is the finding.
     if wanted != "auto" or _may_be_native(found):
@@ -86,14 +92,17 @@ def _may_be_native(offer: Offer) -> bool:
 def _found(
     target: Target, offers: Sequence[Offer], conventions: Sequence[Convention], wanted: str
 ) -> Choice:
-    """What has a convention's shape: of the file itself before what it imports, then by name."""
-    own = [o for o in offers if o.own and not o.why_not]
+    """What has a convention's shape: of the file itself before what it imports, then by name; a
+    method where no function has."""
+    own = [o for o in offers if o.own and not o.why_not and not o.owner]
     imported = [o for o in offers if not o.own and not o.why_not]
+    methods = [o for o in offers if o.own and not o.why_not and o.owner]
     found = _shaped(own, conventions)
     if not found:
         found = _shaped(imported, conventions)
         usual = [c for c in found if c.function == c.convention.usual_name]
-        found = usual if own else usual or found
+        found = usual if own or methods else usual or found
+    found = found or _shaped(methods, conventions)
     if len(found) > 1:
         found = [c for c in found if c.function == c.convention.usual_name] or found
     if len(found) == 1:
@@ -106,7 +115,8 @@ def _found(
 
 
 def _shaped(offers: Sequence[Offer], conventions: Sequence[Convention]) -> list[Choice]:
-    return [Choice(o.name, o, how) for o in offers for how in conventions if how.recognises(o)]
+    seen = ((o if calls_bound(how) else o.unbound, how) for o in offers for how in conventions)
+    return [Choice(o.name, o, how) for o, how in seen if how.recognises(o)]
 
 
 def _several(target: Target, found: Sequence[Choice]) -> str:
@@ -149,7 +159,9 @@ def _listed(offers: Sequence[Offer]) -> str:
 def _nothing_found(
     target: Target, offers: Sequence[Offer], conventions: Sequence[Convention]
 ) -> NoReducer:
-    own = [o for o in offers if o.own]
+    owners = {o.owner for o in offers}
+    offers = [o for o in offers if not (o.why_not and o.name in owners)]
+    own = sorted((o for o in offers if o.own), key=adaptable, reverse=True)
     imported = [o for o in offers if not o.own and _shaped([o], conventions)]
     parts = [f"no reducer in {target.text}: "]
     parts[0] += f"it defines\n{_listed(own)}" if own else "it defines no public function"
@@ -167,14 +179,19 @@ def _nothing_found(
             f"--convention {how.name}"
             for how in alike(o)
         ]
-    if (offer := best(own)) is not None:
+    if (offer := nearest(own)) is not None:
         adapter = adapted(offer, origin(target))
         return NoReducer("\n".join([*parts, *_how_to_save(target, offer)]), adapter)
-    if any(o.why_not and _shaped([o], conventions) for o in own):
+    if any(o.why_not and not o.owner and _shaped([o], conventions) for o in own):
         return NoReducer("\n".join(parts))  # what stands in the way has been said
     parts.append(f"  the simplest signature: {conventions[0].signature}")
     parts.append(f"  `aggverify conventions` lists all {len(conventions)}")
     return NoReducer("\n".join(parts))
+
+
+def nearest(offers: Sequence[Offer]) -> Offer | None:
+    """What an adapter is written for: a method where it fits no function."""
+    return best([o for o in offers if not o.owner]) or best([o for o in offers if o.owner])
 
 
 def _of(target: Target, offer: Offer) -> str:

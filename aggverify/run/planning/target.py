@@ -71,7 +71,7 @@ def _readable(path: Path) -> Path:
     return path.resolve()
 
 
-def dotted_instead(path: Path, name: str | None) -> str | None:
+def dotted_instead(path: Path, name: str | None, command: str = "check") -> str | None:
     """The command for a file that imports relatively, which only works by its dotted name; None
     for a file without such an import."""
     try:
@@ -89,7 +89,7 @@ def dotted_instead(path: Path, name: str | None) -> str | None:
     parts = path.relative_to(root).with_suffix("").parts
     dotted = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
     where = "" if root == Path.cwd() else f"PYTHONPATH={shlex.quote(_short(root))} "
-    return f"{where}aggverify check {dotted}" + (f":{name}" if name else "")
+    return f"{where}aggverify {command} {dotted}" + (f":{name}" if name else "")
 
 
 def _short(folder: Path) -> str:
