@@ -16,7 +16,7 @@ from aggverify.errors import InputError
 from aggverify.files import put, write_inside
 from aggverify.regression.compare import compare
 from aggverify.regression.documents import merged
-from aggverify.regression.model import Comparison
+from aggverify.regression.model import CONFORMS, Comparison
 from aggverify.regression.plan import Plan
 from aggverify.regression.trees import Tree, beside, repository, temporary, uncommitted
 from aggverify.report.model import Document, Finding, load, render
@@ -70,17 +70,20 @@ def compared(
                 _check(before, target, files[0], plan, *given, *into)
             for name, there, file in zip(sides, has, files, strict=True):
                 sides[name] += [load(file / "verdict.json")] if there else []
-        made = [_kept(_side(found), keep) for found in sides.values()]
+        pairs = (sides["base"], sides["head"]), (sides["head"], sides["base"])
+        made = [_kept(_side(found, other), keep) for found, other in pairs]
         for side, document in zip(sides, made, strict=True):
             if documents is not None:
                 put(documents / f"{side}.json", render(document))
         return compare(*made, strict=strict, names=(before.name, after.name))
 
 
-def _side(found: Sequence[Document]) -> Document:
-    if not found:
-        raise InputError("one side has none of the targets: there is nothing to compare with")
-    return merged(found)
+def _side(found: Sequence[Document], other: Sequence[Document]) -> Document:
+    """All of one side; where it has none of the targets, nothing is verified there."""
+    if found:
+        return merged(found)
+    nothing: dict[str, Any] = {"error": None, "incomplete": None, "exit": CONFORMS}
+    return replace(other[0], verdicts=(), replays=(), baseline=(), **nothing)
 
 
 def _is_there(target: str, tree: Tree) -> bool:

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,13 @@ def test_nothing_that_a_pull_request_writes_is_part_of_a_script() -> None:
     assert inputs == set(
         re.findall(r"^  ([\w-]+):\n    description", ACTION.partition("outputs:")[0], re.M)
     )
+    page = (ROOT / "docs" / "recipes" / "pull-requests.md").read_text()
+    named = page[page.index("| input |") : page.index("Outputs:")]
+    assert inputs == set(re.findall(r"`([a-z-]+)`", named)) - {"github", "none"}
+    # The second workflow finds what the first one uploads, whatever its job is called.
+    [uploaded] = re.findall(r"name: (aggverify-\$.*)", ACTION)
+    [pattern] = re.findall(r"pattern: (.*)", COMMENTS)
+    assert fnmatchcase(re.sub(r"\$\{\{.*?\}\}", "x", uploaded), pattern)
     assert "codequality: gl-code-quality-report.json" in GITLAB
 
 

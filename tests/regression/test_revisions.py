@@ -18,7 +18,7 @@ from aggverify.regression.model import Kind
 from aggverify.regression.plan import Plan
 from aggverify.regression.revisions import compared
 from aggverify.regression.trees import Tree, beside, uncommitted
-from aggverify.report.model import render
+from aggverify.report.model import load, render
 from tests import waiting
 from tests.choosing import LATER
 from tests.conftest import ROOT, Cli
@@ -141,6 +141,41 @@ def test_both_are_checked_with_one_plan_and_on_each_others_cases(
     monkeypatch.setattr(revisions, "_run", lambda *_: 2)
     with pytest.raises(InputError, match=r"rl/r.py in main \(\w+\): exit code 2"):
         compared("main", "doubled", plan, strict=False, keep=keep, tell=told.append)
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "exit_code", "kinds"),
+    [
+        ("main", "begun", 0, {Kind.UNCHANGED}),
+        ("main", "begun badly", 1, {Kind.NEW_FAILURE}),
+        ("begun", "main", 1, {Kind.COVERAGE_LOST}),
+    ],
+)
+def test_a_side_without_the_targets_verifies_nothing(
+    own: Repository,
+    monkeypatch: pytest.MonkeyPatch,
+    base: str,
+    head: str,
+    exit_code: int,
+    kinds: set[Kind],
+) -> None:
+    """The pull request that begins with a check is judged by itself."""
+    own.branch("begun", {"rl/n.py": HELPED})
+    green, red = pairs()[Kind.NEW_FAILURE]()
+    made = red if "badly" in head else green
+
+    def run(command: list[str], tree: Tree, errors: object) -> int:
+        given = command[command.index("--report-dir") + 1]
+        (Path(given) / "verdict.json").write_text(render(made))
+        return made.exit
+
+    monkeypatch.setattr(revisions, "_run", run)
+    plan, keep = Plan(("rl/n.py",)), own.path / ".aggverify"
+    sides = base, head.split()[0]
+    found = compared(*sides, plan, strict=False, keep=keep, tell=print, documents=keep)
+    assert (found.exit, {change.kind for change in found.changes}) == (exit_code, kinds)
+    documents = [load(keep / f"{side}.json") for side in ("base", "head")]
+    assert sorted(len(document.verdicts) for document in documents) == [0, 1]
 
 
 @pytest.mark.parametrize(
