@@ -79,17 +79,18 @@ def _of(verdict: Verdict, name: str) -> Check | None:
 
 def _finding(verdict: Verdict, cause: Sequence[Finding]) -> dict[str, Any]:
     first, *others = cause
+    heat = heat_map(first.step, first.weights, first.token)
     return {
         "first": first,
         "others": others,
         "mode": verdict.mode_name,
         "consequence": reading.consequence(first, verdict),
-        "facts": "\n".join(reading.facts(first)),
+        "facts": "\n".join(reading.facts(first, drawn=bool(heat))),
         "explanation": reading.explanation(first),
         "trace": "\n".join(reading.trace(first)),
         "replay": reading.replay(first),
         "codes": " ".join(dict.fromkeys(f.code for f in cause)),
-        "heat": heat_map(first.step, first.weights, first.token),
+        "heat": heat,
     }
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 
 from aggverify.report import page
-from aggverify.report.model import SizeMargin
+from aggverify.report.model import Document, Run, SizeMargin
 from aggverify.report.plot import BOTTOM, TOP, margin_plot
 from aggverify.run.outcome.tally import Tally
 from aggverify.testing.merging import _wider
@@ -30,10 +31,13 @@ def with_sizes(text: str = "") -> str:
 
 def test_a_token_stands_in_the_row_of_the_rank_that_owns_it() -> None:
     text = page.render(RED)
-    [table] = re.findall(r'<div class="heat scroll">\n<table>.*?</table>', text, re.DOTALL)
+    [label, table] = re.findall(
+        r'<p class="sample">(.*?)</p>\n(<table>.*?</table>)', text, re.DOTALL
+    )[0]
+    assert label == "sample 0, prompt group 0"
     rows = [re.sub(r"<[^>]*>", " ", row).split() for row in table.split("<tr>")[1:]]
     assert rows == [
-        ["sample", "0,", "prompt", "group", "0", "0", "1"],
+        ["token", "0", "1"],
         ["mask", "■", "■"],
         ["expected", "1/2", "1/2"],
         ["dp0", "cp0", "mb0", "1/4", "×", "1/2"],
@@ -41,6 +45,36 @@ def test_a_token_stands_in_the_row_of_the_rank_that_owns_it() -> None:
     ]
     first, second = (row.count("<td") for row in table.split("<tr>")[4:6])
     assert first == second == 2, "a place for every token in every row"
+    assert "weight  expected" not in text, "the table in text would show the same again"
+
+
+def wide() -> Document:
+    """With a sample of nine tokens, each of another weight."""
+    [first] = VERDICT.findings
+    sample = replace(first.step.samples[0], response_length=9, runs=(Run("unmasked", 0, 9),))
+    step = replace(first.step, samples=(sample,))
+    found = replace(
+        first, step=step, expected=(Fraction(1, 9),) * 9, observed=tuple(n / 9 for n in range(9))
+    )
+    return replace(RED, verdicts=(replace(VERDICT, findings=(found,)),))
+
+
+def test_many_tokens_are_tables_of_four_that_wrap() -> None:
+    """Nothing is behind a sideways scroll on a phone."""
+    text = page.render(wide())
+    tables = re.findall(r"<table>.*?</table>", text, re.DOTALL)
+    heads = [re.findall(r'<td class="token">(.*?)</td>', table) for table in tables]
+    assert heads == [["0", "1", "2", "3"], ["4", "5", "6", "7"], ["8"]]
+    assert all(table.count("<th>dp0 cp0 mb0</th>") == 1 for table in tables)
+    assert 'class="heat"' in text and '<table class="grid">' in text
+    assert re.findall(r"overflow-x: auto[^}]*}", text.partition("@media (max-width")[2]) == []
+
+
+def test_of_several_modes_each_state_is_named_where_it_has_a_line_to_itself() -> None:
+    several = replace(RED, verdicts=(VERDICT, VERDICT))
+    mode = f'<span class="mode">{VERDICT.mode_name}: </span>'
+    assert mode not in page.render(RED)
+    assert page.render(several).count(mode) == 2 * len(VERDICT.checks)
 
 
 def test_a_long_mask_is_counted_instead_of_drawn() -> None:

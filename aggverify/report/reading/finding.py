@@ -59,10 +59,10 @@ def replay(finding: Finding) -> str:
     return shlex.join(finding.replay)
 
 
-def facts(finding: Finding) -> list[str]:
-    """What was seen, the smallest case as a table, and its layout; one fact a line."""
+def facts(finding: Finding, *, drawn: bool = False) -> list[str]:
+    """What was seen, the smallest case as a table unless it is ``drawn``, and its layout."""
     lines = [*_seen_once(finding), *finding.message.split("\n"), *_worst(finding)]
-    lines += [f"    {row}" for row in table(finding)]
+    lines += [] if drawn else [f"    {row}" for row in table(finding)]
     lines.append(f"case: {_layout(finding)}")
     if finding.confirmed is None:
         lines.append("seen once, and not run again: the command was stopped first")
