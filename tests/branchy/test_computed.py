@@ -26,9 +26,7 @@ from aggverify.steps.case import Case
 from aggverify.world import Pool
 from tests.branchy.computed import RIGHT, VOCABULARY, WRONG
 from tests.branchy.parts import Branchy
-from tests.choosing import thorough_but
-
-QUICK = {"drops_tails_where_padding_prevails"}
+from tests.choosing import thorough_at_times
 
 
 def name(entry: Branchy) -> str:
@@ -56,9 +54,7 @@ def outcome(function: str, pool: Pool) -> Outcome:
         return run_check(entry, laboratory)
 
 
-@pytest.mark.parametrize(
-    "entry", thorough_but(WRONG, lambda e: e.function in QUICK, ids=name, each=3)
-)
+@pytest.mark.parametrize("entry", thorough_at_times(WRONG, 3, ids=name))
 def test_what_is_worked_out_from_sizes_is_reached(entry: Branchy, shared_pool: Pool) -> None:
     made = outcome(entry.function, shared_pool)
     assert made.summary.state is State.FAILED
@@ -73,9 +69,7 @@ def test_what_is_worked_out_from_sizes_is_reached(entry: Branchy, shared_pool: P
         assert "where `size > 4` is true in line " in reported.finding.message
 
 
-@pytest.mark.parametrize(
-    "entry", thorough_but(RIGHT, lambda e: e.function in QUICK, ids=name, each=2)
-)
+@pytest.mark.parametrize("entry", thorough_at_times(RIGHT, 2, ids=name))
 def test_a_right_branch_passes(entry: Branchy, shared_pool: Pool) -> None:
     made = outcome(entry.function, shared_pool)
     assert made.summary.state is State.OK and not made.findings
@@ -91,6 +85,7 @@ def test_without_cases_for_it_none_is_reached(
     assert made.summary.state is State.OK
 
 
+@pytest.mark.thorough
 def test_so_many_cases_at_most_and_the_same_ones_again(shared_pool: Pool) -> None:
     with loaded(request("never_beyond_its_budget"), shared_pool) as (found, laboratory):
         sent: list[Case] = []

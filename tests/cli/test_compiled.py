@@ -47,6 +47,7 @@ def judged(path: Path, pool: Pool, world: int = 1) -> tuple[Verdict, list[Event]
         return examine(subject, laboratory, told.append, checks=[compiled.CHECK]), told
 
 
+@pytest.mark.thorough
 def test_a_right_one_runs_eagerly_and_agrees_compiled(shared_pool: Pool, tmp_path: Path) -> None:
     verdict, told = judged(reducer(tmp_path), shared_pool)
     [summary] = verdict.checks

@@ -31,6 +31,7 @@ def run(cli: Cli, folder: Path, body: str, *options: str) -> None:
     assert ran.code == 0, ran
 
 
+@pytest.mark.thorough
 def test_prompt_groups_of_one_size(cli: Cli, tmp_path: Path) -> None:
     run(cli, tmp_path, PAIRS, "--group-size", "2", "--world", "2")
 

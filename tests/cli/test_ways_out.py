@@ -50,6 +50,7 @@ def test_findings_stay_findings_where_nothing_can_be_written(cli: Cli, tmp_path:
     assert "AGV202" in ran.out
 
 
+@pytest.mark.thorough
 def test_a_writer_that_fails_costs_no_other(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,6 +58,7 @@ def warned(document: dict[str, Any]) -> dict[str, str]:
     return {warning["code"]: warning["detail"] for warning in verdict["warnings"]}
 
 
+@pytest.mark.thorough
 def test_ranks_share_devices_where_collectives_are_staged(machine: Machine) -> None:
     ran = machine(2, "check", RIGHT, "--backend", "cuda+gloo", "--world", "4", *BRIEF)
     assert ran.code == 0, ran
@@ -133,6 +134,7 @@ def test_a_case_is_run_again_on_what_it_was_found_on(machine: Machine, tmp_path:
     assert machine.ranks == set()
 
 
+@pytest.mark.thorough
 def test_what_is_no_backend_here_is_said(machine: Machine) -> None:
     for name, why in (
         ("mpi", "accepted: auto, gloo, nccl, cuda+gloo"),

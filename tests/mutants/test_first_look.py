@@ -110,6 +110,7 @@ def test_what_runs_away_is_not_held_against_the_checks(
     assert calmed == [True], "and nothing more is looked at"
 
 
+@pytest.mark.thorough
 def test_one_check_has_no_look_before_it(shared_pool: Pool) -> None:
     _, told = examined(shared_pool, "broken/padded_width.py", "sum", [formula.CHECK])
     assert told[0] == formula.NAME
