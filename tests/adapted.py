@@ -397,6 +397,7 @@ class GRPOTrainer:
 """,
     "token_mean",
     ('inputs["num_items_in_batch"]', "mask.sum()"),
+    left=("how GRPOTrainer is built", "model", "inputs"),
 )
 METHOD = Signature(
     "method_of_a_class_built_from_nothing",

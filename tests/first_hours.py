@@ -237,6 +237,21 @@ def reduce(losses, batch):
         ("no known mode", "AGVW10", "--mode compares it with a formula"),
         _FACTORS,
     ),
+    FirstHour(
+        "only_a_class",
+        "A class, of which an object is built.",
+        """
+import torch
+
+class TokenMean:
+    def __call__(self, losses, batch):
+        mask = torch.cat(batch.local_masks).bool()
+        return torch.where(mask, losses, 0).sum() / max(batch.num_tokens, 1)
+""",
+        0,
+        ("only_a_class.py:TokenMean.__call__   native · token_mean (identified)",),
+        _FACTORS,
+    ),
 )
 
 WRONG = (
@@ -399,21 +414,6 @@ def reduce(losses, batch):
 """,
         2,
         ("cannot import", "No module named 'flash_attn_of_mine'"),
-        _FACTORS,
-    ),
-    FirstHour(
-        "only_a_class",
-        "A class, and no object of it.",
-        """
-import torch
-
-class TokenMean:
-    def __call__(self, losses, batch):
-        mask = torch.cat(batch.local_masks).bool()
-        return torch.where(mask, losses, 0).sum() / max(batch.num_tokens, 1)
-""",
-        2,
-        ("TokenMean(losses, batch): is a class: write `reduce = TokenMean()`",),
         _FACTORS,
     ),
     FirstHour(

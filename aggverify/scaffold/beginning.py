@@ -68,8 +68,8 @@ def begin(wanted: Wanted, pool: Pool, ask: Ask = nobody) -> Beginning:
     # What cannot be called yet is identified by `check`.
     known = known if unbuilt else of_claims(offer, probed, ask)
     unknown = Adapter(offer, known).unknown
-    left = (*known.left, *unknown, *(["the call"] if known.trouble and not unknown else []))
-    left += (f"how {unbuilt} is built",) * bool(unbuilt)
+    left = (f"how {unbuilt} is built",) * bool(unbuilt) + (*known.left, *unknown)
+    left += ("the call",) * bool(known.trouble and not unknown)
     return Beginning(
         files(target, offer.name, adapter=adapted(offer, origin(target), known)),
         tuple(_inferred(offer, probed, known)),

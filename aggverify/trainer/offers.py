@@ -74,11 +74,13 @@ def _is_plain_method(holder: type, value: Any, name: str) -> bool:
 
 
 def _methods(kind: type, name: str, named: str | None) -> Iterator[Offer]:
-    """Public methods of a class and of those of its file that it inherits from."""
+    """Public methods of a class and of those of its file that it inherits from, and its call."""
+    called = "" if _is_module(kind) else "__call__"  # of a module forward is named
     seen: set[str] = set()
     for base in kind.__mro__:
         if base.__module__ == kind.__module__:
-            new = [m for m in vars(base) if not m.startswith("_") and m not in seen]
+            public = [m for m in vars(base) if m == called or not m.startswith("_")]
+            new = [m for m in public if m not in seen]
             seen.update(new)
             plain = (m for m in new if _is_plain_method(kind, getattr(kind, m, None), m))
             for own in (f"{name}.{m}" for m in plain):

@@ -180,6 +180,8 @@ def test_a_method_is_offered_with_what_its_object_needs(offered: Any) -> None:
     # The ones that are not named; whether such an object can be built is not tried.
     assert offered("Box.method", "total") == offered("Box.method")
     assert offered("Refusing.loss", "total").why_not == ""
+    assert offered("Box.__call__", "total") == offered("Box.__call__")
+    assert offered("Layer.forward", "total") and not offered("Layer.__call__", "total")
 
 
 def test_an_object_whose_attributes_raise_is_only_unknown() -> None:
