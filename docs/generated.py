@@ -32,7 +32,7 @@ from aggverify.conventions import CONVENTIONS, Convention, Offer
 from aggverify.conventions.features import FEATURES
 from aggverify.engines import ENGINES, formulas
 from aggverify.execution.options import OPTIONS
-from aggverify.oracles import FAMILIES, LEGACY, MODES, mode
+from aggverify.oracles import FAMILIES, LEGACY, MODES, OBJECTIVES, PAIRED, mode, objective
 from aggverify.report.tables import modes_text
 
 Lines = Iterator[str]
@@ -129,8 +129,8 @@ def cells() -> Lines:
 def modes() -> Lines:
     """Formula, source and the names that frameworks have for each."""
     yield from head("mode", "weight of an unmasked token", "source", "names elsewhere")
-    for name in (*MODES, *FAMILIES, LEGACY.name):
-        found = LEGACY if name == LEGACY.name else mode(name)
+    for name in (*MODES, *FAMILIES, *PAIRED, *OBJECTIVES, LEGACY.name):
+        found = LEGACY if name == LEGACY.name else objective(name) or mode(name)
         names = "; ".join(f"{f}: {', '.join(n)}" for f, n in found.names.items())
         formula = getattr(found, "formula", "") or mode(f"{name}(2)").formula
         yield row(f"`{name}`", formula, getattr(found, "citation", ""), names)

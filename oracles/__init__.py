@@ -28,7 +28,8 @@ if __name__ == "oracles":
 else:
     from .errors import OracleError
     from .evaluate import scalar, scalars, weights
-    from .modes import FAMILIES, LEGACY, MODES, NAMES, Mode, family, mode, translated
+    from .modes import FAMILIES, LEGACY, MODES, NAMES, PAIRED, Mode, family, mode, translated
+    from .objectives import OBJECTIVES, Objective, objective, value_and_weights
     from .policy import DEFAULT_POLICY, Policy
     from .second_road import scalar_mp
     from .step import Sample, Step
@@ -39,16 +40,21 @@ else:
         "LEGACY",
         "MODES",
         "NAMES",
+        "OBJECTIVES",
+        "PAIRED",
         "Mode",
+        "Objective",
         "OracleError",
         "Policy",
         "Sample",
         "Step",
         "family",
         "mode",
+        "objective",
         "scalar",
         "scalar_mp",
         "scalars",
         "translated",
+        "value_and_weights",
         "weights",
     ]

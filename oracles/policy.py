@@ -29,6 +29,9 @@ class Policy:
     (The latter is what slime and miles pull requests computed: P*G/N times too large.)"""
     constant_count: Literal["rollouts", "one", "valid_rollouts"] = "rollouts"
     """What multiplies L in constant? (verl changed it five times in three months.)"""
+    sequence: Literal["sum", "mean"] = "sum"
+    """What of a rollout do pairs compare? (DPO's paper: the sum of its tokens; TRL's IPO: their
+    mean.)"""
     group_size: int | None = None
     """G, rollouts per prompt; only ``rollouts_over_group_size`` reads it."""
 
@@ -86,6 +89,7 @@ QUESTIONS: Mapping[str, str] = {
     "several_samples": "what is averaged when a rollout has several samples?",
     "prompt_count": "what is P when prompt groups are incomplete?",
     "constant_count": "what multiplies L?",
+    "sequence": "what of a rollout do pairs compare, the sum of its tokens or their mean?",
     "group_size": "how many rollouts does a prompt have?",
 }
 """Every question of the policy in words."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -111,7 +112,8 @@ def _bracket(
 ) -> tuple[Any, Any]:
     """The formula's value in the present precision, and a bound on its error.
 
-    All weights are non-negative, so the formula on absolute losses is ``sum w |l|``.
+    Where all weights are non-negative, the formula on absolute losses is ``sum w |l|``; where they
+    are not, that is put together out of one sample's losses after the other.
     """
     rows = [
         Row(s.rollout, s.group, tuple(map(_mpf, kept)), _tokens(s, policy))
@@ -119,8 +121,18 @@ def _bracket(
     ]
     sizes = [Row(r.rollout, r.group, tuple(map(abs, r.losses)), r.tokens) for r in rows]
     value = found.scalar_mp(rows, policy, _mpf(divisor))
-    size = found.scalar_mp(sizes, policy, _mpf(divisor))
+    size = mp.fsum(abs(found.scalar_mp(s, policy, _mpf(divisor))) for s in _taken(found, sizes))
     return value, mp.ldexp(size * 2 * (_ROUNDINGS + len(rows)), -mp.prec)
+
+
+def _taken(found: Mode, sizes: Sequence[Row]) -> list[list[Row]]:
+    """The rows all together, or of each its own losses and none of the others'."""
+    if found.group_size is None:
+        return [list(sizes)]
+    return [
+        [row if i == n else replace(row, losses=()) for n, row in enumerate(sizes)]
+        for i in range(len(sizes))
+    ]
 
 
 def _tokens(sample: Sample, policy: Policy) -> int:

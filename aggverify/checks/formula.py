@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from aggverify.checks.base import FORMULA, Check, Finding
 from aggverify.checks.judging import judge_formula
+from aggverify.checks.objective import judge_objective
 from aggverify.checks.spaces import alone
 from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
@@ -16,8 +17,10 @@ CODES = ("AGV101", "AGV103")
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
-    """Oracle agreement of the weights; the reported loss is a check of its own."""
-    return judge_formula(NAME, CODES, subject, executions[0])
+    """Oracle agreement of the weights; the reported loss is a check of its own, but for an
+    objective that is not linear."""
+    found = judge_formula(NAME, CODES, subject, executions[0])
+    return judge_objective(NAME, subject, executions[0]) if found is None else found
 
 
 CHECK = Check(

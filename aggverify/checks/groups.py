@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
 
 from aggverify.checks.base import Check, Finding
 from aggverify.checks.judging import judge_spread
@@ -21,7 +23,7 @@ def space(subject: Subject) -> Space | None:
     """Unequal prompt groups, one of them in more than one micro-batch or rank."""
     # What it refuses is still run: of some it may say nothing.
     features = subject.features | {r.feature for r in subject.refused}
-    if subject.group_size or "straddling-groups" not in features:
+    if subject.claim.group_size or "straddling-groups" not in features:
         return None
     return spread(
         subject,
@@ -37,9 +39,19 @@ def space(subject: Subject) -> Space | None:
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     """Equal to the whole group, or loud: a silently different number is a failure."""
     split = executions[-1]
-    if refusal(split, ranks_with_parts(split.case)) is not None:
+    loud = subject.compares is not None  # one of two alone is missed by an exception of any kind
+    if refusal(split, ranks_with_parts(split.case), by_accident=loud) is not None:
         return None
-    return judge_spread(NAME, CODE, subject, executions)
+    found = judge_spread(NAME, CODE, subject, executions)
+    if found is None or not loud or not (subject.nonlinear or _turned(found)):
+        return found
+    return replace(found, signs=("split-pairs",))
+
+
+def _turned(found: Finding) -> bool:
+    """Whether a weight has the other sign, or is none."""
+    pairs = zip(found.expected or (), found.observed or (), strict=True)
+    return any(right and right * Fraction(weight) <= 0 for right, weight in pairs)
 
 
 CHECK = Check(

@@ -74,7 +74,10 @@ def judge_two(
         bound=near * scale,
     )
     if wrong.any():
-        if _is_selection(spread.case, alone.weights, spread.weights, splits=known.splits):
+        compares = subject.compares is not None  # of a pair that is split both are left out
+        if not compares and _is_selection(
+            spread.case, alone.weights, spread.weights, splits=known.splits
+        ):
             found = replace(found, code=SELECTION)
         token = int(np.argmax(np.where(wrong, off, -1.0)))
         error = abs(Fraction(float(spread.weights[token])) - expected[token])

@@ -19,17 +19,22 @@ _SHAPES = re.compile(
 """Of sizes that do not go together: about arguments, not about a layout."""
 
 
-def refusal(execution: Execution, concerned: Set[int] = frozenset()) -> str | None:
+def refusal(
+    execution: Execution, concerned: Set[int] = frozenset(), *, by_accident: bool = False
+) -> str | None:
     """The candidate's words if it refused the step on purpose, else None.
 
     A ``raise`` or ``assert`` in code that is neither torch's nor the standard library's, not about
-    shapes, on all ranks ``concerned``, and on one at least.
+    shapes, on all ranks ``concerned``, and on one at least. ``by_accident``: or any exception on
+    all of these.
     """
     fault = execution.failure
     if fault is None or fault.kind != "exception" or fault.error is None:
         return None
     if concerned - fault.errors.keys():
         return None
+    if by_accident and concerned:
+        return fault.message
     said = [_words(fault.errors[rank]) for rank in {fault.rank or 0, *concerned}]
     return said[0] if all(said) else None
 

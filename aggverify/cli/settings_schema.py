@@ -19,18 +19,20 @@ from aggverify.execution.claim import NONLINEAR
 from aggverify.execution.kinds import LONGEST, MOST_TEXTS, Kind
 from aggverify.execution.options import Option
 from aggverify.execution.term_readings import TERM_READINGS
-from aggverify.oracles import FAMILIES, MODES, NAMES
+from aggverify.oracles import FAMILIES, MODES, NAMES, OBJECTIVES, PAIRED
+from aggverify.oracles.objectives import NICKNAMES
 from aggverify.oracles.policy import QUESTIONS, READINGS
 from aggverify.report.formats import FORMATS
 from aggverify.run.planning.settings import KEYS, PROBE_POINTS
 from aggverify.run.planning.waiver import FORM
 from aggverify.world import AUTO, BACKENDS, KINDS
 
-_MEMBER = rf"^({'|'.join(FAMILIES)})(\(-?[0-9]{{1,9}}(\.[0-9]{{1,9}}|/[0-9]{{1,9}})?\))?$"
+_KINDS = "|".join((*FAMILIES, *OBJECTIVES, *NICKNAMES))
+_MEMBER = rf"^({_KINDS})(\(-?[0-9]{{1,9}}(\.[0-9]{{1,9}}|/[0-9]{{1,9}})?\))?$"
 _OBJECT = "^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
 """A person's own engine; whether it is one is not a schema's to say."""
 _TAKEN = [n for n, meanings in NAMES.items() if len(meanings) == 1 and meanings[0].mode in MODES]
-_ENUM = list(dict.fromkeys([*MODES, NONLINEAR, *_TAKEN]))
+_ENUM = list(dict.fromkeys([*MODES, *PAIRED, NONLINEAR, *_TAKEN]))
 _MODES = {"anyOf": [{"enum": _ENUM}, {"type": "string", "pattern": _MEMBER}]}
 _NAMES: dict[str, dict[str, Any]] = {
     "": {"type": "string", "minLength": 1, "maxLength": LONGEST},

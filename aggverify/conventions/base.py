@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 NONLINEAR = "nonlinear"
-"""What a person writes for a mode when the objective is not linear in its inputs."""
+"""What a person writes for a mode when the objective is not linear in its inputs, and is none that
+the oracles know."""
 LogRule = Literal["engine", "unmerged", "merge_logs"]
 """How a trainer merges the logs of micro-batches: as Megatron's report does, where a scalar is
 reduced as the loss is and a pair is a sum over a count; or not at all, as Tinker's client, which

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from aggverify.conventions.adapter_functions import MERGE, loaded, merging
 from aggverify.conventions.asked_of_batch import asked_of_batch
-from aggverify.conventions.base import NONLINEAR, Bound, LogRule, Misuse, Output, Site
+from aggverify.conventions.base import Bound, LogRule, Misuse, Output, Site
 from aggverify.conventions.native import RETURNS, inputs, output
 from aggverify.conventions.offer import Offer
 from aggverify.conventions.plain_adapter import code_of
 from aggverify.conventions.plain_batch import batches
-from aggverify.conventions.policy_loss import PolicyLoss
+from aggverify.conventions.policy_loss import PolicyLoss, ratios_of
 from aggverify.conventions.rows import Rows, places
 from aggverify.conventions.run_against import RunAgainst
 from aggverify.conventions.scripted import Calling, PlainSite
@@ -192,7 +192,7 @@ class Declared:
                 mask = found.filled(batch.mask)
                 batch = replace(batch, _mask=mask, _lengths=found.lengths)
             if self.gradient_of:
-                own, batch = with_advantages(own, batch, site.mode == NONLINEAR)
+                own, batch = with_advantages(own, batch, ratios_of(site.mode))
             return output(call(function, own, batch, *terms))
 
         return bound if self.logs != MERGE else merging(self.path, bound, site)

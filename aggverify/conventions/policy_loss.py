@@ -6,7 +6,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from aggverify.conventions.asked_of_batch import asked_of_batch
 from aggverify.conventions.base import NONLINEAR, Bound, Misuse, Site
@@ -17,7 +17,7 @@ from aggverify.conventions.offer import Offer
 from aggverify.conventions.plain_batch import batches
 from aggverify.conventions.scripted import Calling, PlainSite
 from aggverify.conventions.step_batches import Totals, micro_batch
-from aggverify.oracles import LEGACY, MODES
+from aggverify.oracles import LEGACY, MODES, objective
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,22 +41,36 @@ OVERFLOWS = 1234567.0
 """The loss of a token whose ratio to the rollout policy overflows, where ratios are not all 1."""
 
 
-def policy_inputs(losses: Any, mask: Any, other_ratios: bool) -> Any:
+Ratios = Literal["at 1", "apart", "of the losses"]
+
+
+def ratios_of(mode: str | None) -> Ratios:
+    """To what policies: all the same one, each its own, or, for a known objective, those that have
+    the losses for log-ratios."""
+    if mode is None or mode == NONLINEAR:
+        return "at 1" if mode is None else "apart"
+    return "at 1" if objective(mode) is None else "of the losses"
+
+
+def policy_inputs(losses: Any, mask: Any, ratios: str) -> Any:
     """Log-probabilities, those before, of the rollout engine and of the reference policy, and
     advantages, which have these losses at ratio 1.
 
     The gradient runs through the log-probabilities alone, and is the weight there, with the
     advantage taken out. Behind the mask the ratio is no 1: what stands there is exponentiated too.
-    With other ratios, those to rollout and reference are 1, near 1, beyond usual clamps and e^12
+    With ratios apart, those to rollout and reference are 1, near 1, beyond usual clamps and e^12
     away, each token's by its own loss: at 0 all of them are 1.
     """
     import torch
 
+    if ratios == "of the losses":  # exact, as they are multiples of 1/256
+        ones = torch.ones_like(losses)
+        return losses - 1, -ones, -ones, -ones, ones
     fixed = losses.detach()
     known = torch.nan_to_num(fixed)
     old = -1 - known.abs() % 1
     behind = torch.where(mask, 0.0, fixed.clamp(-8, 8))  # else exp() of it is infinite
-    if other_ratios:
+    if ratios == "apart":
         beyond = known == 1234567.0
         known = torch.where(beyond, 1.0, known)
         ratio = torch.where(mask, known / 8, behind) + (losses - fixed) / 8
@@ -76,7 +90,8 @@ def policy_inputs(losses: Any, mask: Any, other_ratios: bool) -> Any:
 
 _PLAIN = """\
 {batch}
-log_probs, *others, advantages = policy_inputs(losses, torch.cat(batch.local_masks).bool(), {other})
+mask = torch.cat(batch.local_masks).bool()
+log_probs, *others, advantages = policy_inputs(losses, mask, "{ratios}")
 batch.old_log_probs, batch.rollout_log_probs, batch.ref_log_probs = others
 out = reduce(log_probs, advantages, batch)"""
 
@@ -93,7 +108,8 @@ class PolicyLoss:
     """A function that makes ratios of log-probabilities, clips or masks them, and returns its share
     of the step scalar: ``sum(w * loss)`` with the advantages for minus losses, where ratios are 1.
 
-    At other ratios (all of ``--mode nonlinear``) only layouts are compared.
+    At other ratios (all of ``--mode nonlinear``) only layouts are compared. Under an objective that
+    is known, log-probabilities differ from all others by the losses.
     """
 
     name: str = "policy-loss"
@@ -136,11 +152,12 @@ class PolicyLoss:
 
     def plain(self, site: PlainSite) -> Calling:
         found = batches(site, asked=asked_of_batch(site.texts))
-        linear = site.mode != NONLINEAR
-        call = _PLAIN.format(batch=f"batch = {found.made}", other=not linear)
+        ratios = ratios_of(site.mode)
+        call = _PLAIN.format(batch=f"batch = {found.made}", ratios=ratios)
         own = f"from typing import Any\n\n\n{inspect.getsource(policy_inputs)}".rstrip()
         given = "(log_probs, advantages, batch)"
-        return Calling(call, given, found.told, code=found.code, adapter=own, zeros=not linear)
+        zeros = ratios != "at 1"
+        return Calling(call, given, found.told, code=found.code, adapter=own, zeros=zeros)
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
         totals = Totals(site)
@@ -149,7 +166,7 @@ class PolicyLoss:
             batch = micro_batch(site, k, totals)
             mask = batch.mask.bool()
             log_probs, old, rollout, ref, advantages = policy_inputs(
-                losses, mask, site.mode == NONLINEAR
+                losses, mask, ratios_of(site.mode)
             )
             given = PolicyBatch(
                 **{f.name: getattr(batch, f.name) for f in fields(batch)},

@@ -7,9 +7,8 @@ import inspect
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from aggverify.conventions.base import NONLINEAR
 from aggverify.conventions.micro_batch import MicroBatch
-from aggverify.conventions.policy_loss import PolicyBatch, policy_inputs
+from aggverify.conventions.policy_loss import PolicyBatch, policy_inputs, ratios_of
 from aggverify.conventions.scripted import Calling
 
 if TYPE_CHECKING:
@@ -34,12 +33,10 @@ def one_a_sequence(advantages: Any, mask: Any, lengths: Any) -> Any:
     return torch.stack([torch.cat([own[seen], end])[0] for own, seen in zip(*split, strict=True)])
 
 
-def with_advantages(
-    losses: Tensor, batch: MicroBatch, other_ratios: bool
-) -> tuple[Tensor, SequenceBatch]:
+def with_advantages(losses: Tensor, batch: MicroBatch, ratios: str) -> tuple[Tensor, SequenceBatch]:
     """The argument whose gradient is read, and the batch that goes with it."""
     mask = batch.mask.bool()
-    given, old, rollout, ref, advantages = policy_inputs(losses, mask, other_ratios)
+    given, old, rollout, ref, advantages = policy_inputs(losses, mask, ratios)
     found = SequenceBatch(
         **{f.name: getattr(batch, f.name) for f in fields(batch)},
         old_log_probs=old,
@@ -53,7 +50,7 @@ def with_advantages(
 _PLAIN = """\
 batch = {batch}
 mask = batch.mask.bool()
-given, *others, advantages = policy_inputs(losses, mask, {other})
+given, *others, advantages = policy_inputs(losses, mask, "{ratios}")
 batch.old_log_probs, batch.rollout_log_probs, batch.ref_log_probs = others
 batch.advantages = one_a_sequence(advantages, mask, batch.cu_seqlens.diff().tolist())
 out = call(reduce, given, batch)"""
@@ -65,7 +62,7 @@ def plainly(calling: Calling, batch: str, mode: str | None) -> Calling:
     """The same in the script of a finding."""
     own = map(inspect.getsource, (policy_inputs, one_a_sequence))
     return calling._replace(
-        call=_PLAIN.format(batch=batch, other=mode == NONLINEAR),
+        call=_PLAIN.format(batch=batch, ratios=ratios_of(mode)),
         adapter="\n\n".join(("from typing import Any\n", *own, calling.adapter)),
-        zeros=mode == NONLINEAR,
+        zeros=ratios_of(mode) != "at 1",
     )

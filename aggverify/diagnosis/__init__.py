@@ -23,7 +23,7 @@ from aggverify.diagnosis.nonlinear import COUNT
 from aggverify.diagnosis.notfinite import in_words, not_finite
 from aggverify.diagnosis.observation import Observation, Shown, close
 from aggverify.diagnosis.partial import PartialForm, partial_form
-from aggverify.diagnosis.readings import other_mode, other_reading
+from aggverify.diagnosis.readings import exchanged, other_mode, other_reading
 from aggverify.diagnosis.shown import shown_by_weights
 from aggverify.diagnosis.stated import stated
 from aggverify.diagnosis.values import off_value, undivided_sums
@@ -184,7 +184,7 @@ def _explained(
         return None
     if all(o.expected is not None and close(o.observed, o.exact) for o in observations):
         return None  # nothing to explain
-    shown = other_reading(subject, observations)
+    shown = other_reading(subject, observations) or exchanged(subject, observations)
     if shown is not None:
         return _shown(seen, shown)
     forms = closed_forms(observations)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -41,6 +41,18 @@ class Observation:
         """The expected weights as floats."""
         assert self.expected is not None
         return np.array([float(w) for w in self.expected])
+
+    def upright(self, slope: float) -> Observation:
+        """With one sign for all tokens, as weights in closed form have. ``slope``: what weights
+        are off by, of an objective where all inputs are 0."""
+        assert self.expected is not None
+        down = np.where(self.exact < 0, -slope, slope)
+        return replace(
+            self,
+            observed=self.observed / down,
+            expected=tuple(map(abs, self.expected)),
+            trivial=None if self.trivial is None else self.trivial / down,
+        )
 
     @property
     def relative_to_trivial(self) -> Observation:

@@ -28,7 +28,7 @@ def other_reading(subject: Subject, observations: Sequence[Observation]) -> Show
 
 def other_mode(subject: Subject, observations: Sequence[Observation]) -> Shown | None:
     """The other mode (without a divisor) whose weights all observations have."""
-    if subject.mode is None or not observations:
+    if subject.mode is None or not observations or _compares(subject.mode):
         return None
     for name, mode in MODES.items():
         asked = name != subject.mode and not mode.needs_divisor
@@ -68,4 +68,19 @@ def _weights(subject: Subject, mode: str, policy: Policy, o: Observation) -> Arr
         weights = oracles.weights(mode, o.case.step, divisor=divisor, policy=policy)
     except OracleError:
         return None
-    return np.array([float(w) for w in weights])
+    found = np.array([float(w) for w in weights])
+    return np.abs(found) if _compares(mode) else found
+
+
+def exchanged(subject: Subject, observations: Sequence[Observation]) -> Shown | None:
+    """Whether the two rollouts of every pair stand in each other's place."""
+    if subject.mode is None or not _compares(subject.mode):
+        return None
+    if all(o.expected is not None and close(-o.observed, o.exact) for o in observations):
+        return Shown("exchanged-pairs", "chosen and rejected are exchanged")
+    return None
+
+
+def _compares(mode: str) -> bool:
+    """Whether weights have both signs, and observations of it one."""
+    return oracles.mode(mode).group_size is not None

@@ -85,8 +85,9 @@ class Tokens:
         cell, place = _places_in_cells(cases)
         self.ids: dict[str, Ints] = {
             "sample": self.sample,
-            "rollout": _ints([s.rollout for s in samples])[self.sample],
-            "prompt group": _ints([s.group for s in samples])[self.sample],
+            # Numbered, as ids may be large: combined with others they would overflow.
+            "rollout": _numbered(_ints([s.rollout for s in samples]))[self.sample],
+            "prompt group": _numbered(_ints([s.group for s in samples]))[self.sample],
             "dp rank": owner[:, 0],
             "cp rank": np.where(_gathered(cases)[self.case], 0, owner[:, 1]),
             "micro-batch": owner[:, 2],

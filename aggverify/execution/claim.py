@@ -16,7 +16,7 @@ from aggverify.execution.budget import LARGEST, MAX_GROUP, MAX_WORLD, Budget
 from aggverify.execution.installed import installed_modes
 from aggverify.execution.limits import RankKind
 from aggverify.files import is_path
-from aggverify.oracles import DEFAULT_POLICY, OracleError, Policy, mode
+from aggverify.oracles import DEFAULT_POLICY, OracleError, Policy, mode, objective
 from aggverify.world import GLOO, backend
 
 SCHEMA = 1
@@ -26,8 +26,8 @@ SCHEMA = 1
 class Claim:
     """Everything that says what is run; the ranks, stored cases, verdicts and replay all read it.
 
-    ``convention`` and ``engine`` are names; ``mode`` is a built-in mode, NONLINEAR, or None where
-    the reducer implements no known one.
+    ``convention`` and ``engine`` are names; ``mode`` is a built-in mode, an objective, NONLINEAR,
+    or None where the reducer implements no known one.
     """
 
     target: str
@@ -108,6 +108,12 @@ class Claim:
                 f"{claim.convention!r:.200} and {claim.adapter!r:.200}"
             )
         return claim
+
+
+def is_nonlinear(name: str | None) -> bool:
+    """Whether it stands for an objective that is not linear in its inputs, a known one or not;
+    raises OracleError for a known one that cannot be formed."""
+    return name is not None and (name == NONLINEAR or objective(name) is not None)
 
 
 def readings(policy: Policy) -> dict[str, Any]:
@@ -200,7 +206,7 @@ def _mode(name: str, value: object) -> str:
     text = _text(name, value)
     installed_modes()
     try:
-        if text != NONLINEAR:
+        if not is_nonlinear(text):
             mode(text)
     except OracleError as error:
         raise InputError(f"{error!s:.600}") from None

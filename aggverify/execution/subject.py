@@ -12,10 +12,10 @@ from aggverify.conventions import FEATURES, UNUSUAL, Convention, convention
 from aggverify.conventions.calls import Called
 from aggverify.engines import EngineSpec, usable
 from aggverify.errors import InputError
-from aggverify.execution.claim import NONLINEAR, Claim
+from aggverify.execution.claim import Claim, is_nonlinear
 from aggverify.execution.oracle_process import loaded_oracle
 from aggverify.execution.term_readings import said_readings, split_reading
-from aggverify.oracles import Policy, Step
+from aggverify.oracles import Objective, Policy, Step
 from aggverify.oracles.custom import CustomOracle
 from aggverify.steps.case import Case, has_whole_groups, ranks_sharing_groups, ranks_with_parts
 from aggverify.steps.dimensions import BY_FEATURE
@@ -184,7 +184,12 @@ class Subject:
     @property
     def nonlinear(self) -> bool:
         """A non-linear objective: its value and gradient must be the same in every layout."""
-        return self.claim.mode == NONLINEAR
+        return is_nonlinear(self.claim.mode)
+
+    @property
+    def objective(self) -> Objective | None:
+        """The one it is, where that is not linear and known all the same."""
+        return None if self.claim.mode is None else oracles.objective(self.claim.mode)
 
     @property
     def mode(self) -> str | None:
@@ -216,8 +221,22 @@ class Subject:
         return self.claim.offered
 
     @property
+    def at_rest(self) -> Subject:
+        """What it is where all inputs are 0: of a known objective its linear mode."""
+        known = self.objective
+        return self if known is None else self.claiming(mode=known.linear)
+
+    @property
     def group_size(self) -> int | None:
-        return self.claim.group_size
+        """G, promised or because the mode compares so many rollouts of a prompt."""
+        return self.claim.group_size or self.compares
+
+    @property
+    def compares(self) -> int | None:
+        """Rollouts of a prompt that its mode compares, where it does."""
+        if self.nonlinear:
+            return None if self.objective is None else self.objective.group_size
+        return None if self.mode is None else oracles.mode(self.mode).group_size
 
     @property
     def rows(self) -> int | None:
@@ -296,7 +315,7 @@ class Subject:
         what it refuses."""
         mine = frozenset(FEATURES) - frozenset(self.not_claimed)
         mine -= UNUSUAL - self.claimed - getattr(self.convention, "unusual", frozenset())
-        mine -= {"fan-out"} if self.group_size else frozenset()
+        mine -= {"fan-out"} if self.group_size or self.objective else frozenset()
         mine -= {r.feature for r in self.refused if r.beyond == 1}
         return mine if self.against is None else mine & self.against.features
 
@@ -320,6 +339,8 @@ class Subject:
     def shown(self, case: Case, *, zeros: bool = False) -> Case:
         """The case with losses that the convention can give, and, but with ``zeros``, of which it
         shows every weight."""
+        if self.objective is not None and self.objective.negative:
+            case = case.with_losses(tuple(-(abs(x) % 1) for x in case.losses))
         if getattr(self.convention, "gradient_of", ""):  # one advantage a sample
             case = case.with_one_loss_a_sample()
         return case.without_zeros() if self.hides_zeros and not zeros else case

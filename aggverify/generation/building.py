@@ -120,6 +120,8 @@ def build_step(records: Sequence[bytes], space: Space) -> Drawn:
             rollout += relation < 2
             samples.append(_sample(source, rollout, group, space))
             levels.append(_level(source))
+    if space.split_groups and space.group_size:  # the first two are dealt to different cells
+        where, sizes = where * space.group_size, [1] * len(samples)
     return Drawn(Step(tuple(samples)), units_of(sizes), bytes(where), levels)
 
 

@@ -45,7 +45,8 @@ class Space:
     rows: int | None = None
     """So many samples in every micro-batch, with ``uniform``."""
     group_size: int | None = None
-    """Prompt groups of exactly this many rollouts, each whole in one micro-batch."""
+    """Prompt groups of exactly this many rollouts, each whole in one micro-batch unless
+    ``split_groups``."""
     whole_groups: bool = False
     """Every prompt group, of any size, whole in one micro-batch."""
     whole_shards: bool = False
@@ -112,11 +113,19 @@ def _is_dealt(case: Case, space: Space) -> bool:
     return (
         (not space.uniform or _is_uniform(case))
         and (not space.rows or {len(c) for _, _, c in case.layout.cells()} == {space.rows})
-        and (not space.group_size or has_whole_groups(case, space.group_size))
+        and (not space.group_size or _has_groups(case, space))
         and (not space.whole_groups or not ranks_with_parts(case))
         and (not space.whole_shards or not ranks_sharing_groups(case))
         and (not space.split_groups or bool(ranks_with_parts(case)))
     )
+
+
+def _has_groups(case: Case, space: Space) -> bool:
+    size = space.group_size or 1
+    if not space.split_groups:
+        return has_whole_groups(case, size)
+    sizes = {len(members) for members in case.step.groups.values()}
+    return sizes == {size} and len(case.step.samples) == case.step.num_rollouts
 
 
 def _is_uniform(case: Case) -> bool:

@@ -15,7 +15,6 @@ from aggverify.codes.state import Incomplete
 from aggverify.engines import engine
 from aggverify.engines.ratio import ratio
 from aggverify.errors import AggverifyError
-from aggverify.execution.claim import NONLINEAR
 from aggverify.execution.deadline import TooLate
 from aggverify.execution.subject import Subject
 from aggverify.files import told
@@ -134,7 +133,7 @@ def written(verdict: Verdict, where: Path = USUAL) -> model.Verdict:
         engine_assumed=s.engine_assumed,
         narrowed=s.found.narrowed,
         other_engines=tuple(_other_engines(s)) if s.engine_assumed else (),
-        mode=NONLINEAR if s.nonlinear else s.mode,
+        mode=s.claim.mode,
         oracle=s.oracle.name if s.oracle else None,
         identified=verdict.identified,
         linear=not s.nonlinear,
@@ -208,7 +207,8 @@ def _layouts(subject: Subject) -> int:
 
 def _policy(subject: Subject) -> Iterator[model.Reading]:
     """The questions that the mode leaves open; all of them where no mode is known."""
-    asked = mode(subject.mode).asks if subject.mode and not subject.oracle else ()
+    known = subject.objective or (mode(subject.mode) if subject.mode else None)
+    asked = known.asks if known is not None and subject.oracle is None else ()
     for question, words in QUESTIONS.items():
         reading = getattr(subject.policy, question)
         if question in asked and reading is not None:

@@ -7,7 +7,20 @@ from fractions import Fraction
 
 from aggverify import oracles
 from aggverify.execution.installed import installed_modes
-from aggverify.oracles import DEFAULT_POLICY, FAMILIES, LEGACY, MODES, Mode, Policy, Step, mode
+from aggverify.oracles import (
+    DEFAULT_POLICY,
+    FAMILIES,
+    LEGACY,
+    MODES,
+    OBJECTIVES,
+    PAIRED,
+    Mode,
+    Objective,
+    Policy,
+    Step,
+    mode,
+    objective,
+)
 from aggverify.oracles.policy import QUESTIONS, READINGS
 from aggverify.steps.notation import format_step
 
@@ -92,8 +105,8 @@ _LEGACY = (
 )
 _NONLINEAR = (
     "nonlinear",
-    "  no weights: any objective of the per-token inputs, for example GSPO (arXiv 2507.18071) and",
-    "  GMPO (arXiv 2507.20673); --mode nonlinear checks that value and gradient are the same in",
+    "  no weights: any other objective of the per-token inputs, for example GMPO (arXiv",
+    "  2507.20673); --mode nonlinear checks that value and gradient are the same in",
     "  every layout, in float64 with a fixed bound (docs/bounds.md)",
 )
 
@@ -109,8 +122,9 @@ def modes_text(names: Sequence[str] = ()) -> list[str]:
         found = list(dict.fromkeys(canonical(name)[0] for name in names))
         for name in found:
             lines += [*_mode_lines(name), ""]
-        return [*lines, *_example(found)]
-    for name in (*MODES, *FAMILIES):
+        linear = [name for name in found if objective(name) is None and name not in PAIRED]
+        return [*lines, *(_example(linear) if linear else [])]
+    for name in (*MODES, *FAMILIES, *PAIRED, *OBJECTIVES):
         lines += [*_mode_lines(name), ""]
     lines += [*_NONLINEAR, "", *_LEGACY, ""]
     return [*lines, *_example(), "", *_policy_lines()]
@@ -128,16 +142,35 @@ def _example(modes: Sequence[str] | None = None) -> list[str]:
 
 
 def _mode_lines(name: str) -> list[str]:
+    if (known := objective(name)) is not None:
+        return _objective_lines(known, title=name)
     found = mode(name)
     title = f"{name}({'p' if name == 'length_weighted' else 'a'})" if name in FAMILIES else name
     lines = [title, f"    {found.formula}", f"    source: {found.citation}"]
     if name in FAMILIES:
         lines.append(f"    a family: {name} alone is {found.name}, and {name}(3/4) another member")
+    lines += _PAIRS if found.group_size else []
     if found.needs_divisor:
         lines.append("    needs --divisor L")
     lines.append(f"    policy: {', '.join(found.asks) or 'nothing is open'}")
     said = {f: ", ".join([*found.names.get(f, ()), *_remark(found, f)]) for f in FRAMEWORKS}
     return lines + [f"    {framework}: {text}" for framework, text in said.items() if text]
+
+
+_PAIRS = [
+    "    pairs are prompt groups of two; the rollout with the smaller id is the chosen one",
+    "    --group-size 2: the trainer keeps pairs whole",
+]
+
+
+def _objective_lines(found: Objective, title: str) -> list[str]:
+    lines = [title, f"    {found.formula}", f"    source: {found.citation}"]
+    if (kind := found.name.partition("(")[0]) != found.name:
+        lines.append(f"    a family: {kind} alone is {kind}(1), and {kind}(0.1) another member")
+    lines.append("    not linear: value and gradient on one rank, and the same in every layout")
+    lines += _PAIRS if found.group_size else []
+    lines.append(f"    policy: {', '.join(found.asks)}")
+    return lines + [f"    {framework}: {', '.join(n)}" for framework, n in found.names.items()]
 
 
 def _remark(found: Mode, framework: str) -> list[str]:

@@ -17,6 +17,7 @@ from ..errors import OracleError
 from . import (
     constant,
     length_weighted,
+    pair_mean,
     prompt_mean,
     sample_mean,
     sequence_sum,
@@ -27,6 +28,7 @@ from . import (
 )
 from .base import Mode
 from .names import LEGACY, Meaning, Names, names_of
+from .parameter import member_of
 
 MODES: dict[str, Mode] = {
     module.MODE.name: module.MODE
@@ -37,6 +39,9 @@ FAMILIES: Mapping[str, Callable[[Fraction], Mode]] = {
     "vl_norm": vl_norm.member,
     "length_weighted": length_weighted.member,
 }
+
+PAIRED: Mapping[str, Mode] = {pair_mean.MODE.name: pair_mean.MODE}
+"""Modes of steps of pairs only, which are asked for by name and never recognised."""
 
 _SIZED: Mapping[str, Callable[[Fraction], Mode]] = {LEGACY.name: token_mean_legacy.member}
 """Modes only for micro-batches of so many samples, which is their parameter and has no default."""
@@ -50,14 +55,13 @@ def register(new: Mode) -> None:
     """Add a mode of a framework's own; raises OracleError for a name that is in use."""
     if MODES.get(new.name) is new:
         return
-    if new.name in MODES or new.name in FAMILIES or not _PLAIN.fullmatch(new.name):
+    if new.name in {*MODES, *FAMILIES, *PAIRED} or not _PLAIN.fullmatch(new.name):
         raise OracleError(f"mode {new.name!r}: the name is in use, or no plain word")
     MODES[new.name] = new
     _NAMES.update(names_of([*MODES.values(), LEGACY]))
 
 
 _PLAIN = re.compile(r"[A-Za-z_]\w{0,63}")
-_MEMBER = re.compile(r"(\w+)(?:\((-?\d{1,9}(?:\.\d{1,9}|/\d{1,9})?)\))?")
 
 
 def mode(name: str | Mode) -> Mode:
@@ -66,18 +70,20 @@ def mode(name: str | Mode) -> Mode:
         return name
     if name in MODES:
         return MODES[name]
-    match = _MEMBER.fullmatch(str(name))
-    if match is not None and match[1] in _SIZED and match[2]:
-        return _SIZED[match[1]](_parameter(name, match[2]))
-    if match is not None and match[1] in FAMILIES:
-        return FAMILIES[match[1]](_parameter(name, match[2] or "1"))
+    if name in PAIRED:
+        return PAIRED[name]
+    word, parameter = member_of(name)
+    if word in _SIZED and parameter is not None:
+        return _SIZED[word](parameter)
+    if word in FAMILIES:
+        return FAMILIES[word](Fraction(1) if parameter is None else parameter)
     raise _unknown(name)
 
 
 def family(name: str) -> str:
     """The name without its parameter."""
-    match = _MEMBER.fullmatch(name)
-    return match[1] if match is not None and match[1] in {*FAMILIES, *_SIZED} else name
+    word, _ = member_of(name)
+    return word if word in {*FAMILIES, *_SIZED} else name
 
 
 def translated(name: str) -> Meaning:
@@ -93,7 +99,7 @@ def translated(name: str) -> Meaning:
 
 
 def _unknown(name: object) -> OracleError:
-    known = [*MODES, *FAMILIES]
+    known = [*MODES, *FAMILIES, *PAIRED]
     close = difflib.get_close_matches(str(name)[:80], [*known, *NAMES], n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     if close and close[0] not in known:
@@ -101,18 +107,12 @@ def _unknown(name: object) -> OracleError:
     return OracleError(f"unknown mode {name!r:.200}{hint} (known: {', '.join(known)})")
 
 
-def _parameter(name: str, text: str) -> Fraction:
-    try:
-        return Fraction(text)
-    except ZeroDivisionError:
-        raise OracleError(f"the parameter of a mode must be a number, got {name!r}") from None
-
-
 __all__ = [
     "FAMILIES",
     "LEGACY",
     "MODES",
     "NAMES",
+    "PAIRED",
     "Meaning",
     "Mode",
     "family",

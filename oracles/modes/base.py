@@ -49,6 +49,8 @@ class Mode:
     rows: int | None = None
     """Samples of a micro-batch, where it is a mode only for micro-batches of so many, filled in the
     order of the step; None: it depends on no layout."""
+    group_size: int | None = None
+    """Rollouts of every prompt, where it compares them: its weights have both signs."""
     degree: int = 1
     """A weight is a fraction whose denominator divides this power of the product of all counts."""
 

@@ -16,6 +16,7 @@ from tests.corpus import (
     micro_batches,
     nonlinear,
     order,
+    pairs,
     ranks,
     ratios,
     shapes,
@@ -35,6 +36,7 @@ FAMILIES = (
     masks,
     groups,
     nonlinear,
+    pairs,
     order,
     faults,
     behaviour,
@@ -46,7 +48,7 @@ FAMILIES = (
 )
 
 MUTANTS: tuple[Mutant, ...] = tuple(m for family in FAMILIES for m in family.MUTANTS)
-RIGHT = (correct, well_behaved, masked_logs, clipping, ratios)
+RIGHT = (correct, well_behaved, masked_logs, clipping, ratios, pairs)
 CORRECT: tuple[Correct, ...] = tuple(c for right in RIGHT for c in right.CORRECT)
 
 __all__ = ["CORRECT", "FAMILIES", "MUTANTS", "RIGHT", "Correct", "Mutant"]

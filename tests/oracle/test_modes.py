@@ -234,7 +234,7 @@ def test_losses_must_fit_and_be_finite(call: Any) -> None:
     [
         ("promt_mean", "unknown mode 'promt_mean'; did you mean 'prompt_mean'"),
         ("vl_nrm", "did you mean 'vl_norm'"),
-        ("zzz", r"unknown mode 'zzz' \(known: sample_mean, .*, length_weighted\)"),
+        ("zzz", r"unknown mode 'zzz' \(known: sample_mean, .*, pair_mean\)"),
         (None, "unknown mode None"),
         ("token_mean(1)", "unknown mode 'token_mean\\(1\\)'"),
     ],

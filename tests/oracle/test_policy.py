@@ -28,6 +28,7 @@ REJECTED = Step(
 )
 INCOMPLETE = step_of("11 1 1; 1111")
 
+PAIRS = step_of("11 1; 111 10")
 CASES = [
     ("sample_mean", EMPTY, {}, (F(1, 8), F(1, 12))),
     ("sample_mean", EMPTY, {"empty_units": "exclude"}, (F(1, 4), F(1, 6))),
@@ -65,6 +66,8 @@ CASES = [
         {"prompt_count": "rollouts_over_group_size", "group_size": 3},
         (F(3, 16), F(3, 16), F(3, 16), F(3, 16)),
     ),
+    ("pair_mean", PAIRS, {}, (F(1, 2), F(-1, 2), F(1, 2), F(-1, 2))),
+    ("pair_mean", PAIRS, {"sequence": "mean"}, (F(1, 4), F(-1, 2), F(1, 6), F(-1, 2))),
 ]
 
 
@@ -148,7 +151,9 @@ def every_step() -> list[Step]:
     return [EMPTY, FAN_OUT, REJECTED, INCOMPLETE, step_of("11 0+0; 00"), step_of("11+0 1; 00 1")]
 
 
-@pytest.mark.parametrize("name", [*oracles.MODES, *oracles.FAMILIES, "token_mean_legacy(2)"])
+@pytest.mark.parametrize(
+    "name", [*oracles.MODES, *oracles.FAMILIES, *oracles.PAIRED, "token_mean_legacy(2)"]
+)
 def test_a_mode_asks_exactly_the_questions_that_change_its_weights(name: str) -> None:
     divisor = F(5) if oracles.mode(name).needs_divisor else None
     weights = {

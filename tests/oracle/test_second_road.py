@@ -14,12 +14,13 @@ from mpmath import mp
 from mpmath.libmp import from_rational
 
 from aggverify import oracles
-from aggverify.oracles import FAMILIES, MODES, OracleError, Step, mode
+from aggverify.oracles import FAMILIES, MODES, PAIRED, OracleError, Step, mode
 from tests.oracle.drawing import floats, losses, policies, step_of, steps
 
 NAMES = (
     *MODES,
     *FAMILIES,
+    *PAIRED,
     "vl_norm(0)",
     "vl_norm(2)",
     "length_weighted(3)",

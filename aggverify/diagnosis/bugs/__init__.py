@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 
-from aggverify.diagnosis.bugs import contract, counts, masks, parallel, steps
+from aggverify.diagnosis.bugs import contract, counts, masks, pairs, parallel, steps
 from aggverify.diagnosis.bugs.base import Bug
 from aggverify.diagnosis.clues import PARTS, Clues
 from aggverify.diagnosis.factors import Factor, product_of_sizes
 from aggverify.diagnosis.forms import SIZES
 
 _ALL = frozenset(PARTS)
-BUGS: tuple[Bug, ...] = (*steps.BUGS, *contract.BUGS, *masks.BUGS, *counts.BUGS, *parallel.BUGS)
+BUGS: tuple[Bug, ...] = (
+    *steps.BUGS,
+    *contract.BUGS,
+    *pairs.BUGS,
+    *masks.BUGS,
+    *counts.BUGS,
+    *parallel.BUGS,
+)
 """The first that fits is meant, so the more specific ones stand first."""
 
 

@@ -153,7 +153,8 @@ def result(verdict: Verdict) -> tuple[str, str]:
     if verdict.only_called:
         words = "every call is refused or answered as it must be"
     elif not verdict.linear:
-        words = "value and gradient are the same in every layout tried"
+        known = "" if verdict.mode == "nonlinear" else f"{verdict.mode}'s on one rank, and "
+        words = f"value and gradient are {known}the same in every layout tried"
     elif mode := verdict.oracle or verdict.mode:
         words = f"every token has its {mode} weight in every layout tried"
     else:

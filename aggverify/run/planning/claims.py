@@ -10,12 +10,23 @@ from aggverify import oracles
 from aggverify.conventions import FEATURES
 from aggverify.engines import TRAIN_STEP, usable
 from aggverify.errors import InputError, NotClaimable, unknown
-from aggverify.execution.claim import NONLINEAR, Claim, called_as, check_divisor
+from aggverify.execution.claim import NONLINEAR, Claim, called_as, check_divisor, is_nonlinear
 from aggverify.execution.kinds import Kind
 from aggverify.execution.options import OPTIONS, Option, texts
 from aggverify.execution.subject import Subject
 from aggverify.execution.term_readings import TERM_READINGS, with_reading
-from aggverify.oracles import FAMILIES, LEGACY, OracleError, Policy, Step, family, mode, translated
+from aggverify.oracles import (
+    FAMILIES,
+    LEGACY,
+    PAIRED,
+    OracleError,
+    Policy,
+    Step,
+    family,
+    mode,
+    objective,
+    translated,
+)
 from aggverify.run.planning import settings
 from aggverify.run.planning.choosing import Choice, choose
 from aggverify.run.planning.naming import canonical, own_names
@@ -104,11 +115,16 @@ def subjects(
     said, asked = request.engine is not None, bool(request.modes)
     untold = tuple(_untold(choice))
     return tuple(
-        s.knowing(engine_said=said, mode_said=asked, untold=untold).noting(
-            *choice.convention.notes, *_in_vain(s)
-        )
+        s.knowing(engine_said=said, mode_said=asked, untold=untold).noting(*_notes(s), *_in_vain(s))
         for s in found
     )
+
+
+def _notes(subject: Subject) -> tuple[str, ...]:
+    """What its convention has to say."""
+    if subject.objective is None or not getattr(subject.convention, "has_ratios", False):
+        return subject.convention.notes
+    return ("log-ratios to the old, the rollout and the reference policy are the losses",)
 
 
 def _untold(choice: Choice) -> Iterator[tuple[str, str]]:
@@ -169,14 +185,14 @@ def _claim(
     request: Request, target: Target, choice: Choice, modes: Sequence[str | None], name: str | None
 ) -> Claim:
     how = choice.convention
-    engine_name = request.engine or how.default_engine(None if name == NONLINEAR else name)
+    engine_name = request.engine or how.default_engine(None if is_nonlinear(name) else name)
     features = request.claims | ({"whole-groups"} if request.group_size else frozenset())
     _check_mode(request, choice, name)
     if family(name or "") == LEGACY.name and request.engine is None and not how.fixes_engine:
         raise InputError(f"--mode {LEGACY.name} needs --engine: the {how.name} convention has none")
     _check_features(request)
     usable(engine_name)
-    _check_cell(choice, None if name == NONLINEAR else name, engine_name, features)
+    _check_cell(choice, None if is_nonlinear(name) else name, engine_name, features)
     divisor = request.divisor if _divided(name) else None
     if name == "constant" and not request.modes and divisor is None:
         divisor = _DEFAULT_DIVISOR
@@ -233,19 +249,31 @@ def _check_features(request: Request) -> None:
 
 def _check_mode(request: Request, choice: Choice, name: str | None) -> None:
     """Whether the mode has the divisor it needs, and the reducer can have it."""
-    if name == NONLINEAR and choice.convention.mode_is_argument:
+    if is_nonlinear(name) and choice.convention.mode_is_argument:
         raise InputError(
             f"{choice.function} takes its mode as an argument ({choice.convention.name} "
-            f"convention), and all of those are linear: --mode {NONLINEAR} cannot be claimed for it"
+            f"convention), and all of those are linear: --mode {name} cannot be claimed for it"
         )
-    if name == NONLINEAR and "loss-function" in choice.convention.not_claimed:
+    if is_nonlinear(name) and "loss-function" in choice.convention.not_claimed:
         raise InputError(
-            f"--mode {NONLINEAR} is judged by the loss, and a whole training step's is not seen"
+            f"--mode {name} is judged by the loss, and a whole training step's is not seen"
         )
-    if name is None or name == NONLINEAR:
+    _check_pairs(request, name)
+    if name is None or is_nonlinear(name):
         return
     if request.modes:
         _check_divisor(name, request.divisor)
+
+
+def _check_pairs(request: Request, name: str | None) -> None:
+    """Whether prompts have as many rollouts as the mode compares."""
+    known = None if name in (None, NONLINEAR) else (objective(str(name)) or mode(str(name)))
+    size = None if known is None else known.group_size
+    if size is not None and request.group_size not in (None, size):
+        raise InputError(
+            f"--mode {name} compares {size} rollouts of a prompt, got --group-size "
+            f"{request.group_size}"
+        )
 
 
 def _check_cell(choice: Choice, name: str | None, engine_name: str, features: Set[str]) -> None:
@@ -272,7 +300,7 @@ def _offered(name: str, choice: Choice) -> bool:
     """A family's member can be any function that does not get its mode as an argument."""
     how = choice.convention
     kind = family(name)
-    is_member = kind in FAMILIES and not how.mode_is_argument
+    is_member = (kind in FAMILIES or kind in PAIRED) and not how.mode_is_argument
     return is_member or kind in how.modes(choice.offer)
 
 

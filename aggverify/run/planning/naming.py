@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from aggverify.conventions import Convention
 from aggverify.errors import InputError, NotClaimable, unknown
 from aggverify.execution.claim import NONLINEAR
-from aggverify.oracles import LEGACY, MODES, OracleError, family, mode, translated
+from aggverify.oracles import LEGACY, MODES, OracleError, family, mode, objective, translated
 
 NOTHING: Mapping[str, str] = {}
 
@@ -26,6 +26,11 @@ def canonical(
     which go before those of frameworks."""
     if name == NONLINEAR:
         return name, ()
+    try:
+        if (known := objective(name)) is not None:
+            return known.name, ()
+    except OracleError as error:
+        raise InputError(str(error)) from None
     if name in own and name not in MODES and _known(name) != own[name]:
         found, said = canonical(own[name], micro_batch_size)
         return found, (f"{name} is what the adapter calls {own[name]}", *said)

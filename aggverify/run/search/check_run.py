@@ -286,7 +286,9 @@ class CheckRun:
         self.tally.pace.add(mine)
         finding = self.check.judge(self.subject, mine)
         last, concerned = mine[-1], self.check.may_refuse
-        refused = None if concerned is None else refusal(last, concerned(last.case))
+        loud = self.subject.compares is not None
+        ranks = None if concerned is None else concerned(last.case)
+        refused = None if ranks is None else refusal(last, ranks, by_accident=loud)
         if refused is not None:
             self.refusals.append(refused)
         if finding is not None and lean and self.subject.rows is None:

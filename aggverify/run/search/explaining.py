@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 
@@ -29,13 +30,16 @@ from aggverify.diagnosis import (
     telling_case,
 )
 from aggverify.diagnosis.explanation import Predicts
+from aggverify.diagnosis.forms import ClosedForm
 from aggverify.diagnosis.nonlinear import at_rest, count_at_hand, is_at_hand, probes
 from aggverify.diagnosis.observation import close
+from aggverify.diagnosis.wording import described
 from aggverify.execution.executed import Execution
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial
 from aggverify.generation.catalogue import blanked, grid, hard_cases, more_cases, plain_losses
+from aggverify.oracles.objectives import at
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
@@ -67,13 +71,37 @@ def explain(
         return _not_finite(subject, finding, laboratory, own)
     if how is Diagnosed.SYMPTOM or finding.term is not None:
         return recognised(subject, finding)
+    if subject.objective is not None and shown and how is Diagnosed.WEIGHTS:
+        resting = replace(finding, case=at_rest(finding.case))
+        cases = (list(map(at_rest, each)) for each in (own, others))
+        if (found := _weights(subject, resting, laboratory, *cases)) is not None:
+            return _in_words(found, "with all inputs 0, divided by the slope there: ")
     if subject.nonlinear and shown:
         return _nonlinear(subject, finding, laboratory, own)
     if how is Diagnosed.BEHIND_THE_MASK:
         return _behind_the_mask(subject, finding, laboratory, own)
     if not shown and how is not Diagnosed.VALUE:
         return _failure(subject, finding, laboratory)
-    return _weights(subject, finding, laboratory, own, others)
+    found = _weights(subject, finding, laboratory, own, others)
+    if found is None and finding.signs:
+        return recognised(subject, finding)
+    return (
+        found
+        if found is None or not subject.compares
+        else _in_words(found, "apart from the sign: ")
+    )
+
+
+def _in_words(found: Diagnosis, under: str) -> Diagnosis:
+    """What holds of other numbers than the finding's: a formula stands with what it holds of."""
+    if found.form is None:
+        return found
+    sentence = under + found.sentence
+    bug = found.bug
+    words = described(found.form) if isinstance(found.form, ClosedForm) else found.sentence
+    if bug is not None and (bug.sentence == found.sentence or words in bug.sentence):
+        bug = replace(bug, sentence=under + bug.sentence)
+    return replace(found, sentence=sentence, bug=bug, form=None)
 
 
 def _weights(
@@ -88,25 +116,28 @@ def _weights(
     mine = [finding.case, *own]
     if (usual := _right_usually(subject, laboratory, [*mine, *fitting])) is not None:
         return deviation(subject, usual)
-    found = _observe(subject, laboratory, [unit_case(), *mine, *fitting])
+    judged = subject.at_rest
+    unit = [] if subject.compares else [unit_case()]
+    found = _observe(subject, laboratory, [*unit, *mine, *fitting])
     others = [case for case in more_cases(subject.max_world, space.cp_kinds) if case in space]
+    others = others if subject.objective is None else list(map(at_rest, others))
     for _ in range(_ROUNDS):
         case = telling_case(list(found.values()), others)
         if case is None:
             break
         found |= _observe(subject, laboratory, [case])
     for _ in range(_ROUNDS):
-        diagnosis = diagnose(subject, finding, _tiers(finding, found, mine))
+        diagnosis = diagnose(judged, finding, _tiers(finding, found, mine))
         if diagnosis is None or diagnosis.form is None:
             return diagnosis
-        tried = _foretold_wrong(subject, diagnosis.form, (*alike, *others))
+        tried = _foretold_wrong(judged, diagnosis.form, (*alike, *others))
         new = [case for case in tried if _double(case) not in found][:_TRIED]
         seen = _observe(subject, laboratory, new)
         if all(_is_as_foretold(diagnosis.form, o) for o in seen.values()):
             return diagnosis
         found |= seen
         mine += new
-    return diagnose(subject, finding, _tiers(finding, found, mine))
+    return diagnose(judged, finding, _tiers(finding, found, mine))
 
 
 def _stored(subject: Subject) -> list[Case]:
@@ -201,7 +232,8 @@ def _observe(
     subject: Subject, laboratory: Laboratory, cases: Iterable[Case]
 ) -> dict[Case, Observation]:
     """Run the cases and their trivial layouts in float64; what does not finish is left out."""
-    wanted = [_double(case) for case in cases]
+    rest = subject.objective is not None
+    wanted = [_double(at_rest(case) if rest else case) for case in cases]
     distinct = list(dict.fromkeys([*(case.trivial for case in wanted), *wanted]))
     done = dict(zip(distinct, laboratory.run(subject, distinct), strict=True))
     found = {}
@@ -217,14 +249,17 @@ def _observed(
 ) -> Observation | None:
     if execution.weights is None:
         return None
-    return Observation(
+    found = Observation(
         execution.case,
         execution.weights,
-        subject.expected(execution.case.step),
+        subject.at_rest.expected(execution.case.step),
         execution.value,
         execution.local_losses,
         control.weights if control is not None else None,
     )
+    if subject.objective is not None:
+        return found.upright(float(at(subject.objective.slope, Fraction(0))))
+    return found.upright(1.0) if subject.compares else found
 
 
 def _double(case: Case) -> Case:
