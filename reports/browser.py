@@ -74,7 +74,7 @@ def taken(picture: Picture, folder: Path, program: str) -> None:
         f"--user-data-dir={folder / 'profile'}",
         f"--blink-settings=preferredColorScheme={scheme}",
         f"--window-size={max(picture.width, NARROWEST)},{picture.height}",
-        f"--screenshot={ROOT / 'docs' / picture.name}.png",
+        f"--screenshot={ROOT / 'docs' / 'pictures' / picture.name}.png",
         page.as_uri(),
     ]
     subprocess.run(command, check=True, capture_output=True, timeout=120)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape as literally
 from rich.status import Status
+from rich.text import Text
 
 from aggverify.checks import Finding
 from aggverify.codes import CODES
@@ -34,6 +34,8 @@ from aggverify.run.outcome.verdict import ReportedFinding
 
 EVERY = 10.0
 """Seconds between two lines of progress where no live line is shown."""
+LEAST = 12
+"""Characters of a name that are worth showing."""
 
 
 @dataclass(slots=True)
@@ -98,23 +100,31 @@ class Terminal:
         """What is run now, how far it is, what was found, and how long it takes."""
         now = self.clock()
         passed = now - self._started
-        parts = [f"check {min(self._done + 1, self._checks)} of {self._checks}: {what}"]
-        parts += [f"{self._steps:,} steps", counted(self._findings, "finding")]
+        at = f"check {min(self._done + 1, self._checks)} of {self._checks}"
+        parts = [f"{self._steps:,} steps", counted(self._findings, "finding")]
+        parts += [f"{passed:.0f} s"] if self.live else []
         if self._done > 2:
             left = passed / self._done * (self._checks - self._done)
-            parts.append(f"about {left:.0f} s left")
+            parts.append(f"~{left:.0f} s left")
         if self.live:
-            self._live(" · ".join([*parts, f"{passed:.0f} s"]))
+            self._live(at, what, "".join(f" · {part}" for part in parts))
         elif now - self._shown >= EVERY and not self.style.quiet:
             self._shown = now
-            self._line(f"{self._now} {' · '.join(parts)}")
+            self._line(f"{self._now} {' · '.join([f'{at}: {what}', *parts])}")
 
-    def _live(self, words: str) -> None:
+    def _live(self, at: str, what: str = "", rest: str = "") -> None:
+        """One line at any width: the name of what runs is shortened first, or left out."""
+        width = self.console.width - len("⠋ ")
+        room = width - len(at) - len(rest)
+        name = Text(f": {what}" if what and room >= LEAST else "")
+        name.truncate(max(room, 0), overflow="ellipsis")
+        words = Text.assemble(at, name, rest)
+        words.truncate(max(width, 0), overflow="ellipsis")
         if self._status is None:
-            self._status = self.console.status(literally(words))
+            self._status = self.console.status(words)
             self._status.start()
         else:
-            self._status.update(literally(words))
+            self._status.update(words)
 
     def _wait(self, what: str) -> None:
         if self.live:
