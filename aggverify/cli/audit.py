@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 @click.option("--case", type=int, metavar="STEP", help="Store this step as a case of --reducer.")
 @click.option("--reducer", metavar="TARGET", help="With --case: path.py:name.")
 @click.option("--convention", default="native", show_default=True, help="With --case: its own.")
-@options("report", "report_dir", "github")
+@options("report", "report_dir", "github", "verbose", "quiet", "color")
 def audit(what: tuple[str, ...], **given: Any) -> int:
     """Verify a training run by the weights that its own backward passes gave.
 
@@ -134,15 +134,14 @@ def _store(run: Run, number: int, asked: Asked, mine: Mapping[str, Any]) -> int:
 def _judged(run: Run, asked: Asked, folder: Path, mine: Mapping[str, Any]) -> int:
     """Audit, show, deliver the reports; the exit code."""
     from aggverify.audit.audited import audited, documented
-    from aggverify.cli import ways_out
-    from aggverify.report import formats
+    from aggverify.cli import screen, ways_out
     from aggverify.report.delivery import Delivery
 
     where = Path(mine.get("report_dir", ".aggverify"))
     wanted = mine["report"].split(",") if "report" in mine else ()
     delivery = Delivery.to(where, wanted, github="github" in mine)
     made = documented(audited(run, asked), folder)
-    click.echo(formats.one("text").render(made), nl=False)
+    screen.terminal(mine, where, shown=bool(delivery.shown)).document(made)
     unwritten = delivery.deliver(made, asked.target)
     for part, reason in unwritten:
         ways_out.unwritten(part, reason, where)

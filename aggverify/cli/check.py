@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -39,7 +38,7 @@ def check(targets: tuple[str, ...], **given: Any) -> int:
     AGGVERIFY = {"mode": "token_mean", "engine": "mean"}. Options go before the file's claims, and
     those before [tool.aggverify] of the project's pyproject.toml.
     """
-    from aggverify.cli import early
+    from aggverify.cli import early, screen
     from aggverify.execution.options import default, texts
 
     mine = said(given)
@@ -60,7 +59,7 @@ def check(targets: tuple[str, ...], **given: Any) -> int:
     formats = mine["report"].split(",") if "report" in mine else texts(project.get("report", ()))
     where = Path(mine.get("report_dir") or project.get("report_dir", default("report_dir")))
     delivery = Delivery.to(where, formats, github="github" in mine)
-    terminal = _terminal(mine, where, shown=bool(delivery.shown))
+    terminal = screen.terminal(mine, where, shown=bool(delivery.shown))
     requests = [requested(target, mine, project.values, project.source) for target in targets]
     request = requests[0]
     alone = ("list", "replay_into", "sandbox", "baseline_write", "oracle", "against")
@@ -75,24 +74,6 @@ def check(targets: tuple[str, ...], **given: Any) -> int:
     if "replay_into" in mine:
         return _replay_into(Path(mine["replay_into"]), request, others, deadline, hosts)
     return _check(requests, where, delivery, deadline, others, hosts, terminal)
-
-
-def _terminal(mine: Mapping[str, Any], where: Path, *, shown: bool) -> Terminal:
-    """``shown``: whether a report goes to standard output, and all else to the other one."""
-    from rich.console import Console
-
-    from aggverify.execution.options import default
-    from aggverify.report.terminal import Terminal
-    from aggverify.report.text import Style
-
-    color = mine.get("color", default("color"))
-    console = Console(
-        stderr=shown,
-        force_terminal=True if color == "always" else None,
-        color_system=None if color == "never" else "standard" if color == "always" else "auto",
-    )
-    style = Style(console.width, "verbose" in mine, "quiet" in mine)
-    return Terminal(console, where, style, live=(sys.stderr if shown else sys.stdout).isatty())
 
 
 def _hosts(run: Run, request: Request, where: Path) -> Hosts | None:

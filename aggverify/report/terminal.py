@@ -17,7 +17,7 @@ from aggverify.report import escape, reading, text
 from aggverify.report.document import written
 from aggverify.report.drawing import counted
 from aggverify.report.findings import USUAL
-from aggverify.report.model import Document, harmless
+from aggverify.report.model import Document, Verdict, harmless
 from aggverify.run.outcome.events import (
     CheckFinished,
     CheckStarted,
@@ -158,7 +158,15 @@ class Terminal:
         if not self.style.quiet and (self._findings or self._seen):
             self._line("")
         began, self._began = self._began, self.clock()
-        for line in text.verdict_lines(verdict, self.style, self._began - began):
+        self._verdict(verdict, self._began - began)
+
+    def document(self, document: Document) -> None:
+        """What was judged without events."""
+        for verdict in harmless(document).verdicts:
+            self._verdict(verdict)
+
+    def _verdict(self, verdict: Verdict, seconds: float | None = None) -> None:
+        for line in text.verdict_lines(verdict, self.style, seconds):
             self._line(line, style=text.coloured(line))
 
     def total(self, document: Document) -> None:

@@ -212,11 +212,9 @@ def _unjudged(verdict: Verdict) -> dict[str, list[str]]:
 def coloured(line: str) -> str | None:
     """The style of a line that says how something ended."""
     word = line.split("  ", 1)[0]
-    if word in ("HAZARD", "WAIVED"):
+    if word in ("HAZARD", "WAIVED", "NOT JUDGED", "INCOMPLETE"):
         return "bold yellow"
-    if word in ("FAIL", "NOT JUDGED", "INCOMPLETE"):
-        return "bold red"
-    return "bold green" if word == "PASS" else None
+    return {"FAIL": "bold red", "PASS": "bold green"}.get(word)
 
 
 def replay_lines(

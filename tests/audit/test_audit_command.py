@@ -46,6 +46,17 @@ def test_a_run_is_recorded_judged_and_stored_as_a_case(cli: Cli, tmp_path: Path)
         "of token_mean",
         "run_reduces_as_the_engine": "one parameter's gradient is reduced as engine ddp does",
     }
+    same = ("audit", "p", "--mode", "token_mean", "--engine", "ddp")
+    short, quiet, full = (
+        cli(*same, *options) for options in ((), ("-q",), ("-v", "--color", "always"))
+    )
+    assert short.out.splitlines()[:3] == [
+        "p:probe   recorded · token_mean · engine ddp",
+        "PASS  84 tokens of 3 optimizer steps on 2 ranks have the weights of token_mean",
+        "  3 checks passed, 1 not applicable · 3 steps, seed 0",
+    ]
+    assert quiet.out == f"{short.out.splitlines()[1]}\n"
+    assert "run_weighs_no_padding" in full.out and "\x1b[1;32mPASS" in full.out
     # The same records under another engine.
     ran = cli("audit", "p", "--mode", "token_mean", "--engine", "sum", "--verify-engine")
     assert ran.code == 1

@@ -47,7 +47,11 @@ WAITS = "the cases of 12 known findings are run again, one after another [red]"
     ("width", "event", "shown"),
     [
         (120, RUNS, f"check 5 of 44: {NAME} grid · 1,234 steps · 0 findings · 20 s · ~200 s left"),
-        (80, RUNS, "check 5 of 44: independent_of… · 1,234 steps · 0 findings · 20 s · ~200 s left"),
+        (
+            80,
+            RUNS,
+            "check 5 of 44: independent_of… · 1,234 steps · 0 findings · 20 s · ~200 s left",
+        ),
         (63, RUNS, "check 5 of 44 · 1,234 steps · 0 findings · 20 s · ~200 s left"),
         (40, RUNS, "check 5 of 44 · 1,234 steps · 0 findi…"),
         (80, Waiting(WAITS), WAITS),

@@ -21,6 +21,7 @@ from aggverify.report.reading.labelled import (
     tried,
 )
 from aggverify.report.reading.sentences import (
+    RECORDED,
     assumption,
     baseline_words,
     every_cause,
@@ -33,6 +34,7 @@ from aggverify.report.reading.sentences import (
 
 __all__ = [
     "MAX_LINE",
+    "RECORDED",
     "assumption",
     "baseline_words",
     "consequence",

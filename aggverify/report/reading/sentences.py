@@ -10,6 +10,8 @@ from aggverify.report.model import Accepted, Check, Document, Finding, Power, Ve
 from aggverify.report.reading.finding import consequence, shortened
 
 AT_ONCE = "the reducer does not get through the simplest step"
+RECORDED = "recorded"
+"""The convention of a verdict on a training run's own records."""
 
 
 def every_cause(document: Document) -> list[tuple[Verdict, list[Finding]]]:
@@ -152,6 +154,8 @@ def result(verdict: Verdict) -> tuple[str, str]:
         return "NOT JUDGED", _names(verdict.not_judged)
     if verdict.only_called:
         words = "every call is refused or answered as it must be"
+    elif verdict.convention == RECORDED and (shown := _established(verdict)):
+        words = shown
     elif not verdict.linear:
         known = "" if verdict.mode == "nonlinear" else f"{verdict.mode}'s on one rank, and "
         words = f"value and gradient are {known}the same in every layout tried"
@@ -164,6 +168,10 @@ def result(verdict: Verdict) -> tuple[str, str]:
     if waived := sum(cause[0].waived is not None for cause in verdict.causes):
         words += f", but for {counted(waived, 'waived finding')}"
     return "PASS", words
+
+
+def _established(verdict: Verdict) -> str:
+    return "; ".join(check.established for check in verdict.checks if check.established)
 
 
 def _names(checks: Sequence[Check]) -> str:
