@@ -46,6 +46,8 @@ class Declared:
     usual_name: str = ""
     recognised_by: tuple[str, ...] = ()
     """Parameters that the function has, the first one first; none: it must be named."""
+    of_a_class: bool = False
+    """Whether ``call`` is given the class, where the function is a method of one."""
     named: bool = False
     """Whether other functions have those, too: it is recognised by its name as well."""
     engines: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -75,6 +77,8 @@ class Declared:
     """Features of few frameworks that its trainer has."""
     misuses: tuple[Misuse, ...] = ()
     notes: tuple[str, ...] = ()
+    unread: str = ""
+    """What to do where a stand-in lacks what the function reads."""
     parameters: tuple[str, ...] = ()
     run_against: tuple[RunAgainst, ...] = ()
     """Releases and revisions of the framework, the newest first."""

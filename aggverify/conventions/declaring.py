@@ -67,6 +67,7 @@ def _declared(text: bytes, path: str, name: str | None) -> Adapted:
         title=read.text("title", Path(path).stem),
         usual_name=read.text("function", ""),
         recognised_by=read.texts("parameters"),
+        of_a_class=read.flag("of_a_class"),
         named=read.flag("named"),
         engines=read.engines(),
         told=read.told(),
@@ -82,6 +83,7 @@ def _declared(text: bytes, path: str, name: str | None) -> Adapted:
         unusual=read.unusual(),
         misuses=read.misuses(),
         notes=read.texts("notes"),
+        unread=read.text("unread", ""),
         run_against=read.run_against(),
         logs=read.logs(),
     )
@@ -133,6 +135,7 @@ _KEYS = (
         "title",
         "function",
         "parameters",
+        "of_a_class",
         "named",
         "engine",
         "modes",
@@ -142,7 +145,7 @@ _KEYS = (
         "whole_groups",
     ),
     *("terms", "gradient_of", "rows", "side", "width", "not_claimed", "unusual", "misuses"),
-    *("notes", "logs", "told_by", "run_against"),
+    *("notes", "unread", "logs", "told_by", "run_against"),
     *(VALIDATES, MERGES, DEALS),
 )
 

@@ -24,7 +24,6 @@ from aggverify.conventions.policy_loss import PolicyLoss
 from aggverify.conventions.run_against import framework
 from aggverify.conventions.stand_ins import MissingKey, StandIn, StandInDict
 from aggverify.conventions.trainer import Trainer
-from aggverify.conventions.validation import Validation
 from aggverify.world.candidate_errors import Breach
 from aggverify.world.frames import owner
 
@@ -79,7 +78,8 @@ def _unknown(how: Convention | Called, error: BaseException) -> str | None:
     if isinstance(error, MissingKey):
         return f"it reads `{error.args[0]}`"
     if isinstance(error, AttributeError) and _stands_in(error.obj):
-        hint = f" ({how.unread})" if isinstance(how, Validation) else ""
+        unread = getattr(how, "unread", "")
+        hint = f" ({unread})" if unread else ""
         return f"it reads `{error.name}`{hint}"
     path = _path(how)
     raised_by = _raised_by(path, error)
@@ -109,7 +109,7 @@ def _path(how: Convention | Called) -> str:
 
 def _stands_in(thing: Any) -> bool:
     """Whether it is in the place of an object of a framework's, and is none of aggverify's own."""
-    return isinstance(thing, StandIn) or type(thing).__module__.startswith(PREFIX)
+    return isinstance(thing, StandIn | StandInDict) or type(thing).__module__.startswith(PREFIX)
 
 
 def _raised_by(path: str, error: BaseException) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 from aggverify.conventions.offer import Offer
 
 _ANY = ("*args", "**kwargs")
+_LOSS = "compute_loss"
 
 
 def offers(module: ModuleType, named: str | None = None) -> list[Offer]:
@@ -219,7 +220,10 @@ def _is_module(kind: type) -> bool:
 
 
 def _of_class(name: str, kind: type) -> Offer:
-    """A class as what its objects take when they are called: no reducer, an object may be one."""
+    """A class as what its objects take when they are called: no reducer, an object may be one. A
+    trainer as what its loss takes, of which a convention makes the object."""
+    if (trainer := _of_trainer(name, kind)) is not None:
+        return trainer
     method = getattr(kind, "forward" if _is_module(kind) else "__call__", None)
     if any(c.__module__ == "torch.autograd.function" for c in kind.__mro__):
         return Offer(name, (), why_not=f"is an autograd function: name {name}.apply")
@@ -237,6 +241,16 @@ def _of_class(name: str, kind: type) -> Offer:
             else f"is a class: write `reduce = {name}(...)` into the file and name reduce"
         ),
     )
+
+
+def _of_trainer(name: str, kind: type) -> Offer | None:
+    """A class whose method has the parameters of the loss of Hugging Face's Trainer."""
+    method = getattr(kind, _LOSS, None)
+    if not inspect.isfunction(method):
+        return None
+    made = Offer(name, (), why_not=f"is a trainer: name {name} to check its {_LOSS}")
+    offer = _with_parameters(made, method)
+    return offer if offer.parameters[:3] == ("self", "model", "inputs") else None
 
 
 def _needs(kind: type) -> tuple[str, ...] | None:

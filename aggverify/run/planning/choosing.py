@@ -79,7 +79,7 @@ def _named(
         raise CandidateError(f"{target.text} {found.why_not}")
     # Convention and function named: called as told; if that cannot be, it is the finding.
     if wanted != "auto" or _may_be_native(found):
-        return Choice(found.name, found, conventions[0])
+        return _choice(found, conventions[0])
     raise _nothing_found(target, [found], conventions)
 
 
@@ -96,12 +96,12 @@ def _found(
     method where no function has."""
     own = [o for o in offers if o.own and not o.why_not and not o.owner]
     imported = [o for o in offers if not o.own and not o.why_not]
-    methods = [o for o in offers if o.own and not o.why_not and o.owner]
+    methods = [o for o in offers if o.own and o.owner]
     found = _shaped(own, conventions)
     if not found:
         found = _shaped(imported, conventions)
         usual = [c for c in found if c.function == c.convention.usual_name]
-        found = usual if own or methods else usual or found
+        found = usual if own or any(not o.why_not for o in methods) else usual or found
     found = found or _shaped(methods, conventions)
     if len(found) > 1:
         found = [c for c in found if c.function == c.convention.usual_name] or found
@@ -110,13 +110,23 @@ def _found(
     if found:
         raise CandidateError(_several(target, found))
     if wanted != "auto" and len(own) == 1:
-        return Choice(own[0].name, own[0], conventions[0])
+        return _choice(own[0], conventions[0])
     raise _nothing_found(target, offers, conventions)
 
 
 def _shaped(offers: Sequence[Offer], conventions: Sequence[Convention]) -> list[Choice]:
     seen = ((o if calls_bound(how) else o.unbound, how) for o in offers for how in conventions)
-    return [Choice(o.name, o, how) for o, how in seen if how.recognises(o)]
+    # What cannot be built is for conventions that make the object themselves.
+    made = (
+        pair for pair in seen if not (pair[0].owner and pair[0].why_not and calls_bound(pair[1]))
+    )
+    return [_choice(o, how) for o, how in made if how.recognises(o)]
+
+
+def _choice(offer: Offer, how: Convention) -> Choice:
+    """Of a method the class, where the convention makes the object."""
+    owner = offer.owner if getattr(how, "of_a_class", False) else ""
+    return Choice(owner or offer.name, offer, how)
 
 
 def _several(target: Target, found: Sequence[Choice]) -> str:
