@@ -69,10 +69,11 @@ def undeclared() -> list[Convention]:
 def alike(offer: Offer) -> list[Convention]:
     """Those that the function has the parameters of, under another name than theirs, or that only
     a person's word for it makes it: a validator, or what merges logs."""
-    known = (how for how in CONVENTIONS.values() if isinstance(how, Declared))
+    known = [how for how in CONVENTIONS.values() if isinstance(how, Declared)]
     called = (how for how in CONVENTIONS.values() if isinstance(how, Called))
+    taken = any(how.recognises(offer) for how in known)
     return [
-        *(how for how in known if how.has_shape(offer) and not how.recognises(offer)),
+        *(how for how in known if how.has_shape(offer) and not taken),
         *(how for how in called if how.recognises(offer)),
     ]
 

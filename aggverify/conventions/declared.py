@@ -51,8 +51,7 @@ class Declared:
     named: bool = False
     """Whether other functions have those, too: it is recognised by its name as well."""
     engines: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The framework's engines with the modes that each is for (none: all); a mode's first one is
-    its default."""
+    """The framework's engines, with their modes (none: all); the first of a mode is its default."""
     told: Mapping[str, Told] | None = None
     """The modes that the function can be told, by what it calls them; None: it is told none."""
     only: tuple[str, ...] = ()
@@ -122,7 +121,6 @@ class Declared:
         return tuple(mode for mode in known if mode not in self.never)
 
     def has_shape(self, offer: Offer) -> bool:
-        """Whether the function has the parameters."""
         first, wanted = offer.parameters[:1], self.recognised_by
         return bool(wanted) and first == wanted[:1] and set(wanted) <= set(offer.parameters)
 

@@ -12,6 +12,12 @@ from typing import Any
 
 import torch
 
+from tests.frameworks.hf_trainers import (  # noqa: F401
+    hf_compute_loss,
+    hf_loss_func,
+    wrong_hf_loss_func,
+    wrong_hf_trainer,
+)
 from tests.frameworks.megatron_systems import *  # noqa: F403
 from tests.frameworks.skyrl_wrapper import (  # noqa: F401
     MegatronModelWrapper,

@@ -32,12 +32,12 @@ MODULE = "tests.frameworks.newer"
 OF_TENSORS = {
     *("verl", "roll", "openrlhf", "nemo-rl", "areal", "prime-rl", "skyrl", "skyrl-reduce-loss"),
     *("slime", "slime-core", "miles-core", "megatron-lm", "megatron-lm-two-output"),
-    "areal-reduction",
+    *("areal-reduction", "hf-loss-func"),
 }
 """Conventions that hand over no object."""
 WITH_MAPPINGS = {
     *("slime-aggregation", "miles-aggregation", "slime-trainer", "miles-trainer", "miles-fsdp"),
-    *("trl", "skyrl-megatron-wrapper"),
+    *("trl", "skyrl-megatron-wrapper", "hf-trainer", "hf-loss-func"),
 }
 OWN = ("native", "policy-loss", "trainer", "trainer-engine")
 """Whose signatures are aggverify's: what such a reducer misreads is a finding."""

@@ -53,7 +53,11 @@ SYSTEMS = {
     "miles-trainer": "miles_loss_function",
     "miles-fsdp": "miles_loss_function",
     "megatron-lm-two-output": "two_output_loss_func",
+    "hf-trainer": "hf_compute_loss",
+    "hf-loss-func": "hf_loss_func",
 }
+ONE_MODE = {"tinker": "token_sum", "hf-trainer": "token_mean", "hf-loss-func": "token_mean"}
+"""Of functions that are given no mode, what ours implement."""
 CHECKED = SYSTEMS | {"skyrl": "apply_loss_reduction_to_advantages_minibatch"}
 MODULE = "tests.frameworks.systems"
 SHARED = ("slime-core", "miles-core", "slime-aggregation", "slime-trainer", "miles-trainer")
@@ -118,7 +122,7 @@ def judged(name: str, function: str, mode: str, engine: str, ranks: Laboratory) 
 def possible(how: Convention) -> Iterator[tuple[str, str]]:
     """Modes with their engines."""
     every = how.modes(Offer("f", ("prompt_boundaries",)))
-    for mode in ("token_sum",) if how.name == "tinker" else every:  # what our loss_fn is
+    for mode in (ONE_MODE[how.name],) if how.name in ONE_MODE else every:
         for engine in getattr(how, "engines", ()) or (how.default_engine(mode),):
             possible = how.why_not(mode, engine, frozenset({"whole-groups"})) is None
             if possible and mode not in getattr(how, "always_wrong", {}):

@@ -31,6 +31,19 @@ def newest(folder: Path, package: str) -> tuple[str, Path]:
     return version, unpacked(folder, package, version)
 
 
+def installed(folder: Path, *packages: str) -> Path:
+    """Where these packages lie, without what they take, all that is needed being among them."""
+    target = folder / packages[0].replace("==", "-")
+    with FileLock(folder / f"{target.name}.lock"):
+        if not target.is_dir():
+            with tempfile.TemporaryDirectory(dir=folder) as name:
+                made = Path(name) / "whole"
+                command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
+                subprocess.run([*command, "--target", str(made), *packages], check=True)
+                made.rename(target)
+    return target
+
+
 def _unpack(what: str, target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent) as name:
         wheel, whole = _downloaded(what, Path(name)), Path(name) / "whole"

@@ -158,7 +158,7 @@ def call(compute_loss: Any, losses: Any, batch: Any) -> Any:
     model, inputs = model_and_inputs(losses, batch)
     trainer: Any = StandIn()
     if isinstance(compute_loss, type):
-        made = type(compute_loss.__name__, (compute_loss,), {"__module__": __name__})
+        made: Any = type(compute_loss.__name__, (compute_loss,), {"__module__": __name__})
         trainer, compute_loss = object.__new__(made), made.compute_loss
     vars(trainer).update(_attributes(model, batch))
     accepts = getattr(trainer, "model_accepts_loss_kwargs", True)

@@ -36,7 +36,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "mean-over-cells",
         "the mean over micro-batches of each one's own token mean, each rank for itself",
-        "verl #5625, SkyRL before #1296 (its token_mean_legacy)",
+        "verl #5625, SkyRL before #1296 (its token_mean_legacy), transformers #34191",
         _GLOBAL,
         (Shape(Count(TOKENS, "", _CELL), outer=(), sizes=("/dp_size", "/num_microbatches")),),
     ),
