@@ -95,13 +95,22 @@ def test_a_class_is_found_by_its_loss(name: str, shared_pool: Pool) -> None:
     assert found.convention.name == ("hf-loss-func" if name == "hf_loss_func" else "hf-trainer")
 
 
+def test_a_file_needs_no_name(shared_pool: Pool, tmp_path: Path) -> None:
+    text = "class Mine:\n    def __init__(self, alpha): ...\n"
+    text += "    def compute_loss(self, model, inputs, return_outputs=False, **kwargs): ...\n"
+    (path := tmp_path / "mine.py").write_text(text)
+    with opened(shared_pool, {"path": str(path)}) as template:
+        found = choose(parse_target(str(path)), template.description, "auto")
+    assert (found.function, found.convention.name) == ("Mine", "hf-trainer")
+
+
 def test_what_is_only_inherited_is_named(cli: Cli, tmp_path: Path) -> None:
     text = "class Base:\n    def compute_loss(self, model, inputs, return_outputs): ...\n"
     (tmp_path / "base.py").write_text(text)
     (tmp_path / "mine.py").write_text("import base\nclass Mine(base.Base): ...\n")
     ran = cli("check", "mine.py")
     assert ran.code == 2
-    assert "inherits its compute_loss: name Mine to check that" in ran.err
+    assert "is a trainer: name Mine to check its compute_loss" in ran.err
     assert "GRPOTrainer" not in ran.err
 
 
