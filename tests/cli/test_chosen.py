@@ -129,15 +129,21 @@ def test_config_init_writes_every_setting_as_a_comment_and_nothing_twice(
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_completes_commands_and_options(shell: str, tmp_path: Path) -> None:
-    def complete(words: str, number: int) -> str:
-        asked = {"_AGGVERIFY_COMPLETE": f"{shell}_complete", "COMP_WORDS": words}
-        asked |= {"COMP_CWORD": words.split()[-1] if shell == "fish" else str(number)}
+    def said(**asked: str) -> str:
         command = [sys.executable, "-c", "import sys; sys.argv[0] = 'aggverify'; " + MAIN]
         ran = subprocess.run(
             command, env=os.environ | asked, capture_output=True, text=True, cwd=ROOT
         )
         return ran.stdout
 
+    def complete(words: str, number: int) -> str:
+        word = words.split()[-1] if shell == "fish" else str(number)
+        asked = {"_AGGVERIFY_COMPLETE": f"{shell}_complete", "COMP_WORDS": words}
+        return said(COMP_CWORD=word, **asked)
+
+    source = f"_AGGVERIFY_COMPLETE={shell}_source aggverify"
+    assert source in (ROOT / "docs" / "reference" / "options.md").read_text()
+    assert f"_AGGVERIFY_COMPLETE={shell}_complete" in said(_AGGVERIFY_COMPLETE=f"{shell}_source")
     assert "compare" in complete("aggverify comp", 1)
     assert "--max-time" in complete("aggverify check --max-t", 2)
 
