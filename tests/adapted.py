@@ -274,7 +274,7 @@ def get_pg_loss_reducer(args, batch, *, total_lengths, response_lengths, pg_loss
 """,
     "prompt_mean",
     ('batch["prompt_mask_sums"]', "[m.sum() for m in pg_loss_masks]"),
-    left=("mode", "args", "default_reducer"),
+    left=("engine", "mode", "args", "default_reducer"),
 )
 SLIME_TRAINER = Signature(
     "slime_trainer_loss_function",

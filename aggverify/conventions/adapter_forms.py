@@ -87,6 +87,8 @@ class Known:
     """Whether it returns several things, the loss first."""
     trouble: str = ""
     """What went wrong in every call of it, in one line."""
+    instead: Mapping[str, str] = field(default_factory=dict)
+    """What a count may be as well, by parameter, where that gives another verdict."""
     left: tuple[str, ...] = ()
     """Claims that only the person can make: ``mode``, ``engine``."""
 

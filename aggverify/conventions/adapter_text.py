@@ -3,19 +3,19 @@ alone can know."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from aggverify.conventions.adapter_forms import Known
 from aggverify.conventions.adapting import OBJECT, Adapter
 from aggverify.conventions.offer import Offer
-from aggverify.conventions.parameters import Role, role
+from aggverify.conventions.parameters import COUNTS, Role, role
 
-_SHOWN = frozenset(
-    {Role.TOKENS, Role.SAMPLES, Role.GROUPS, Role.DIVISOR, Role.WORLD, Role.MICRO_BATCHES}
-    | {Role.CLIP, Role.COEFFICIENT}
-)
+_SHOWN = COUNTS | {Role.CLIP, Role.COEFFICIENT}
 """Roles whose guess is said beside the argument."""
+_CONFIRM = "  # assumed, and printed by every check: delete what is right"
+ASSUMED = "assumed"
 _FOUND = "  # found by calling it: is it that?"
 
 
@@ -49,6 +49,12 @@ def _lines(adapter: Adapter, origin: Origin) -> Iterator[str]:
     yield from _mode(adapter)
     yield "AGGVERIFY = {"
     yield from (f"    {claim}" for claim in _claims(adapter))
+    if adapter.assumed:
+        yield f'    "{ASSUMED}": {{{_CONFIRM}'
+        yield from (
+            f'        "{name}": {json.dumps(what)},' for name, what in adapter.assumed.items()
+        )
+        yield "    },"
     yield "}"
     yield ""
     yield ""

@@ -15,7 +15,7 @@ from typing import Any
 
 from aggverify.conventions.adapter_forms import DIVISOR, EXPRESSIONS, TAKEN, Known, Shape, tensor
 from aggverify.conventions.offer import Offer
-from aggverify.conventions.parameters import CHOICES, Role, named_modes, role
+from aggverify.conventions.parameters import CHOICES, COUNTS, Role, named_modes, role
 
 OBJECT = "_object"
 _LONGEST = 100
@@ -180,6 +180,21 @@ class Adapter:
             found["engine"] = engine
         if without := self._without():
             found["without"] = list(without)
+        return found
+
+    @property
+    def assumed(self) -> dict[str, str]:
+        """What names alone, or calls alone, say: what a person has to confirm."""
+        found = {}
+        for p in self.given:
+            what = role(p)
+            if p in self.known.found:
+                found[p] = f"{self.expression(p)}, found by calling it"
+            elif p not in self.known.arguments and what in COUNTS and what is not None:
+                other = self.known.instead.get(p)
+                found[p] = what.value + (f", not {other}" if other else "")
+        if "mode" in self.known.found and self.known.mode is not None:
+            found["mode"] = f"{self.known.mode}, found by calling it"
         return found
 
     def _claimed_mode(self) -> str | None:

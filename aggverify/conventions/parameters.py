@@ -16,7 +16,7 @@ class Role(Enum):
     BATCH = "all of the micro-batch"
     PLACE = "the rank's place in its groups"
     TOKENS = "tokens of the step"
-    SAMPLES = "samples of the step"
+    SAMPLES = "rollouts of the step"
     GROUPS = "prompt groups of the step"
     DIVISOR = "fixed divisor"
     WORLD = "ranks that gradients are averaged over"
@@ -121,6 +121,19 @@ CHOICES: Mapping[str, Mapping[str | bool, str]] = {
 _ROLES: Mapping[str, Role] = {
     name: role for role, names in _NAMES.items() for name in names.split()
 }
+
+
+COUNTS = frozenset(
+    {Role.TOKENS, Role.SAMPLES, Role.GROUPS, Role.DIVISOR, Role.WORLD, Role.MICRO_BATCHES}
+)
+"""Of which a name alone does not say for certain what is counted."""
+_OF_THE_STEP = ("global", "batch", "step", "total", "gbs")
+"""In the name of a count that is the step's beyond doubt."""
+
+
+def is_of_the_step(parameter: str) -> bool:
+    """Whether the name of a count says that it is the step's, rather than the micro-batch's."""
+    return any(word in parameter.lower() for word in _OF_THE_STEP)
 
 
 _BEFORE = ("current_", "per_token_", "curr_", "policy_", "padded_")

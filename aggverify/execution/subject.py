@@ -45,6 +45,16 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
+class Assumed:
+    """What an adapter takes for granted of the call, until a person has confirmed it."""
+
+    name: str
+    reading: str
+    line: int | None = None
+    """Of the adapter."""
+
+
+@dataclass(frozen=True, slots=True)
 class Discovered:
     """What a run has found out about a subject, and nobody said."""
 
@@ -94,6 +104,7 @@ class Discovered:
     sandbox: str | None = None
     """What its ranks see of the machine, where they live in a sandbox."""
     notes: tuple[str, ...] = ()
+    assumed: tuple[Assumed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,6 +183,7 @@ def written(verdict: Verdict, where: Path = USUAL) -> model.Verdict:
             for w, (exact, like) in ((w, covered(w, verdict.reports)) for w in verdict.waivers)
         ),
         incomplete=verdict.incomplete,
+        assumed=tuple(model.Assumption(a.name, a.reading, a.line) for a in s.found.assumed),
     )
 
 

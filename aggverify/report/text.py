@@ -190,7 +190,8 @@ def _done(verdict: Verdict, style: Style, red: bool) -> Iterator[str]:
                 yield from style.labelled(label, text)
     for reason, names in _unjudged(verdict).items():
         yield from style.labelled("not judged", f"{', '.join(names)}: {reason}")
-    if (assumed := reading.assumption(verdict)) is not None:
+    engine = reading.assumption(verdict)
+    for assumed in (*reading.assumptions(verdict), *([engine] if engine else [])):
         yield from style.wrapped(f"! {assumed}", 2)
     if verdict.conforms and not red:
         yield "Details: -v · page: --report html"

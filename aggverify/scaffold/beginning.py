@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,6 +12,7 @@ from aggverify.conventions.adapter_forms import Known
 from aggverify.conventions.adapter_text import adapted
 from aggverify.conventions.adapting import Adapter
 from aggverify.conventions.offer import Offer
+from aggverify.conventions.parameters import role
 from aggverify.errors import CandidateError, InputError, NoReducer
 from aggverify.execution.deadline import OutOfTime
 from aggverify.execution.laboratory import Laboratory
@@ -22,7 +24,16 @@ from aggverify.run.planning.target import Target, origin, parse_target
 from aggverify.run.session import prepared
 from aggverify.scaffold.files import Files, files
 from aggverify.scaffold.probing import Probe, Probed
-from aggverify.scaffold.questions import Ask, nobody, of_claims, of_parameters, of_subject
+from aggverify.scaffold.questions import (
+    Ask,
+    in_doubt,
+    nobody,
+    of_claims,
+    of_counts,
+    of_parameters,
+    of_subject,
+)
+from aggverify.scaffold.variants import OF_THE_MICRO_BATCH
 from aggverify.world import Pool, Template
 
 
@@ -65,6 +76,13 @@ def begin(wanted: Wanted, pool: Pool, ask: Ask = nobody) -> Beginning:
         said = of_parameters(offer, known, ask)
         if said != known:
             probed = _probed(target, offer, pool, said)
+    others = _others(target, offer, pool, probed)
+    said = of_counts(offer, probed, others, ask)
+    if said != probed.known:
+        probed, others = _probed(target, offer, pool, said), {}
+    else:
+        instead = {p: OF_THE_MICRO_BATCH[role(p)][1] for p in others}
+        probed = replace(probed, known=replace(probed.known, instead=instead))
     # What cannot be called yet is identified by `check`.
     known = known if unbuilt else of_claims(offer, probed, ask)
     unknown = Adapter(offer, known).unknown
@@ -72,7 +90,7 @@ def begin(wanted: Wanted, pool: Pool, ask: Ask = nobody) -> Beginning:
     left += ("the call",) * bool(known.trouble and not unknown)
     return Beginning(
         files(target, offer.name, adapter=adapted(offer, origin(target), known)),
-        tuple(_inferred(offer, probed, known)),
+        (*_inferred(offer, probed, known), *_in_doubt(offer, probed, others)),
         left,
     )
 
@@ -83,6 +101,21 @@ def _probed(target: Target, offer: Offer, pool: Pool, known: Known) -> Probed:
         return Probe(target, offer, pool).run(known)
     except OutOfTime:
         return Probed(replace(known, trouble="calls of it were not over when the time was"))
+
+
+def _others(target: Target, offer: Offer, pool: Pool, probed: Probed) -> Mapping[str, Probed]:
+    """What other readings of counts give, while there is time to try them."""
+    try:
+        return Probe(target, offer, pool).others(probed)
+    except OutOfTime:
+        return {}
+
+
+def _in_doubt(offer: Offer, probed: Probed, others: Mapping[str, Probed]) -> Iterator[str]:
+    """Which guess has another plausible reading, with another verdict."""
+    for parameter, other in others.items():
+        written = shlex.quote(f"{parameter}={Adapter(offer, other.known).expression(parameter)}")
+        yield f"to confirm: {in_doubt(offer, parameter, probed, other)} The latter: --set {written}"
 
 
 def _said(wanted: Wanted, offer: Offer) -> Known:

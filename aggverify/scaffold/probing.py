@@ -25,7 +25,7 @@ from aggverify.run.planning.engine import right_engines
 from aggverify.run.planning.identify import telling_cases
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import Target, origin
-from aggverify.scaffold.variants import fillings, forms, meant
+from aggverify.scaffold.variants import fillings, forms, meant, other_readings
 from aggverify.world import Pool, Template
 
 _OFFERED = "reduce_{}"
@@ -73,6 +73,16 @@ class Probe:
             filled = filled[:FEW]
         assert failed is not None  # there is a form
         return Probed(replace(known, trouble=failed.known.trouble))
+
+    def others(self, chosen: Probed) -> Mapping[str, Probed]:
+        """By parameter, what another plausible reading of a count gives, where that is another
+        mode or is right in other layouts."""
+        wanted = other_readings(self.offer, chosen.known)
+        if not (wanted and chosen.ran) or Adapter(self.offer, chosen.known).unknown:
+            return {}
+        tried = dict(zip(wanted, self._tried([*wanted.values()], chosen.known), strict=True))
+        same = chosen.mode, chosen.engines
+        return {p: other for p, other in tried.items() if (other.mode, other.engines) != same}
 
     def _tried(self, filled: Sequence[Known], form: Known) -> list[Probed]:
         tried = [replace(known, shape=form.shape, first=form.first) for known in filled]

@@ -10,10 +10,12 @@ from typing import Any
 from aggverify.conventions.adapter_forms import Known
 from aggverify.conventions.adapting import Adapter
 from aggverify.conventions.offer import Offer
+from aggverify.conventions.parameters import role
 from aggverify.engines import formulas
 from aggverify.errors import InputError
 from aggverify.execution.subject import Subject
 from aggverify.oracles import MODES
+from aggverify.scaffold import variants
 from aggverify.scaffold.probing import Probed
 
 
@@ -46,6 +48,38 @@ def of_parameters(offer: Offer, known: Known, ask: Ask) -> Known:
         if answer:
             said[parameter] = expression(parameter, answer)
     return replace(known, arguments=said)
+
+
+OF_THE_STEP, OF_THE_MICRO_BATCH = "step", "micro-batch"
+
+
+def of_counts(offer: Offer, probed: Probed, others: Mapping[str, Probed], ask: Ask) -> Known:
+    """With what the person says of counts that may be the step's or the micro-batch's."""
+    said = dict(probed.known.arguments)
+    for parameter, other in others.items():
+        text = in_doubt(offer, parameter, probed, other)
+        answer = ask(Question(parameter, text, (OF_THE_STEP, OF_THE_MICRO_BATCH)))
+        if answer:
+            whose = probed if answer == OF_THE_STEP else other
+            said[parameter] = Adapter(offer, whose.known).expression(parameter)
+    return replace(probed.known, arguments=said)
+
+
+def in_doubt(offer: Offer, parameter: str, probed: Probed, other: Probed) -> str:
+    """The two readings of a count, and what it is with each."""
+    what = role(parameter)
+    assert what is not None
+    of_step, of_part = f"{what.value} ({_shows(probed)})", variants.OF_THE_MICRO_BATCH[what][1]
+    return f"{parameter}: {of_step}, or {of_part} ({_shows(other)})?"
+
+
+def _shows(probed: Probed) -> str:
+    if probed.mode is None:
+        return "no known mode" if probed.ran else "it fails"
+    right = (
+        f"right under {', '.join(probed.engines)}" if probed.engines else "wrong in some layouts"
+    )
+    return f"{probed.mode}, {right}"
 
 
 def expression(parameter: str, text: str) -> str:

@@ -9,7 +9,7 @@ from itertools import islice, product
 from aggverify.conventions.adapter_forms import DIVISOR, EXPRESSIONS, Known, Shape
 from aggverify.conventions.adapting import Adapter
 from aggverify.conventions.offer import Offer
-from aggverify.conventions.parameters import Role, role
+from aggverify.conventions.parameters import Role, is_of_the_step, role
 from aggverify.oracles import MODES, NAMES
 
 MOST = 240
@@ -44,6 +44,25 @@ def fillings(offer: Offer, known: Known) -> Iterator[Known]:
             arguments={**known.arguments, **said},
             found=known.found | said.keys(),
         )
+
+
+OF_THE_MICRO_BATCH: Mapping[Role | None, tuple[str, str]] = {
+    Role.TOKENS: ("sum(int(m.sum()) for m in batch.loss_masks)", "tokens of the micro-batch"),
+    Role.SAMPLES: ("len(batch.loss_masks)", "rows of the micro-batch"),
+}
+"""What a count may be as well: how it is written, and what it is."""
+
+
+def other_readings(offer: Offer, known: Known) -> Mapping[str, Known]:
+    """By parameter, each count of which the name does not say that it is the step's, as the
+    micro-batch's."""
+    adapter, found = Adapter(offer, known), {}
+    for p in (p for p in adapter.assumed if p not in known.found):
+        other = OF_THE_MICRO_BATCH.get(role(p))
+        if other is not None and not is_of_the_step(p):
+            filled = {**known.arguments, p: other[0]}
+            found[p] = replace(known, arguments=filled)
+    return found
 
 
 def _plausible(adapter: Adapter, filled: Mapping[str, str]) -> bool:

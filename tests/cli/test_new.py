@@ -137,6 +137,48 @@ def test_what_a_call_shows_is_said_to_be_so(cli: Cli, tmp_path: Path) -> None:
     assert command == "aggverify check aggverify_f.py"
 
 
+ONE = ("--only", "weights_are_the_modes")
+SEQS = """
+import torch
+
+def seq_loss(values, mask, num_seqs):
+    rows = torch.where(mask, values, 0).sum(-1) / mask.sum(-1).clamp(min=1)
+    return rows.sum() / max(num_seqs, 1)
+"""
+
+
+def test_a_guess_with_another_plausible_reading_is_asked_and_printed(
+    cli: Cli, tmp_path: Path
+) -> None:
+    code, told, command = begun(cli, tmp_path, SEQS)
+    assert code == 0
+    assert (
+        "to confirm: num_seqs: rollouts of the step (sample_mean, right under sum), or rows of the "
+        "micro-batch (sample_mean, wrong in some layouts)? The latter: --set "
+        "'num_seqs=len(batch.loss_masks)'\n"
+    ) in told
+    path = tmp_path / "aggverify_seq_loss.py"
+    confirm = '        "num_seqs": "rollouts of the step, not rows of the micro-batch",'
+    lines = path.read_text().splitlines()
+    line = lines.index(confirm) + 1
+    checked = cli(*shlex.split(command)[1:], *BRIEF, *ONE, "--report", "json")
+    said = "rollouts of the step, not rows of the micro-batch"
+    printed = f"! assumed num_seqs = {said} (aggverify_seq_loss.py line {line}) "
+    assert checked.code == 0 and printed in " ".join(checked.out.split())
+    [verdict] = json.loads((tmp_path / ".aggverify" / "verdict.json").read_text())["verdicts"]
+    assert {"name": "num_seqs", "reading": said, "line": line} in verdict["assumed"]
+    path.write_text("\n".join(line for line in lines if line != confirm))
+    assert "num_seqs" not in cli(*shlex.split(command)[1:], "--list").out
+
+
+@pytest.mark.thorough
+def test_the_other_reading_is_another_verdict(cli: Cli, tmp_path: Path) -> None:
+    code, told, command = begun(cli, tmp_path, SEQS, "--set", "num_seqs=len(batch.loss_masks)")
+    assert code == 0 and "to confirm" not in told
+    assert "num_seqs" not in (tmp_path / "aggverify_seq_loss.py").read_text().partition("def")[0]
+    assert verdicts(cli, tmp_path, command)[0] == 1
+
+
 @pytest.mark.thorough
 def test_where_several_modes_are_possible_the_person_says_which(cli: Cli, tmp_path: Path) -> None:
     code, told, _ = begun(cli, tmp_path, ODD)
@@ -154,8 +196,17 @@ def test_where_several_modes_are_possible_the_person_says_which(cli: Cli, tmp_pa
 
 
 @pytest.mark.thorough
-def test_on_a_terminal_it_is_asked(tmp_path: Path) -> None:
-    (tmp_path / "theirs.py").write_text(ODD)
+@pytest.mark.parametrize(
+    ("source", "name", "answer", "asked", "written"),
+    [
+        (ODD, "mode", "sequence_sum", "which mode does f implement?", "batch.num_rollouts,"),
+        (SEQS, "num_seqs", "micro-batch", "or rows of the micro-batch (", "len(batch.loss_masks),"),
+    ],
+)
+def test_on_a_terminal_it_is_asked(
+    tmp_path: Path, source: str, name: str, answer: str, asked: str, written: str
+) -> None:
+    (tmp_path / "theirs.py").write_text(source)
     child, terminal = pty.fork()
     if not child:
         os.chdir(tmp_path)
@@ -168,11 +219,12 @@ def test_on_a_terminal_it_is_asked(tmp_path: Path) -> None:
         except OSError:  # its end
             break
         told += read
-        if told.endswith(b"mode: "):
-            os.write(terminal, b"sequence_sum\n")
+        if told.endswith(f"{name}: ".encode()):
+            os.write(terminal, f"{answer}\n".encode())
     assert os.waitpid(child, 0)[1] == 0, told
-    assert b"which mode does f implement?" in told
-    assert "batch.num_rollouts," in (tmp_path / "aggverify_f.py").read_text()
+    assert asked.encode() in told
+    [path] = tmp_path.glob("aggverify_*.py")
+    assert f"        {written}" in path.read_text()
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ SCREENS: dict[str, tuple[str, int, tuple[str, ...]]] = {
     "red": ("broken/micro_batch_token_mean.py", 1, BRIEF),
     "red-quiet": ("broken/micro_batch_token_mean.py", 1, (*BRIEF, "-q")),
     "green-verbose": ("native/sum/token_mean.py", 0, (*BRIEF, "-v")),
+    "assumed": ("native/sum/token_mean.py", 0, BRIEF),
     "hazard": ("hazards/multiply_by_mask.py", 0, BRIEF),
     "refused": ("slime/refusing/constant.py", 0, BRIEF),
     "question": ("native/mean/token_mean.py", 2, BRIEF),
@@ -54,6 +55,8 @@ def prepared(folder: Path, name: str, file: str) -> str:
         text = (EXAMPLES / file).read_text()
     if name == "question":
         text = re.sub(r"(?m)^AGGVERIFY = .*$", "", text)
+    if name == "assumed":
+        text = text.replace('"sum"}', '"sum", "assumed": {"n": "tokens of the step"}}')
     (folder / "loss.py").write_text(text)
     return "loss.py"
 

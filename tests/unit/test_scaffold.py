@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from aggverify.scaffold.beginning import _inferred
 from aggverify.scaffold.files import files
 from aggverify.scaffold.probing import Probed
 from aggverify.scaffold.questions import Question, nobody, of_claims, of_parameters
-from aggverify.scaffold.variants import MOST, fillings, forms, meant
+from aggverify.scaffold.variants import MOST, fillings, forms, meant, other_readings
 
 
 def offer(*parameters: str, name: str = "f") -> Offer:
@@ -60,6 +61,37 @@ def test_the_usual_form_is_first_and_every_one_is_python() -> None:
         text = adapted(offer("losses", "mask", "advantages", "log_probs"), Origin("m"), known)
         ast.parse(text)
     assert [known.shape for known in forms(Known(shape=Shape.FLAT))] == [Shape.FLAT] * 2
+
+
+def test_a_guessed_count_is_written_down_until_a_person_says_it() -> None:
+    function, names = offer("losses", "mask", "num_seqs", "max_len"), Known(divisor=8.0)
+    known = replace(names, instead={"num_seqs": "rows of the micro-batch"})
+    text = adapted(function, Origin("m"), known)
+    [assumed] = [
+        ast.literal_eval(value)
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Dict)
+        for key, value in zip(node.keys, node.values, strict=True)
+        if isinstance(key, ast.Constant) and key.value == "assumed"
+    ]
+    assert assumed == {
+        "num_seqs": "rollouts of the step, not rows of the micro-batch",
+        "max_len": "fixed divisor",
+    }
+    said = replace(names, arguments={"num_seqs": "batch.num_rollouts", "max_len": "8.0"})
+    assert "assumed" not in adapted(function, Origin("m"), said)
+    called = replace(said, found=frozenset({"num_seqs"}))
+    assert '"num_seqs": "batch.num_rollouts, found by calling it"' in adapted(
+        function, Origin("m"), called
+    )
+
+
+def test_only_a_count_that_may_be_the_micro_batch_s_has_another_reading() -> None:
+    function = offer("losses", "mask", "num_tokens", "num_seqs", "global_batch_size", "dp_size")
+    found = other_readings(function, Known(arguments={"num_tokens": "7"}))
+    [(parameter, known)] = found.items()
+    assert parameter == "num_seqs"
+    assert known.arguments == {"num_tokens": "7", "num_seqs": "len(batch.loss_masks)"}
 
 
 def test_what_nobody_says_is_left() -> None:

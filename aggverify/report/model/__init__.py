@@ -20,6 +20,7 @@ from aggverify.report.model.document import (
 )
 from aggverify.report.model.established import (
     Asked,
+    Assumption,
     Check,
     Covered,
     Cut,
@@ -55,6 +56,7 @@ __all__ = [
     "SCHEMA",
     "Accepted",
     "Asked",
+    "Assumption",
     "Bug",
     "Call",
     "Check",

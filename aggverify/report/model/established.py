@@ -201,6 +201,17 @@ class Power:
 
 
 @dataclass(frozen=True, slots=True)
+class Assumption:
+    """What an adapter takes for granted of the call, until a person has confirmed it."""
+
+    name: str
+    """Of the argument, or ``mode``."""
+    reading: str
+    line: int | None
+    """Of the adapter."""
+
+
+@dataclass(frozen=True, slots=True)
 class OtherEngine:
     """An engine that the trainer may have just as well: nobody has said which it is."""
 

@@ -10,6 +10,7 @@ from aggverify.codes.state import Incomplete, State
 from aggverify.report.codec import Claim
 from aggverify.report.model.established import (
     Asked,
+    Assumption,
     Check,
     Covered,
     Cut,
@@ -92,6 +93,7 @@ class Verdict:
     waivers: tuple[Waiver, ...]
     incomplete: Incomplete | None
     """What ended it before everything planned was judged."""
+    assumed: tuple[Assumption, ...] = ()
 
     @property
     def mode_name(self) -> str:

@@ -23,6 +23,7 @@ from aggverify.report.reading.labelled import (
 from aggverify.report.reading.sentences import (
     RECORDED,
     assumption,
+    assumptions,
     baseline_words,
     every_cause,
     headline,
@@ -36,6 +37,7 @@ __all__ = [
     "MAX_LINE",
     "RECORDED",
     "assumption",
+    "assumptions",
     "baseline_words",
     "consequence",
     "counts",

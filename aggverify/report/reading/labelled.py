@@ -9,7 +9,7 @@ from aggverify.codes.state import State
 from aggverify.report.drawing import counted
 from aggverify.report.marked import share
 from aggverify.report.model import Check, Margin, Tried, Verdict
-from aggverify.report.reading.sentences import assumption
+from aggverify.report.reading.sentences import assumed, assumption
 
 _FIXED_BOUND = (
     "float64: a fixed bound of 2^-30 of the gradient's largest entry, chosen and not proven "
@@ -29,7 +29,7 @@ def header(verdict: Verdict) -> list[tuple[str, str]]:
         ("engine", f"{verdict.engine}{default} ({verdict.engine_title})"),
         ("mode", mode + "  [identified]" * verdict.identified),
     ]
-    assumed = None if verdict.fails_at_once else assumption(verdict)
+    what = None if verdict.fails_at_once else assumption(verdict)
     return [
         (
             "function" if verdict.only_called else "reducer",
@@ -38,7 +38,8 @@ def header(verdict: Verdict) -> list[tuple[str, str]]:
         ("convention", f"{verdict.convention} ({verdict.convention_title})"),
         *([] if verdict.only_called else trained),
         *([("against", verdict.against)] if verdict.against else []),
-        *([("assumed", assumed)] if assumed else []),
+        *([("assumed", what)] if what else []),
+        *(("assumed", each) for each in assumed(verdict)),
         *([("sandbox", verdict.sandbox)] if verdict.sandbox else []),
         *([("incomplete", f"{verdict.incomplete}")] if verdict.incomplete else []),
     ]

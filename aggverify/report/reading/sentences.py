@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 
 from aggverify.codes.state import Standing, State
+from aggverify.files import split
 from aggverify.report.drawing import counted
 from aggverify.report.model import Accepted, Check, Document, Finding, Power, Verdict
 from aggverify.report.reading.finding import consequence, shortened
 
+FEW = 2
+"""Assumptions that have a line each."""
 AT_ONCE = "the reducer does not get through the simplest step"
 RECORDED = "recorded"
 """The convention of a verdict on a training run's own records."""
@@ -194,6 +198,25 @@ def assumption(verdict: Verdict) -> str | None:
     if verdict.engine_in_question and not verdict.fails:
         text += f". Which does your trainer do? --engine {mine} or --engine {other.name}"
     return text
+
+
+def assumptions(verdict: Verdict) -> list[str]:
+    """What the adapter takes for granted of the call; where that is much, by name."""
+    if len(verdict.assumed) <= FEW:
+        return [f"assumed {each}" for each in assumed(verdict)]
+    names = ", ".join(a.name for a in verdict.assumed)
+    return [f"assumed {len(verdict.assumed)} arguments of {_file(verdict)}: {names} (-v)"]
+
+
+def assumed(verdict: Verdict) -> Iterator[str]:
+    """Each with its line, which a person deletes once it is confirmed."""
+    for a in verdict.assumed:
+        line = "" if a.line is None else f" line {a.line}"
+        yield f"{a.name} = {a.reading} ({_file(verdict)}{line})"
+
+
+def _file(verdict: Verdict) -> str:
+    return PurePath(split(verdict.target)[0]).name
 
 
 def _times(factor: Sequence[Power], up: str, down: str) -> str:

@@ -28,6 +28,7 @@ from aggverify.oracles import (
     translated,
 )
 from aggverify.run.planning import settings
+from aggverify.run.planning.assumed import ASSUMED, assumptions
 from aggverify.run.planning.choosing import Choice, choose
 from aggverify.run.planning.naming import canonical, own_names
 from aggverify.run.planning.request import Request
@@ -43,7 +44,8 @@ def declaration(description: Mapping[str, Any]) -> dict[str, Any]:
         raise InputError(
             f"AGGVERIFY: name an engine of your own on the command line: --engine {own:.200}"
         )
-    return settings.validated("AGGVERIFY", declared, settings.CLAIMS)
+    keys = {**settings.CLAIMS, ASSUMED.key: ASSUMED}
+    return settings.validated("AGGVERIFY", declared, keys)
 
 
 def completed(request: Request, description: Mapping[str, Any]) -> Request:
@@ -114,8 +116,11 @@ def subjects(
         raise InputError(str(error)) from None
     said, asked = request.engine is not None, bool(request.modes)
     untold = tuple(_untold(choice))
+    assumed = assumptions(description.get("declared") or {}, target.path)
     return tuple(
-        s.knowing(engine_said=said, mode_said=asked, untold=untold).noting(*_notes(s), *_in_vain(s))
+        s.knowing(engine_said=said, mode_said=asked, untold=untold, assumed=assumed).noting(
+            *_notes(s), *_in_vain(s)
+        )
         for s in found
     )
 
