@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -146,6 +147,14 @@ def _rendered(name: str, subject: Subject, root: Path) -> str:
     return environment.get_template(f"{name}.j2").render(
         subject=subject,
         requirement=requirement(),
-        installs=(root / "pyproject.toml").is_file(),
+        installs=_is_installable(root),
         requirements=(root / "requirements.txt").is_file(),
     )
+
+
+def _is_installable(root: Path) -> bool:
+    """Whether pip can install what lies there: settings of tools alone are no package."""
+    with suppress(OSError, ValueError):
+        found = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))
+        return bool({"project", "build-system"} & found.keys()) or (root / "setup.py").is_file()
+    return (root / "setup.py").is_file()

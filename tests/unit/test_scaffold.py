@@ -276,3 +276,24 @@ def test_the_schema_for_editors_has_the_address_of_its_commit(
     assert found.startswith(expected) and found.endswith("aggverify/schema/pyproject.json")
     if expected == "file:///":
         assert json.loads(Path(found.removeprefix("file://")).read_text())["$id"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "installs"),
+    [
+        ("pyproject.toml", "[project]\nname = 'a'\n", True),
+        ("pyproject.toml", "[build-system]\nrequires = ['poetry-core']\n", True),
+        ("setup.py", "from setuptools import setup\n", True),
+        ("pyproject.toml", "[tool.aggverify]\nworld = 2\n", False),
+        ("pyproject.toml", "[project", False),
+        ("other.toml", "", False),
+    ],
+)
+def test_a_workflow_installs_what_is_a_package(
+    tmp_path: Path, name: str, text: str, installs: bool
+) -> None:
+    (tmp_path / name).write_text(text)
+    (tmp_path / ".git").mkdir()
+    path = tmp_path / "loss.py"
+    *_, workflow = files(Target(str(path), path, None, "f"), "f").texts.values()
+    assert ("whl/cpu ." in workflow) == installs
