@@ -24,8 +24,10 @@ from aggverify.oracles.evaluate import unmasked_sums
 from aggverify.oracles.objectives import arguments, at
 
 GRADIENT, VALUE = "AGV101", "AGV102"
-_FUNCTIONS = 8
-"""Roundings of an exponential and a logarithm, on top of a weight's."""
+_FUNCTIONS = 9
+"""Roundings of an exponential and a logarithm, on top of a weight's, and of what is expected."""
+_CUT = Fraction(1, 1 << 200)
+"""A slope that is that near to a short fraction is it: more bits are known."""
 Function = Callable[[Any], Any]
 
 
@@ -100,7 +102,8 @@ class _Seen:
                 weights[i][0] += exact * times / self._number
                 weights[i][1] += bound * abs(times) / self._number
         flat = _by_token(self._step)
-        return tuple(weights[i][0] * bit for i, bit in flat), [weights[i][1] * b for i, b in flat]
+        plain = [_plain(exact) for exact, _ in weights]
+        return tuple(plain[i] * bit for i, bit in flat), [weights[i][1] * b for i, b in flat]
 
     def value(self) -> tuple[Fraction, Fraction]:
         """Of the step."""
@@ -109,6 +112,12 @@ class _Seen:
         bound = sum((b for _, b in terms), Fraction(0)) / self._number
         more = (self._growth + len(terms) * self._unit) * size
         return sum((exact for exact, _ in terms), Fraction(0)) / self._number, bound + more
+
+
+def _plain(exact: Fraction) -> Fraction:
+    """As a person would write it, or as a float."""
+    short = exact.limit_denominator(10**6)
+    return short if abs(short - exact) <= _CUT * abs(exact) else Fraction(float(exact))
 
 
 def _by_token(step: Step) -> list[tuple[int, int]]:

@@ -50,15 +50,24 @@ def oracle(
     from aggverify.cli.options import readings as policy_readings
     from aggverify.errors import InputError
     from aggverify.execution.installed import installed_modes
-    from aggverify.oracles import MODES, OracleError, Policy, translated
-    from aggverify.report.tables import scalars_table, weights_table
+    from aggverify.oracles import MODES, OracleError, Policy, objective, translated
+    from aggverify.report.tables import objective_table, scalars_table, weights_table
 
     installed_modes()
     found, stored = read_step(step)
     values = _numbers(losses) if losses else stored
     try:
         policy = Policy.from_text(policy_readings(readings))
-        names = tuple(translated(name).mode for name in modes) or tuple(MODES)
+        known = [each for each in map(objective, modes) if each is not None]
+        for each in known:
+            if values is None:
+                raise InputError(f"{each.name} has weights at inputs only: give --losses")
+            for line in objective_table(each, found, values, policy, min(digits, 50)):
+                click.echo(line)
+        left = [name for name in modes if objective(name) is None]
+        if known and not left:
+            return
+        names = tuple(translated(name).mode for name in left) or tuple(MODES)
         for line in weights_table(found, divisor, policy, names):
             click.echo(line)
         if values is not None:

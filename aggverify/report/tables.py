@@ -83,6 +83,24 @@ def scalars_table(
     return _aligned(rows)
 
 
+def objective_table(
+    known: Objective, step: Step, inputs: Sequence[float], policy: Policy, digits: int
+) -> list[str]:
+    """The value, and one line per sample: its mask and the weight of its unmasked tokens."""
+    from mpmath import mp
+
+    value, flat = oracles.value_and_weights(known, step, inputs, policy=policy)
+    with mp.workdps(digits):
+        decimal = decimal_text(mp.mpf(value.numerator) / value.denominator, digits)
+    rows = [["sample", "prompt group", "rollout", "mask", "weight"]]
+    for i, (sample, start) in enumerate(zip(step.samples, step.offsets, strict=True)):
+        own = flat[start : start + sample.response_length]
+        mask = "".join("#" if bit else "." for bit in sample.loss_mask)
+        weight = repr(float(next(filter(None, own), 0)))
+        rows.append([str(i), str(sample.group), str(sample.rollout), mask, weight])
+    return [f"mode      {known.name}", f"value     {decimal}", *_aligned(rows)]
+
+
 def _fraction(value: Fraction) -> str:
     """The fraction; rounded where it is too long to read (powers that are no rationals)."""
     text = str(value)
