@@ -34,7 +34,9 @@ def offers(module: ModuleType, named: str | None = None) -> list[Offer]:
         return found
     if holder is not None and _is_plain_method(holder, value, named.rpartition(".")[2]):
         return [*found, _method(holder, named, value, tried=True)]
-    return [*found, written.offer(named, value)]
+    offer, (owner, _, last) = written.offer(named, value), named.rpartition(".")
+    made = inspect.ismethod(value) and not isinstance(value.__self__, type)
+    return [*found, replace(offer, owner=owner) if made and last == _LOSS else offer]
 
 
 def reached(module: ModuleType, name: str, *, bound: bool) -> Any:
@@ -197,6 +199,8 @@ def _described(name: str, value: Any) -> Offer:
     if isinstance(value, type):
         return _of_class(name, value)
     if not callable(value):
+        if (trainer := _of_trainer(name, type(value))) is not None:
+            return trainer
         return Offer(name, (), why_not=f"is of type {type(value).__name__}, no function")
     called = value if inspect.isroutine(value) else _what_is_called(value)
     offer = _with_parameters(Offer(name, (), why_not=_why_not(called)), called)
@@ -244,7 +248,8 @@ def _of_class(name: str, kind: type) -> Offer:
 
 
 def _of_trainer(name: str, kind: type) -> Offer | None:
-    """A class whose method has the parameters of the loss of Hugging Face's Trainer."""
+    """A class, or an object of one, whose method has the parameters of the loss of Hugging Face's
+    Trainer."""
     method = getattr(kind, _LOSS, None)
     if not inspect.isfunction(method):
         return None

@@ -112,6 +112,10 @@ class ReadsItsOwn(Base):
         return self.alpha * super().compute_loss(model, inputs, return_outputs, **kwargs)
 
 
+made = object.__new__(ReadsItsOwn)  # without the released one's constructor
+made.alpha = 3.0
+
+
 class GivesItsOwn(ReadsItsOwn):
     alpha = 1.0
 

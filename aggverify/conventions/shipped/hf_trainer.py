@@ -6,6 +6,7 @@ exactly -1 in every dtype, and so a token's weight.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,7 +37,7 @@ ADAPTER = {
         "poison": "a logit that is not finite has no finite gradient, behind a label of -100 too",
         "loss-function": "every cross entropy is near 48, so the reported loss is not judged",
     },
-    "unread": "give what __init__ sets to a subclass, as class attributes, and check that",
+    "unread": "what __init__ sets: make it a class attribute, or check an object of the class",
     "notes": [
         "run as transformers 5 trains: the model accepts num_items_in_batch, counted over the "
         "accumulation steps and all ranks (average_tokens_across_devices, the default)",
@@ -157,9 +158,12 @@ def _attributes(model: Model, batch: Any) -> Iterator[tuple[str, Any]]:
 def call(compute_loss: Any, losses: Any, batch: Any) -> Any:
     model, inputs = model_and_inputs(losses, batch)
     trainer: Any = StandIn()
-    if isinstance(compute_loss, type):
-        made: Any = type(compute_loss.__name__, (compute_loss,), {"__module__": __name__})
+    given = inspect.unwrap(compute_loss)
+    if not inspect.isfunction(given):  # a class, or an object with what its __init__ has set
+        kind = compute_loss if isinstance(compute_loss, type) else type(given)
+        made: Any = type(kind.__name__, (kind,), {"__module__": __name__})
         trainer, compute_loss = object.__new__(made), made.compute_loss
+        vars(trainer).update({} if isinstance(given, type) else vars(given))
     vars(trainer).update(_attributes(model, batch))
     accepts = getattr(trainer, "model_accepts_loss_kwargs", True)
     trainer.model_accepts_loss_kwargs = accepts
