@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from aggverify.conventions.adapter_claims import assumed, claims
 from aggverify.conventions.adapter_forms import Known
 from aggverify.conventions.adapting import OBJECT, Adapter
 from aggverify.conventions.offer import Offer
@@ -49,11 +50,9 @@ def _lines(adapter: Adapter, origin: Origin) -> Iterator[str]:
     yield from _mode(adapter)
     yield "AGGVERIFY = {"
     yield from (f"    {claim}" for claim in _claims(adapter))
-    if adapter.assumed:
+    if guesses := assumed(adapter):
         yield f'    "{ASSUMED}": {{{_CONFIRM}'
-        yield from (
-            f'        "{name}": {json.dumps(what)},' for name, what in adapter.assumed.items()
-        )
+        yield from (f'        "{name}": {json.dumps(what)},' for name, what in guesses.items())
         yield "    },"
     yield "}"
     yield ""
@@ -107,7 +106,7 @@ def _left_to_say(adapter: Adapter) -> Iterator[str]:
 
 def _mode(adapter: Adapter) -> Iterator[str]:
     if adapter.divided:
-        yield f"DIVISOR = {adapter.claims['divisor']!r}  # yours"
+        yield f"DIVISOR = {claims(adapter)['divisor']!r}  # yours"
     if adapter.mode is None:
         return
     first, *others = adapter.choices
@@ -119,7 +118,7 @@ def _mode(adapter: Adapter) -> Iterator[str]:
 
 def _claims(adapter: Adapter) -> Iterator[str]:
     """The claims as they are written: by a name of the file where there is one."""
-    written = {key: _literal(value) for key, value in adapter.claims.items()}
+    written = {key: _literal(value) for key, value in claims(adapter).items()}
     written |= {name: name.upper() for name in adapter.known.left}
     if adapter.divided:
         written["divisor"] = "DIVISOR"

@@ -2,7 +2,7 @@
 
 What a parameter stands for is read off its name (``parameters.py``); what its name does not say
 can be known otherwise: a person has said it, or a call has shown it. What is left is left to the
-person. ``adapter_text.py`` writes it down.
+person. ``adapter_claims.py`` has what the file then says of itself, ``adapter_text.py`` writes it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ import keyword
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
-from aggverify.conventions.adapter_forms import DIVISOR, EXPRESSIONS, TAKEN, Known, Shape, tensor
+from aggverify.conventions.adapter_forms import EXPRESSIONS, TAKEN, Known, Shape, tensor
 from aggverify.conventions.offer import Offer
-from aggverify.conventions.parameters import CHOICES, COUNTS, Role, named_modes, role
+from aggverify.conventions.parameters import CHOICES, Role, named_modes, role
 
 OBJECT = "_object"
 _LONGEST = 100
@@ -167,58 +166,6 @@ class Adapter:
         return "".join(
             [self.imported, *rest, f"({', '.join(f'{n}=None' for n in self.offer.needs)})"]
         )
-
-    @property
-    def claims(self) -> dict[str, Any]:
-        """What the adapter's file says of itself, as plain data."""
-        found: dict[str, Any] = {}
-        if (mode := self._claimed_mode()) is not None:
-            found["mode"] = mode
-        if mode == "constant":
-            found["divisor"] = DIVISOR if self.known.divisor is None else self.known.divisor
-        if (engine := self.known.engine or self._engine()) is not None:
-            found["engine"] = engine
-        if without := self._without():
-            found["without"] = list(without)
-        return found
-
-    @property
-    def assumed(self) -> dict[str, str]:
-        """What names alone, or calls alone, say: what a person has to confirm."""
-        found = {}
-        for p in self.given:
-            what = role(p)
-            if p in self.known.found:
-                found[p] = f"{self.expression(p)}, found by calling it"
-            elif p not in self.known.arguments and what in COUNTS and what is not None:
-                other = self.known.instead.get(p)
-                found[p] = what.value + (f", not {other}" if other else "")
-        if "mode" in self.known.found and self.known.mode is not None:
-            found["mode"] = f"{self.known.mode}, found by calling it"
-        return found
-
-    def _claimed_mode(self) -> str | None:
-        if self.mode is not None:
-            return self.values_of(self.mode)[self.choices[0]]
-        if self.divided:
-            return "constant"
-        return self.known.mode or ("token_mean" if self.is_megatron else None)
-
-    def _engine(self) -> str | None:
-        if self.is_factory:
-            per_token = self.mode == "calculate_per_token_loss" and self.choices[0] is True
-            return "megatron-token" if per_token else "megatron-sample"
-        if self.is_megatron:
-            return "megatron-token"
-        return "mean" if Role.WORLD in self.roles else None
-
-    def _without(self) -> tuple[str, ...]:
-        """What its inputs cannot show it: rows are whole samples, one a rollout."""
-        if self.is_factory:
-            several = () if Role.ROLLOUT_TOKENS in self.roles else ("fan-out",)
-            return ("contiguous", "gathered", *several)
-        whole = {Role.CP_SIZE, Role.CP_GROUP, Role.BATCH, Role.PLACE, Role.ROLLOUT_TOKENS}
-        return () if whole & self.roles else ("context-parallel", "fan-out")
 
     def expression(self, parameter: str) -> str:
         """What is passed for a parameter, as it is written in the adapter."""

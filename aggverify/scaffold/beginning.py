@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aggverify.conventions import undeclared
+from aggverify.conventions.adapter_claims import claims
 from aggverify.conventions.adapter_forms import Known
 from aggverify.conventions.adapter_text import adapted
 from aggverify.conventions.adapting import Adapter
@@ -197,8 +198,8 @@ def _inferred(offer: Offer, probed: Probed, known: Known) -> Iterator[str]:
             means = Adapter(offer, other.known)
             said = ", ".join(f"{p} = {means.expression(p)}" for p in adapter.unknown)
             yield f"  --mode {mode} means {said}"
-    for key, value in adapter.claims.items():
+    for key, value in claims(adapter).items():
         if key not in known.left:
             yield f"{key}: {value}"
-    if "engine" not in adapter.claims and "engine" not in known.left:
+    if "engine" not in claims(adapter) and "engine" not in known.left:
         yield "engine: not named; aggverify check assumes the plain sum, and prints that"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from aggverify.conventions.adapter_claims import claims
 from aggverify.conventions.adapter_forms import Known
 from aggverify.conventions.adapter_text import adapted
 from aggverify.conventions.adapting import Adapter
@@ -115,8 +116,8 @@ class Probe:
         done = laboratory.run(_subject(self.offer, known, n, {}), telling_cases())
         if any(e.weights is None or not np.isfinite(e.weights).all() for e in done):
             return Probed(replace(known, trouble=_trouble(done)))
-        claims = Adapter(self.offer, known).claims
-        subject = _subject(self.offer, known, n, claims)
+        claimed = claims(Adapter(self.offer, known))
+        subject = _subject(self.offer, known, n, claimed)
         with suppress(AggverifyError):
             subject = identified(subject, laboratory)
         if subject.mode is None or subject.mode != (meant(self.offer, known) or subject.mode):
@@ -134,13 +135,13 @@ def _trouble(done: Sequence[Execution]) -> str:
     return " ".join(said.split())[:LONGEST]
 
 
-def _subject(offer: Offer, known: Known, n: int, claims: Mapping[str, object]) -> Subject:
+def _subject(offer: Offer, known: Known, n: int, claimed: Mapping[str, object]) -> Subject:
     name = _OFFERED.format(n)
     text = f"aggverify_probes.py:{name}"
-    without = claims.get("without", ())
+    without = claimed.get("without", ())
     request = Request(
         text,
-        engine=known.engine if "engine" not in claims else str(claims["engine"]),
+        engine=known.engine if "engine" not in claimed else str(claimed["engine"]),
         without=frozenset(without if isinstance(without, list) else ()),
         max_world=4,
     )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from aggverify.conventions.adapter_claims import claims
 from aggverify.conventions.adapter_forms import Known
 from aggverify.conventions.adapting import Adapter
 from aggverify.conventions.offer import Offer
@@ -99,8 +100,8 @@ def of_claims(offer: Offer, probed: Probed, ask: Ask) -> Known:
         answer = ask(_among(offer, probed.among))
         probed = probed.among[answer] if answer else probed
     known, left = probed.known, []
-    claims = Adapter(offer, known).claims
-    unseen = [*_unconfirmed(claims, probed)]
+    claimed = claims(Adapter(offer, known))
+    unseen = [*_unconfirmed(claimed, probed)]
     if "mode" in unseen and (mode := ask(_mode(offer.name))):
         known = replace(known, mode=mode)
         unseen.remove("mode")
@@ -108,24 +109,24 @@ def of_claims(offer: Offer, probed: Probed, ask: Ask) -> Known:
         known = replace(known, engine=engine)
         unseen.remove("engine")
     left += unseen
-    if "mode" not in claims:
+    if "mode" not in claimed:
         mode = probed.mode or (None if probed.among else ask(_mode(offer.name)))
         divisor = probed.divisor if known.divisor is None else known.divisor
         seen = known.found | {"mode"} if probed.mode else known.found
         known = replace(known, mode=mode or None, divisor=divisor, found=seen)
         left += [] if mode else ["mode"]
-    if "engine" not in claims and probed.engines and "sum" not in probed.engines:
+    if "engine" not in claimed and probed.engines and "sum" not in probed.engines:
         engine = ask(_engine(offer.name, probed.engines))
         known = replace(known, engine=engine or None)
         left += [] if engine else ["engine"]
     return replace(known, left=tuple(left))
 
 
-def _unconfirmed(claims: Mapping[str, Any], probed: Probed) -> Iterator[str]:
+def _unconfirmed(claimed: Mapping[str, Any], probed: Probed) -> Iterator[str]:
     """Which of mode and engine its names alone say: neither a person, nor any call."""
-    if "mode" in claims and probed.known.mode is None and probed.mode != claims["mode"]:
+    if "mode" in claimed and probed.known.mode is None and probed.mode != claimed["mode"]:
         yield "mode"
-    engine = claims.get("engine")
+    engine = claimed.get("engine")
     if engine is not None and probed.known.engine is None and engine not in probed.engines:
         yield "engine"
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice, product
 
+from aggverify.conventions.adapter_claims import assumed
 from aggverify.conventions.adapter_forms import DIVISOR, EXPRESSIONS, Known, Shape
 from aggverify.conventions.adapting import Adapter
 from aggverify.conventions.offer import Offer
@@ -57,7 +58,7 @@ def other_readings(offer: Offer, known: Known) -> Mapping[str, Known]:
     """By parameter, each count of which the name does not say that it is the step's, as the
     micro-batch's."""
     adapter, found = Adapter(offer, known), {}
-    for p in (p for p in adapter.assumed if p not in known.found):
+    for p in (p for p in assumed(adapter) if p not in known.found):
         other = OF_THE_MICRO_BATCH.get(role(p))
         if other is not None and not is_of_the_step(p):
             filled = {**known.arguments, p: other[0]}

@@ -12,6 +12,7 @@ import torch
 
 from aggverify import oracles
 from aggverify.conventions import MicroBatch, Offer
+from aggverify.conventions.adapter_claims import claims
 from aggverify.conventions.adapter_forms import Shape
 from aggverify.conventions.adapter_text import Origin, adapted
 from aggverify.conventions.adapting import Adapter, adaptable, best
@@ -155,7 +156,7 @@ def agg(losses, mask, n_samples,
     assert offer.values == {"reduction": ("seq-mean-token-mean", "other")}
     adapter = Adapter(offer)
     assert (adapter.mode, adapter.choices) == ("reduction", ("seq-mean-token-mean",))
-    assert adapter.claims["mode"] == "sample_mean"
+    assert claims(adapter)["mode"] == "sample_mean"
 
 
 def test_packed_losses_go_with_where_they_end() -> None:

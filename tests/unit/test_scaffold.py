@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from aggverify.conventions import Offer
+from aggverify.conventions.adapter_claims import claims
 from aggverify.conventions.adapter_forms import Known, Shape
 from aggverify.conventions.adapter_text import Origin, adapted
 from aggverify.conventions.adapting import Adapter
@@ -120,7 +121,7 @@ def test_what_names_alone_say_is_left_until_a_call_confirms_it(
     probed: Probed, left: tuple[str, ...]
 ) -> None:
     told = Offer("f", ("losses", "mask", "loss_agg_mode", "dp_size"), ("losses", "mask"))
-    assert Adapter(told).claims == {
+    assert claims(Adapter(told)) == {
         "mode": "token_mean",
         "engine": "mean",
         "without": ["context-parallel", "fan-out"],
@@ -149,7 +150,7 @@ def test_what_a_person_says_is_written() -> None:
     assert "averages gradients over ranks" in asked[-1].text
     text = adapted(function, Origin("m"), known)
     assert "batch.num_tokens," in text and "NotImplementedError" not in text
-    assert Adapter(function, known).claims == {
+    assert claims(Adapter(function, known)) == {
         "mode": "token_mean", "engine": "mean", "without": ["context-parallel", "fan-out"],
     }  # fmt: skip
 
