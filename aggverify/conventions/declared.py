@@ -76,6 +76,8 @@ class Declared:
     """Features of few frameworks that its trainer has."""
     misuses: tuple[Misuse, ...] = ()
     notes: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()
+    """Parameters of the function that its trainer leaves at one value in training."""
     unread: str = ""
     """What to do where a stand-in lacks what the function reads."""
     parameters: tuple[str, ...] = ()
@@ -152,11 +154,8 @@ class Declared:
         if mode is None or not right or mode in right:
             return None
         others = [e for e, modes in self.engines.items() if not modes or mode in modes]
-        return (
-            f"{mode} works only with --engine {' or '.join(others)}"
-            if others
-            else (f"none of its engines ({', '.join(self.engines)}) can make it {mode}")
-        )
+        one = f"{mode} works only with --engine {' or '.join(others)}"
+        return one if others else f"none of its engines ({', '.join(self.engines)}) makes it {mode}"
 
     def plain(self, site: PlainSite) -> Calling:
         code = code_of(self.path)

@@ -83,6 +83,7 @@ def _declared(text: bytes, path: str, name: str | None) -> Adapted:
         unusual=read.unusual(),
         misuses=read.misuses(),
         notes=read.texts("notes"),
+        fixed=read.texts("fixed"),
         unread=read.text("unread", ""),
         run_against=read.run_against(),
         logs=read.logs(),
@@ -145,7 +146,7 @@ _KEYS = (
         "whole_groups",
     ),
     *("terms", "gradient_of", "rows", "side", "width", "not_claimed", "unusual", "misuses"),
-    *("notes", "unread", "logs", "told_by", "run_against"),
+    *("notes", "fixed", "unread", "logs", "told_by", "run_against"),
     *(VALIDATES, MERGES, DEALS),
 )
 

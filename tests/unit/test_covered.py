@@ -294,6 +294,15 @@ def test_a_condition_that_went_one_way_is_told_where_no_line_says_it() -> None:
     ]
 
 
+def test_a_parameter_with_one_value_in_training_is_expected_to_go_one_way() -> None:
+    covered = Covered()
+    covered.add([ran(ALONE, [6, 8, 10], [0]), ran(SPREAD, [6, 8, 10], [0])])
+    lines = (("reduce", (6, 7, 8, 10)),)
+    conditions = [condition("return_outputs", 7, 8)]
+    assert dict(covered.weaknesses(lines, conditions)) == {"AGVW17": "line 7 of reduce"}
+    assert dict(covered.weaknesses(lines, conditions, ["return_outputs"])) == {}
+
+
 def test_a_condition_that_asks_how_many_ranks_there_are_is_not_told() -> None:
     covered = Covered()
     covered.add([ran(ALONE, [6, 7, 10], [0]), ran(SPREAD, [6, 7, 10], [1])])

@@ -21,6 +21,7 @@ ADAPTER = {
     "parameters": ["self", "model", "inputs", "return_outputs"],
     "of_a_class": True,
     "run_against": [["transformers", "5.24.0", "2026-11-26"]],
+    "fixed": ["return_outputs"],
     "engine": "mean",
     "rows": "whole",
     "only": ["token_mean", "sample_mean", "constant", "sequence_sum", "token_mean_legacy"],

@@ -47,13 +47,22 @@ class Covered:
         return _on(self.lines, kind)
 
     def weaknesses(
-        self, functions: Functions, conditions: Sequence[Condition] = ()
+        self,
+        functions: Functions,
+        conditions: Sequence[Condition] = (),
+        fixed: Collection[str] = (),
     ) -> Iterator[tuple[str, str]]:
         """Codes of warnings and what they say: what never ran of functions that did, and what ran
-        on one rank only though its function ran on several."""
+        on one rank only though its function ran on several. ``fixed``: parameters with one value
+        in training, so that a condition on one of them alone goes one way."""
         ran, sharded = set(self.lines), self.on(SHARDED)
         functions = [(name, lines) for name, lines in functions if name not in self.unknown]
         every = [n for n, c in enumerate(conditions) if c.function not in self.unknown]
+        beyond = {c.then for c in conditions if c.text in fixed}
+        every = [n for n in every if conditions[n].text not in fixed]
+        functions = [
+            (name, tuple(n for n in lines if n not in beyond)) for name, lines in functions
+        ]
         never = [*_missing(functions, ran)]
         never += _one_way(conditions, every, set(self.outcomes), ran)
         if never:

@@ -116,7 +116,8 @@ class Sights:
         if self.over_bound:
             yield Weakness("AGV302", f"needs {self.over_bound:.3g} times the bound")
         found = subject.found
-        for code, detail in self.covered.weaknesses(found.functions, found.conditions):
+        fixed = getattr(subject.convention, "fixed", ())
+        for code, detail in self.covered.weaknesses(found.functions, found.conditions, fixed):
             yield Weakness(code, detail)
         for finding in self.doubted:
             yield Weakness("AGVW20", f"{finding.case.layout.world_size} ranks: {finding.message}")
