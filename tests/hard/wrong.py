@@ -338,9 +338,9 @@ wrong(
     twice,
 )
 wrong(
-    "two_tokens_in_four_cells",
+    "one_token_in_four_cells",
     EMPTY,
-    lambda b: (b.dp_size, b.num_microbatches, b.num_samples, b.num_tokens) == (2, 2, 4, 2),
+    lambda b: (b.dp_size, b.num_microbatches, b.num_samples, b.num_tokens) == (2, 2, 4, 1),
     twice,
 )
 wrong("every_other_token", MASKED, lambda b: "10101010101" in masks(b), by_length)
