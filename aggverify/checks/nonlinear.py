@@ -10,6 +10,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+import numpy.typing as npt
 
 from aggverify.checks.base import Finding
 from aggverify.codes import CODES
@@ -18,22 +19,30 @@ from aggverify.execution.subject import Subject
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import token_owner
 
+Bits = npt.NDArray[np.bool_]
 BOUND = Fraction(1, 1 << 30)
-"""Relative to the largest entry of the gradient, or to |value| + sum |gradient * input|. Roundings
+"""Relative to the ``_scale`` of the gradient, or to |value| + sum |gradient * input|. Roundings
 reach it only where the function's condition number times the number of operations on one token's
 path passes 2^23; an exponential of a mean stays below 2^12 on the inputs used here."""
 SELECTION = "AGV212"
 
 
-def _is_selection(case: Case, alone: Weights, spread: Weights, *, splits: bool) -> bool:
+def _scale(alone: Execution, kept: Bits) -> Fraction:
+    """The largest entry of a gradient, or |value| over the sum of the inputs' sizes, which is no
+    more of what is linear: entries may be what is left of terms of that size that cancel."""
+    assert alone.weights is not None
+    largest = Fraction(float(np.abs(alone.weights).max(initial=0.0)))
+    inputs = float(np.abs(np.array(alone.case.losses))[kept].sum())
+    return max(largest, abs(alone.value or Fraction(0)) / Fraction(max(inputs, 1.0)))
+
+
+def _is_selection(kept: Bits, case: Case, alone: Weights, spread: Weights, splits: bool) -> bool:
     """Whether other unmasked tokens take part than on one rank (T18).
 
     Shards cut wrongly lose tokens; only a comparison among fewer of them lets others in. Where no
     token of a place is left, or those that are change among each other, a statistic of values may
     have lost it: a mean of one value leaves nothing of it.
     """
-    flat = np.frombuffer(b"".join(s.loss_mask for s in case.step.samples), dtype=np.uint8)
-    kept = flat.astype(bool)
     lost = kept & (alone != 0) & (spread == 0)
     let_in = kept & (alone == 0) & (spread != 0)
     if let_in.any() or not splits:
@@ -58,9 +67,11 @@ def judge_two(
     """The gradient, then the value, of the step on one rank and as laid out; ``near``: relative."""
     assert alone.weights is not None and spread.weights is not None
     known = CODES[CODES[code].if_nonlinear or code]
-    scale = Fraction(float(np.abs(alone.weights).max(initial=0.0)))
+    flat = np.frombuffer(b"".join(s.loss_mask for s in alone.case.step.samples), dtype=np.uint8)
+    kept = flat.astype(bool)
+    scale = _scale(alone, kept)
     off = np.abs(spread.weights - alone.weights)
-    wrong = ~(off <= float(near * scale)) | ((alone.weights == 0) & (spread.weights != 0))
+    wrong = ~(off <= float(near * scale)) | (~kept & (alone.weights == 0) & (off > 0))
     expected = tuple(Fraction(w) for w in alone.weights.tolist())
     found = Finding(
         known.code,
@@ -75,9 +86,8 @@ def judge_two(
     )
     if wrong.any():
         compares = subject.compares is not None  # of a pair that is split both are left out
-        if not compares and _is_selection(
-            spread.case, alone.weights, spread.weights, splits=known.splits
-        ):
+        moved = np.where(wrong, spread.weights, alone.weights)
+        if not compares and _is_selection(kept, spread.case, alone.weights, moved, known.splits):
             found = replace(found, code=SELECTION)
         token = int(np.argmax(np.where(wrong, off, -1.0)))
         error = abs(Fraction(float(spread.weights[token])) - expected[token])

@@ -17,6 +17,7 @@ from aggverify.steps.layouts import token_owner
 COUNT = "count of what is at hand"
 OF_THE_ROWS = "statistic over the rows at hand"
 OF_THE_SHARD = "statistic per shard"
+OF_THE_MASKED = "statistic with masked values in it"
 Bits = npt.NDArray[np.bool_]
 
 

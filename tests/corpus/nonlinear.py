@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aggverify.conventions import MicroBatch
-from tests.corpus.base import Mutant
+from tests.corpus.base import Correct, Mutant
 from tests.corpus.parts import kept, sums, tokens
 
 if TYPE_CHECKING:
@@ -52,7 +52,45 @@ def packed_row_ratios(losses: Tensor, batch: MicroBatch) -> Tensor:
     return (summed / tokens(batch.loss_masks)).exp().sum() / batch.num_rollouts / copies
 
 
+def _centred(values: Tensor, counts: list[int], losses: Tensor, batch: MicroBatch) -> Tensor:
+    """Each sample's losses less the sum of these values over a count, before the exponential."""
+    import torch
+    from torch.distributed.nn.functional import all_reduce
+
+    lengths = [len(mask) for mask in batch.local_masks]
+    summed = torch.stack([v.sum() for v in values.split(lengths)])
+    if batch.cp_size > 1 and not batch.gathered:
+        summed = all_reduce(summed, group=batch.cp_group)
+    means = (summed / torch.tensor(counts)).repeat_interleave(torch.tensor(lengths))
+    mask = torch.cat(batch.local_masks).bool()
+    token = (kept(losses, batch) - means).exp()
+    return torch.where(mask, token, 0.0).sum() / max(batch.num_tokens, 1)
+
+
+def centred_with_masked_values(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """Less the mean of the whole sample, masked tokens included."""
+    return _centred(losses, batch.response_lengths, losses, batch)
+
+
+def centred_over_what_is_kept(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """The same without them."""
+    counts = [max(int(mask.sum()), 1) for mask in batch.loss_masks]
+    return _centred(kept(losses, batch), counts, losses, batch)
+
+
+CORRECT = (
+    Correct("centred_over_what_is_kept", "a statistic of one sample alone", "nonlinear", "sum"),
+)
 MUTANTS = (
+    Mutant(
+        "centred_with_masked_values",
+        27,
+        "Soup #723",
+        "nonlinear",
+        "sum",
+        ("AGV122",),
+        "masked-values-in-a-statistic",
+    ),
     Mutant(
         "centred_over_the_rows_at_hand",
         27,

@@ -6,6 +6,7 @@ from aggverify.codes import Symptom
 from aggverify.diagnosis.behind import Poison
 from aggverify.diagnosis.bugs.base import Bug
 from aggverify.diagnosis.clues import Broken, Error, Leaks, sign
+from aggverify.diagnosis.nonlinear import OF_THE_MASKED
 
 BUGS: tuple[Bug, ...] = (
     Bug(
@@ -84,6 +85,13 @@ BUGS: tuple[Bug, ...] = (
         "a masked sum as the sum of everything less the sum of what is masked",
         "select with torch.where(mask.bool(), x, 0) before summing, and sum once",
         (Leaks(by=(Poison.FINITE,), cancels=True),),
+    ),
+    Bug(
+        "masked-values-in-a-statistic",
+        "a statistic of the values that unmasked tokens are weighed by includes masked values",
+        "Soup #723 (log-ratios centred over the rows of the batch, masked ones included)",
+        "select with torch.where(mask.bool(), x, 0) before the statistic; divide by the mask's sum",
+        (sign(OF_THE_MASKED),),
     ),
     Bug(
         "masked-values-reported",

@@ -31,7 +31,13 @@ from aggverify.diagnosis import (
 )
 from aggverify.diagnosis.explanation import Predicts
 from aggverify.diagnosis.forms import ClosedForm
-from aggverify.diagnosis.nonlinear import at_rest, count_at_hand, is_at_hand, probes
+from aggverify.diagnosis.nonlinear import (
+    OF_THE_MASKED,
+    at_rest,
+    count_at_hand,
+    is_at_hand,
+    probes,
+)
 from aggverify.diagnosis.observation import close
 from aggverify.diagnosis.wording import described
 from aggverify.execution.executed import Execution
@@ -163,12 +169,23 @@ def _nonlinear(
     subject: Subject, finding: Finding, laboratory: Laboratory, own: Sequence[Case]
 ) -> Diagnosis | None:
     """Whether a count, or a statistic of the values, is that of what is at hand."""
+    if finding.traits.diagnosed is Diagnosed.BEHIND_THE_MASK:
+        return recognised(subject, finding, *_reached(subject, finding, laboratory))
     if finding.case.layout.is_trivial:
         return recognised(subject, finding)
     rest = [at_rest(case) for case in (finding.case, *own, *_stored(subject))]
     count = count_at_hand(list(_observe(subject, laboratory, rest).values()))
     signs = [] if count is not None else _at_hand(subject, finding.case, laboratory)
     return diagnose_nonlinear(subject, finding, count, *signs)
+
+
+def _reached(subject: Subject, finding: Finding, laboratory: Laboratory) -> list[str]:
+    """Whether values behind the mask change what an unmasked token weighs."""
+    clean = laboratory.run(subject, [finding.case])[0].weights
+    if clean is None:
+        return []
+    changed = np.flatnonzero(~(clean == np.array(finding.observed))).tolist()
+    return [OF_THE_MASKED] if set(changed).difference(finding.case.masked_tokens()) else []
 
 
 def _at_hand(subject: Subject, case: Case, laboratory: Laboratory) -> list[str]:
