@@ -48,7 +48,7 @@ FAMILIES = (
 )
 
 MUTANTS: tuple[Mutant, ...] = tuple(m for family in FAMILIES for m in family.MUTANTS)
-RIGHT = (correct, well_behaved, masked_logs, nonlinear, clipping, ratios, pairs)
+RIGHT = (correct, well_behaved, masked_logs, nonlinear, faults, clipping, ratios, pairs)
 CORRECT: tuple[Correct, ...] = tuple(c for right in RIGHT for c in right.CORRECT)
 
 __all__ = ["CORRECT", "FAMILIES", "MUTANTS", "RIGHT", "Correct", "Mutant"]

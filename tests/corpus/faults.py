@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aggverify.conventions import MicroBatch
-from tests.corpus.base import Mutant
+from tests.corpus.base import Correct, Mutant
 from tests.corpus.parts import kept, over, weighted
 
 if TYPE_CHECKING:
@@ -27,6 +27,24 @@ def conditional_on_rank(losses: Tensor, batch: MicroBatch) -> Tensor:
     return weighted(losses, batch, [max(n, 1) * batch.num_rollouts for n in batch.rollout_tokens])
 
 
+def sample_counts_at_tokens(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """``[B, T] / [B]``: right for one sample, silent where there are as many as tokens."""
+    return _rows_over(losses, batch, (-1,))
+
+
+def sample_counts_with_a_dimension(losses: Tensor, batch: MicroBatch) -> Tensor:
+    """``[B, T] / [B, 1]``."""
+    return _rows_over(losses, batch, (-1, 1))
+
+
+def _rows_over(losses: Tensor, batch: MicroBatch, shape: tuple[int, ...]) -> Tensor:
+    import torch
+
+    rows, _ = batch.rows(kept(losses, batch))
+    counts = torch.tensor([max(n, 1) for n in batch.rollout_tokens]).reshape(shape)
+    return (rows / counts).sum() / batch.num_rollouts
+
+
 def detached(losses: Tensor, batch: MicroBatch) -> Tensor:
     return kept(losses.detach(), batch).sum() / max(batch.num_tokens, 1)
 
@@ -45,6 +63,9 @@ def detached_term(losses: Tensor, batch: MicroBatch, kl: Tensor) -> Tensor:
     return both / max(batch.num_tokens, 1)
 
 
+CORRECT = (
+    Correct("sample_counts_with_a_dimension", "broadcast over tokens", "sample_mean", "sum"),
+)
 MUTANTS = (
     Mutant(
         "conditional_collective",
@@ -63,6 +84,15 @@ MUTANTS = (
         "sum",
         ("AGV402", "AGV404"),
         "conditional-collective",
+    ),
+    Mutant(
+        "sample_counts_at_tokens",
+        27,
+        "EasyR1 #596",
+        "sample_mean",
+        "sum",
+        ("AGV401",),
+        "samples-at-tokens",
     ),
     Mutant(
         "detached",
@@ -88,7 +118,7 @@ MUTANTS = (
         "a KL penalty computed under no_grad, as it is for its log",
         "token_mean",
         "sum",
-        ("AGV501",),
-        "no-gradient",
+        ("AGV207",),
+        "auxiliary-detached",
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aggverify.codes import Symptom
 from aggverify.diagnosis.behind import Poison
+from aggverify.diagnosis.broadcasts import SAMPLES_AT_TOKENS
 from aggverify.diagnosis.bugs.base import Bug
 from aggverify.diagnosis.clues import Broken, Error, Leaks, sign
 from aggverify.diagnosis.nonlinear import OF_THE_MASKED
@@ -190,6 +191,13 @@ BUGS: tuple[Bug, ...] = (
         "slime 82d3f94a3",
         "n.clamp(min=1), or torch.clamp_min(n, 1)",
         (sign(Symptom.EXCEPTION), Error("Dimension out of range", r"torch\.max\(")),
+    ),
+    Bug(
+        "samples-at-tokens",
+        "the last dimension is samples in one tensor, tokens in another: they do not broadcast",
+        "EasyR1 #596 (a ratio of shape [B] times a mask of shape [B, T])",
+        "give what has one value per sample a last dimension of 1: x.unsqueeze(-1)",
+        (sign(SAMPLES_AT_TOKENS),),
     ),
     Bug(
         "conditional-collective",

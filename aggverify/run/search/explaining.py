@@ -29,6 +29,7 @@ from aggverify.diagnosis import (
     recognised,
     telling_case,
 )
+from aggverify.diagnosis.broadcasts import SAMPLES_AT_TOKENS, samples_at_tokens
 from aggverify.diagnosis.explanation import Predicts
 from aggverify.diagnosis.forms import ClosedForm
 from aggverify.diagnosis.nonlinear import (
@@ -335,6 +336,9 @@ def _failure(subject: Subject, finding: Finding, laboratory: Laboratory) -> Diag
             signs.append(NOTHING_REDUCED)
     if finding.fault is not None and (_parted(finding.fault) or skipped(finding.fault)):
         signs.append("not-all-inside")
+    error = finding.fault.error if finding.fault is not None else None
+    if error is not None and samples_at_tokens(finding.case, error):
+        signs.append(SAMPLES_AT_TOKENS)
     return recognised(subject, finding, *signs)
 
 
