@@ -62,7 +62,8 @@ def _judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
         near = BOUND if subject.computes_in == "float64" else _NEAR
         found = failed or judge_two(NAME, LAYOUTS, subject, alone, laid_out, near)
         if found is not None:
-            return found
+            # Whether tokens are let in or weigh something else depends on the step: one mistake.
+            return found if failed else replace(found, signs=(*found.signs, LAYOUTS))
     for ran, where in zip(beyond, ("masked", "that counts"), strict=True):
         if ran.failure is None and ran.weights is not None and _is_nan(ran):
             message = (

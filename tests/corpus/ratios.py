@@ -103,6 +103,24 @@ def overflowed_behind_the_mask(log_probs: Tensor, advantages: Tensor, batch: Pol
     return (weights * _losses(log_probs, advantages, batch)).sum() / max(batch.num_tokens, 1)
 
 
+def _penalised(log_probs: Tensor, advantages: Tensor, batch: PolicyBatch, chosen: Tensor) -> Tensor:
+    """With the size of the log-ratio on top where a token is chosen."""
+    apart = torch.where(_kept(batch) & chosen, log_probs - batch.old_log_probs, 0.0).abs()
+    return (_losses(log_probs, advantages, batch) + apart).sum() / max(batch.num_tokens, 1)
+
+
+def penalised_by_rank_here(log_probs: Tensor, advantages: Tensor, batch: PolicyBatch) -> Tensor:
+    """Chosen: half of the tokens of a micro-batch, by log-probability."""
+    found = log_probs.detach()[_kept(batch)]
+    limit = found.median() if len(found) else 0.0
+    return _penalised(log_probs, advantages, batch, log_probs.detach() >= limit)
+
+
+def penalised_by_its_own(log_probs: Tensor, advantages: Tensor, batch: PolicyBatch) -> Tensor:
+    """Chosen by a limit that is the same everywhere."""
+    return _penalised(log_probs, advantages, batch, _to_rollout(batch).abs() > 0.5)
+
+
 _OF_PARTS = "ratios-of-what-is-at-hand"
 MUTANTS = tuple(
     Mutant(name, 67, seen, "token_mean", "sum", (code,), bug, "policy-loss")
@@ -111,6 +129,7 @@ MUTANTS = tuple(
         ("normalised_here", "AGV215", _OF_PARTS, "self-normalised importance sampling"),
         ("counted_inside", "AGV215", _OF_PARTS, "IcePop"),
         ("reference_mean_here", "AGV215", _OF_PARTS, "KL to the reference"),
+        ("penalised_by_rank_here", "AGV215", _OF_PARTS, "kl_cov"),
         ("overflowed_times_zero", "AGV216", "ratio-times-zero", "IcePop"),
         ("overflowed_behind_the_mask", "AGV216", "ratio-times-zero", "truncated IS"),
     )
@@ -118,6 +137,7 @@ MUTANTS = tuple(
 CORRECT = tuple(
     Correct(name, why, "token_mean", "sum", "policy-loss")
     for name, why in (
+        ("penalised_by_its_own", "a penalty on some tokens, chosen one by one"),
         ("truncated", "weights of 2 at most"),
         ("masked_by_ratio", "tokens are selected by their own ratio"),
         ("not_truncated", "infinite where a ratio is"),

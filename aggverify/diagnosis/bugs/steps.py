@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aggverify.checks.clipping import EACH_MICRO_BATCH, EACH_RANK, EACH_SHARD, NO_EFFECT, SCALED
+from aggverify.checks.ratios import LAYOUTS
 from aggverify.codes import Symptom
 from aggverify.diagnosis.bugs.base import Bug
 from aggverify.diagnosis.clues import sign
@@ -46,10 +47,10 @@ BUGS: tuple[Bug, ...] = (
     ),
     Bug(
         "ratios-of-what-is-at-hand",
-        "importance weights are normalised, counted or filtered over what a part of the step has",
-        "self-normalised importance sampling, masks by ratio and their counts per micro-batch",
-        "divide by the step's counts; reduce what is compared over the ranks that share a sequence",
-        (sign(Symptom.RATIOS),),
+        "weights are normalised or counted, or tokens filtered, over what a part of the step has",
+        "self-normalised importance sampling, masks by ratio and their counts, kl_cov, clip_cov",
+        "divide by the step's counts; reduce what is compared, or compare before the step is split",
+        (sign(LAYOUTS),),
     ),
     Bug(
         "ratio-times-zero",
