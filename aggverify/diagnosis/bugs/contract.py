@@ -58,8 +58,8 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "not-linear",
         "the loss is not linear in the losses: a clip, a selection or a normalisation by them",
-        "SkyRL since #1296: advantages prescaled before kl_cov and clip_cov",
-        "apply thresholds to the losses before they are reduced, and weights after thresholds",
+        "SkyRL since #1296: advantages prescaled before kl_cov and clip_cov; TRL #3823 (GSPO)",
+        "apply thresholds before losses are reduced; for a loss of sequences, --mode nonlinear",
         (sign(Symptom.NOT_LINEAR),),
     ),
     Bug(
