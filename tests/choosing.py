@@ -20,19 +20,20 @@ def thorough_but(
     ids: Callable[[T], str],
     marks: Callable[[T], Iterable[pytest.MarkDecorator]] = lambda row: (),
     each: int = 1,
+    always: Callable[[T], bool] = lambda row: False,
 ) -> list[Any]:
     """The rows as parameters with their own ``marks``; unless ``quick``, every ``each``-th is
-    thorough, the others are exhaustive."""
+    thorough and so are those that are ``always``, the others are exhaustive."""
+
+    def tier(n: int, row: T) -> tuple[pytest.MarkDecorator, ...]:
+        if quick(row):
+            return ()
+        return (pytest.mark.exhaustive if n % each and not always(row) else pytest.mark.thorough,)
+
     return [
-        pytest.param(
-            row, id=ids(row), marks=(*marks(row), *(() if quick(row) else (_tier(n, each),)))
-        )
+        pytest.param(row, id=ids(row), marks=(*marks(row), *tier(n, row)))
         for n, row in enumerate(rows)
     ]
-
-
-def _tier(n: int, each: int) -> pytest.MarkDecorator:
-    return pytest.mark.exhaustive if n % each else pytest.mark.thorough
 
 
 def first_of_each(rows: Iterable[T], *keys: Callable[[T], Hashable]) -> list[T]:
