@@ -85,7 +85,6 @@ class Tokens:
         cell, place = _places_in_cells(cases)
         self.ids: dict[str, Ints] = {
             "sample": self.sample,
-            # Numbered, as ids may be large: combined with others they would overflow.
             "rollout": _numbered(_ints([s.rollout for s in samples]))[self.sample],
             "prompt group": _numbered(_ints([s.group for s in samples]))[self.sample],
             "dp rank": owner[:, 0],
@@ -167,7 +166,7 @@ def _combined(columns: Sequence[Ints]) -> Ints:
 
 
 def _numbered(*columns: Ints) -> Ints:
-    """Rows numbered 0, 1, ... by their distinct contents."""
+    """Rows numbered 0, 1, ... by their distinct contents; large ids, combined, would overflow."""
     return _ints(np.unique(_combined(columns), return_inverse=True)[1]).reshape(-1)
 
 

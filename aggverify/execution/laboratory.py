@@ -274,8 +274,7 @@ class Laboratory:
                 theirs = fault.error is not None and fault.error.candidate_line
                 asked = theirs and room.ran_out(fault.message)  # else it is what warms an engine up
                 what = _NO_ROOM if asked else "ranks do not get as far as the reducer here"
-                why = room.without(what, fault.message)
-                self._unfit[fault.size] = why
+                self._unfit[fault.size] = why = room.without(what, fault.message)
                 raise NotJudged(why)
             # A version may not know how a mode is asked for that it does not offer.
             if isinstance(fault, Fault) and wanted.mode in (None, NONLINEAR, *subject.offered):

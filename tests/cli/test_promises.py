@@ -51,7 +51,7 @@ def test_other_promises_and_slow_calls(
     run(cli, tmp_path, body, *options)
 
 
-@pytest.mark.thorough
+@pytest.mark.exhaustive  # a loop takes its whole time limit, several times: minutes
 def test_a_loop_that_does_not_come_back_is_no_pass(cli: Cli, tmp_path: Path) -> None:
     """It is gone in fresh ranks, as slowness would be."""
     (tmp_path / "r.py").write_text(

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from aggverify.checks import CHECKS, Finding
+from aggverify.checks import CHECKS, Finding, formula
 from aggverify.diagnosis import Observation, diagnose
+from aggverify.errors import NotJudged
+from aggverify.execution.laboratory import Laboratory
 from aggverify.report.reading import facts
+from aggverify.run.outcome.tally import Tally
 from aggverify.run.search import evidence
 from aggverify.run.search.check_run import CheckRun
 from aggverify.run.search.evidence import Evidence, gather
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
+from aggverify.world import Fault
 from tests import verdicts
 from tests.unit.test_checks import PLAIN
 
@@ -42,6 +48,66 @@ def test_what_does_not_come_back_is_state_whatever_it_looks_like(
     assert found.confirmed is False and not told
     assert found.diagnosis is not None and found.diagnosis.bug is not None
     assert found.diagnosis.bug.name == "state-between-steps"
+
+
+LOOPS = Fault("runaway", 0, "rank 0 did not finish within 9 s of processor time")
+
+
+LOOPED = replace(_found(), fault=LOOPS, message=LOOPS.message)
+
+
+class _Loops:
+    """The run of a check whose step does not come to an end every ``each``-th time."""
+
+    subject, check = PLAIN, CHECKS[0]
+
+    def __init__(self, each: int) -> None:
+        self.each, self.runs, self.laboratory = each, 0, self
+
+    def patient(self) -> contextlib.nullcontext[None]:
+        return contextlib.nullcontext()
+
+    def judge_again(self, case: Case) -> Finding | None:
+        self.runs += 1
+        return None if self.runs % self.each else LOOPED
+
+
+def test_a_loop_that_comes_back_now_and_then_is_flaky_and_not_run_more_than_it_must(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(evidence, "_again", lambda run, finding: None)
+    run, found = _Loops(each=3), Evidence()
+    gather(run, LOOPED, found, lambda seen: None)  # type: ignore[arg-type]
+    assert run.runs == 3 and found.confirmed
+    assert found.flaky is not None and found.flaky.code == "AGV414"
+    assert found.flaky.message.startswith("2 of 5 runs of this step failed: rank 0 did not finish")
+
+
+def test_a_loop_that_never_comes_back_is_neither_a_finding_nor_a_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(evidence, "_again", lambda run, finding: None)
+    run = _Loops(each=100)
+    with pytest.raises(NotJudged, match="in one of 26 runs of a step, rank 0 did not finish"):
+        gather(run, LOOPED, Evidence(), lambda seen: None)  # type: ignore[arg-type]
+
+
+def test_a_smaller_case_is_looked_for_until_two_have_not_come_to_an_end(
+    laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[Case] = []
+
+    def findings(run: CheckRun, cases: Sequence[Case]) -> list[Finding | None]:
+        tried.extend(cases)
+        return [replace(LOOPED, case=case, code="AGV406") for case in cases]
+
+    monkeypatch.setattr(CheckRun, "findings", findings)
+    space = formula.CHECK.space(PLAIN)
+    assert space is not None
+    run = CheckRun(formula.CHECK, PLAIN, space, laboratory, Tally())
+    large = _weighing("1/111 1/11; 1/11111", [0.1] * 10).case
+    assert run.smaller(replace(LOOPED, case=large)).case is large
+    assert 2 <= len(tried) <= 3, "one, and then two at a time"
 
 
 def test_state_is_said_before_any_other_cause() -> None:

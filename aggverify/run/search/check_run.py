@@ -41,6 +41,8 @@ STEERED = 16
 """Cases made at a time for what has not run; what they have run decides on the next ones."""
 MOST_TOKENS = 20_000
 """Of a case that every property is looked at on."""
+LOOPS = 2
+"""Smaller cases that do not come to an end either: each takes all of its time limit."""
 FURTHER = 24
 """Cases drawn at most after a finding, where it has no part in them."""
 
@@ -80,6 +82,8 @@ class CheckRun:
     """What has been found on a smallest case, and is not found again."""
     told: list[Finding] = field(default_factory=list)
     """Every finding on any case so far, known ones and those on the way to a smaller one too."""
+    loops: int = 0
+    """How many cases that were tried as smaller ones did not come to an end."""
     _left: Iterator[Case] | None = None
     """Cases that are not drawn and have not been run."""
     _ran: Covered = field(default_factory=Covered)
@@ -138,7 +142,11 @@ class CheckRun:
     def _smaller(self, cases: Sequence[Case]) -> list[Finding | None]:
         """Judge cases that may be smaller than the one found; the smallest is kept as it comes."""
         self.look()
+        if self.loops >= LOOPS:
+            raise OutOfTime
         judged, known = self.findings(cases), self.found
+        faults = (f.fault for f in judged if f is not None)
+        self.loops += sum(fault is not None and fault.kind == "runaway" for fault in faults)
         same = [f for f in judged if f is not None and known is not None and f.code == known.code]
         self.found = min([*same, *filter(None, [known])], key=lambda f: f.case.size, default=None)
         return judged
