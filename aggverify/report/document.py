@@ -245,9 +245,16 @@ def _tried(extent: Extent) -> model.Tried:
 
 def _covered(verdict: Verdict) -> model.Covered:
     found, seen = verdict.subject.found, verdict.covered
+    # Of what has one value in training, one way is all there is: it is left out of both.
+    fixed = getattr(verdict.subject.convention, "fixed", ())
+    beyond = {c.then for c in found.conditions if c.text in fixed}
     ran = [not seen.lines.keys().isdisjoint(lines) for _, lines in found.functions]
     parts = zip(found.functions, found.texts or [(0, ())] * len(ran), ran, strict=True)
-    functions = tuple(model.Lines(*of, *text) for of, text, any_ran in parts if any_ran)
+    functions = tuple(
+        model.Lines(name, tuple(n for n in own if n not in beyond), *text)
+        for (name, own), text, any_ran in parts
+        if any_ran
+    )
     lines = {kind: tuple(sorted(seen.on(kind))) for kind in KINDS}
     names = {function.function for function in functions}
     conditions = tuple(
@@ -261,7 +268,7 @@ def _covered(verdict: Verdict) -> model.Covered:
             kinds.read(seen.outcomes.get(2 * n, 0)),
         )
         for n, c in enumerate(found.conditions)
-        if c.function in names
+        if c.function in names and c.text not in fixed
     )
     return model.Covered(functions, {k: own for k, own in lines.items() if own}, conditions)
 

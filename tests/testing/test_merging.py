@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
+from aggverify.conventions import convention
 from aggverify.report import model
 from aggverify.report.document import document
 from aggverify.report.model import Tried
@@ -12,6 +13,7 @@ from aggverify.run.outcome.weakness import Weakness
 from aggverify.steps.kinds import ONE_RANK, SHARDED, written
 from aggverify.testing import merging
 from aggverify.testing.merging import widest
+from aggverify.trainer.conditions import Condition
 from tests.verdicts import verdict
 
 
@@ -49,3 +51,20 @@ def test_lines_that_ran_in_another_test_are_not_told() -> None:
     assert merged.covered == model.Covered((function,), {ONE_RANK: (6, 7, 8), SHARDED: (6,)}, ())
     [whole] = merging.document([alone, part((6, 8, 10), (6, 7, 8, 10))]).verdicts
     assert whole.warnings == ()
+
+
+def test_a_parameter_with_one_value_in_training_is_expected_to_go_one_way() -> None:
+    made = verdict(reports=0)
+    condition = Condition("compute_loss", 6, "return_outputs", (), 7, 8)
+    subject = made.subject.knowing(
+        functions=(("compute_loss", (6, 7, 8, 9)),), texts=(), conditions=(condition,)
+    )
+    ran = Covered({n: written([ONE_RANK, SHARDED]) for n in (6, 8)}, {0: written([ONE_RANK])})
+    told = Weakness("AGVW17", "line 9 of compute_loss")
+    for how, missing in (("hf-trainer", "line 9"), ("native", "lines 7, 9")):
+        of = replace(subject, convention=convention(how))
+        [whole] = document([replace(made, subject=of, covered=ran, weaknesses=(told,))]).verdicts
+        [merged] = merging.document([whole]).verdicts
+        assert {w.code: w.detail for w in merged.warnings} == {
+            "AGVW17": f"{missing} of compute_loss"
+        }
