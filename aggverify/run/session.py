@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from aggverify.checks import CHECKS, Check, Finding, installed
@@ -34,10 +34,12 @@ from aggverify.run.search.before import NOTHING, Before
 from aggverify.run.search.first_look import first_look
 from aggverify.run.search.first_step import WHY_NOT, first_step
 from aggverify.run.search.run_check import run_check
-from aggverify.world import Pool
+from aggverify.world import Pool, Printed
 
 Emit = Callable[[Event], None]
 PRINTED = "the ranks print: aggverify replay CASE shows what rank 0 printed"
+BEGAN = "the ranks print, which is captured: rank 0 began with {!r}"
+"""Where there is no case to replay."""
 ENDED = "-x: stopped at the finding of another check"
 
 
@@ -280,7 +282,6 @@ class _Work:
     def verdict(self, incomplete: Incomplete | None = None) -> Verdict:
         """Of the outcomes so far; what was not reached is not judged, for that reason."""
         laboratory, outcomes = self._laboratory, self._outcomes
-        subject = self.subject.noting(*[PRINTED] * bool(laboratory.printed))
         worlds = sorted(laboratory.worlds.items())
         why_not = self.unknown or (None if incomplete is None else str(incomplete))
         why_not = ENDED if self._ended else why_not
@@ -291,9 +292,11 @@ class _Work:
             first, name = (seen,), seen.finding.check
             summaries = [_failed(s) if s.name == name else s for s in summaries]
         self._tally.sights.outlived = laboratory.outlived
+        reports = (*first, *together([r for outcome in outcomes for r in outcome.findings]))
+        subject = self.subject.noting(*_printed(laboratory.printed, replayed=bool(reports)))
         return Verdict(
             subject=subject.knowing(computes_in=precision(subject, outcomes)),
-            reports=(*first, *together([r for outcome in outcomes for r in outcome.findings])),
+            reports=reports,
             checks=tuple(summaries),
             executed=laboratory.executed - self._executed,
             worlds=tuple((w, n - self._worlds.get(w, 0)) for w, n in worlds),
@@ -306,6 +309,14 @@ class _Work:
             call_milliseconds=self._tally.pace.milliseconds,
             incomplete=incomplete,
         )
+
+
+def _printed(what: Printed, *, replayed: bool) -> Iterator[str]:
+    """The note of what ranks print: where to see it, or, without a case, its first line."""
+    if what and replayed:
+        yield PRINTED
+    elif what:
+        yield BEGAN.format(next(filter(str.strip, what.lines), "")[:60])
 
 
 def _failed(summary: CheckSummary) -> CheckSummary:

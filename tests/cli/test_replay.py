@@ -209,3 +209,13 @@ def test_check_names_the_command_that_shows_it(cli: Cli, tmp_path: Path, text: s
     ran = cli("check", "r.py", "--mode", "token_mean", *brief)
     assert ran.code == 1 and ran.out.count(NOTE) == (text != WRONG)
     assert {path.name for path in tmp_path.iterdir()} <= {"r.py", ".aggverify", "__pycache__"}
+
+
+def test_a_check_without_a_case_shows_how_what_ranks_print_begins(cli: Cli, tmp_path: Path) -> None:
+    right = "def reduce(losses, batch):\n    print()\n    print('n is', batch.num_tokens)\n"
+    right += "    return losses[batch.mask.bool()].sum() / max(batch.num_tokens, 1)\n"
+    (tmp_path / "r.py").write_text(right)
+    brief = ("--profile", "quick", "--world", "2", "--max-examples", "2")
+    ran = cli("check", "r.py", "--mode", "token_mean", *brief)
+    assert ran.code == 0 and NOTE not in ran.flat
+    assert "the ranks print, which is captured: rank 0 began with 'n is " in ran.flat
