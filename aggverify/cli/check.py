@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aggverify.cli.completion import of_files
 from aggverify.cli.options import Grouped, every_option, said
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Grouped)
-@click.argument("targets", metavar="TARGET...", nargs=-1, required=True)
+@click.argument("targets", metavar="TARGET...", nargs=-1, required=True, shell_complete=of_files)
 @every_option
 def check(targets: tuple[str, ...], **given: Any) -> int:
     """Verify a reducer, or several in one run.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aggverify.cli.completion import of_files
 from aggverify.cli.options import options
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _PLAN = (
 @click.command()
 @click.argument("base")
 @click.argument("head")
-@click.argument("targets", nargs=-1)
+@click.argument("targets", nargs=-1, shell_complete=of_files)
 @click.option(
     "--revisions",
     is_flag=True,

@@ -6,9 +6,11 @@ from collections.abc import Collection, Iterator
 
 import click
 
+from aggverify.cli.completion import of_names
+
 
 @click.command()
-@click.argument("names", metavar="[ENGINE]...", nargs=-1)
+@click.argument("names", metavar="[ENGINE]...", nargs=-1, shell_complete=of_names("engine"))
 def engines(names: tuple[str, ...]) -> None:
     """How trainers turn losses into updates: formula, who uses it, what the reducer must return.
 

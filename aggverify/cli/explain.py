@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from aggverify.cli.completion import of_codes
+
 if TYPE_CHECKING:
     from aggverify.codes import Code, Example
 
@@ -17,7 +19,7 @@ LONG = 40
 
 
 @click.command()
-@click.argument("codes", nargs=-1)
+@click.argument("codes", nargs=-1, shell_complete=of_codes)
 def explain(codes: tuple[str, ...]) -> None:
     """What a code means, its smallest example, the real bugs, the usual fix.
 

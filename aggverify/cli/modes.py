@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import click
 
+from aggverify.cli.completion import of_names
+
 
 @click.command()
-@click.argument("names", metavar="[MODE]...", nargs=-1)
+@click.argument("names", metavar="[MODE]...", nargs=-1, shell_complete=of_names("mode"))
 def modes(names: tuple[str, ...]) -> None:
     """Formulas, sources, every framework's name for each mode, and a worked ragged example.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from aggverify.cli.completion import of_files
 from aggverify.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ SECONDS = 50.0
 
 
 @click.command()
-@click.argument("target")
+@click.argument("target", shell_complete=of_files)
 @click.option("--mode", metavar="MODE", help="The mode it implements.")
 @click.option("--engine", metavar="ENGINE", help="What the trainer does with its losses.")
 @click.option("--divisor", type=float, metavar="L", help="Of --mode constant.")

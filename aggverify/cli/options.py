@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from aggverify.cli.completion import of_option
 from aggverify.errors import InputError
 from aggverify.execution.kinds import Kind
 from aggverify.execution.options import BY_KEY, OPTIONS, Option
@@ -57,6 +58,7 @@ def _decorated(option: Option) -> Callable[[F], F]:
         multiple=several,
         type=None if option.kind is Kind.FLAG else _TYPES.get(option.kind, str),
         metavar=option.metavar,
+        shell_complete=of_option(option),
         help=option.help + (f"  [default: {option.default}]" if usual else ""),
     )
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from aggverify.cli.completion import of_files
+
 if TYPE_CHECKING:
     from aggverify.oracles import Step
 
@@ -15,7 +17,7 @@ MAX_BYTES = 1 << 26
 
 
 @click.command()
-@click.argument("step")
+@click.argument("step", shell_complete=of_files)
 @click.option("--losses", help="Losses, comma-separated, one per response token.")
 @click.option("--mode", "modes", multiple=True, help="Only this mode; repeatable.")
 @click.option("--divisor", type=float, default=16.0, show_default=True, help="L of constant.")

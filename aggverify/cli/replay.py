@@ -7,10 +7,12 @@ from pathlib import Path
 
 import click
 
+from aggverify.cli.completion import of_files
+
 
 @click.command()
-@click.argument("case")
-@click.argument("target", required=False)
+@click.argument("case", shell_complete=of_files)
+@click.argument("target", required=False, shell_complete=of_files)
 @click.option("--oracle", help="Your own mode, when the case was found with one.")
 @click.option("--against", help="The other path, when the case was found with one.")
 @click.option("--engine", help="Your own engine, when the case was found under one.")

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from aggverify.cli.completion import of_files
 from aggverify.cli.options import options, said
 
 FOLDER = "aggverify-snapshots"
@@ -31,7 +32,7 @@ def snapshot() -> None:
 
 
 @snapshot.command()
-@click.argument("target")
+@click.argument("target", shell_complete=of_files)
 @options(*_CLAIMS, *_MORE)
 @_folder
 @click.option("--force", is_flag=True, help="Record on CI, too.")

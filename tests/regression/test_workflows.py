@@ -223,9 +223,10 @@ def test_every_push_is_compared_with_the_one_before(forge: Forge) -> None:
     assert name.startswith("aggverify-compare-0-")
     assert files == ["base.json", "head.json", "report.html"]
     assert "new-failure" in (second.own / "summary.md").read_text()
-    before, commit = forge.push({"my_pkg/loss.py": LOSS})
-    third = forge.runs(ACTION, "push", commit, {"before": before})
+    _, commit = forge.push({"my_pkg/loss.py": LOSS})
+    third = forge.runs(ACTION, "push", commit, {"before": "e" * 40})  # a force push left it behind
     assert third.job(ACTION), third.printed
+    assert f"origin has no {'e' * 40}" in third.printed
     assert "fixes AGV202" in (third.own / "summary.md").read_text()
 
 
