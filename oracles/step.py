@@ -63,6 +63,11 @@ class Sample:
         return len(self.loss_mask)
 
     @property
+    def total_length(self) -> int:
+        """Prompt and response."""
+        return self.prompt_length + len(self.loss_mask)
+
+    @property
     def num_original(self) -> int:
         """Tokens the denominators see unless a policy says otherwise: those before rejection."""
         return self.num_unmasked if self.original_mask is None else self.original_mask.count(1)

@@ -205,5 +205,5 @@ def failure_finding(check: str, subject: Subject, execution: Execution) -> Findi
     fault = execution.failure
     if fault is None:
         return None
-    code = code_of_failure("breach" if fault.breach else fault.kind).code
+    code = code_of_failure(fault.kind, fault.error.breach if fault.error else "").code
     return Finding(code, check, fault.message, execution.case, subject.mode, fault=fault)

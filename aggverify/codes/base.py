@@ -55,6 +55,7 @@ class Symptom(StrEnum):
     RATIOS = "ratios"
     OVERFLOWS = "overflows"
     MASKED_LOGGED = "masked logged"
+    WRONG_LABEL = "wrong label"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,15 @@ CATALOGUE: tuple[Code, ...] = (
         of_a_step=True,
     ),
     Code(
+        "AGV105",
+        "Trained on a label that is not the next token",
+        consequence="trains positions on other tokens than their next",
+        symptom=Symptom.WRONG_LABEL,
+        diagnosed=Diagnosed.SYMPTOM,
+        failure="wrong label",
+        ends_the_run=True,
+    ),
+    Code(
         "AGV111",
         "Not finite when something is fully masked",
         diagnosed=Diagnosed.NOT_FINITE,

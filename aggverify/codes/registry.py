@@ -27,9 +27,13 @@ def code(name: str) -> Code:
     return found
 
 
-def code_of_failure(kind: str) -> Code:
-    """The code that names a step that was not finished in this way."""
-    return next(known for known in _known.values() if known.failure == kind)
+def code_of_failure(kind: str, breach: str = "") -> Code:
+    """The code that names a step that was not finished in this way; ``breach``: the name of what a
+    handler complained of, ``kind: which of them``."""
+    failures = {known.failure: known for known in _known.values()}
+    if breach:
+        return failures.get(breach.partition(":")[0], failures["breach"])
+    return failures[kind]
 
 
 def register(*codes: Code) -> None:

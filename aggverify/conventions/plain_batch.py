@@ -15,6 +15,7 @@ from aggverify.conventions.plain_text import listed, named, number, row, tensor,
 from aggverify.conventions.rows import Places, Rows, places
 from aggverify.conventions.scripted import PlainData, PlainSite
 from aggverify.conventions.step_batches import Totals, numbers
+from aggverify.conventions.training_batch import sequences_plainly
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Piece, owned_pieces, positions, visible_pieces
 
@@ -80,10 +81,13 @@ def batches(
     more += ["mode=MODE"] * mode
     lines = ",\n    ".join(", ".join(words) for words in (given, more) if words)
     made = f"{'MicroBatch' if padded else 'SimpleNamespace'}({lines})"
-    return Batches(_told(site, rows, asked), made, _PADDED if padded else "")
+    asks_model = tokens and any("logits" in text for text in site.texts or ())
+    return Batches(_told(site, rows, asked, asks_model), made, _PADDED if padded else "")
 
 
-def _told(site: PlainSite, rows: Rows | None, asked: frozenset[str] | None) -> PlainData:
+def _told(
+    site: PlainSite, rows: Rows | None, asked: frozenset[str] | None, sequences: bool
+) -> PlainData:
     cells: list[tuple[str, ...]] = []
     step: dict[str, str] = {}
     for d, c in ranks(site.case):
@@ -94,6 +98,8 @@ def _told(site: PlainSite, rows: Rows | None, asked: frozenset[str] | None) -> P
             if asked is not None:
                 wanted = _USUAL | _by_what_there_is(site) | asked
                 values = {name: text for name, text in values.items() if name in wanted}
+            if sequences:
+                values |= sequences_plainly(place, k)
             step = {name: text for name, text in values.items() if name in _OF_THE_STEP}
             own.append(named({n: t for n, t in values.items() if n not in step}, 8, 40))
         cells.append(tuple(own))

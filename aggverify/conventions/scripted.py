@@ -68,6 +68,8 @@ class Calling(NamedTuple):
     """The form of the losses; None: 1-D, one response after the other."""
     whole: str = ""
     """What the candidate is called where it runs all of the step, with a model it is given."""
+    logits: bool = False
+    """Whether its model is asked for logits: ``adapter`` has the function ``logits_of``."""
     zeros: bool = True
     """Whether losses of 0 show their weights."""
 

@@ -53,7 +53,7 @@ mpu.core = mpu.mpu = mpu"""
 
 
 def _plain(samples: Sequence[Sample]) -> str:
-    totals = [s.prompt_length + s.response_length for s in samples]
+    totals = [s.total_length for s in samples]
     masks = (f"{tensor(s.loss_mask)}.int()" for s in samples)
     return f"({row(totals)}, {row(s.response_length for s in samples)}, {listed(masks)})"
 
@@ -133,7 +133,7 @@ class SlimeHook:
             members = site.case.layout.micro_batches[site.dp_rank][k]
             samples = [step.samples[i] for i in members]
             reducer = function(
-                [s.prompt_length + s.response_length for s in samples],
+                [s.total_length for s in samples],
                 [s.response_length for s in samples],
                 [mask_tensor(s.loss_mask, np.int32, site.device) for s in samples],
                 site.per_token,

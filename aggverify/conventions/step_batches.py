@@ -83,7 +83,7 @@ class Totals:
             "rank_rollouts": len({s.rollout for s in samples}),
             "rank_groups": len({s.group for s in samples}),
             "rank_tokens": sum(own),
-            "rank_width": max([s.prompt_length + len(s.loss_mask) for s in samples]),
+            "rank_width": max([s.total_length for s in samples]),
             "step_width": counts.width,
         }
 
@@ -98,7 +98,7 @@ def numbers(site: Site, k: int, totals: Totals, mode: str | bool | None) -> dict
     return {
         "samples": list(members),
         "response_lengths": lengths,
-        "total_lengths": [s.prompt_length + n for s, n in zip(samples, lengths, strict=True)],
+        "total_lengths": [s.total_length for s in samples],
         "rollout_ids": rollouts,
         "group_ids": groups,
         "rollout_tokens": [counts.rollouts[name] for name in rollouts],

@@ -16,7 +16,8 @@ from aggverify.conventions.base import Misuse, Site, WholeStep
 from aggverify.conventions.offer import Offer
 from aggverify.conventions.plain_batch import batches
 from aggverify.conventions.scripted import Calling, PlainSite
-from aggverify.conventions.step_batches import Totals, micro_batch
+from aggverify.conventions.step_batches import Totals
+from aggverify.conventions.training_batch import logits_plainly, training_batch
 from aggverify.engines import TRAIN_STEP
 from aggverify.files import parsed
 from aggverify.oracles import LEGACY, MODES
@@ -102,7 +103,7 @@ class Trainer:
     title: str = "a whole training step"
     usual_name: str = "train_step"
     signature: str = (
-        "def train_step(model: nn.Module, micro_batches: list[aggverify.MicroBatch], "
+        "def train_step(model: nn.Module, micro_batches: list[aggverify.TrainingBatch], "
         "ctx: aggverify.TrainContext) -> None"
     )
     returns: str = (
@@ -144,12 +145,21 @@ class Trainer:
         rest = {"divisor": site.divisor, "world": layout.world_size, "mesh": mesh}
         rest["drives"] = self.drives
         call = _PLAIN.format(batch=found.made, **sizes, **rest)
-        return Calling(call, "batches", found.told, code=found.code, whole=self.usual_name)
+        logits = any("logits" in text for text in site.texts or ())
+        return Calling(
+            call,
+            "batches",
+            found.told,
+            code=found.code,
+            adapter=logits_plainly(site.case) if logits else "",
+            whole=self.usual_name,
+            logits=logits,
+        )
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> WholeStep:
         def train(model: nn.Module) -> None:
             totals, layout = Totals(site), site.case.layout
-            batches = [micro_batch(site, k, totals) for k in range(layout.num_microbatches)]
+            batches = [training_batch(site, k, totals) for k in range(layout.num_microbatches)]
             self.drive(function, model, batches, context(site))
 
         return WholeStep(train)

@@ -42,7 +42,7 @@ _SORTED_BY: tuple[tuple[str, Key], ...] = (
     ("length, the longest first", lambda s: -s.response_length),
     ("unmasked tokens", lambda s: s.num_unmasked),
     ("unmasked tokens, the most first", lambda s: -s.num_unmasked),
-    ("whole length", lambda s: s.prompt_length + s.response_length),
+    ("whole length", lambda s: s.total_length),
     ("whole length, the longest first", lambda s: -s.prompt_length - s.response_length),
     ("rollout id", lambda s: s.rollout),
 )

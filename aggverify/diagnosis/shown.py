@@ -72,7 +72,7 @@ def _zigzag(o: Observation) -> Iterator[tuple[bool, bool, Array]]:
     for c in range(layout.cp_size):
         for i, pieces in zip(everyone, owned_pieces(step, everyone, layout, c), strict=True):
             s = step.samples[i]
-            q = -(-(s.prompt_length + s.response_length) // (2 * layout.cp_size))
+            q = -(-s.total_length // (2 * layout.cp_size))
             flat = np.concatenate([np.arange(a, b) for a, b in pieces] or [np.arange(0)])
             second = (flat + s.prompt_length - 1) // q >= layout.cp_size
             yield bool(second.all()), bool((~second).all()), flat + step.offsets[i]
@@ -85,7 +85,7 @@ def _second_chunks(o: Observation) -> npt.NDArray[np.bool_]:
     size = o.case.layout.cp_size
     start = 0
     for s in o.case.step.samples:
-        q = -(-(s.prompt_length + s.response_length) // (2 * size))
+        q = -(-s.total_length // (2 * size))
         logits = np.arange(s.response_length) + s.prompt_length - 1
         out[start : start + s.response_length] = logits // q >= size
         start += s.response_length

@@ -72,7 +72,7 @@ class Tokens:
         self.mask = _ints([bit for s in samples for bit in s.loss_mask])
         self.keep = self.mask.astype(bool)
         self.lengths = _ints([s.response_length for s in samples])
-        self.totals = _ints([s.prompt_length + s.response_length for s in samples])
+        self.totals = _ints([s.total_length for s in samples])
         self.sample = np.repeat(np.arange(len(samples)), self.lengths)
         sizes = [case.step.num_response_tokens for case in cases]
         self.case = np.repeat(np.arange(len(cases)), sizes)

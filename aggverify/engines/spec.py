@@ -226,6 +226,10 @@ class LocalStep(Protocol):
         its ``index``.
         """
 
+    def logits(self, k: int, theta: Tensor) -> Tensor:
+        """Of whole sequences of micro-batch ``k``, whose cross entropy depends on ``theta`` as its
+        losses do."""
+
     def steps_with(self, optimizer: Optimizer) -> None:
         """Raise for one whose step is not the gradient, taken away."""
 

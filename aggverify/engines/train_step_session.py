@@ -23,7 +23,8 @@ _SCALES = (1.0, 2.0**-8, 2.0**-16, 2.0**-24)
 class StepModel(nn.Module):
     """One parameter entry, 0, per response token of the step; float64.
 
-    ``model(micro_batch)`` is this rank's per-token losses, 1-D, as reducers get them.
+    ``model(micro_batch)`` is this rank's per-token losses, 1-D, as reducers get them, or with
+    ``logits=True`` its logits over whole sequences, 2-D.
     """
 
     def __init__(self, step: LocalStep, device: torch.device) -> None:
@@ -31,8 +32,10 @@ class StepModel(nn.Module):
         self._step = step
         self.theta = nn.Parameter(torch.zeros_like(step.values, device=device))
 
-    def forward(self, micro_batch: Any) -> Tensor:
+    def forward(self, micro_batch: Any, *, logits: bool = False) -> Tensor:
         """``value + gain * theta[token]`` of the micro-batch's tokens, in the case's dtype."""
+        if logits:
+            return self._step.logits(micro_batch.index, self.theta)
         index, gain = self._step.tokens(micro_batch.index), self._step.gain
         return (self._step.values[index] + gain * self.theta[index]).to(self._step.dtype)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -143,28 +143,40 @@ def zigzag_pieces(
     """
     if cp_size == 1:
         return ((0, response_length),) if response_length else ()
-    q = chunk or -(-(prompt_length + response_length) // (2 * cp_size))
-    firsts = (cp_rank * q, (2 * cp_size - 1 - cp_rank) * q)
+    chunks = zigzag_chunks(prompt_length + response_length, cp_size, cp_rank, chunk)
     shift = 1 - prompt_length
-    return _clip(((a + shift, a + q + shift) for a in firsts), response_length)
+    return clipped(((a + shift, b + shift) for a, b in chunks), response_length)
+
+
+def zigzag_chunks(total: int, cp_size: int, cp_rank: int, chunk: int) -> Iterator[Piece]:
+    """The rank's positions of a sequence, beyond its end, too: first half, second half."""
+    q = chunk or -(-total // (2 * cp_size))
+    for first in (cp_rank * q, (2 * cp_size - 1 - cp_rank) * q):
+        yield first, first + q
 
 
 def contiguous_pieces(
     samples: Sequence[Sample], cp_size: int, cp_rank: int
 ) -> tuple[tuple[Piece, ...], ...]:
     """Response tokens per sample on a rank that owns one chunk of the concatenated stream."""
-    total = sum(s.prompt_length + s.response_length for s in samples)
-    q = -(-total // cp_size)
-    pieces, start = [], 0
-    for s in samples:
-        shift = 1 - s.prompt_length - start
-        first = cp_rank * q + shift
-        pieces.append(_clip([(first, first + q)], s.response_length))
-        start += s.prompt_length + s.response_length
+    pieces = []
+    for s, (first, last) in zip(samples, contiguous_chunks(samples, cp_size, cp_rank), strict=True):
+        shift = 1 - s.prompt_length
+        pieces.append(clipped([(first + shift, last + shift)], s.response_length))
     return tuple(pieces)
 
 
-def _clip(ranges: Any, length: int) -> tuple[Piece, ...]:
+def contiguous_chunks(samples: Sequence[Sample], cp_size: int, cp_rank: int) -> Iterator[Piece]:
+    """The rank's chunk of a pack as positions of each sample, also outside of it."""
+    q = -(-sum(s.total_length for s in samples) // cp_size)
+    start = 0
+    for s in samples:
+        yield cp_rank * q - start, (cp_rank + 1) * q - start
+        start += s.total_length
+
+
+def clipped(ranges: Iterable[Piece], length: int) -> tuple[Piece, ...]:
+    """Ranges, without what is below 0 or beyond ``length``."""
     clipped = ((max(a, 0), min(b, length)) for a, b in ranges)
     return tuple((a, b) for a, b in clipped if a < b)
 
@@ -179,13 +191,18 @@ def owned_pieces(
     samples = [step.samples[i] for i in members]
     if layout.cp_kind == "contiguous" and layout.cp_size > 1:
         return contiguous_pieces(samples, layout.cp_size, cp_rank)
-    chunk = 0
-    if layout.cp_kind == "bshd" and layout.cp_size > 1:
-        chunk = -(-rank_width(step, members, layout) // (2 * layout.cp_size))
+    chunk = row_chunk(step, members, layout)
     return tuple(
         zigzag_pieces(s.prompt_length, s.response_length, layout.cp_size, cp_rank, chunk=chunk)
         for s in samples
     )
+
+
+def row_chunk(step: Step, members: Sequence[int], layout: Layout) -> int:
+    """Tokens in a chunk of a padded row, 0 where each sample has its own."""
+    if layout.cp_kind != "bshd" or layout.cp_size == 1:
+        return 0
+    return -(-rank_width(step, members, layout) // (2 * layout.cp_size))
 
 
 def rank_width(step: Step, members: Sequence[int], layout: Layout) -> int:
@@ -193,7 +210,7 @@ def rank_width(step: Step, members: Sequence[int], layout: Layout) -> int:
     these."""
     cells = next(rank for rank in layout.micro_batches if any(members[0] in c for c in rank))
     mine = (step.samples[i] for cell in cells for i in cell)
-    return max(s.prompt_length + s.response_length for s in mine)
+    return max(s.total_length for s in mine)
 
 
 def visible_pieces(

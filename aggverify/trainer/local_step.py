@@ -23,6 +23,7 @@ from aggverify.trainer.contract import (
     logged,
 )
 from aggverify.trainer.gathering import gathered
+from aggverify.trainer.labels import WrongLabel, logits
 from aggverify.trainer.torch_modes import NO_GRAD, entered
 from aggverify.world.trace import TRACER
 
@@ -66,6 +67,7 @@ class CandidateStep:
         self.counts: list[int] = []
         self.logs: list[Log] = []
         self.clips: list[tuple[float, float]] = []
+        self._wrong: list[WrongLabel] = []
         self._seconds = 0.0
 
     @property
@@ -96,6 +98,12 @@ class CandidateStep:
         starts = [site.case.step.offsets[i] for i in members]
         pieces = owned_pieces(site.case.step, members, site.case.layout, site.cp_rank)
         return placed(torch.from_numpy(positions(starts, pieces)), site.device)
+
+    def logits(self, k: int, theta: Tensor) -> Tensor:
+        """Of whole sequences of micro-batch ``k``: cross entropy with the right labels gives the
+        losses, but for a constant; others are noted in backward."""
+        values = self.values + self.gain * theta
+        return logits(self._site, k, values, self.dtype, self._wrong.append)
 
     def loss(self, k: int, losses: Tensor) -> Tensor:
         """The candidate's loss of micro-batch ``k``; raises ContractBreach for what is none."""
@@ -148,7 +156,9 @@ class CandidateStep:
 
     def trained(self, update: Tensor) -> None:
         """Note what the update makes of this rank's losses: a token of weight 0 has no part in it,
-        whatever its loss."""
+        whatever its loss. Raises WrongLabel: no rank waits for this one any more."""
+        if self._wrong:
+            raise self._wrong[0]
         for k in range(self.num_microbatches):
             mine = self.tokens(k)
             weights, losses = update[mine].tolist(), self.values[mine].tolist()

@@ -10,6 +10,7 @@ from tests.corpus import (
     counts,
     faults,
     groups,
+    labels,
     logs,
     masked_logs,
     masks,
@@ -41,6 +42,7 @@ FAMILIES = (
     faults,
     behaviour,
     clipping,
+    labels,
     ratios,
     term_readings,
     logs,
@@ -48,7 +50,7 @@ FAMILIES = (
 )
 
 MUTANTS: tuple[Mutant, ...] = tuple(m for family in FAMILIES for m in family.MUTANTS)
-RIGHT = (correct, well_behaved, masked_logs, nonlinear, faults, clipping, ratios, pairs)
+RIGHT = (correct, well_behaved, masked_logs, nonlinear, faults, clipping, labels, ratios, pairs)
 CORRECT: tuple[Correct, ...] = tuple(c for right in RIGHT for c in right.CORRECT)
 
 __all__ = ["CORRECT", "FAMILIES", "MUTANTS", "RIGHT", "Correct", "Mutant"]

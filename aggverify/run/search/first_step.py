@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from aggverify.checks.base import failure_finding
 from aggverify.checks.formula import NAME
 from aggverify.checks.refusal import refusal
+from aggverify.codes import Diagnosed
+from aggverify.diagnosis import recognised
 from aggverify.errors import UnknownVersion
 from aggverify.execution.executed import Execution
 from aggverify.execution.laboratory import Laboratory
@@ -86,6 +88,9 @@ def _reported(subject: Subject, laboratory: Laboratory, case: Case) -> ReportedF
     finding = failure_finding(CHECK, subject, again)
     if finding is None:
         return None  # not every time: the checks look into that
+    if finding.traits.diagnosed is Diagnosed.SYMPTOM:  # it got there, and its mistake has a name
+        known = recognised(subject, finding)
+        return ReportedFinding(stored_case(subject, finding), finding, known, True)
     [shown] = laboratory.run(subject, [Trial(case, show=True)])
     call = Call(shown.given, subject.convention.returns)
     return ReportedFinding(stored_case(subject, finding), finding, None, True, call=call)
