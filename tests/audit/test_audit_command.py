@@ -36,6 +36,7 @@ def worst(verdict: Any) -> tuple[str, float]:
     return finding["expected"][n], float.fromhex(finding["observed"][n])
 
 
+@pytest.mark.thorough
 def test_a_run_is_recorded_judged_and_stored_as_a_case(cli: Cli, tmp_path: Path) -> None:
     said = ("--mode", "token_mean", "--engine", "ddp", "--verify-engine", "--probe-dir", "p")
     code, verdict = audited(cli, tmp_path, *said, job=[LOOPS, "ddp", ""])

@@ -130,6 +130,7 @@ def test_no_known_mode_still_checks_invariance(cli: Cli, tmp_path: Path) -> None
     assert "PASS  the step scalar is the same in every layout tried (no known mode)" in ran.out
 
 
+@pytest.mark.thorough
 def test_replay_tells_failed_and_fixed(cli: Cli, tmp_path: Path) -> None:
     checked = cli("check", BROKEN, *LITTLE)
     assert checked.code == 1

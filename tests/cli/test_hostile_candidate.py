@@ -69,6 +69,7 @@ KILLS = """
         open(mark, "w").close(); os.kill(os.getpid(), 9)"""
 
 
+@pytest.mark.thorough
 def test_a_rank_killed_from_outside_is_not_held_against_the_reducer(
     cli: Cli, tmp_path: Path
 ) -> None:

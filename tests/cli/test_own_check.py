@@ -98,6 +98,7 @@ def test_a_right_reducer_passes_it_and_a_hazard_is_shown_without_failing(
     assert mine["cases"]
 
 
+@pytest.mark.thorough
 def test_a_wrong_one_is_found_reported_explained_and_replayed(
     tmp_path: Path, with_mine: Cli
 ) -> None:

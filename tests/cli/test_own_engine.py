@@ -6,6 +6,8 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import Cli
 
 LOCAL_MEAN = """
@@ -29,6 +31,7 @@ def engine(tmp_path: Path, module: str) -> Path:
     return mark
 
 
+@pytest.mark.thorough
 def test_a_stored_case_names_an_engine_and_does_not_import_it(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "r.py").write_text(LOCAL_MEAN)
     engine(tmp_path, "their_engine")

@@ -21,6 +21,8 @@ from aggverify.run.search.check_run import CheckRun
 from tests.explained import EXAMPLES, case_of, subject_of
 
 # Those of 2^24 tokens take seconds: test_large_counts runs one.
+SLOW, THOROUGH = ("AGV406",), pytest.mark.thorough
+"""What takes many seconds: a rank that never comes back is waited for."""
 QUICK = [(code, example) for code, example in EXAMPLES if example.ones < BEYOND]
 
 
@@ -47,7 +49,10 @@ def covering(example: Example) -> pytest.MarkDecorator:
 
 @pytest.mark.parametrize(
     ("code", "example"),
-    [pytest.param(c, e, id=f"{c}-{e.check}", marks=covering(e)) for c, e in QUICK],
+    [
+        pytest.param(c, e, id=f"{c}-{e.check}", marks=[covering(e), *[THOROUGH] * (c in SLOW)])
+        for c, e in QUICK
+    ],
 )
 def test_the_example_fails_with_this_code(
     code: str, example: Example, laboratory: Laboratory

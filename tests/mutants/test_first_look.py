@@ -52,6 +52,7 @@ def examined(
     return verdict, told
 
 
+@pytest.mark.thorough
 def test_it_is_told_before_the_first_check_starts(shared_pool: Pool) -> None:
     verdict, told = examined(shared_pool, "broken/cp_shard_mean.py", "mean", ORDER)
     first, second, last = (check.name for check in ORDER)

@@ -36,8 +36,8 @@ def covering(entry: Mutant | Correct) -> list[pytest.MarkDecorator]:
 
 
 FIRST = first_of_each(MUTANTS, role)
-QUICK = FIRST[::2]
-"""Half of them, as each takes seconds."""
+QUICK = FIRST[1:7:2]
+"""Some of them, as each takes seconds."""
 
 
 @pytest.mark.parametrize(

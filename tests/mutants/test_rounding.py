@@ -93,7 +93,7 @@ def test_rounding_of_what_is_taken_away_again_is_a_warning(
 @pytest.mark.parametrize(
     ("function", "code"),
     [
-        ("one_and_back_off", "AGV202"),
+        pytest.param("one_and_back_off", "AGV202", marks=pytest.mark.thorough),
         pytest.param("one_and_back_off_in_float32", "AGV101", marks=pytest.mark.thorough),
     ],
 )

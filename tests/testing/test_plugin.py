@@ -128,6 +128,7 @@ def test_what_cannot_be_is_an_error_of_collection(arguments: dict[str, object], 
             make("r.py", **arguments)
 
 
+@pytest.mark.thorough
 def test_what_a_suite_says_for_all_is_heeded(suite: Suite) -> None:
     made = suite(
         "test_bare = aggverify.conformance('bare.py', checks=['weights_are_the_modes'])",
