@@ -69,6 +69,6 @@ def test_a_float32_count_is_found_and_told_in_a_small_file() -> None:
     assert [run.tokens for run in step.samples[0].runs] == [BEYOND]
 
 
-@pytest.mark.thorough
+@pytest.mark.exhaustive
 def test_an_integer_count_passes() -> None:
     assert judged(EXAMPLES / "native" / "sum" / "token_mean.py")[1] is None

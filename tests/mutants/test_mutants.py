@@ -61,7 +61,7 @@ def test_a_mutant_is_killed_and_named(mutant: Mutant, laboratory: Laboratory) ->
 
 
 # Of each convention, a right one by default: tests/frameworks/test_shipped.py.
-@pytest.mark.parametrize("entry", thorough_at_times(CORRECT, 5, ids=name, marks=covering))
+@pytest.mark.parametrize("entry", thorough_at_times(CORRECT, 8, ids=name, marks=covering))
 def test_a_right_reducer_is_not_blamed(entry: Correct, laboratory: Laboratory) -> None:
     assert every_finding(entry, laboratory, EXAMPLES) == []
 
