@@ -4,7 +4,6 @@ from aggverify.api.running import check_case, check_reducer, observe, verify
 from aggverify.conventions.micro_batch import MicroBatch
 from aggverify.conventions.policy_loss import PolicyBatch
 from aggverify.conventions.trainer import TrainContext
-from aggverify.conventions.training_batch import TrainingBatch
 from aggverify.oracles import Sample, Step
 from aggverify.probes import probe, probe_log_probs
 from aggverify.report.model import Document, Verdict
@@ -28,7 +27,6 @@ __all__ = [
     "Sample",
     "Step",
     "TrainContext",
-    "TrainingBatch",
     "Verdict",
     "__version__",
     "assert_invariant",

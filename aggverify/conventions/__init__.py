@@ -19,7 +19,6 @@ from aggverify.conventions.skyrl import SkyrlAdvantages
 from aggverify.conventions.slime import SlimeHook
 from aggverify.conventions.trainer import TrainContext, Trainer
 from aggverify.conventions.trainer_engine import TrainerEngine
-from aggverify.conventions.training_batch import TrainingBatch
 from aggverify.conventions.validation import Validation
 from aggverify.errors import unknown
 from aggverify.files import is_path
@@ -103,7 +102,6 @@ __all__ = [
     "PolicyBatch",
     "Site",
     "TrainContext",
-    "TrainingBatch",
     "WholeStep",
     "alike",
     "by_shape",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from aggverify.conventions.base import Site, mask_tensor, placed
+from aggverify.conventions.token_labels import Sequences
 from aggverify.steps.layouts import positions, visible_pieces
 from aggverify.world.candidate_errors import Breach
 
@@ -59,6 +60,10 @@ class Beyond:
 
     def step_ids(self) -> list[int]:
         return [sample.group for sample in self._site.case.step.samples]
+
+    def sequences(self) -> Sequences:
+        """Of the batch's own samples."""
+        return Sequences.of(self._site, self._members)
 
     def local_positions(self) -> list[Tensor]:
         import torch

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from aggverify.conventions.token_labels import HasTokens
+
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.distributed import ProcessGroup
@@ -17,7 +19,7 @@ Width = Literal["micro-batch", "step"]
 
 
 @dataclass(frozen=True, slots=True)
-class MicroBatch:
+class MicroBatch(HasTokens):
     """One micro-batch on one rank, and the step's global counts.
 
     ``losses`` (the reducer's first argument) is 1-D: the samples' local pieces concatenated in the
@@ -27,8 +29,7 @@ class MicroBatch:
     loss_masks: list[Tensor]
     """Full 0/1 masks over each response, int64, shape ``(response_length,)``."""
     original_masks: list[Tensor]
-    """The masks before tokens were rejected after the fact (TIS, rejection sampling); usually the
-    same as ``loss_masks``."""
+    """Before tokens were rejected after the fact (TIS); usually the same as ``loss_masks``."""
     local_masks: list[Tensor]
     """The part of each mask this rank's losses stand for, int64; may be empty under CP."""
     response_lengths: list[int]
@@ -69,8 +70,7 @@ class MicroBatch:
     index: int = 0
     """Which of the rank's micro-batches this is, from 0."""
     cp_kind: str = "zigzag"
-    """Which tokens context-parallel ranks own: ``zigzag``, ``contiguous``, ``gathered``, or
-    ``bshd``, zigzag in rows of ``rank_width``."""
+    """Tokens that ranks own: ``zigzag``, ``contiguous``, ``gathered``, ``bshd`` (padded rows)."""
     num_samples: int = 0
     """Samples in the step."""
     num_valid_samples: int = 0
@@ -186,7 +186,7 @@ class MicroBatch:
                 f"side {side!r}, width {width!r}"
             )
         if isinstance(values, torch.Tensor):
-            values = values.split_with_sizes([len(mask) for mask in self.local_masks])
+            values = values.split_with_sizes([*map(len, self.local_masks)])
         longest = self.step_width if width == "step" else max(map(len, values), default=0)
         padding = [(0, longest - len(row))[:: 1 if side == "right" else -1] for row in values]
         pad = torch.nn.functional.pad

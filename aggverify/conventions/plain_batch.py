@@ -15,7 +15,7 @@ from aggverify.conventions.plain_text import listed, named, number, row, tensor,
 from aggverify.conventions.rows import Places, Rows, places
 from aggverify.conventions.scripted import PlainData, PlainSite
 from aggverify.conventions.step_batches import Totals, numbers
-from aggverify.conventions.training_batch import sequences_plainly
+from aggverify.conventions.token_labels import NAMES, sequences_plainly
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Piece, owned_pieces, positions, visible_pieces
 
@@ -81,8 +81,8 @@ def batches(
     more += ["mode=MODE"] * mode
     lines = ",\n    ".join(", ".join(words) for words in (given, more) if words)
     made = f"{'MicroBatch' if padded else 'SimpleNamespace'}({lines})"
-    asks_model = tokens and any("logits" in text for text in site.texts or ())
-    return Batches(_told(site, rows, asked, asks_model), made, _PADDED if padded else "")
+    sequences = any(name in text for text in site.texts or () for name in NAMES)
+    return Batches(_told(site, rows, asked, sequences), made, _PADDED if padded else "")
 
 
 def _told(

@@ -16,8 +16,8 @@ from aggverify.conventions.base import Misuse, Site, WholeStep
 from aggverify.conventions.offer import Offer
 from aggverify.conventions.plain_batch import batches
 from aggverify.conventions.scripted import Calling, PlainSite
-from aggverify.conventions.step_batches import Totals
-from aggverify.conventions.training_batch import logits_plainly, training_batch
+from aggverify.conventions.step_batches import Totals, micro_batch
+from aggverify.conventions.token_labels import logits_plainly
 from aggverify.engines import TRAIN_STEP
 from aggverify.files import parsed
 from aggverify.oracles import LEGACY, MODES
@@ -103,7 +103,7 @@ class Trainer:
     title: str = "a whole training step"
     usual_name: str = "train_step"
     signature: str = (
-        "def train_step(model: nn.Module, micro_batches: list[aggverify.TrainingBatch], "
+        "def train_step(model: nn.Module, micro_batches: list[aggverify.MicroBatch], "
         "ctx: aggverify.TrainContext) -> None"
     )
     returns: str = (
@@ -159,7 +159,7 @@ class Trainer:
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> WholeStep:
         def train(model: nn.Module) -> None:
             totals, layout = Totals(site), site.case.layout
-            batches = [training_batch(site, k, totals) for k in range(layout.num_microbatches)]
+            batches = [micro_batch(site, k, totals) for k in range(layout.num_microbatches)]
             self.drive(function, model, batches, context(site))
 
         return WholeStep(train)

@@ -25,7 +25,7 @@ class TrainerEngine(Trainer):
     usual_name: str = "make_engine"
     signature: str = (
         "def make_engine(model: nn.Module, ctx: aggverify.TrainContext) -> an object with "
-        "forward_backward(batch: aggverify.TrainingBatch) and step()"
+        "forward_backward(batch: aggverify.MicroBatch) and step()"
     )
     parameters: tuple[str, ...] = ("model", "ctx")
     drives: str = (

@@ -15,7 +15,7 @@ import numpy as np
 
 from aggverify.conventions import Site
 from aggverify.conventions.base import placed
-from aggverify.conventions.training_batch import FAR, USUALLY_FAR
+from aggverify.conventions.token_labels import FAR, USUALLY_FAR
 from aggverify.steps.layouts import Index
 from aggverify.steps.sequences import NOTHING, Rows, before, next_ids, rows, token_ids, vocabulary
 from aggverify.world.candidate_errors import Breach

@@ -44,7 +44,7 @@ TWO_MICRO_BATCHES = aggverify.Layout((((0,), (1,)),))
 
 NAMES = {
     "Case", "Document", "Layout", "MicroBatch", "Observation", "PolicyBatch", "Pool", "Sample",
-    "Step", "TrainContext", "TrainingBatch", "Verdict", "__version__", "assert_invariant",
+    "Step", "TrainContext", "Verdict", "__version__", "assert_invariant",
     "check_case", "check_reducer", "conformance", "load_verdict", "observe",
     "parametrize_with_checks", "parse_step", "probe", "probe_log_probs", "verify",
 }  # fmt: skip

@@ -9,11 +9,11 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional
 
-from aggverify.conventions import TrainContext, TrainingBatch
+from aggverify.conventions import MicroBatch, TrainContext
 from tests.corpus.base import Correct, Mutant
 
-Batches = Sequence[TrainingBatch]
-Labels = Callable[[TrainingBatch], Tensor]
+Batches = Sequence[MicroBatch]
+Labels = Callable[[MicroBatch], Tensor]
 
 
 def _step(model: nn.Module, batches: Batches, ctx: TrainContext, labels: Labels) -> None:
@@ -27,7 +27,7 @@ def _step(model: nn.Module, batches: Batches, ctx: TrainContext, labels: Labels)
         dist.all_reduce(p.grad, group=ctx.dp_cp_group)
 
 
-def _cut(batch: TrainingBatch, whole: Sequence[Tensor]) -> Tensor:
+def _cut(batch: MicroBatch, whole: Sequence[Tensor]) -> Tensor:
     """Of each sequence what belongs to the rank's logits."""
     return torch.cat([own[p] for own, p in zip(whole, batch.position_ids, strict=True)])
 
@@ -47,7 +47,7 @@ def shifted_then_cut(model: nn.Module, batches: Batches, ctx: TrainContext) -> N
 def over_edges_of_masked_prompts(model: nn.Module, batches: Batches, ctx: TrainContext) -> None:
     """A pack shifted as one row: what follows a sequence is a prompt, which has no labels."""
 
-    def labels(batch: TrainingBatch) -> Tensor:
+    def labels(batch: MicroBatch) -> Tensor:
         own = _shifted(torch.cat(batch.labels))
         return _cut(batch, own.split([*map(len, batch.labels)]))
 
@@ -69,7 +69,7 @@ def gathered_and_masked(model: nn.Module, batches: Batches, ctx: TrainContext) -
 
 
 def shifted_in_each_shard(model: nn.Module, batches: Batches, ctx: TrainContext) -> None:
-    def labels(batch: TrainingBatch) -> Tensor:
+    def labels(batch: MicroBatch) -> Tensor:
         own = torch.cat(batch.local_labels)
         return torch.cat([own[1:], own.new_tensor([-100])])
 
@@ -89,7 +89,7 @@ def ids_over_edges(model: nn.Module, batches: Batches, ctx: TrainContext) -> Non
     """A pack shifted as one row, with the mask shifted in the other direction: the last position
     of a sequence is trained on the first token of the next."""
 
-    def labels(batch: TrainingBatch) -> Tensor:
+    def labels(batch: MicroBatch) -> Tensor:
         ids = _shifted(torch.cat(batch.input_ids))
         kept = torch.cat(batch.labels) != -100
         own = torch.where(kept, ids, -100).split([*map(len, batch.labels)])
@@ -101,7 +101,7 @@ def ids_over_edges(model: nn.Module, batches: Batches, ctx: TrainContext) -> Non
 def turns_begin_too_early(model: nn.Module, batches: Batches, ctx: TrainContext) -> None:
     """The last token of a prompt is taken for the first of its response."""
 
-    def labels(batch: TrainingBatch) -> Tensor:
+    def labels(batch: MicroBatch) -> Tensor:
         found = []
         for ids, own in zip(batch.input_ids, batch.labels, strict=True):
             early = torch.cat([own[1:] != -100, (own[:1] != -100)]) | (own != -100)

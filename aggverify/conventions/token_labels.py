@@ -1,17 +1,15 @@
-"""A micro-batch as training steps get it: with token ids and labels beside its masks."""
+"""Token ids and labels of a micro-batch, and the logits that a training step may ask for."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from aggverify.conventions.base import Site, placed
-from aggverify.conventions.micro_batch import MicroBatch
 from aggverify.conventions.plain_text import tensor, tensors
-from aggverify.conventions.step_batches import Totals, micro_batch
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Index
 from aggverify.steps.sequences import (
@@ -25,6 +23,8 @@ from aggverify.steps.sequences import (
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from aggverify.conventions.beyond import Beyond
 
 FAR = {"float16": 2.0**10}
 USUALLY_FAR = 2.0**14
@@ -66,36 +66,37 @@ class Sequences:
         return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingBatch(MicroBatch):
-    """A micro-batch of a training step, for ``model(batch)``, the rank's per-token losses, or
-    ``model(batch, logits=True)``, its logits over whole sequences, prompts included, 2-D."""
+class HasTokens:
+    """What a micro-batch has of whole sequences, prompts included; lists with a tensor a sample."""
 
-    _sequences: Sequences = field(repr=False, compare=False)
+    __slots__ = ()
+    local_masks: list[Tensor]
+    _beyond: Beyond | None
 
     @property
     def input_ids(self) -> list[Tensor]:
-        """Token ids of each whole sequence, int64."""
-        return self._tensors(self._sequences.ids)
+        """Token ids, int64, one more than tokens where the prompt is empty: a tokenizer's first."""
+        return self._tensors("ids")
 
     @property
     def labels(self) -> list[Tensor]:
         """As ``input_ids``, with -100 where the loss mask is 0 and in the prompt; not shifted."""
-        return self._tensors(self._sequences.labels)
+        return self._tensors("labels")
 
     @property
     def position_ids(self) -> list[Tensor]:
-        """Of each sequence, the positions whose logits this rank has, in their order."""
-        return self._tensors(self._sequences.positions)
+        """Positions of this rank's logits, in the order of ``model(batch, logits=True)``."""
+        return self._tensors("positions")
 
     @property
     def local_labels(self) -> list[Tensor]:
         """The label of each of these logits: the next position's, or -100."""
-        return self._tensors(self._sequences.local_labels)
+        return self._tensors("local_labels")
 
-    def _tensors(self, arrays: Sequence[Index]) -> list[Tensor]:
+    def _tensors(self, name: str) -> list[Tensor]:
         import torch
 
+        arrays = [] if self._beyond is None else getattr(self._beyond.sequences(), name)
         device = self.local_masks[0].device
         # Of their own memory: what is done to one of them must not reach the others.
         return [placed(torch.from_numpy(own.copy()), device) for own in arrays]
@@ -126,6 +127,9 @@ def logits_plainly(case: Case) -> str:
     return _LOGITS.format(ids=vocabulary(case.step), far=FAR.get(case.dtype, USUALLY_FAR))
 
 
+NAMES = ("input_ids", "labels", "position_ids", "local_labels", "logits")
+
+
 def sequences_plainly(site: Site, k: int) -> dict[str, str]:
     """What a script's batch has of them: a list a sample, and what its logits predict in one."""
     members = site.case.layout.micro_batches[site.dp_rank][k]
@@ -139,11 +143,3 @@ def sequences_plainly(site: Site, k: int) -> dict[str, str]:
         "predicts": tensor(known.token.tolist()),
         "next_ids": tensor(next_ids(site.case.step, known).tolist()),
     }
-
-
-def training_batch(site: Site, k: int, totals: Totals) -> TrainingBatch:
-    """Micro-batch ``k`` of the rank; nothing in it is shared."""
-    batch = micro_batch(site, k, totals)
-    given = {f.name: getattr(batch, f.name) for f in fields(batch)}
-    members = site.case.layout.micro_batches[site.dp_rank][k]
-    return TrainingBatch(**given, _sequences=Sequences.of(site, members))
