@@ -413,6 +413,21 @@ class GRPO:
     ("scale=1", "scale=2"),
 )
 """A method; no framework's own."""
+NO_RATIO = Signature(
+    "log_probabilities_times_advantages",
+    """
+import torch
+
+
+class GRPO:
+    def grpo_loss(self, log_probs, advantages, mask, num_tokens):
+        losses = torch.where(mask.bool(), -log_probs * advantages, 0.0)
+        return losses.sum() / max(num_tokens, 1), {"kl": 0.0}
+""",
+    "token_mean",
+    ("max(num_tokens, 1)", "mask.sum().clamp(min=1)"),
+)
+"""No ratio to old log-probabilities: a gradient flows through these alone."""
 FRAMEWORKS = (
     *(VERL, VERL_POLICY_LOSS, ROLL, OPENRLHF, NEMO, MEGATRON, MEGATRON_BRIDGE, SLIME, SLIME_HOOK),
     *(MILES, MILES_STATE, SLIME_MODES, SLIME_TRAINER, SKYRL, SKYRL_OLD, OPEN_INSTRUCT, OAT, AREAL),

@@ -83,8 +83,8 @@ class Known:
     engine: str | None = None
     divisor: float | None = None
     shape: Shape | None = None
-    first: bool = False
-    """Whether it returns several things, the loss first."""
+    first: bool | None = None
+    """Whether it returns several things, the loss first; None where no call has shown that."""
     trouble: str = ""
     """What went wrong in every call of it, in one line."""
     instead: Mapping[str, str] = field(default_factory=dict)

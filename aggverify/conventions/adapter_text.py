@@ -142,7 +142,8 @@ def _call(adapter: Adapter) -> Iterator[str]:
     yield from (f"    {argument}" for argument in _arguments(adapter))
     yield ")(losses)" if adapter.is_factory else ")"
     if several:
-        yield "return loss[0] if isinstance(loss, tuple) else loss"
+        known = adapter.known.first is not None
+        yield "return loss[0]" if known else "return loss[0] if isinstance(loss, tuple) else loss"
 
 
 def _arguments(adapter: Adapter) -> Iterator[str]:

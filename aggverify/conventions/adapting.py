@@ -82,6 +82,13 @@ class Adapter:
         return bool(said or self.roles & {Role.LOSSES, Role.ADVANTAGES})
 
     @property
+    def has_no_ratio(self) -> bool:
+        """Whether log-probabilities are multiplied by advantages: there are none to divide by."""
+        given = [role(p) for p in self.given if p not in self.known.arguments]
+        one_each = given.count(Role.LOG_PROBS) == given.count(Role.ADVANTAGES) == 1
+        return one_each and Role.LOSSES not in given and self.shape.value.each == "{}"
+
+    @property
     def is_factory(self) -> bool:
         """Whether it gives a function of the losses, as slime's and miles' does."""
         return not self.has_losses and {Role.MASK, Role.LENGTHS} <= self.roles
@@ -138,10 +145,16 @@ class Adapter:
         return role(first) is Role.MASK and any(p.startswith("output") for p in others)
 
     @property
+    def usually_several(self) -> bool:
+        """Whether functions of its kind return the loss in front of other things."""
+        usual = self.is_megatron or Role.ADVANTAGES in self.roles
+        return usual and not self.is_factory
+
+    @property
     def returns_several(self) -> bool:
         """Whether the loss is looked for in front of other things."""
-        usual = self.is_megatron or Role.ADVANTAGES in self.roles
-        return not self.is_factory and (usual or self.known.first)
+        known = self.known.first
+        return self.usually_several if known is None else known and not self.is_factory
 
     @property
     def imported(self) -> str:
@@ -179,4 +192,8 @@ class Adapter:
             return parameter.upper()
         if what is Role.DIVISOR and self.divided:
             return "DIVISOR"
+        if self.has_no_ratio and what is Role.LOG_PROBS:
+            return tensor(form, Role.LOSSES)
+        if self.has_no_ratio and what is Role.ADVANTAGES:
+            return f"-torch.ones_like({tensor(form, Role.LOSSES)})"
         return EXPRESSIONS.get(what) or tensor(form, what)

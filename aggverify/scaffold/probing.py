@@ -65,15 +65,15 @@ class Probe:
         filled = list(fillings(self.offer, known)) if adapter.unknown else [known]
         if not filled:
             return Probed(known)
-        failed = None
-        for form in forms(known):
+        trouble = ""
+        for form in forms(known, several=adapter.usually_several):
             tried = self._tried(filled, form)
             if found := [p for p in tried if p.ran]:
                 return _chosen(found, known)
-            failed = failed or tried[0]
+            if not form.first:  # else it may be that there was nothing in front of others
+                trouble = trouble or tried[0].known.trouble
             filled = filled[:FEW]
-        assert failed is not None  # there is a form
-        return Probed(replace(known, trouble=failed.known.trouble))
+        return Probed(replace(known, trouble=trouble))
 
     def others(self, chosen: Probed) -> Mapping[str, Probed]:
         """By parameter, what another plausible reading of a count gives, where that is another

@@ -20,11 +20,12 @@ _COUNTS = (Role.TOKENS, Role.SAMPLES, Role.GROUPS, Role.WORLD, Role.MICRO_BATCHE
 _GUESSES = (_LOSSES, _MASKS, *(EXPRESSIONS[r] for r in _COUNTS), repr(DIVISOR), "batch")
 
 
-def forms(known: Known) -> Iterator[Known]:
-    """The ways to hand over losses and masks and to read what comes back, the usual one first."""
+def forms(known: Known, *, several: bool = False) -> Iterator[Known]:
+    """The ways to hand over losses and masks and to read what comes back, the usual one first.
+    ``several``: it usually returns the loss in front of other things."""
     shapes = [None, *Shape] if known.shape is None else [known.shape]
     for shape in shapes:
-        for first in (False, True):
+        for first in (several, not several):
             yield replace(known, shape=shape, first=first)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapted import FRAMEWORKS, METHOD, VERL, Signature
+from tests.adapted import FRAMEWORKS, METHOD, NO_RATIO, VERL, Signature
 from tests.choosing import thorough_at_times
 from tests.conftest import EXAMPLES, ROOT, Cli
 
@@ -113,6 +113,21 @@ def test_a_line_that_builds_the_object_of_a_method_is_left_to_the_person(
     path.write_text("\n".join(lines))
     ran = cli(*shlex.split(command)[1:], *BRIEF, "--only", "weights_are_the_modes")
     assert ran.code == 0 and "token_mean (identified)" in ran.out, ran
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("returned", "written"), [(', {"kl": 0.0}', "loss[0]"), ("", "_object")])
+def test_a_loss_without_ratios_is_called_as_its_result_is(
+    cli: Cli, tmp_path: Path, returned: str, written: str
+) -> None:
+    source = NO_RATIO.source.replace(', {"kl": 0.0}', returned)
+    code, told, command = begun(cli, tmp_path, source)
+    assert code == 0 and "mode: token_mean\n" in told
+    assert "return " + written in (tmp_path / "aggverify_GRPO_grpo_loss.py").read_text()
+    ran = cli(*shlex.split(command)[1:], *BRIEF)
+    assert ran.code == 0 and "AGVW17" not in ran.out, ran
+    (tmp_path / "theirs.py").write_text(source.replace(*NO_RATIO.wrong))
+    assert cli(*shlex.split(command)[1:], *BRIEF).code == 1
 
 
 @pytest.mark.thorough
@@ -297,7 +312,7 @@ FORMS = {
     ),
     "several": (
         "((loss * mask).sum() / max(num_tokens, 1), loss.detach(), 'note', 3)",
-        "return loss[0] if isinstance(loss, tuple) else loss",
+        "return loss[0]\n",
     ),
 }
 """What a function makes of losses and masks, and what its adapter then has."""
