@@ -112,7 +112,7 @@ def _mask(chance: random.Random) -> str:
     return "".join("1" if chance.random() < density else "0" for _ in range(length))
 
 
-@pytest.mark.parametrize("entry", thorough_but(WITNESSED_WRONG, is_quick, ids=name, each=25))
+@pytest.mark.parametrize("entry", thorough_but(WITNESSED_WRONG, is_quick, ids=name, each=40))
 def test_a_wrong_one_is_wrong_on_its_witness_only(entry: Unread, shared_pool: Pool) -> None:
     assert entry.witness is not None
     with under_test(entry, shared_pool) as (subject, laboratory):

@@ -52,7 +52,7 @@ def test_most_of_what_frameworks_have_runs_without_an_edit() -> None:
     assert (len(RUNS), len(FRAMEWORKS)) == (16, 21)
 
 
-@pytest.mark.parametrize("signature", thorough_at_times([*RUNS, METHOD], 6, ids=lambda s: s.name))
+@pytest.mark.parametrize("signature", thorough_at_times([*RUNS, METHOD], 9, ids=lambda s: s.name))
 def test_a_right_function_passes_and_a_wrong_one_fails(
     cli: Cli, tmp_path: Path, signature: Signature
 ) -> None:

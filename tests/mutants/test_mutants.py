@@ -47,7 +47,7 @@ QUICK = FIRST[1:7:2]
         QUICK.__contains__,
         ids=name,
         marks=covering,
-        each=9,
+        each=14,
         always=FIRST.__contains__,
     ),
 )
