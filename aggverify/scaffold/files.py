@@ -85,7 +85,7 @@ class Files:
         """Write all of them, or nothing where one of them is there; raises InputError, OSError."""
         if there := [path for path in self.texts if path.exists() or path.is_symlink()]:
             names = ", ".join(map(str, there))
-            raise InputError(f"nothing is written, for nothing is overwritten: {names} is there")
+            raise InputError(f"nothing was written; delete or rename first: {names}")
         written: list[Path] = []
         try:
             for path, text in self.texts.items():

@@ -135,7 +135,7 @@ def test_nothing_is_overwritten(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "test_aggverify_f.py").write_text("mine")
     code, told, _ = begun(cli, tmp_path, ODD, "--set", "a=rows", "--set", "b=mask", "--set", "n=1")
     assert code == 2
-    assert "nothing is written" in told and "test_aggverify_f.py is there" in told
+    assert "nothing was written; delete or rename first: " in told and "test_aggverify_f.py" in told
     assert (tmp_path / "test_aggverify_f.py").read_text() == "mine"
     assert not (tmp_path / "aggverify_f.py").exists()
     assert not (tmp_path / ".github").exists()
