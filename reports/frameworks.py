@@ -70,6 +70,8 @@ class Target:
     world: int = 2
     stands_in: tuple[str, ...] = ()
     """Modules that stand in empty, though they are the framework's own or installed."""
+    environment: tuple[str, ...] = ()
+    """Variables that it asks for before it can be imported, each ``NAME=value``."""
 
     @property
     def called(self) -> tuple[str, ...]:
@@ -84,7 +86,7 @@ class Target:
     def asked(self) -> str:
         """Changes where anything does by which its result may."""
         files = [HERE / "adapters" / self.adapter] if self.adapter else _shipped(self.convention)
-        words = [self.module, self.function, *self.called, *self.stands_in]
+        words = [self.module, self.function, *self.called, *self.stands_in, *self.environment]
         digest = hashlib.sha256("\0".join(words).encode())
         for file in files:
             digest.update(file.read_bytes())
@@ -123,7 +125,7 @@ def _shipped(convention: str) -> list[Path]:
 
 def targets() -> list[Target]:
     text = (HERE / "frameworks.toml").read_text(encoding="utf-8")
-    lists = ("modes", "versions", "options", "stands_in", "with_it", "without")
+    lists = ("modes", "versions", "options", "stands_in", "with_it", "without", "environment")
     rows = tomllib.loads(text)["target"]
     return [Target(**{k: tuple(v) if k in lists else v for k, v in row.items()}) for row in rows]
 
@@ -150,7 +152,8 @@ def ran(target: Target, where: Source) -> list[Cell]:
     """One command for all modes; a mode by itself where that is no verdict."""
     with tempfile.TemporaryDirectory() as kept:
         names = ",".join((target.function.split(".")[0], *target.with_it))
-        env = os.environ | {
+        env = os.environ | dict(variable.split("=", 1) for variable in target.environment)
+        env |= {
             "AGGVERIFY_RELEASED": f"{where.path}:{target.module}:{names}",
             "AGGVERIFY_STANDS_IN": " ".join(target.stands_in),
             "PYTHONPATH": str(ROOT),

@@ -82,6 +82,12 @@ class _Anything(metaclass=_Class):
     def __iter__(self) -> Any:
         return iter(())
 
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *how: object) -> None:
+        pass
+
 
 class _Module(ModuleType):
     __path__ = ()
