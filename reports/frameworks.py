@@ -214,8 +214,8 @@ Store = dict[str, Any]
 
 
 def key(target: Target, version: str) -> str:
-    engine = "".join(b for a, b in pairwise(target.options) if a == "--engine")
-    return " ".join(filter(None, (target.framework, version, target.function, engine)))
+    how = (b for a, b in pairwise(target.options) if a in ("--engine", "--micro-batch-size"))
+    return " ".join((target.framework, version, target.function, *how))
 
 
 def missing(
