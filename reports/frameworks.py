@@ -182,11 +182,11 @@ def cells(verdict: Verdict) -> Iterator[Cell]:
     if not failing and not verdict.conforms:
         told = [f"{c.name}: {c.reason}" for c in verdict.not_judged]
         outcome, why = "not run", "; ".join(told) or str(verdict.incomplete or "not judged")
+    elif not failing and verdict.refused:
+        why = "; ".join(f"refuses {r.what}: {r.words}" for r in verdict.refused)
     more: dict[str, Any] = first(failing[0]) if failing else {}
     mode = verdict.claim["mode"] or verdict.mode_name
     yield Cell(str(mode), verdict.engine, outcome, why, codes, steps=verdict.executed, **more)
-    for refusal in verdict.refused:
-        yield Cell(str(refusal.mode), verdict.engine, "refused", why=str(refusal.message))
 
 
 def first(finding: Finding) -> dict[str, str]:

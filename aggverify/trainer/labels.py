@@ -21,7 +21,6 @@ from aggverify.steps.sequences import NOTHING, Rows, before, next_ids, rows, tok
 from aggverify.world.candidate_errors import Breach
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 _MUCH = 2.0**-10
@@ -39,11 +38,11 @@ class WrongLabel(Breach):
 
 
 def logits(
-    site: Site, k: int, values: Tensor, dtype: torch.dtype, wrong: Callable[[WrongLabel], None]
+    site: Site, k: int, losses: tuple[Tensor, Tensor], wrong: Callable[[WrongLabel], None]
 ) -> Tensor:
-    """Of the rank's positions of micro-batch ``k``, ``(n, ids)``; ``values``: of every response
-    token of the step, which are their losses, less that of how far it is. ``wrong`` is told in
-    backward of a label that is not the next token; other ranks may wait for this one there."""
+    """Of the rank's positions of micro-batch ``k``, ``(n, ids)``; ``losses``: of every response
+    token of the step, as a constant and what is added to it, less that of how far it is. ``wrong``
+    is called in backward, where other ranks may wait, for a label that is not the next token."""
     import torch
 
     case, members = site.case, site.case.layout.micro_batches[site.dp_rank][k]
@@ -54,12 +53,12 @@ def logits(
         for part in (next_ids(case.step, known)[predicts], predicts, known.token[predicts])
     )
     shape = (len(known.token), vocabulary(case.step))
-    found = torch.zeros(shape, dtype=values.dtype, device=site.device)
+    fixed, moved = (values[token] for values in losses)
+    found = torch.zeros(shape, dtype=fixed.dtype, device=site.device)
     found[:, 0] = FAR.get(case.dtype, USUALLY_FAR)
-    fixed = values.detach()[token]
     found[row, 0] += torch.where(fixed.isfinite(), -2 * fixed, 0.0).clamp(min=0)
-    losses = torch.where(fixed.isfinite(), values[token], torch.inf)
-    found = found.index_put((row, label), -losses).to(dtype)
+    fixed = torch.where(fixed.isfinite(), fixed, torch.inf)
+    found = found.index_put((row, label), -fixed - moved).to(getattr(torch, case.dtype))
     if found.requires_grad:
         judge = partial(_judge, site, k, known, wrong)
         found.register_hook(judge)  # type: ignore[no-untyped-call]

@@ -102,8 +102,7 @@ class CandidateStep:
     def logits(self, k: int, theta: Tensor) -> Tensor:
         """Of whole sequences of micro-batch ``k``: cross entropy with the right labels gives the
         losses, but for a constant; others are noted in backward."""
-        values = self.values + self.gain * theta
-        return logits(self._site, k, values, self.dtype, self._wrong.append)
+        return logits(self._site, k, (self.values, self.gain * theta), self._wrong.append)
 
     def loss(self, k: int, losses: Tensor) -> Tensor:
         """The candidate's loss of micro-batch ``k``; raises ContractBreach for what is none."""
