@@ -1,9 +1,5 @@
-"""verl's ``agg_loss``: the value is used as it is on FSDP, and times K and C on Megatron.
+"""verl's ``agg_loss``: the value is used as it is on FSDP, and times K and C on Megatron."""
 
-Until 0.6 it was told no counts of the step, and its trainer divided by the micro-batches.
-"""
-
-import inspect
 from typing import Any
 
 ADAPTER = {
@@ -19,7 +15,7 @@ ADAPTER = {
         "loss_scale_factor",
     ],
     "run_against": [["verl", "0.9.1", "2026-11-26"]],
-    "engine": ["mean", "verl-megatron", "accumulated-mean"],
+    "engine": ["mean", "verl-megatron"],
     "rows": "padded",
     "width": "step",
     "modes": {
@@ -55,12 +51,12 @@ ADAPTER = {
 
 
 def call(agg_loss: Any, losses: Any, batch: Any) -> Any:
-    counts = {
-        "dp_size": batch.dp_size,
-        "batch_num_tokens": batch.num_tokens,
-        "global_batch_size": batch.num_rollouts,
-        "loss_scale_factor": batch.divisor,
-    }
-    takes = inspect.signature(agg_loss).parameters
-    told = {name: value for name, value in counts.items() if name in takes}
-    return agg_loss(loss_mat=losses, loss_mask=batch.mask, loss_agg_mode=batch.mode, **told)
+    return agg_loss(
+        loss_mat=losses,
+        loss_mask=batch.mask,
+        loss_agg_mode=batch.mode,
+        dp_size=batch.dp_size,
+        batch_num_tokens=batch.num_tokens,
+        global_batch_size=batch.num_rollouts,
+        loss_scale_factor=batch.divisor,
+    )
