@@ -70,6 +70,8 @@ class Target:
     world: int = 2
     stands_in: tuple[str, ...] = ()
     """Modules that stand in empty, though they are the framework's own or installed."""
+    needs: tuple[str, ...] = ()
+    """Packages that are installed for it, as pip names them: all that is not to stand in."""
 
     @property
     def called(self) -> tuple[str, ...]:
@@ -84,7 +86,7 @@ class Target:
     def asked(self) -> str:
         """Changes where anything does by which its result may."""
         files = [HERE / "adapters" / self.adapter] if self.adapter else _shipped(self.convention)
-        words = [self.module, self.function, *self.called, *self.stands_in]
+        words = [self.module, self.function, *self.called, *self.stands_in, *self.needs]
         digest = hashlib.sha256("\0".join(words).encode())
         for file in files:
             digest.update(file.read_bytes())
@@ -97,6 +99,8 @@ class Source:
 
     version: str
     path: Path
+    needed: Path | None = None
+    """Where the packages that it needs are installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,18 +127,19 @@ def _shipped(convention: str) -> list[Path]:
 
 def targets() -> list[Target]:
     text = (HERE / "frameworks.toml").read_text(encoding="utf-8")
-    lists = ("modes", "versions", "options", "stands_in", "with_it", "without")
+    lists = ("modes", "versions", "options", "stands_in", "needs", "with_it", "without")
     rows = tomllib.loads(text)["target"]
     return [Target(**{k: tuple(v) if k in lists else v for k, v in row.items()}) for row in rows]
 
 
 def source(target: Target, version: str, folder: Path) -> Source | None:
     """None where a checkout is not there."""
+    needed = wheels.installed(folder / "wheels", *target.needs) if target.needs else None
     if target.package:
         where = wheels.unpacked(folder / "wheels", target.package, version)
-        return Source(version, where / target.folder)
+        return Source(version, where / target.folder, needed)
     path = folder / version
-    return Source(revision(path), path / target.folder) if path.is_dir() else None
+    return Source(revision(path), path / target.folder, needed) if path.is_dir() else None
 
 
 def revision(path: Path) -> str:
@@ -152,6 +157,7 @@ def ran(target: Target, where: Source) -> list[Cell]:
         names = ",".join((target.function.split(".")[0], *target.with_it))
         env = os.environ | {
             "AGGVERIFY_RELEASED": f"{where.path}:{target.module}:{names}",
+            "AGGVERIFY_RELEASED_WITH": str(where.needed or ""),
             "AGGVERIFY_STANDS_IN": " ".join(target.stands_in),
             "PYTHONPATH": str(ROOT),
             "PYTHONDONTWRITEBYTECODE": "1",
@@ -180,8 +186,8 @@ def cells(verdict: Verdict) -> Iterator[Cell]:
         told = [f"{c.name}: {c.reason}" for c in verdict.not_judged]
         outcome, why = "not run", "; ".join(told) or str(verdict.incomplete or "not judged")
     more: dict[str, Any] = first(failing[0]) if failing else {}
-    mode = verdict.claim["mode"] or verdict.mode_name
-    yield Cell(str(mode), verdict.engine, outcome, why, codes, steps=verdict.executed, **more)
+    mode = str(verdict.claim["mode"] or verdict.mode_name).partition("(")[0]
+    yield Cell(mode, verdict.engine, outcome, why, codes, steps=verdict.executed, **more)
     for refusal in verdict.refused:
         yield Cell(str(refusal.mode), verdict.engine, "refused", why=str(refusal.message))
 
@@ -211,8 +217,8 @@ Store = dict[str, Any]
 
 
 def key(target: Target, version: str) -> str:
-    engine = "".join(b for a, b in pairwise(target.options) if a == "--engine")
-    return " ".join(filter(None, (target.framework, version, target.function, engine)))
+    told = [b for a, b in pairwise(target.options) if a in ("--engine", "--micro-batch-size")]
+    return " ".join((target.framework, version, target.function, *told))
 
 
 def missing(

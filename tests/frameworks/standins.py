@@ -8,9 +8,10 @@ from __future__ import annotations
 import importlib.abc
 import importlib.machinery
 import importlib.metadata
+import os
 import sys
 from abc import ABCMeta
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,6 +24,13 @@ ABSENT = frozenset(
 )
 
 
+DEVICES = frozenset(
+    (
+        *("torch_mlu", "torch_npu", "torch_musa", "torch_sdaa", "torch_xla", "torch_hpu"),
+        *("habana_frameworks", "intel_extension_for_pytorch"),
+    )
+)
+"""Of accelerators, which a framework takes for present where they can be imported."""
 _PASSED_THROUGH = (__file__, str(Path(importlib.__file__).parent), "<frozen importlib")
 """What stands between an import and its finder."""
 
@@ -82,6 +90,12 @@ class _Anything(metaclass=_Class):
     def __iter__(self) -> Any:
         return iter(())
 
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        pass
+
 
 class _Module(ModuleType):
     __path__ = ()
@@ -125,9 +139,10 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         pass
 
 
-def install(*more: str) -> None:
-    """Answer imports of the absent packages from now on, installed ones included."""
-    absent = ABSENT.union(more)
+def install(*more: str, there: Sequence[str] = ()) -> None:
+    """Answer imports of the absent packages from now on, installed ones included, but not those
+    that lie in one of these folders."""
+    absent = ABSENT.difference(*(os.listdir(folder) for folder in there)).union(more)
     sys.meta_path.insert(
         0, _Finder(lambda name: any(f"{name}.".startswith(f"{given}.") for given in absent))
     )
@@ -139,6 +154,8 @@ def install_missing(folder: str) -> None:
     root = str(Path(folder).resolve())
 
     def theirs(name: str) -> bool:
+        if name.partition(".")[0] in DEVICES:
+            return False
         frame = sys._getframe(1)
         while frame.f_back is not None:
             frame = frame.f_back

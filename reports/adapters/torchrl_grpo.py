@@ -1,0 +1,28 @@
+"""torchrl's GRPO loss: its recipes divide by the gradient accumulation steps, on one device."""
+
+from types import SimpleNamespace
+
+import torch
+
+ADAPTER = {
+    "engine": "accumulated-mean",
+    "rows": "padded",
+    "modes": {"token_mean": "token_mean", "sample_mean": "prompt_mean"},
+}
+
+
+def call(kind, losses, batch):
+    from tensordict import TensorDict
+
+    zeros, mask = torch.zeros_like(losses.detach()), batch.mask.bool()
+    policy = SimpleNamespace(mask=mask, log_prob=lambda tokens: zeros)
+    data = TensorDict(
+        {
+            "advantage": -losses.unsqueeze(-1),
+            "log_probs": {"full": zeros},
+            "tokens": {"full": zeros},
+        }
+    )
+    loss = kind(aggregation=batch.mode, entropy_bonus=False)
+    loss.actor_network = SimpleNamespace(get_dist=None, _get_sft_dist=lambda data: policy)
+    return loss(data).loss_objective
