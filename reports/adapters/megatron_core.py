@@ -1,5 +1,5 @@
-"""megatron-core's schedule, of a sum and its tokens: DDP averages over ranks, or, per token, adds up,
-and finalize_model_grads divides by the tokens of all ranks."""
+"""megatron-core's schedule, of a sum and its tokens: DDP averages over ranks, or adds up per token;
+then finalize_model_grads divides by the tokens of all ranks."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""torchrl's GRPO loss: its recipes divide by the gradient accumulation steps, on one device."""
+"""torchrl's GRPO loss: its recipes, of one device, divide by the gradient accumulation steps."""
 
 from types import SimpleNamespace
 
@@ -16,13 +16,8 @@ def call(kind, losses, batch):
 
     zeros, mask = torch.zeros_like(losses.detach()), batch.mask.bool()
     policy = SimpleNamespace(mask=mask, log_prob=lambda tokens: zeros)
-    data = TensorDict(
-        {
-            "advantage": -losses.unsqueeze(-1),
-            "log_probs": {"full": zeros},
-            "tokens": {"full": zeros},
-        }
-    )
+    full = {key: {"full": zeros} for key in ("log_probs", "tokens")}
+    data = TensorDict({"advantage": -losses.unsqueeze(-1), **full})
     loss = kind(aggregation=batch.mode, entropy_bonus=False)
     loss.actor_network = SimpleNamespace(get_dist=None, _get_sft_dist=lambda data: policy)
     return loss(data).loss_objective

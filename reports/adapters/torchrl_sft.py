@@ -1,4 +1,4 @@
-"""torchrl's SFT loss: expert iteration divides by the gradient accumulation steps, on one device."""
+"""torchrl's SFT loss: its recipe, of one device, divides by the gradient accumulation steps."""
 
 from unittest.mock import Mock
 

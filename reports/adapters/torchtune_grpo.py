@@ -1,4 +1,4 @@
-"""torchtune's GRPO losses: a step takes all rows of a rank at once, and FSDP averages over ranks."""
+"""torchtune's GRPO losses: a step takes all rows of a rank at once; FSDP averages over ranks."""
 
 ADAPTER = {"engine": "mean", "rows": "padded", "gradient_of": "log_probs"}
 

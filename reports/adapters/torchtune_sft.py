@@ -1,4 +1,4 @@
-"""torchtune's cross entropies: a loss times its tokens, and gradients over the tokens of all ranks."""
+"""torchtune's cross entropies: a loss times its tokens, gradients over the tokens of all ranks."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""transformers before #34191: accelerate divides the loss by the accumulation steps; DDP averages."""
+"""transformers before #34191: accelerate divides by the accumulation steps, DDP by the ranks."""
 
 from aggverify.conventions.shipped.hf_trainer import in_our_losses, model_and_inputs
 from aggverify.conventions.stand_ins import StandIn

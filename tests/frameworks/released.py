@@ -6,6 +6,7 @@ AGGVERIFY_RELEASED_WITH are imported as they are."""
 import importlib
 import os
 import sys
+from pathlib import Path
 
 import standins
 
@@ -20,9 +21,7 @@ sys.path[:0] = folders
 parts = [part for part in PARTS if not f"{module}.".startswith(f"{part}.")]
 standins.install(*parts, *os.environ.get("AGGVERIFY_STANDS_IN", "").split(), there=folders)
 standins.install_missing(folder)
-if os.path.isdir(
-    os.path.join(folder, "megatron")
-):  # its own, where aggverify has installed another
+if Path(folder, "megatron").is_dir():  # its own, where aggverify has installed another
     for name in [name for name in sys.modules if f"{name}.".startswith("megatron.")]:
         del sys.modules[name]
 for name in names.split(","):

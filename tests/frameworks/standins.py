@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.abc
 import importlib.machinery
 import importlib.metadata
-import os
 import sys
 from abc import ABCMeta
 from collections.abc import Callable, Sequence
@@ -142,7 +141,8 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 def install(*more: str, there: Sequence[str] = ()) -> None:
     """Answer imports of the absent packages from now on, installed ones included, but not those
     that lie in one of these folders."""
-    absent = ABSENT.difference(*(os.listdir(folder) for folder in there)).union(more)
+    whole = {path.name for folder in there for path in Path(folder).iterdir()}
+    absent = (ABSENT - whole).union(more)
     sys.meta_path.insert(
         0, _Finder(lambda name: any(f"{name}.".startswith(f"{given}.") for given in absent))
     )
