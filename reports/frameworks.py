@@ -72,6 +72,8 @@ class Target:
     """Modules that stand in empty, though they are the framework's own or installed."""
     environment: tuple[str, ...] = ()
     """Variables that it asks for before it can be imported, each ``NAME=value``."""
+    needs: tuple[str, ...] = ()
+    """Packages that are installed for it, as pip names them: all that is not to stand in."""
 
     @property
     def called(self) -> tuple[str, ...]:
@@ -87,6 +89,7 @@ class Target:
         """Changes where anything does by which its result may."""
         files = [HERE / "adapters" / self.adapter] if self.adapter else _shipped(self.convention)
         words = [self.module, self.function, *self.called, *self.stands_in, *self.environment]
+        words += self.needs
         digest = hashlib.sha256("\0".join(words).encode())
         for file in files:
             digest.update(file.read_bytes())
@@ -99,6 +102,8 @@ class Source:
 
     version: str
     path: Path
+    needed: Path | None = None
+    """Where the packages that it needs are installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,18 +130,20 @@ def _shipped(convention: str) -> list[Path]:
 
 def targets() -> list[Target]:
     text = (HERE / "frameworks.toml").read_text(encoding="utf-8")
-    lists = ("modes", "versions", "options", "stands_in", "with_it", "without", "environment")
+    lists = ("modes", "versions", "options", "stands_in", "needs", "with_it", "without")
+    lists += ("environment",)
     rows = tomllib.loads(text)["target"]
     return [Target(**{k: tuple(v) if k in lists else v for k, v in row.items()}) for row in rows]
 
 
 def source(target: Target, version: str, folder: Path) -> Source | None:
     """None where a checkout is not there."""
+    needed = wheels.installed(folder / "wheels", *target.needs) if target.needs else None
     if target.package:
         where = wheels.unpacked(folder / "wheels", target.package, version)
-        return Source(version, where / target.folder)
+        return Source(version, where / target.folder, needed)
     path = folder / version
-    return Source(revision(path), path / target.folder) if path.is_dir() else None
+    return Source(revision(path), path / target.folder, needed) if path.is_dir() else None
 
 
 def revision(path: Path) -> str:
@@ -155,6 +162,7 @@ def ran(target: Target, where: Source) -> list[Cell]:
         env = os.environ | dict(variable.split("=", 1) for variable in target.environment)
         env |= {
             "AGGVERIFY_RELEASED": f"{where.path}:{target.module}:{names}",
+            "AGGVERIFY_RELEASED_WITH": str(where.needed or ""),
             "AGGVERIFY_STANDS_IN": " ".join(target.stands_in),
             "PYTHONPATH": str(ROOT),
             "PYTHONDONTWRITEBYTECODE": "1",
@@ -185,8 +193,8 @@ def cells(verdict: Verdict) -> Iterator[Cell]:
     elif not failing and verdict.refused:
         why = "; ".join(f"refuses {r.what}: {r.words}" for r in verdict.refused)
     more: dict[str, Any] = first(failing[0]) if failing else {}
-    mode = verdict.claim["mode"] or verdict.mode_name
-    yield Cell(str(mode), verdict.engine, outcome, why, codes, steps=verdict.executed, **more)
+    mode = str(verdict.claim["mode"] or verdict.mode_name).partition("(")[0]
+    yield Cell(mode, verdict.engine, outcome, why, codes, steps=verdict.executed, **more)
 
 
 def first(finding: Finding) -> dict[str, str]:

@@ -75,6 +75,16 @@ for _name in (*CHECKED, *OWN):
 reduce_loss = systems.reduce_loss
 
 
+def older_skyrl(
+    advantages: Any, loss_mask: Any, loss_reduction: str, micro_batch_size: int, max_seq_len: int
+) -> Any:
+    """SkyRL 0.2.0, which has no boundaries of prompts, and so no mean over them."""
+    if loss_reduction == "sequence_mean":
+        return advantages / (len(loss_mask) * loss_mask.sum(-1, keepdim=True).clamp(min=1))
+    count = loss_mask.sum() if loss_reduction == "token_mean" else len(loss_mask) * max_seq_len
+    return advantages / count
+
+
 def key_logs(logs: Any, ctx: Any) -> Any:
     return logs[0]["not_yet"]
 

@@ -10,7 +10,7 @@ import importlib.machinery
 import importlib.metadata
 import sys
 from abc import ABCMeta
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,6 +23,13 @@ ABSENT = frozenset(
 )
 
 
+DEVICES = frozenset(
+    (
+        *("torch_mlu", "torch_npu", "torch_musa", "torch_sdaa", "torch_xla", "torch_hpu"),
+        *("habana_frameworks", "intel_extension_for_pytorch"),
+    )
+)
+"""Of accelerators, which a framework takes for present where they can be imported."""
 _PASSED_THROUGH = (__file__, str(Path(importlib.__file__).parent), "<frozen importlib")
 """What stands between an import and its finder."""
 
@@ -131,9 +138,11 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         pass
 
 
-def install(*more: str) -> None:
-    """Answer imports of the absent packages from now on, installed ones included."""
-    absent = ABSENT.union(more)
+def install(*more: str, there: Sequence[str] = ()) -> None:
+    """Answer imports of the absent packages from now on, installed ones included, but not those
+    that lie in one of these folders."""
+    whole = {path.name for folder in there for path in Path(folder).iterdir()}
+    absent = (ABSENT - whole).union(more)
     sys.meta_path.insert(
         0, _Finder(lambda name: any(f"{name}.".startswith(f"{given}.") for given in absent))
     )
@@ -145,6 +154,8 @@ def install_missing(folder: str) -> None:
     root = str(Path(folder).resolve())
 
     def theirs(name: str) -> bool:
+        if name.partition(".")[0] in DEVICES:
+            return False
         frame = sys._getframe(1)
         while frame.f_back is not None:
             frame = frame.f_back

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from aggverify.checks import calls
+from aggverify.checks.arguments import SWITCH
 from aggverify.checks.base import failure_finding
 from aggverify.conventions import CONVENTIONS, convention
 from aggverify.conventions.validation import Validation
@@ -109,6 +111,20 @@ def test_what_a_reducer_gets_wrong_itself_stays_a_finding(
     finding = failure_finding("any", subject, ran)
     assert finding is not None and finding.code == "AGV401"
     assert error in finding.message
+
+
+def test_a_mode_that_an_older_version_does_not_offer_leaves_its_others_judged(
+    ranks: Laboratory,
+) -> None:
+    offered = ("token_mean", "sample_mean", "constant")
+    claim = Claim(f"{MODULE}:older_skyrl", "older_skyrl", "skyrl", "skyrl-fsdp", "token_mean")
+    mine = Subject.of(replace(claim, offered=offered))
+    step = parse_step("2/11; 1/1")
+    trials = SWITCH.variants(Case(step, Layout.trivial(2), plain_losses(step)))
+    ran = ranks.run(mine, trials)
+    failed = [one.mode for one, done in zip(trials[1:], ran[1:], strict=True) if done.failure]
+    assert failed == ["prompt_mean"]
+    assert SWITCH.judge(mine, ran) is None
 
 
 def test_functions_that_reduce_nothing(ranks: Laboratory) -> None:
