@@ -1,15 +1,10 @@
-"""PipelineRL: sums over ``batch_size``, the samples of the step; DeepSpeed divides by the passes
-and averages over ranks, Accelerate only averages. Ratios are 1; rewards stand for minus losses."""
+"""PipelineRL: sums over samples; DeepSpeed divides by passes and ranks, FSDP by ranks."""
 
 from types import SimpleNamespace
 
 import torch
 
-ADAPTER = {
-    "engine": ["accumulated-mean", "mean"],
-    "rows": "padded",
-    "only": ["sequence_sum"],
-}
+ADAPTER = {"engine": ["accumulated-mean", "mean"], "rows": "padded", "only": ["sequence_sum"]}
 Config = type("Config", (SimpleNamespace,), {"__getattr__": lambda self, name: 0.0})
 
 

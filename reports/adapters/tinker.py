@@ -1,5 +1,4 @@
-"""tinker's custom loss, here a mean over the tokens of all data: its client makes weights of the
-gradient, and the server adds up weight times loss."""
+"""tinker's custom loss: its client makes weights of the gradient; the server adds weight * loss."""
 
 from types import SimpleNamespace
 

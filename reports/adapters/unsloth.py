@@ -1,18 +1,11 @@
-"""Unsloth: TRL's counts and loss types; the Trainer adds micro-batches, DDP averages over ranks.
-Ratios are 1; advantages stand for minus losses."""
+"""Unsloth: TRL's counts and loss types; its Trainer adds micro-batches, DDP averages over ranks."""
 
 import torch
 
 ADAPTER = {
     "engine": "mean",
     "rows": "padded",
-    "modes": {
-        "token_mean": "dapo",
-        "sample_mean": "grpo",
-        "constant": "dr_grpo",
-        "sequence_sum": "luspo",
-        "token_mean_legacy": "bnpo",
-    },
+    "modes": {"token_mean": "dapo", "sample_mean": "grpo", "constant": "dr_grpo"},
     "unusual": ["generations"],
 }
 

@@ -188,7 +188,7 @@ def test_files_lie_beside_the_target_and_the_workflow_in_the_root(tmp_path: Path
     assert said == f"{made.command} --github --report json,md,html"
     made.write()
     assert path.with_name("aggverify_Thing_f.py").read_text() == "adapter\n"
-    with pytest.raises(InputError, match="nothing is overwritten"):
+    with pytest.raises(InputError, match="nothing was written; delete or rename first"):
         made.write()
 
 
@@ -198,7 +198,7 @@ def test_nothing_is_written_where_one_is_there(tmp_path: Path) -> None:
     there = tmp_path / ".github" / "workflows" / "aggverify_f.yml"
     there.parent.mkdir(parents=True)
     there.symlink_to("nowhere")
-    with pytest.raises(InputError, match=r"aggverify_f\.yml is there"):
+    with pytest.raises(InputError, match=r"delete or rename first: .*aggverify_f\.yml"):
         made.write()
     assert not (tmp_path / "test_aggverify_f.py").exists()
 
