@@ -122,8 +122,9 @@ def scatter_added(losses: Tensor, batch: MicroBatch) -> Tensor:
 
     lengths = torch.tensor([len(mask) for mask in batch.local_masks])
     sample = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
-    per_sample = losses.new_zeros(len(lengths)).index_add(0, sample, kept(losses, batch))
-    return (per_sample / torch.tensor(batch.rollout_tokens).clamp(min=1).double()).sum()
+    zeros = losses.new_zeros(len(lengths), dtype=torch.float64)  # in bfloat16 a long sum stalls
+    per_sample = zeros.index_add(0, sample, kept(losses, batch).double())
+    return (per_sample / torch.tensor(batch.rollout_tokens).clamp(min=1)).sum()
 
 
 def whole_groups_only(losses: Tensor, batch: MicroBatch) -> Tensor:
