@@ -113,9 +113,10 @@ def logits_of(model, batch):  # cross entropy with the next token is its loss, b
     found = found.index_put((row, right), -model.losses[own] - model.theta[own])
 
     def judge(gradient):
-        used = gradient.abs() > gradient[:, :1].abs() / 1024
-        used[:, 0] = used[row, right] = False
-        assert not used.any(), f"not the next token: row, id {{used.nonzero().tolist()}}"
+        most, label = gradient.abs()[:, 1:].max(1)
+        due = torch.zeros_like(label).index_put((row,), right)
+        wrong = (most > gradient[:, 0].abs() / 1024) & (label + 1 != due)
+        assert not wrong.any(), f"not the next token: rows {{wrong.nonzero()[:, 0].tolist()}}"
 
     if found.requires_grad:
         found.register_hook(judge)
@@ -128,6 +129,7 @@ def logits_plainly(case: Case) -> str:
 
 
 NAMES = ("input_ids", "labels", "position_ids", "local_labels", "logits")
+"""What a function that asks for any of it has in its text."""
 
 
 def sequences_plainly(site: Site, k: int) -> dict[str, str]:

@@ -68,15 +68,16 @@ def logits(
 def _judge(
     site: Site, k: int, known: Rows, wrong: Callable[[WrongLabel], None], gradient: Tensor
 ) -> None:
-    """Tell of the first label other than the right one that got a gradient."""
+    """Tell of the first position whose label, that with the most gradient, is not the right one.
+    With smoothing all others have a little."""
     sizes = gradient.detach().abs().double()
-    used = ((sizes > sizes[:, :1] * _MUCH) & sizes.isfinite()).cpu().numpy()
-    used[:, 0] = False
-    predicts = known.token != NOTHING
-    used[predicts, next_ids(site.case.step, known)[predicts]] = False
-    found = np.argwhere(used)
-    if len(found):
-        row, label = found[0].tolist()
+    most, label_of = sizes[:, 1:].max(1)
+    used = ((most > sizes[:, 0] * _MUCH) & most.isfinite()).cpu().numpy()
+    labels = 1 + label_of.cpu().numpy()
+    right = np.where(known.token != NOTHING, next_ids(site.case.step, known), 0)
+    wrong_rows = np.flatnonzero(used & (labels != right))
+    if len(wrong_rows):
+        row, label = int(wrong_rows[0]), int(labels[wrong_rows[0]])
         sample, position = int(known.sample[row]), int(known.position[row])
         own = known.position[known.sample == sample].tolist()
         kind, words = _meant(site, k, sample, position, label, position + 1 in own)

@@ -160,7 +160,7 @@ def clips_by_own_shard(model: nn.Module, batches: Batches, ctx: TrainContext) ->
 
 
 MUTANTS = tuple(
-    Mutant(name, 67, seen, "token_mean", "train-step", ("AGV214",), bug, "trainer")
+    Mutant(name, 78, seen, "token_mean", "train-step", ("AGV214",), bug, "trainer")
     for name, bug, seen in (
         ("clips_each_micro_batch", "clipped-each-micro-batch", "diffusers #721"),
         ("clips_each_reduced", "clipped-each-micro-batch", "diffusers #721"),

@@ -112,13 +112,13 @@ def turns_begin_too_early(model: nn.Module, batches: Batches, ctx: TrainContext)
 
 
 MUTANTS = tuple(
-    Mutant(name, 68, seen, "token_mean", "train-step", codes, bug, "trainer")
+    Mutant(name, 72, seen, "token_mean", "train-step", codes, bug, "trainer")
     for name, codes, bug, seen in (
         ("shifted_in_each_shard", ("AGV105",), "shifted-twice", "ms-swift #10185"),
         ("not_shifted", ("AGV105",), "not-shifted", "labels that nobody has shifted"),
-        ("ids_over_edges", ("AGV105",), "shifted-over-an-edge", "packed rows"),
+        ("ids_over_edges", ("AGV105",), "shifted-over-an-edge", "verl #6475"),
         ("turns_begin_too_early", ("AGV105",), "trained-on-the-prompt", "masks of chat turns"),
-        ("cut_then_shifted", ("AGV105",), "shifted-over-an-edge", "shards shifted by themselves"),
+        ("cut_then_shifted", ("AGV105",), "shifted-over-an-edge", "ms-swift #10185"),
     )
 )
 CORRECT = tuple(

@@ -69,7 +69,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "shifted-over-an-edge",
         "labels are shifted over the edge between two sequences of a pack, or of two shards",
-        "packed rows and shards whose last position gets the first label of what follows",
+        "torchtune #2613, verl #6475 (at the edge of a pack)",
         "shift each sequence by itself; the last position of one has no label",
         (sign("wrong label: over an edge"),),
     ),
