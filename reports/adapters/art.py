@@ -1,12 +1,11 @@
-"""ART on Megatron: sums; ``finalize_model_grads`` divides by the tokens of all ranks. Ratios and
-log-probabilities are 1; advantages stand for minus losses."""
+"""ART: on Megatron sums, divided by the tokens of all ranks; on one card a mean of packed rows."""
 
 import sys
 from types import SimpleNamespace
 
 import torch
 
-ADAPTER = {"engine": "megatron-token", "only": ["token_mean"]}
+ADAPTER = {"engine": ["megatron-token", "accumulated-mean"], "only": ["token_mean"]}
 
 
 def call(loss_fn, losses, batch):
@@ -16,4 +15,5 @@ def call(loss_fn, losses, batch):
     inputs["logprobs"] = torch.full_like(mask, float("nan"))  # as of the policy itself
     inputs = {name: values.unsqueeze(0) for name, values in inputs.items()}  # one packed sequence
     ones = torch.ones_like(inputs["weights"])
-    return loss_fn(inputs, ones, None, None, {}, reduction="sum").policy_loss
+    reduction = "sum" if batch.per_token else "mean"
+    return loss_fn(inputs, ones, None, None, {}, reduction=reduction).policy_loss
