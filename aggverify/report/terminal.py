@@ -11,9 +11,8 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
-from aggverify.checks import Finding
 from aggverify.codes import CODES
-from aggverify.report import escape, reading, text
+from aggverify.report import escape, text
 from aggverify.report.document import written
 from aggverify.report.drawing import counted
 from aggverify.report.findings import USUAL
@@ -30,7 +29,6 @@ from aggverify.run.outcome.events import (
     SubjectChosen,
     Waiting,
 )
-from aggverify.run.outcome.verdict import ReportedFinding
 
 EVERY = 10.0
 """Seconds between two lines of progress where no live line is shown."""
@@ -59,7 +57,8 @@ class Terminal:
     _done: int = 0
     _steps: int = 0
     _findings: int = 0
-    _seen: bool = False
+    _seen: str = ""
+    """Code of the first finding, once it is confirmed."""
 
     def __post_init__(self) -> None:
         self._started = self._began = self._shown = self.clock()
@@ -69,12 +68,16 @@ class Terminal:
         match event:
             case SubjectChosen():
                 self._findings = self._done = self._steps = 0
-                self._seen, self._checks = False, event.checks
+                self._seen, self._checks = "", event.checks
             case Seen():
-                self._tell_first(event.finding)
+                if not self._findings and not self._seen:
+                    self._seen = event.finding.code
+                    self._found(self._seen, event.finding.traits.title)
             case Found():
                 self._findings += 1
-                self._tell(event.report)
+                code = CODES[event.report.finding.code]
+                if (self._findings, code.code) != (1, self._seen):
+                    self._found(code.code, code.title)
             case CheckStarted():
                 self._show(event.name)
             case Progress():
@@ -110,7 +113,9 @@ class Terminal:
             self._live(at, what, "".join(f" · {part}" for part in parts))
         elif now - self._shown >= EVERY and not self.style.quiet:
             self._shown = now
-            self._line(f"{self._now} {' · '.join([f'{at}: {what}', *parts])}")
+            line = f"{self._now} {' · '.join([f'{at}: {what}', *parts])}"
+            for part in self.style.wrapped(line, len(self._now) + 1):
+                self._line(part)
 
     def _live(self, at: str, what: str = "", rest: str = "") -> None:
         """One line at any width: the name of what runs is shortened first, or left out."""
@@ -132,21 +137,10 @@ class Terminal:
         elif not self.style.quiet:
             self._line(f"{self._now} {what}")
 
-    def _tell_first(self, finding: Finding) -> None:
-        """The first one as soon as it is confirmed; its diagnosis may take seconds more."""
-        if not self._seen and not self._findings and not self.style.quiet:
-            self._seen = True
-            title = f"{finding.code} {finding.traits.title}"
-            self._line(f"{self._now} {title}: confirmed, its cause is being identified", "red")
-
-    def _tell(self, report: ReportedFinding) -> None:
-        """What is confirmed is shown at once: the other checks may take long."""
-        if self.style.quiet:
-            return
-        code, cause = CODES[report.finding.code], report.diagnosis
-        words = cause.sentence if cause else report.finding.message.partition("\n")[0]
-        line = f"{self._now} {code.code} {code.title}{': ' if words else ''}{words}"
-        self._line(reading.shortened(line), "red")
+    def _found(self, code: str, title: str) -> None:
+        """One line when a finding is confirmed: its diagnosis may take seconds more."""
+        if not self.style.quiet:
+            self._line(f"{self._now} {code} {title}", "red")
 
     @property
     def _now(self) -> str:

@@ -18,12 +18,16 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
+from aggverify.codes import CODES
 from aggverify.report.terminal import Terminal
+from aggverify.report.text import Style
 from aggverify.run.outcome.events import (
     CheckFinished,
     Event,
+    Found,
     Phase,
     Progress,
+    Seen,
     SubjectChosen,
     Waiting,
 )
@@ -68,6 +72,29 @@ def test_the_line_fits_the_terminal(width: int, event: Event, shown: str) -> Non
     terminal(event)
     terminal.close()
     assert set(lines(told.getvalue())) == {shown}
+
+
+def test_without_a_terminal_a_finding_has_one_line_and_progress_one_in_ten_seconds() -> None:
+    """As soon as it is confirmed, at any width; what it computes is in the verdict."""
+    now, told = [0.0], StringIO()
+    terminal = Terminal(Console(file=told), style=Style(60), clock=lambda: now[0])
+    first, other = CODES["AGV202"], CODES["AGV203"]
+    seen = SimpleNamespace(code=first.code, traits=first)
+    terminal(SubjectChosen(ANYTHING, 44))
+    for at, event in ((2.0, Seen(cast(Any, seen))), (9.0, RUNS), (12.0, RUNS), (14.0, RUNS)):
+        now[0] = at
+        terminal(event)
+    for code in (first, other):
+        finding = SimpleNamespace(code=code.code)
+        terminal(Found(cast(Any, SimpleNamespace(finding=finding))))
+    assert told.getvalue().split("\n") == [
+        f"[  2.0 s] AGV202 {first.title}",
+        "[ 12.0 s] check 1 of 44:",
+        f"          {NAME} grid · 1,234",
+        "          steps · 0 findings",
+        f"[ 14.0 s] AGV203 {other.title}",
+        "",
+    ]
 
 
 @pytest.mark.thorough
