@@ -1,4 +1,4 @@
-"""What a probe costs on a real step: ``python benchmarks/probe.py [DEVICE]``.
+"""What a probe costs on a real step: ``python benchmarks/probe.py [DEVICE [SAMPLES LENGTH]]``.
 
 A 25 M parameter transformer under DDP on two ranks (one on a GPU), every step recorded; steps with
 and without a probe alternate; the median of the differences is printed. Also the time of a call
@@ -32,7 +32,7 @@ def model() -> Any:
     return nn.Sequential(nn.Embedding(VOCABULARY, WIDTH), body, nn.Linear(WIDTH, VOCABULARY))
 
 
-def rank(device: str) -> None:
+def rank(device: str, samples: int, length: int) -> None:
     """One rank: seconds of each step, with a probe and without."""
     import torch
     import torch.distributed as dist
@@ -47,7 +47,6 @@ def rank(device: str) -> None:
     parameters = sum(p.numel() for p in net.parameters())
     trained = DistributedDataParallel(net)
     optimizer = torch.optim.SGD(trained.parameters(), lr=1e-3)
-    samples, length = SHAPES[device]
     tokens = torch.randint(0, VOCABULARY, (samples, length), device=device)
     mask = torch.ones_like(tokens)
     took: dict[bool, list[float]] = {True: [], False: []}
@@ -76,7 +75,7 @@ def rank(device: str) -> None:
         print(json.dumps({"parameters": parameters, "without": without, "more": quarters}))
 
 
-def main(device: str) -> None:
+def main(device: str, samples: int, length: int) -> None:
     import aggverify
 
     given = object()
@@ -85,11 +84,11 @@ def main(device: str) -> None:
         env = {**os.environ, "AGGVERIFY_PROBE": folder}
         env["AGGVERIFY_PROBE_STEPS"] = "every 1st"
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-        command += ["--nproc-per-node", "1" if device == "cuda" else "2", __file__, device, "rank"]
+        command += ["--nproc-per-node", "1" if device == "cuda" else "2", __file__]
+        command += [device, str(samples), str(length), "rank"]
         ran = subprocess.run(command, env=env, check=True, capture_output=True, text=True)
         told = json.loads(ran.stdout.strip().splitlines()[-1])
         file = min(Path(folder).glob("*.agvr"))
-        samples, length = SHAPES[device]
         size = file.stat().st_size / (STEPS * samples * length)
     low, share, high = (more / told["without"] for more in told["more"])
     kind = "seconds" if device == "cuda" else "processor seconds of rank 0"
@@ -100,5 +99,6 @@ def main(device: str) -> None:
 
 
 if __name__ == "__main__":
-    given = sys.argv[1] if len(sys.argv) > 1 else "cpu"
-    rank(given) if sys.argv[2:] == ["rank"] else main(given)
+    device, *size = sys.argv[1:4] or ["cpu"]
+    samples, length = map(int, size) if size else SHAPES[device]
+    (rank if sys.argv[4:] == ["rank"] else main)(device, samples, length)

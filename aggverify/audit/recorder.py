@@ -7,6 +7,7 @@ to the rank's file. A step ends with a torch optimizer's.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -70,7 +71,8 @@ class Recorder:
     _file: int | None = None
     _pending: list[Entry] = field(default_factory=list)
     _done: list[Entry] = field(default_factory=list)
-    _scale: float = 1.0
+    _scale: float | None = None
+    """What the loss of this backward pass was multiplied by; None before any has been seen."""
     _reduction: Reduction | None = None
 
     def __post_init__(self) -> None:
@@ -149,6 +151,8 @@ class Recorder:
     def _weighed(self, entry: Entry, gradient: Tensor) -> None:
         if not self._done:
             Variable._execution_engine.queue_callback(self._finish)
+        if self._scale is None:
+            self._scale = _scale_in_use()
         weights, sure = entry.read(gradient.detach())
         if any(entry is one for one in self._done) and entry.weights is not None:
             weights = weights + entry.weights * self._scale
@@ -295,6 +299,15 @@ def _place() -> dict[str, int]:
             "cp_size": state.get_context_parallel_world_size(),
         }
     return found
+
+
+def _scale_in_use() -> float:
+    """Of a scaler whose method was fetched before it was watched: ``scaler.scale(loss())`` looks it
+    up first, and calls the first probe then."""
+    kind = torch.amp.GradScaler
+    scalers = [cast(Any, o) for o in gc.get_objects() if issubclass(type(o), kind)]
+    scales = {s.get_scale() for s in scalers if s.is_enabled() and s._scale is not None}
+    return scales.pop() if len(scales) == 1 else 1.0
 
 
 def _watch_scaler(mine: Recorder) -> None:

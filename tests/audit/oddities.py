@@ -28,10 +28,19 @@ def stepped(loss: torch.Tensor) -> None:
     optimizer.zero_grad()
 
 
-# 0: as usual; a forward pass without gradients leaves nothing.
+def scaled(extra: torch.Tensor, **known: Any) -> None:
+    """The scaler's method is looked up before the probe in its argument is called."""
+    scaler.scale(losses(**known).sum() / 3 + extra).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad()
+
+
+# 0: a scaled loss, whose scaler no probe has seen yet; without gradients nothing is left.
+scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=1)
+scaled(torch.zeros(()), sample_ids=["a", "b"], group_ids=torch.tensor([7, 7]))
 with torch.no_grad():
     losses()
-stepped(losses(sample_ids=["a", "b"], group_ids=torch.tensor([7, 7])).sum() / 3)
 # 1, 2: checkpoints of both kinds, whose forward pass runs twice.
 for reentrant in (False, True):
     out = checkpoint(
@@ -39,15 +48,8 @@ for reentrant in (False, True):
     )
     stepped(out.sum() / 3)
 # 3: a scaled loss; 4: a step that the scaler leaves out because a gradient is infinite.
-scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=1)
-scaler.scale(losses().sum() / 3).backward()
-scaler.step(optimizer)
-scaler.update()
-optimizer.zero_grad()
-scaler.scale(losses().sum() / 3 + (weight * float("inf")).sum()).backward()
-scaler.step(optimizer)
-scaler.update()
-optimizer.zero_grad()
+scaled(torch.zeros(()))
+scaled((weight * float("inf")).sum())
 # 5: two backward passes through one graph add up; 6: a micro-batch that nothing goes back through.
 total = losses().sum() / 6
 total.backward(retain_graph=True)
