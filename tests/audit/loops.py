@@ -53,9 +53,19 @@ def wrapped(engine: str) -> tuple[nn.Module, Any]:
     return ddp, lambda last: contextlib.nullcontext() if last else ddp.no_sync()
 
 
+def summed(losses: Tensor, mask: Tensor, ids: list[int], padding: bool) -> Tensor:
+    """Of the tokens that the mask keeps, or of all."""
+    losses = aggverify.probe(losses, mask, sample_ids=ids)
+    return torch.where(mask | padding, losses, 0.0).sum()
+
+
 def train(engine: str, way: str) -> None:
     rank = dist.get_rank()
     model, accumulating = wrapped(engine)
+    total = summed
+    if way == "compiled":
+        model.compile(backend="aot_eager")
+        total = torch.compile(summed, backend="aot_eager")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     by = 1 if engine == "sum" else WORLD
     for step, lengths in enumerate(LENGTHS):
@@ -71,14 +81,11 @@ def train(engine: str, way: str) -> None:
             with accumulating(k == K - 1):
                 losses = model(torch.randint(0, 17, (2, WIDTH)))
                 ids = [step * 100 + cell * 2 + n for n in range(2)]
-                losses = aggverify.probe(losses, mask, sample_ids=ids)
-                loss = torch.where(mask, losses, 0.0).sum() / tokens * by
+                loss = total(losses, mask, ids, way == "padding") / tokens * by
                 if way == "micro-batch means":
-                    loss = torch.where(mask, losses, 0.0).sum() / mask.sum() / K
+                    loss = loss * tokens / by / mask.sum() / K
                 if way == "scaled twice":
                     loss = loss * 2
-                if way == "padding":
-                    loss = losses.sum() / tokens * by
                 if way == "a bin dropped" and (rank, k) == (1, 0):
                     continue
                 loss.backward()

@@ -107,7 +107,7 @@ def test_a_wrong_loop_is_found(cli: Cli, tmp_path: Path, way: str) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("engine", "way"),
-    [("fsdp2", ""), ("sum", ""), ("ddp", "a rank without tokens")],
+    [("fsdp2", ""), ("sum", ""), ("ddp", "a rank without tokens"), ("ddp", "compiled")],
 )
 def test_a_right_loop_passes(cli: Cli, tmp_path: Path, engine: str, way: str) -> None:
     said = ("--mode", "token_mean", "--engine", engine, "--verify-engine")
