@@ -52,6 +52,8 @@ SYSTEMS = {
     "slime-trainer": "slime_loss_function",
     "miles-trainer": "miles_loss_function",
     "miles-fsdp": "miles_loss_function",
+    "miles-tinker": "miles_tinker_loss_function",
+    "skyrl-tinker": "PolicyWorkerBase.forward_backward",
     "megatron-lm-two-output": "two_output_loss_func",
     "hf-trainer": "hf_compute_loss",
     "hf-loss-func": "hf_loss_func",
@@ -60,7 +62,10 @@ ONE_MODE = {"tinker": "token_sum", "hf-trainer": "token_mean", "hf-loss-func": "
 """Of functions that are given no mode, what ours implement."""
 CHECKED = SYSTEMS | {"skyrl": "apply_loss_reduction_to_advantages_minibatch"}
 MODULE = "tests.frameworks.systems"
-SHARED = ("slime-core", "miles-core", "slime-aggregation", "slime-trainer", "miles-trainer")
+SHARED = (
+    *("slime-core", "miles-core", "slime-aggregation", "slime-trainer", "miles-trainer"),
+    "miles-tinker",
+)
 """Those that see rollouts of several samples."""
 
 

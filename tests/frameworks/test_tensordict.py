@@ -1,5 +1,5 @@
 """A loss that takes one TensorDict has a direct road: the weights are read off the gradient of the
-log-probabilities that an adapter puts into it, the reported loss and the upstream factor included."""
+log-probabilities that an adapter puts into it, with the reported loss and the upstream factor."""
 
 from __future__ import annotations
 

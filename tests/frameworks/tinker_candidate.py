@@ -1,5 +1,5 @@
-"""What is verified: a custom loss that Tinker's client has traced and runs by its handle, for all data
-of a call; ``released.py`` has imported the client's functions."""
+"""What is verified: a custom loss that Tinker's client has traced and runs by its handle, for all
+data of a call; ``released.py`` has imported the client's functions."""
 
 from typing import Any
 
