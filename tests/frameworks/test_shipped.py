@@ -323,6 +323,8 @@ def test_each_window_of_a_generation_batch_has_its_own_tokens(ranks: Laboratory)
         ("miles-aggregation", "", ("--group-size", "2", "--divisor", "1024")),
         LATER("megatron-lm-two-output", "token_mean_legacy", ("--micro-batch-size", "2")),
         ("roll", "", ("--policy", "empty_units=exclude")),
+        LATER("miles-tinker", "", ()),
+        LATER("skyrl-tinker", "", ()),
     ],
 )
 def test_the_whole_check_passes_it(cli: Cli, name: str, mode: str, more: tuple[str, ...]) -> None:
