@@ -2,22 +2,20 @@
 
 from types import SimpleNamespace
 
-import torch
-
 ADAPTER = {
     "engine": "accumulated-mean",
     "rows": "padded",
     "modes": {"token_mean": "token_mean", "sample_mean": "prompt_mean"},
+    "gradient_of": "log_probs",
 }
 
 
-def call(kind, losses, batch):
+def call(kind, log_probs, batch):
     from tensordict import TensorDict
 
-    zeros, mask = torch.zeros_like(losses.detach()), batch.mask.bool()
-    policy = SimpleNamespace(mask=mask, log_prob=lambda tokens: zeros)
-    full = {key: {"full": zeros} for key in ("log_probs", "tokens")}
-    data = TensorDict({"advantage": -losses.unsqueeze(-1), **full})
+    policy = SimpleNamespace(mask=batch.mask.bool(), log_prob=lambda tokens: log_probs)
+    data = TensorDict({key: {"full": batch.old_log_probs} for key in ("log_probs", "tokens")})
+    data["advantage"] = batch.advantages[:, None, None].expand(*log_probs.shape, 1)
     loss = kind(aggregation=batch.mode, entropy_bonus=False)
     loss.actor_network = SimpleNamespace(get_dist=None, _get_sft_dist=lambda data: policy)
     return loss(data).loss_objective

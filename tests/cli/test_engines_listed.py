@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import pytest
 
 from aggverify.conventions import CONVENTIONS, convention
@@ -42,6 +44,27 @@ def test_every_convention_is_listed_with_what_it_was_run_against(cli: Cli) -> No
             assert text in blocks[how.name], how.name
     assert "skyrl 0.4.0 (2026-11-26)" in blocks["skyrl-worker"]
     assert "nothing: it calls your function" in blocks["native"]
+
+
+OF_NO_FRAMEWORK = {
+    "native": "a signature of aggverify's",
+    "policy-loss": "a signature of aggverify's",
+    "trainer": "a signature of aggverify's",
+    "trainer-engine": "a signature of aggverify's",
+    "slime": "the hook is a function of a person's, what calls it is slime-trainer's",
+    "validation": "a validator has its own adapter, which names what it ran against",
+    "log-reducer": "a function that merges logs has its own adapter",
+    "dealer": "a function that assigns groups has its own adapter",
+}
+"""Conventions that name no framework's code, and why."""
+
+
+def test_every_convention_of_a_framework_was_run_against_its_code() -> None:
+    assert {name for name, how in CONVENTIONS.items() if not run_against(how)} == {*OF_NO_FRAMEWORK}
+    for how in CONVENTIONS.values():
+        for one in run_against(how):
+            assert one.name and one.version, how.name
+            assert date.fromisoformat(one.date) >= date(2026, 11, 26), how.name
 
 
 def test_a_version_that_is_newer_than_that_is_a_note() -> None:

@@ -230,6 +230,37 @@ def miles_loss_function(
     return loss * times / (num_rollouts or args.global_batch_size) * world, count, log
 
 
+LOSSES: Any = stand_in("miles.backends.training_utils.loss_hub.losses")
+LOSSES.get_log_probs_and_entropy = None
+
+
+def miles_tinker_loss_function(
+    args: Any,
+    batch: Any,
+    num_microbatches: int,
+    logits: Any,
+    apply_megatron_loss_scaling: bool = False,
+    num_rollouts: int | None = None,
+) -> Any:
+    """miles' trainer part for the Tinker API, on Megatron."""
+    state, loss = PARALLEL.state, 0 * logits.sum()
+    found = LOSSES.get_log_probs_and_entropy(logits, args=args)["log_probs"]
+    for n, log_probs in enumerate(found):
+        place = batch["total_lengths"][n], batch["response_lengths"][n], state.cp.rank
+        mask = batch["loss_masks"][n][_zigzag(*place, state.cp.size)]
+        if batch["tinker_loss_by_lane"][batch["tinker_operation_lanes"][n]] == CROSS_ENTROPY:
+            losses = -log_probs * batch["loss_weights"][n]
+        else:
+            ratio = torch.exp(log_probs - batch["rollout_log_probs"][n])
+            losses = -ratio * batch["advantages"][n]
+        loss = loss + torch.where(mask.bool(), losses, 0).sum()
+    times = 1 if wrong("miles-tinker") else num_microbatches  # 6: Megatron's / K is not taken back
+    return loss * times * state.intra_dp_cp.size, torch.tensor(1), {}
+
+
+CROSS_ENTROPY = {"loss_fn": "cross_entropy"}
+
+
 def _validate(args: Any, batch: Any, masks: Any) -> None:
     """What the fork of miles refuses."""
     mode, divisor = args.loss_aggregation, args.loss_aggregation_divisor
@@ -297,6 +328,7 @@ def _by_the_mode(args: Any, batch: Any, masks: Any) -> Any:
 wrong_megatron_lm = twin("megatron-lm", loss_func)
 wrong_slime_core = twin("slime-core", get_sum_of_sample_mean)
 wrong_miles_core = twin("miles-core", miles_get_sum_of_sample_mean)
+wrong_miles_tinker = twin("miles-tinker", miles_tinker_loss_function)
 wrong_miles_by_divisor = twin("miles-by-divisor", miles_by_divisor)
 wrong_slime_aggregation = twin("slime-aggregation", get_pg_loss_reducer)
 unvalidated_slime_aggregation = twin("slime-aggregation-unvalidated", get_pg_loss_reducer)

@@ -294,6 +294,17 @@ class PolicyWorkerBase:
         terms = mean(kl) * config.kl_loss_coef - bonus * config.entropy_loss_coef
         me.strategy.backward(policy * times + terms * weight, me.model, None)
 
+    def forward_backward(self, data: Any, loss_fn: Any = None, loss_fn_config: Any = None) -> None:
+        """For the Tinker API."""
+        me: Any = SimpleNamespace(**vars(self))
+        [rows] = data.chunk(me.cfg.micro_train_batch_size_per_gpu)
+        log_probs, _ = me.model(rows["sequences"], rows.metadata["response_length"])
+        losses = -log_probs
+        if loss_fn != "cross_entropy":
+            losses = -torch.exp(log_probs - rows["action_log_probs"]) * rows["advantages"]
+        times = 1 if wrong("skyrl-tinker") else me.mesh_rank.dp_size  # 9: missing * D
+        me.strategy.backward(reduce_loss(losses, rows["loss_mask"]) * times, me.model, None)
+
 
 class GRPOTrainer:
     """TRL's, as far as its loss types go."""
@@ -368,5 +379,6 @@ wrong_skyrl_reduce_loss = twin("skyrl-reduce-loss", old_reduce_loss)
 wrong_skyrl = twin("skyrl", apply_loss_reduction_to_advantages_minibatch)
 wrong_trl = twin("trl", GRPOTrainer._compute_loss)
 wrong_skyrl_worker = twin("skyrl-worker", PolicyWorkerBase._forward_backward_micro)
+wrong_skyrl_tinker = twin("skyrl-tinker", PolicyWorkerBase.forward_backward)
 wrong_skyrl_worker_entropy = twin("skyrl-worker-entropy", PolicyWorkerBase._forward_backward_micro)
 wrong_skyrl_worker_weight = twin("skyrl-worker-weight", PolicyWorkerBase._forward_backward_micro)

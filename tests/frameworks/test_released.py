@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from reports.frameworks import targets
 from tests.choosing import first_of_each
 from tests.conftest import Cli
 from tests.frameworks import wheels
@@ -116,3 +117,17 @@ def test_what_is_released(
     )
     assert ran.code == code, ran
     assert said in ran.out
+
+
+@pytest.mark.thorough
+def test_a_custom_loss_that_tinker_s_client_runs(pytestconfig: pytest.Config, shell: Cli) -> None:
+    """Traced by the client, and run by its handle for each datum of a call."""
+    [needs] = (target.needs for target in targets() if target.adapter == "tinker.py")
+    where = wheels.installed(Path(pytestconfig.cache.mkdir("wheels")), *needs)
+    names = "run_loss_handle,trace_loss"
+    ran = shell(
+        *("check", f"{Path(__file__).with_name('tinker_candidate.py')}:loss_fn"),
+        *("--convention", "tinker", "--mode", "token_sum", "--profile", "quick"),
+        env={"AGGVERIFY_RELEASED": f"{where}:tinker.lib.public_interfaces.custom_loss:{names}"},
+    )
+    assert ran.code == 0 and "PASS every token has its token_sum weight" in ran.flat, ran

@@ -52,6 +52,8 @@ SYSTEMS = {
     "slime-trainer": "slime_loss_function",
     "miles-trainer": "miles_loss_function",
     "miles-fsdp": "miles_loss_function",
+    "miles-tinker": "miles_tinker_loss_function",
+    "skyrl-tinker": "PolicyWorkerBase.forward_backward",
     "megatron-lm-two-output": "two_output_loss_func",
     "hf-trainer": "hf_compute_loss",
     "hf-loss-func": "hf_loss_func",
@@ -60,7 +62,10 @@ ONE_MODE = {"tinker": "token_sum", "hf-trainer": "token_mean", "hf-loss-func": "
 """Of functions that are given no mode, what ours implement."""
 CHECKED = SYSTEMS | {"skyrl": "apply_loss_reduction_to_advantages_minibatch"}
 MODULE = "tests.frameworks.systems"
-SHARED = ("slime-core", "miles-core", "slime-aggregation", "slime-trainer", "miles-trainer")
+SHARED = (
+    *("slime-core", "miles-core", "slime-aggregation", "slime-trainer", "miles-trainer"),
+    "miles-tinker",
+)
 """Those that see rollouts of several samples."""
 
 
@@ -318,6 +323,8 @@ def test_each_window_of_a_generation_batch_has_its_own_tokens(ranks: Laboratory)
         ("miles-aggregation", "", ("--group-size", "2", "--divisor", "1024")),
         LATER("megatron-lm-two-output", "token_mean_legacy", ("--micro-batch-size", "2")),
         ("roll", "", ("--policy", "empty_units=exclude")),
+        LATER("miles-tinker", "", ()),
+        LATER("skyrl-tinker", "", ()),
     ],
 )
 def test_the_whole_check_passes_it(cli: Cli, name: str, mode: str, more: tuple[str, ...]) -> None:

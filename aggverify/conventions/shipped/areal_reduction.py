@@ -26,10 +26,11 @@ ADAPTER = {
         "rejection": "the mask is taken as final",
     },
     "notes": [
-        "only active sequences and groups count: --policy empty_units=exclude is its reading",
+        "only active sequences and groups count: --policy empty_units=exclude is its reading, in "
+        "constant mode --policy constant_count=valid_rollouts",
         "clipping, importance ratios, KL and rejection sampling are not exercised",
     ],
-    "run_against": [["areal-project/AReaL", "5f61b972c", "2026-11-26"]],
+    "run_against": [["areal-project/AReaL", "5f61b972c", "2026-11-27"]],
 }
 
 

@@ -22,6 +22,7 @@ ADAPTER = {
         "rejection": "the mask is taken as final",
     },
     "notes": ["clipping, importance ratios and KL around masked_mean are not exercised"],
+    "run_against": [["NVIDIA-NeMo/RL", "7ea279abf", "2026-11-27"]],
 }
 
 

@@ -30,6 +30,7 @@ ADAPTER = {
     "notes": [
         "run with a masked sum for rl_loss_fn: clipping, importance ratios and KL are not exercised"
     ],
+    "run_against": [["PrimeIntellect-ai/prime-rl", "559b44772", "2026-11-27"]],
 }
 
 

@@ -32,6 +32,7 @@ ADAPTER = {
         "clipping, importance ratios and KL estimators around agg_loss are not exercised",
     ],
     "misuses": [{"call": "an unknown loss_agg_mode", "with": {"loss_agg_mode": "token-avg"}}],
+    "run_against": [["alibaba/ROLL", "8eb27cc2d", "2026-11-27"]],
 }
 
 

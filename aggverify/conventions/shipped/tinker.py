@@ -28,6 +28,7 @@ ADAPTER = {
         "--claim micro-batches: several calls before optim_step, whose gradients are added up",
         "clipping, importance ratios and KL in loss_fn are not exercised",
     ],
+    "run_against": [["tinker", "0.38.0", "2026-11-27"]],
 }
 
 
