@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -110,7 +111,7 @@ def counted(rows: Sequence[Mapping[str, Any]]) -> str:
     every = [cell for row in rows for cell in row["cells"]]
     shares = [(word, sum(c["outcome"] == word for c in every)) for word in WORDS]
     of = ", ".join(f"{n} {word}" for word, n in shares if n)
-    systems = len({row["source"] for row in rows})
+    systems = len({re.split(",| #", row["framework"])[0] for row in rows})
     return f"{len(every)} cells of {systems} frameworks, {len(rows)} states of them: {of}."
 
 
