@@ -155,18 +155,24 @@ def revision(path: Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
+def environment(target: Target, where: Source) -> dict[str, str]:
+    """In which ``CANDIDATE`` is the target, out of that source."""
+    names = ",".join((target.function.split(".")[0], *target.with_it))
+    return {
+        **os.environ,
+        **dict(variable.split("=", 1) for variable in target.environment),
+        "AGGVERIFY_RELEASED": f"{where.path}:{target.module}:{names}",
+        "AGGVERIFY_RELEASED_WITH": str(where.needed or ""),
+        "AGGVERIFY_STANDS_IN": " ".join(target.stands_in),
+        "PYTHONPATH": str(ROOT),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
 def ran(target: Target, where: Source) -> list[Cell]:
     """One command for all modes; a mode by itself where that is no verdict."""
     with tempfile.TemporaryDirectory() as kept:
-        names = ",".join((target.function.split(".")[0], *target.with_it))
-        env = os.environ | dict(variable.split("=", 1) for variable in target.environment)
-        env |= {
-            "AGGVERIFY_RELEASED": f"{where.path}:{target.module}:{names}",
-            "AGGVERIFY_RELEASED_WITH": str(where.needed or ""),
-            "AGGVERIFY_STANDS_IN": " ".join(target.stands_in),
-            "PYTHONPATH": str(ROOT),
-            "PYTHONDONTWRITEBYTECODE": "1",
-        }
+        env = environment(target, where)
         command = [sys.executable, "-W", "ignore", "-m", "aggverify", "check"]
         command += [f"{CANDIDATE.relative_to(ROOT)}:{target.function}", *target.called]
         command += ["--profile", "quick", "--world", str(target.world), "--max-time", SECONDS]

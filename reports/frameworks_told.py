@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ SIGNS = {
     "conforms": "✓",
     "finding": "✗",
     "choice": "≠",
+    "edge": "0",
     "refused": "–",
     "cannot be expressed": "–",
     "not run": "·",
@@ -26,14 +28,17 @@ WORDS = {
     "conforms": "conforms",
     "finding": "finding",
     "choice": "documented choice",
+    "edge": "edge case",
     "refused": "refused by the framework, or cannot be expressed",
     "not run": "not run",
 }
 COLOURS = {
     "light": {"ink": "#1f2328", "paper": "#ffffff", "conforms": "#2da44e", "finding": "#cf222e",
-              "choice": "#bf8700", "refused": "#d0d7de", "not run": "#eaeef2", "sign": "#ffffff"},
+              "choice": "#bf8700", "edge": "#8250df", "refused": "#d0d7de",
+              "not run": "#eaeef2", "sign": "#ffffff"},
     "dark": {"ink": "#e6edf3", "paper": "#0d1117", "conforms": "#238636", "finding": "#da3633",
-             "choice": "#9e6a03", "refused": "#30363d", "not run": "#161b22", "sign": "#ffffff"},
+             "choice": "#9e6a03", "edge": "#6e40c9", "refused": "#30363d",
+             "not run": "#161b22", "sign": "#ffffff"},
 }  # fmt: skip
 HEAD = """# What real frameworks do
 
@@ -42,7 +47,8 @@ Written by `python reports/frameworks.py --sources DIR`; do not edit. Each row i
 checkout. [Stand-ins](../tests/frameworks/standins.py) replace packages that the function does not
 use. [frameworks.toml](frameworks.toml) has the targets, [adapters](adapters) how functions without
 a convention are called. A finding is a *defect* where a page shows it in plain torch with the
-framework's own function, a *choice* where the framework documents it, else only what was seen.
+framework's own function, a *choice* where the framework documents it, an *edge* where only a step
+without tokens or a mode that it lacks shows it, else only what was seen.
 
 ![Results by framework and mode](frameworks-light.svg)
 """
@@ -85,16 +91,22 @@ def knowledge(folder: Path) -> list[Known]:
 
 def write(store: Store, folder: Path) -> None:
     known = knowledge(folder)
-    rows = [row for _, row in sorted(store.items(), key=lambda item: item[0].lower())]
+    rows = [row for _, row in sorted(store.items(), key=lambda item: by_version(item[0]))]
     (folder / "frameworks.md").write_text("\n".join(told(rows, known)) + "\n", encoding="utf-8")
     for theme, colours in COLOURS.items():
         picture = "\n".join(drawn(rows, known, colours)) + "\n"
         (folder / f"frameworks-{theme}.svg").write_text(picture, encoding="utf-8")
 
 
+def by_version(name: str) -> list[str | int]:
+    """Numbers as numbers: 1.9 comes before 1.10."""
+    parts = re.split(r"(\d+)", name.lower())
+    return [int(part) if part.isdigit() else part for part in parts]
+
+
 def told(rows: Sequence[Mapping[str, Any]], known: Sequence[Known]) -> Iterator[str]:
     yield HEAD
-    yield counted(rows)
+    yield counted(rows, known)
     yield "\n| framework | version | function | mode | engine | result | smallest case | known |"
     yield "|---|---|---|---|---|---|---|---|"
     for row in rows:
@@ -106,11 +118,11 @@ def told(rows: Sequence[Mapping[str, Any]], known: Sequence[Known]) -> Iterator[
             yield line(*parts, cell["engine"], result(cell), case, about)
 
 
-def counted(rows: Sequence[Mapping[str, Any]]) -> str:
-    every = [cell for row in rows for cell in row["cells"]]
-    shares = [(word, sum(c["outcome"] == word for c in every)) for word in WORDS]
+def counted(rows: Sequence[Mapping[str, Any]], known: Sequence[Known]) -> str:
+    every = [outcome(row, cell, known) for row in rows for cell in row["cells"]]
+    shares = [(WORDS[word].partition(",")[0], every.count(word)) for word in WORDS]
     of = ", ".join(f"{n} {word}" for word, n in shares if n)
-    systems = len({row["source"] for row in rows})
+    systems = len({re.split(",| #", row["framework"])[0] for row in rows})
     return f"{len(every)} cells of {systems} frameworks, {len(rows)} states of them: {of}."
 
 
@@ -159,8 +171,9 @@ def drawn(
 
 
 def outcome(row: Mapping[str, Any], cell: Mapping[str, Any], known: Sequence[Known]) -> str:
-    if any(k.kind == "choice" and k.of(row, cell) for k in known):
-        return "choice"
+    kind = next((k.kind for k in known if k.of(row, cell)), "")
+    if kind in ("choice", "edge"):
+        return kind
     found = str(cell["outcome"])
     return "refused" if found == "cannot be expressed" else found
 

@@ -17,4 +17,4 @@ def call(compute_loss, losses, batch):
     ends = torch.cat([mask.new_zeros(1).long(), mask.sum(-1).cumsum(0)])
     policy = Bag(variant="grpo", aipo_rho=2.0, kl_beta=0.0, loss_type=batch.mode)
     zeros, config = torch.zeros_like(losses[mask].detach()), Bag(train=Bag(train_policy=policy))
-    return compute_loss(zeros, zeros, None, -losses[mask], ends, config, mask)[0]
+    return compute_loss(zeros, zeros, None, -losses, ends, config, mask)[0]

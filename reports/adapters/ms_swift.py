@@ -7,6 +7,7 @@ import torch
 
 ADAPTER = {"engine": "accumulated-mean", "rows": "padded", "unusual": ["generations"]}
 FIXED = {"beta": 0.0, "sdar_loss_coef": 0.0, "epsilon_low": 0.2, "epsilon_high": 0.2}
+UNDO = "_undo_gradient_accumulation_scaling"  # since 4.6.0
 Bag = type("Bag", (SimpleNamespace,), {"__getattr__": lambda self, name: None})
 
 
@@ -17,7 +18,7 @@ def call(compute, losses, batch):
     me.accelerator = Bag(num_processes=batch.dp_size, gather_for_metrics=lambda tensor: tensor)
     me._get_per_token_logps_and_entropies = lambda *args, **how: (zeros, None)
     own = compute.__globals__["GRPOTrainer"]
-    me._undo_gradient_accumulation_scaling = partial(own._undo_gradient_accumulation_scaling, me)
+    vars(me)[UNDO] = partial(getattr(own, UNDO, Bag), me)
     data = Bag(completion_mask=mask, truncated_mask=mask[:, :0].any(-1), advantages=-losses)
     data.num_items_in_batch = torch.tensor(batch.generation_tokens)
     return compute(me, None, {}, data)[0]
