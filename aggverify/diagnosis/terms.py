@@ -49,7 +49,9 @@ class Term:
     @property
     def cost(self) -> int:
         """Of several fitting terms the plainest is told."""
-        return 2 + len(self.places) + (0 if self.what in _PLAIN else 1) + (self.unit in IN_A_ROW)
+        runs = 3 * (self.unit in RUNS.values())  # in most steps what is at hand of the unit
+        odd = (self.what not in _PLAIN) + (self.unit in IN_A_ROW)
+        return 2 + len(self.places) + odd + runs
 
 
 _PLAIN = (TOKENS, "rollouts", "prompt groups")

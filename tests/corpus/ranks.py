@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 def rank_means(losses: Tensor, batch: MicroBatch) -> Tensor:
-    return kept(losses, batch).sum() / tokens(batch.loss_masks) * batch.cp_size
+    own = [mask for masks in batch.window_masks for mask in masks]
+    return kept(losses, batch).sum() / tokens(own) * batch.cp_size
 
 
 def average_not_undone(losses: Tensor, batch: MicroBatch) -> Tensor:
@@ -87,7 +88,9 @@ MUTANTS = (
         ("AGV203",),
         "maximum-of-counts",
     ),
-    Mutant("rank_means", 2, "prime-rl #2358", "token_mean", "mean", _SPREAD, "mean-over-dp-ranks"),
+    Mutant(
+        "rank_means", 2, "prime-rl #2358", "token_mean", "mean", ("AGV203",), "mean-over-dp-ranks"
+    ),
     Mutant(
         "average_not_undone",
         9,
