@@ -57,10 +57,11 @@ def read() -> dict[str, Any]:
     return frameworks.read(HERE / "documented.json")
 
 
-def code(target: str) -> dict[str, Any]:
-    """What is known of the target that a page names."""
+def code(target: str, options: Sequence[str]) -> dict[str, Any]:
+    """What is known of the target that a page names; what is for a convention is for no other."""
     rows = tomllib.loads((HERE / "documented.toml").read_text(encoding="utf-8"))["code"]
-    return next((row for row in rows if row["target"] == target), {})
+    rows = [row for row in rows if row["target"] == target]
+    return next((row for row in rows if {row.get("convention", "")} <= {*options, ""}), {})
 
 
 def found(row: dict[str, Any], folder: Path) -> tuple[frameworks.Target, frameworks.Source]:
@@ -79,14 +80,16 @@ def found(row: dict[str, Any], folder: Path) -> tuple[frameworks.Target, framewo
     return target, where
 
 
-def put(page: str, target: str, own: bool, here: Path, folder: Path) -> tuple[str, str, Any]:
-    """What is given for the target, what that is, and in which environment; ``own``: the page has
-    the file itself."""
+def put(
+    page: str, target: str, row: dict[str, Any], here: Path, folder: Path
+) -> tuple[str, str, Any]:
+    """What is given for the target, what that is, and in which environment; without a row the page
+    has the file itself."""
     for block in BLOCK.finditer((PAGES / page).read_text(encoding="utf-8")):
         (here / block[2]).write_text(block[1], encoding="utf-8")
     (here / "examples").symlink_to(ROOT / "examples")
     env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-    if own or not (row := code(target)):
+    if not row:
         return target, "the page's own file", env
     if example := row.get("example"):
         return example, f"{example.partition(':')[0]} for a person's own", env
@@ -101,11 +104,12 @@ def put(page: str, target: str, own: bool, here: Path, folder: Path) -> tuple[st
 
 def ran(page: str, command: str, folder: Path) -> dict[str, Any]:
     _, _, target, *options = shlex.split(command)
-    if why := code(target).get("why"):
+    row = code(target, options)
+    if why := row.get("why"):
         return {"on": "not run", "exit": "", "verdict": why, "findings": []}
     whole = "--profile" in options
     with tempfile.TemporaryDirectory() as name:
-        given, on, env = put(page, target, whole, Path(name), folder)
+        given, on, env = put(page, target, {} if whole else row, Path(name), folder)
         words = [sys.executable, *("-W", "ignore", "-m", "aggverify", "check"), given, *options]
         words += () if whole else ("--profile", "quick", "--world", "2")
         words += ("--max-time", frameworks.SECONDS, "--report", "json", "--report-dir", name)

@@ -14,8 +14,8 @@ ROWS = [f"{page} {command}" for page, command in documented()]
 def test_every_command_parses_and_has_its_code() -> None:
     for page, command in documented():
         parse(command)
-        target = shlex.split(command)[2]
-        row = code(target)
+        _, _, target, *options = shlex.split(command)
+        row = code(target, options)
         own = [found[2] for found in BLOCK.finditer((PAGES / page).read_text(encoding="utf-8"))]
         assert row or target.partition(":")[0] in own, f"{page}: nothing stands for {target}"
         assert not row or {"checkout", "package", "example", "why"} & {*row}, target
