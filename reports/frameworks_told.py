@@ -92,7 +92,8 @@ def knowledge(folder: Path) -> list[Known]:
 def write(store: Store, folder: Path) -> None:
     known = knowledge(folder)
     rows = [row for _, row in sorted(store.items(), key=lambda item: by_version(item[0]))]
-    (folder / "frameworks.md").write_text("\n".join(told(rows, known)) + "\n", encoding="utf-8")
+    text = "\n".join((*told(rows, known), *absent(folder)))
+    (folder / "frameworks.md").write_text(text + "\n", encoding="utf-8")
     for theme, colours in COLOURS.items():
         picture = "\n".join(drawn(rows, known, colours)) + "\n"
         (folder / f"frameworks-{theme}.svg").write_text(picture, encoding="utf-8")
@@ -116,6 +117,13 @@ def told(rows: Sequence[Mapping[str, Any]], known: Sequence[Known]) -> Iterator[
             case = f"{cell['case']}: {cell['weights']}".strip(": ")
             parts = (row["framework"], row["version"], f"`{function}`", cell["mode"])
             yield line(*parts, cell["engine"], result(cell), case, about)
+
+
+def absent(folder: Path) -> Iterator[str]:
+    """Frameworks that were tried, and why they have no row."""
+    yield "\nNot in the table:\n"
+    for row in tomllib.loads((folder / "frameworks.toml").read_text(encoding="utf-8"))["absent"]:
+        yield f"- {row['framework']} {row['version']}, `{row['function']}`: {row['why']}."
 
 
 def counted(rows: Sequence[Mapping[str, Any]], known: Sequence[Known]) -> str:
