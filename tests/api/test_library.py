@@ -148,7 +148,7 @@ def test_a_wrong_reducer_is_an_assertion_error(shared_pool: aggverify.Pool) -> N
     assert "  reproduce    aggverify replay" in str(raised.value)
 
 
-@pytest.mark.thorough
+@pytest.mark.exhaustive
 def test_verdicts_are_those_of_the_document(shared_pool: aggverify.Pool) -> None:
     [right] = aggverify.verify(RIGHT, mode="token_mean", profile="quick", pool=shared_pool)
     assert (right.mode, right.fails) == ("token_mean", False)
@@ -332,7 +332,7 @@ with tempfile.NamedTemporaryFile() as file:
     assert done.stdout == "True 1.0\n", done.stderr
 
 
-@pytest.mark.thorough
+@pytest.mark.exhaustive
 def test_a_stored_case_fails_until_it_is_fixed(tmp_path: Path, shared_pool: aggverify.Pool) -> None:
     [verdict] = aggverify.verify(WRONG, pool=shared_pool, profile="quick", world=2, max_examples=2)
     case = next(finding.case for finding in verdict.findings)

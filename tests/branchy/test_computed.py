@@ -60,7 +60,7 @@ def outcome(function: str, pool: Pool) -> Outcome:
         WRONG,
         lambda _: False,
         ids=name,
-        each=3,
+        each=6,
         always=lambda e: e.function == "drops_tails_where_padding_prevails",
     ),
 )

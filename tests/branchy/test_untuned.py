@@ -23,7 +23,7 @@ def name(entry: Untuned) -> str:
     return entry.name
 
 
-@pytest.mark.parametrize("entry", thorough_at_times(WRONG, 20, ids=name))
+@pytest.mark.parametrize("entry", thorough_at_times(WRONG, 60, ids=name))
 def test_a_wrong_one_is_found(entry: Untuned, shared_pool: Pool) -> None:
     row = judged(entry, 0, shared_pool)
     assert is_found(entry.name, row) is not bool(entry.missed), row

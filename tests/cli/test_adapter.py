@@ -56,8 +56,7 @@ def test_a_right_function_is_right_through_it(
     assert code == (0 if signature.engine else code)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("signature", UNKNOWN, ids=lambda s: s.name)
+@pytest.mark.parametrize("signature", thorough_at_times(UNKNOWN, 3, ids=lambda s: s.name))
 def test_a_wrong_one_is_still_found(cli: Cli, tmp_path: Path, signature: Signature) -> None:
     right, wrong = signature.wrong
     assert right in signature.source

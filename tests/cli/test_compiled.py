@@ -103,7 +103,7 @@ def test_asked_for_everything_is_compiled(cli: Cli, tmp_path: Path) -> None:
     assert states["compiled_as_eager"] is State.LEFT_OUT
 
 
-@pytest.mark.thorough
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("works", [True, False])
 def test_the_usual_backend_needs_a_compiler(shared_pool: Pool, tmp_path: Path, works: bool) -> None:
     fault = "pass" if works else 'import os; os.environ["CXX"] = "/nowhere/c++"'

@@ -74,7 +74,7 @@ QUICK_BROKEN = ("configured_window.py",)
 
 @pytest.mark.parametrize(
     "path",
-    thorough_but(CORRECT, lambda p: False, ids=name, each=9, always=lambda p: name(p) in KEPT),
+    thorough_but(CORRECT, lambda p: False, ids=name, each=18, always=lambda p: name(p) in KEPT),
 )
 def test_a_correct_example_conforms(cli: Cli, path: Path) -> None:
     ran = cli("check", path, *BRIEF)
@@ -187,7 +187,7 @@ def test_no_broken_example_is_forgotten() -> None:
     assert {path.name for path in (EXAMPLES / "broken").glob("*.py")} == set(BROKEN) | large
 
 
-@pytest.mark.parametrize("file", thorough_but(BROKEN, QUICK_BROKEN.__contains__, ids=str, each=9))
+@pytest.mark.parametrize("file", thorough_but(BROKEN, QUICK_BROKEN.__contains__, ids=str, each=18))
 def test_a_broken_example_is_explained(cli: Cli, tmp_path: Path, file: str) -> None:
     code, explanation, size = BROKEN[file]
     ran = cli("check", EXAMPLES / "broken" / file, *BRIEF, "--report", "json")

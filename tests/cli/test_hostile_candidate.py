@@ -111,7 +111,7 @@ def test_ranks_that_the_kernel_ends_for_memory_cannot_be_judged(
     ), ran
 
 
-@pytest.mark.thorough
+@pytest.mark.exhaustive
 def test_slow_is_a_figure_and_no_failure(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "r.py").write_text(START.replace("FAULT", "time.sleep(0.02)"))
     ran = cli("check", "r.py", "--world", "2", *BRIEF, "-v")

@@ -85,7 +85,7 @@ def test_a_finding_that_was_not_looked_into_yet_is_told(
     assert len(list((tmp_path / "o" / "cases").iterdir())) == 1
 
 
-@pytest.mark.thorough
+@pytest.mark.exhaustive
 def test_a_finding_is_confirmed_though_there_was_no_time_to_make_it_small(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,7 +52,7 @@ def test_most_of_what_frameworks_have_runs_without_an_edit() -> None:
     assert (len(RUNS), len(FRAMEWORKS)) == (16, 21)
 
 
-@pytest.mark.parametrize("signature", thorough_at_times([*RUNS, METHOD], 9, ids=lambda s: s.name))
+@pytest.mark.parametrize("signature", thorough_at_times([*RUNS, METHOD], 17, ids=lambda s: s.name))
 def test_a_right_function_passes_and_a_wrong_one_fails(
     cli: Cli, tmp_path: Path, signature: Signature
 ) -> None:
@@ -69,7 +69,7 @@ def test_a_right_function_passes_and_a_wrong_one_fails(
 
 
 @pytest.mark.parametrize(
-    "signature", thorough_at_times([s for s in FRAMEWORKS if s.left], 3, ids=lambda s: s.name)
+    "signature", thorough_at_times([s for s in FRAMEWORKS if s.left], 9, ids=lambda s: s.name)
 )
 def test_what_is_left_to_say_fails_in_one_line(
     cli: Cli, tmp_path: Path, signature: Signature
@@ -194,7 +194,7 @@ def test_the_other_reading_is_another_verdict(cli: Cli, tmp_path: Path) -> None:
     assert verdicts(cli, tmp_path, command)[0] == 1
 
 
-@pytest.mark.thorough
+@pytest.mark.exhaustive
 def test_where_several_modes_are_possible_the_person_says_which(cli: Cli, tmp_path: Path) -> None:
     code, told, _ = begun(cli, tmp_path, ODD)
     assert code == 2

@@ -102,7 +102,7 @@ def test_every_convention_that_reduces_is_called_with_torch_alone() -> None:
 
 @pytest.mark.parametrize(
     "each",
-    [pytest.param(6, marks=pytest.mark.thorough), LATER(1)],
+    [pytest.param(12, marks=pytest.mark.thorough), LATER(1)],
 )
 def test_every_code_is_shown_and_a_right_reducer_is_right(
     each: int, laboratory: Laboratory, tmp_path: Path

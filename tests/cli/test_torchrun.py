@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 from aggverify.cli import joined
-from tests.choosing import LATER
 from tests.cli.test_examples import BROKEN, CORRECT
 from tests.conftest import EXAMPLES, ROOT, Cli
 from tests.waiting import wait_until
@@ -236,8 +235,8 @@ def _process_of(rank: int, mark: str) -> int | None:
     return None
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("rank", [1, LATER(0)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("rank", [1, 0])
 def test_all_that_is_started_again_goes_on_where_it_was(
     start: Start, cli: Cli, tmp_path: Path, rank: int
 ) -> None:

@@ -41,7 +41,7 @@ def test_reports_that_cannot_be_written_cost_no_verdict(cli: Cli, tmp_path: Path
     assert "Traceback" not in ran.err and "internal" not in ran.err
 
 
-@pytest.mark.thorough
+@pytest.mark.exhaustive
 def test_findings_stay_findings_where_nothing_can_be_written(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
     ran = cli("check", WRONG, "--profile", "quick", "--max-examples", "1", "--report-dir", "taken")

@@ -119,7 +119,7 @@ def test_a_device_is_asked_for_by_its_kind(machine: Machine) -> None:
     assert machine.ranks == set()
 
 
-@pytest.mark.thorough
+@pytest.mark.exhaustive
 def test_a_case_is_run_again_on_what_it_was_found_on(machine: Machine, tmp_path: Path) -> None:
     ran = machine(1, "check", BROKEN, "--backend", "cuda+gloo", "--world", "2", *BRIEF)
     assert ran.code == 1, ran

@@ -169,7 +169,7 @@ def test_what_fails_is_judged_where_it_fits_best(laboratory: Laboratory) -> None
     assert lines.startswith("assumed --engine mean: your trainer averages gradients over ranks")
 
 
-@pytest.mark.thorough
+@pytest.mark.exhaustive
 def test_said_on_the_command_line(cli: Cli, tmp_path: Path) -> None:
     path = EXAMPLES / "native" / "mean" / "token_mean.py"
     lines = [s for s in path.read_text().splitlines() if not s.startswith("AGGVERIFY")]

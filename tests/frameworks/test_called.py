@@ -333,12 +333,12 @@ def test_who_may_be_one_is_told_how_to_say_so(name: str, how: str) -> None:
 @pytest.mark.parametrize(
     ("file", "how", "code"),
     [
-        ("validation/aggregation.py", "validation", ""),
+        LATER("validation/aggregation.py", "validation", ""),
         ("validation/broken/falsy_divisor.py", "validation", "AGV504"),
         ("log_reducer/means.py", "log-reducer", ""),
-        ("log_reducer/broken/one_count.py", "log-reducer", "AGV505"),
-        ("log_reducer/broken/truncated.py", "log-reducer", "AGV504"),
-        ("dealer/whole_groups.py", "dealer", ""),
+        LATER("log_reducer/broken/one_count.py", "log-reducer", "AGV505"),
+        LATER("log_reducer/broken/truncated.py", "log-reducer", "AGV504"),
+        LATER("dealer/whole_groups.py", "dealer", ""),
         ("dealer/broken/strided.py", "dealer", "AGV505"),
     ],
 )

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from reports.frameworks import targets
+from tests.choosing import LATER
 from tests.conftest import ROOT, Cli
 from tests.frameworks import wheels
 
@@ -22,7 +23,7 @@ ADAPTER = "reports/adapters/torchrl_grpo.py"
     ("name", "code", "said"),
     [
         ("GRPOLoss", 0, "PASS every token has its sample_mean weight"),
-        ("ReportsTwice", 1, "FAIL AGV102 Reported loss is not the scalar"),
+        LATER("ReportsTwice", 1, "FAIL AGV102 Reported loss is not the scalar"),
         ("ForgetsUpstream", 1, "FAIL AGV126"),
     ],
 )

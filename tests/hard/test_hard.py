@@ -49,7 +49,7 @@ def run_of(hard: Hard, laboratory: Laboratory) -> tuple[Check, CheckRun]:
     return how, CheckRun(how, about, space, laboratory, Tally())
 
 
-every = thorough_but(corpus(), lambda hard: hard.name in QUICK, ids=lambda hard: hard.name, each=5)
+every = thorough_but(corpus(), lambda hard: hard.name in QUICK, ids=lambda hard: hard.name, each=10)
 
 
 @pytest.mark.parametrize("hard", every)

@@ -47,7 +47,7 @@ QUICK = FIRST[1:7:2]
         QUICK.__contains__,
         ids=name,
         marks=covering,
-        each=14,
+        each=28,
         always=FIRST.__contains__,
     ),
 )
@@ -61,7 +61,7 @@ def test_a_mutant_is_killed_and_named(mutant: Mutant, laboratory: Laboratory) ->
 
 
 # Of each convention, a right one by default: tests/frameworks/test_shipped.py.
-@pytest.mark.parametrize("entry", thorough_at_times(CORRECT, 8, ids=name, marks=covering))
+@pytest.mark.parametrize("entry", thorough_at_times(CORRECT, 16, ids=name, marks=covering))
 def test_a_right_reducer_is_not_blamed(entry: Correct, laboratory: Laboratory) -> None:
     assert every_finding(entry, laboratory, EXAMPLES) == []
 

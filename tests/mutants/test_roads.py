@@ -27,7 +27,7 @@ STEP = parse_step("1/11; 1/1")
 CASE = Case(STEP, Layout((((0,),), ((1,),)), 1), (1.0, 2.0, 3.0))
 
 
-@pytest.mark.parametrize("road", thorough_at_times(ROADS, 3, ids=str))
+@pytest.mark.parametrize("road", thorough_at_times(ROADS, 9, ids=str))
 def test_a_road_is_seen_and_its_reducer_is_right(shared_pool: Pool, road: str) -> None:
     request = Request(target=f"tests.corpus.roads:{road}", modes=("token_mean",), engine="sum")
     with loaded(request, shared_pool) as (found, laboratory):

@@ -20,7 +20,7 @@ test_wrong = aggverify.conformance("wrong.py", modes=["token_mean"], profile="qu
 BROKEN = "broke test_loss.py::test_wrong[token_mean-independent_of_{}]"
 
 
-@pytest.mark.thorough
+@pytest.mark.exhaustive
 def test_a_suite_of_three_lines(wheel: Path, tmp_path: Path) -> None:
     installed, project = Installed.make(tmp_path / "venv"), tmp_path / "project"
     installed.add(wheel)

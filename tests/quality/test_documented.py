@@ -38,7 +38,7 @@ DRAWN = [
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
-    "drawn", thorough_but(DRAWN, lambda d: d[1] == "AGV202", ids=lambda d: d[0], each=6)
+    "drawn", thorough_but(DRAWN, lambda d: d[1] == "AGV202", ids=lambda d: d[0], each=15)
 )
 def test_the_search_ends_there(
     laboratory: Laboratory, drawn: tuple[str, str, Example], seed: int

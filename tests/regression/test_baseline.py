@@ -142,7 +142,7 @@ def test_where_there_is_none(tmp_path: Path) -> None:
     assert shipped == baseline.schema(), "python -m aggverify.report.baseline > baseline.json"
 
 
-@pytest.mark.thorough
+@pytest.mark.exhaustive
 def test_from_the_first_finding_to_its_fix(cli: Cli, project: Path) -> None:
     def check(*more: str) -> Any:
         return cli("check", "r.py", "--profile", "quick", "--max-examples", "5", "--world", "2",
