@@ -51,13 +51,19 @@ def audit(what: tuple[str, ...], **given: Any) -> int:
     """
     from aggverify.audit.records import read_folder
     from aggverify.audit.steps import merged
-    from aggverify.cli import ways_out
+    from aggverify.cli import early, ways_out
+    from aggverify.errors import InputError
 
     mine = said({key: value for key, value in given.items() if key != "case"})
+    early.refuse((), mine)
+    if given["case"] is not None and "reducer" not in mine:
+        raise InputError("--case needs --reducer TARGET: whose case it is, as path.py:name")
     at = _point(mine)
+    asked = _asked(" ".join(what), at, mine)  # before a job that may take hours
     folder, ended = _recorded(what, at, mine)
+    if ended and folder.is_dir() and not any(folder.iterdir()):
+        raise InputError(f"the command ended with {ended}, and none of its ranks recorded anything")
     run = merged(read_folder(folder), mine.get("cp"), mine.get("tp"))
-    asked = _asked(" ".join(what), at, mine)
     if given["case"] is not None:
         return _store(run, given["case"], asked, mine)
     code = _judged(run, asked, folder, mine)
@@ -90,6 +96,7 @@ def _recorded(
 
 def _asked(target: str, at: Mapping[str, str] | None, mine: Mapping[str, Any]) -> Asked:
     from aggverify.audit.audited import Asked
+    from aggverify.audit.factor import formula
     from aggverify.engines import engine
     from aggverify.errors import InputError
     from aggverify.oracles import Policy
@@ -105,6 +112,7 @@ def _asked(target: str, at: Mapping[str, str] | None, mine: Mapping[str, Any]) -
     modes = mine.get("mode", ())
     if len(modes) > 1:
         raise InputError(f"a run has one mode, got {', '.join(modes)}")
+    formula(engine(name))  # refuses one that is none
     return Asked(
         target,
         engine(name).name,
@@ -119,11 +127,8 @@ def _asked(target: str, at: Mapping[str, str] | None, mine: Mapping[str, Any]) -
 def _store(run: Run, number: int, asked: Asked, mine: Mapping[str, Any]) -> int:
     """Write a step as a case, and say how it is replayed."""
     from aggverify.audit.exported import stored
-    from aggverify.errors import InputError
     from aggverify.run.outcome import store
 
-    if "reducer" not in mine:
-        raise InputError("--case needs --reducer TARGET: whose case it is, as path.py:name")
     where = Path(mine.get("report_dir", ".aggverify"))
     case = stored(run, number, asked, mine["reducer"], mine["convention"])
     path = store.write(case, where)

@@ -116,6 +116,19 @@ def test_a_right_loop_passes(cli: Cli, tmp_path: Path, engine: str, way: str) ->
     assert [c["state"] for c in verdict["checks"]] == ["ok", "ok", "ok", "left out", "ok"]
 
 
+REFUSED = {
+    "--engine ddpp": "did you mean 'ddp'?",
+    "--engine train-step": "an audit takes one that only scales and sums",
+    "--engine ddp --mode tokenmean": "did you mean 'token_mean'?",
+    "--engine ddp --mode constant": "--mode constant needs --divisor L",
+    "--engine ddp --policy empty=exclude": "unknown policy question 'empty'",
+    "--engine ddp --report htm": "did you mean 'html'?",
+    "--engine ddp --case 3": "--case needs --reducer TARGET",
+    "--engine ddp --steps often": "steps are chosen as",
+}
+"""Before the job is run, which may take hours."""
+
+
 def test_what_cannot_be_audited_is_said(cli: Cli, tmp_path: Path) -> None:
     ran = cli("audit", "--mode", "token_mean", "--engine", "ddp")
     assert (ran.code, "name a folder of records" in ran.err) == (2, True)
@@ -125,3 +138,9 @@ def test_what_cannot_be_audited_is_said(cli: Cli, tmp_path: Path) -> None:
     assert (ran.code, "did you mean 'trl'?" in ran.err) == (2, True)
     ran = cli("audit", "--engine", "ddp", "--", "true")
     assert (ran.code, "holds no records" in ran.err) == (2, True)
+    for options, words in REFUSED.items():
+        ran = cli("audit", *options.split(), "--", "touch", "ran")
+        assert (ran.code, words in ran.err, ran.err.count("\n")) == (2, True, 1), ran
+    assert not (tmp_path / "ran").exists()
+    ran = cli("audit", "--engine", "ddp", "--", "false")
+    assert "the command ended with 1, and none of its ranks recorded anything" in ran.err
