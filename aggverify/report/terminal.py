@@ -113,18 +113,11 @@ class Terminal:
             self._live(at, what, "".join(f" · {part}" for part in parts))
         elif now - self._shown >= EVERY and not self.style.quiet:
             self._shown = now
-            line = f"{self._now} {' · '.join([f'{at}: {what}', *parts])}"
-            for part in self.style.wrapped(line, len(self._now) + 1):
-                self._line(part)
+            rest = "".join(f" · {part}" for part in parts)
+            self._line(_fitting(f"{self._now} {at}", what, rest, self.style.width).plain)
 
     def _live(self, at: str, what: str = "", rest: str = "") -> None:
-        """One line at any width: the name of what runs is shortened first, or left out."""
-        width = self.console.width - len("⠋ ")
-        room = width - len(at) - len(rest)
-        name = Text(f": {what}" if what and room >= LEAST else "")
-        name.truncate(max(room, 0), overflow="ellipsis")
-        words = Text.assemble(at, name, rest)
-        words.truncate(max(width, 0), overflow="ellipsis")
+        words = _fitting(at, what, rest, self.console.width - len("⠋ "))
         if self._status is None:
             self._status = self.console.status(words)
             self._status.start()
@@ -179,3 +172,13 @@ class Terminal:
         self.console.print(
             line, style=style, markup=False, highlight=False, emoji=False, soft_wrap=True
         )
+
+
+def _fitting(at: str, what: str, rest: str, width: int) -> Text:
+    """One line at any width: the name of what runs is shortened first, or left out."""
+    room = width - len(at) - len(rest)
+    name = Text(f": {what}" if what and room >= LEAST else "")
+    name.truncate(max(room, 0), overflow="ellipsis")
+    words = Text.assemble(at, name, rest)
+    words.truncate(max(width, 0), overflow="ellipsis")
+    return words

@@ -38,7 +38,7 @@ def header(verdict: Verdict) -> list[tuple[str, str]]:
         ("convention", f"{verdict.convention} ({verdict.convention_title})"),
         *([] if verdict.only_called else trained),
         *([("against", verdict.against)] if verdict.against else []),
-        *([("assumed", what)] if what else []),
+        *([("assumed", what.removeprefix("assumed "))] if what else []),
         *(("assumed", each) for each in assumed(verdict)),
         *([("sandbox", verdict.sandbox)] if verdict.sandbox else []),
         *([("incomplete", f"{verdict.incomplete}")] if verdict.incomplete else []),
