@@ -56,6 +56,7 @@ RIGHT = (
     correct,
     well_behaved,
     masked_logs,
+    masks,
     nonlinear,
     faults,
     clipping,
