@@ -154,7 +154,8 @@ def _signs(
     case: Case, update: Weights, whole: Sequence[Fraction] | None, alone: Weights
 ) -> Iterator[str]:
     """Which parts of the gradient are clipped: what would come of each of them at the norm that one
-    rank's update has, a rank's share as it is or times the number of ranks."""
+    rank's update has, a rank's share as it is or times the number of ranks. Two of them where
+    shards are what ranks have; a factor of the layout where every token has the same one."""
     most = float(np.linalg.norm(alone))
     if whole is None or not most:
         return
@@ -171,6 +172,7 @@ def _signs(
 
     ranks = [(d, c) for d in range(layout.dp_size) for c in range(layout.cp_size)]
     every = range(layout.num_microbatches)
+    found = ""
     for times in dict.fromkeys((1, layout.dp_size, layout.cp_size, len(ranks))):
         once = sum(clip(times * mine(d, c, None)) for d, c in ranks)
         each = sum(clip(times * mine(d, c, k)) for d, c in ranks for k in every)
@@ -178,9 +180,12 @@ def _signs(
         together = _grown(clip, [times * mine(None, None, k) for k in every])
         told = ((EACH_RANK, once), (EACH_MICRO_BATCH, each), (EACH_MICRO_BATCH, grown))
         for sign, foretold in (*told, (EACH_MICRO_BATCH, together)):
-            if np.allclose(update * times, foretold, rtol=_NEAR, atol=0):
-                yield sign
-                return
+            if not found and np.allclose(update * times, foretold, rtol=_NEAR, atol=0):
+                found = sign
+    if found:
+        yield found
+    if found == EACH_MICRO_BATCH:
+        return
     shards = np.array_split(np.arange(len(gradient)), len(ranks))
     size = -(-len(gradient) // len(ranks))
     even = [np.arange(n, min(n + size, len(gradient))) for n in range(0, len(gradient), size)]
@@ -189,6 +194,9 @@ def _signs(
         if np.allclose(update, sum(map(clip, parts)), rtol=_NEAR, atol=0):
             yield EACH_SHARD
             return
+    times = update[alone != 0] / alone[alone != 0]
+    if not found and np.allclose(times, times[0], rtol=_NEAR, atol=0):
+        yield SCALED
 
 
 _NEAR = 1e-9

@@ -57,7 +57,8 @@ def policy_inputs(losses: Any, mask: Any, ratios: str) -> Any:
     advantages, which have these losses at ratio 1.
 
     The gradient runs through the log-probabilities alone, and is the weight there, with the
-    advantage taken out. Behind the mask the ratio is no 1: what stands there is exponentiated too.
+    advantage taken out. Behind the mask no ratio is 1: what stands there is exponentiated too, and
+    logged.
     With ratios apart, those to rollout and reference are 1, near 1, beyond usual clamps and e^12
     away, each token's by its own loss: at 0 all of them are 1.
     """
@@ -85,7 +86,8 @@ def policy_inputs(losses: Any, mask: Any, ratios: str) -> Any:
         return old + ratio, old, rollout, old - away * (other >= 0.25), torch.sin(4 * known + 1)
     scale = torch.where(mask & (fixed != 0), fixed, 1.0)
     moved = torch.where(mask & fixed.isinf(), 0.0, (losses - fixed) / scale)
-    return old + behind + moved, old, old.clone(), old.clone(), -fixed
+    other = torch.where(mask, 0.0, known.clamp(-8, 8))  # finite: the policy's own are not
+    return old + behind + moved, old, old - other, old + other / 2, -fixed
 
 
 _PLAIN = """\

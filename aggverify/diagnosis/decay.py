@@ -1,4 +1,5 @@
-"""Weights that shrink from one micro-batch to the next: divided again at every accumulation."""
+"""Weights that shrink or grow from one micro-batch to the next: divided, or summed over ranks,
+again at every accumulation."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ _MAX = 64
 
 
 def decay(observations: Sequence[Observation]) -> Shown | None:
-    """The one number by a power of which all weights are off: as often as a micro-batch is
-    followed by another one, or once more."""
+    """The one number, or number of ranks, by a power of which all weights are off: as often as a
+    micro-batch is followed by another one, or once more."""
     usable = [o for o in observations if o.expected is not None and o.mask.any()]
     if max((o.case.layout.num_microbatches for o in usable), default=0) < _LONG:
         return None
@@ -25,6 +26,14 @@ def decay(observations: Sequence[Observation]) -> Shown | None:
     if any(not (np.isfinite(ratio).all() and (ratio > 0).all()) for ratio, _ in pairs):
         return None
     ratios, later = (np.concatenate(part) for part in zip(*pairs, strict=True))
+    sizes = [(dp_size, cp_size, dp_size * cp_size) for dp_size, cp_size in map(_sizes, usable)]
+    for words, own in zip(_SIZES, zip(*sizes, strict=True), strict=True):
+        counts = np.concatenate([[n] * len(r) for n, (r, _) in zip(own, pairs, strict=True)])
+        for times, sign, how in ((1, "grows", "multiplied"), (-1, "decays", "divided")):
+            foretold = counts.astype(np.float64) ** (times * later)
+            if (foretold != 1).any() and _near(ratios, foretold):
+                text = f"the gradient of a micro-batch is {how} by the number of {words}"
+                return Shown(sign, f"{text} as often as micro-batches follow")
     for more, words in (
         (0, "as often as micro-batches follow"),
         (1, "once and as often as follow"),
@@ -35,6 +44,17 @@ def decay(observations: Sequence[Observation]) -> Shown | None:
             how = f"divided by {base}" if base > 1 else f"multiplied by {1 / base}"
             return Shown("decays", f"the gradient of a micro-batch is {how} {words}")
     return None
+
+
+_SIZES = ("data-parallel ranks", "context-parallel ranks", "ranks")
+
+
+def _sizes(o: Observation) -> tuple[int, int]:
+    return o.case.layout.dp_size, o.case.layout.cp_size
+
+
+def _near(ratios: Array, foretold: Array) -> bool:
+    return bool((np.abs(ratios - foretold) <= TOLERANCE * foretold).all())
 
 
 def _ratios(o: Observation) -> Iterator[tuple[Array, Array]]:
@@ -53,5 +73,4 @@ def _base(ratios: Array, steps: Array) -> Fraction | None:
     base = Fraction(float(ratios[told][0] ** (-1 / steps[told][0]))).limit_denominator(_MAX)
     if base <= 0 or base == 1:
         return None
-    foretold = float(base) ** -steps
-    return base if (np.abs(ratios - foretold) <= TOLERANCE * foretold).all() else None
+    return base if _near(ratios, float(base) ** -steps) else None

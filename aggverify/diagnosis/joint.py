@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from aggverify.checks import Finding
-from aggverify.codes import Diagnosed
+from aggverify.codes import Diagnosed, Symptom
 from aggverify.diagnosis.explanation import Diagnosis, Predicts
 from aggverify.diagnosis.observation import close
 
@@ -34,7 +34,16 @@ def joined(told: Sequence[Told]) -> list[Diagnosis | None]:
             found[n] = _on_its_step(candidates[best], found[n])
         open_ -= reach[best]
         candidates = [d for n in open_ if (d := found[n]) is not None and d.form is not None]
-    return found
+    return _not_linear(told, found)
+
+
+def _not_linear(told: Sequence[Told], found: list[Diagnosis | None]) -> list[Diagnosis | None]:
+    """Where weights depend on the losses, they explain wrong weights that nothing else does."""
+    known = [d for f, d in told if f.traits.symptom is Symptom.NOT_LINEAR and d is not None]
+    if not known:
+        return found
+    pairs = zip(told, found, strict=True)
+    return [known[0] if d is None and _is_open(f, None) else d for (f, _), d in pairs]
 
 
 def _on_its_step(shared: Diagnosis, own: Diagnosis | None) -> Diagnosis:

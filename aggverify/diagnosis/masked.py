@@ -145,6 +145,16 @@ def _of_another(which: Callable[[int, int], int]) -> Callable[[Masks], Masks]:
     return of
 
 
+def _of_the_other_side(by: int) -> Callable[[Masks], Masks]:
+    """Rows are padded on one side, their masks on the other."""
+
+    def of(masks: Masks) -> Masks:
+        width = max(map(len, masks), default=0)
+        return [_shifted(by * (width - len(mask)))(mask) for mask in masks]
+
+    return of
+
+
 _SHIFTS = ((1, "[1:]"), (-1, "[:-1]"))
 _MADE: tuple[Made, ...] = (
     *(
@@ -165,6 +175,10 @@ _MADE: tuple[Made, ...] = (
     *(
         Made("mask-shifted", f"moved by two tokens (mask{words})", _each(_shifted(by)))
         for by, words in ((2, "[2:]"), (-2, "[:-2]"))
+    ),
+    *(
+        Made("mask-other-side", f"padded {mask}, the losses {rows}", _of_the_other_side(by))
+        for by, mask, rows in ((1, "right", "left"), (-1, "left", "right"))
     ),
     Made("mask-counted", "taken as a length: the first tokens, as many as it has", _each(_counted)),
     Made("mask-counted", "taken as a length: the last tokens, as many as it has", _each(_last)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from aggverify.diagnosis.forms import ClosedForm, exponents, parallel_sizes
 from aggverify.diagnosis.observation import TOLERANCE, Array, Observation, close
 from aggverify.diagnosis.terms import Term, Tokens, inner_terms, outer_terms
+from aggverify.oracles import Step
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import token_owner
 
@@ -59,6 +61,60 @@ def _forms(tokens: Tokens, ratio: Array, cases: Sequence[Case]) -> Iterator[Clos
     yield from sorted(found, key=lambda form: form.cost)
 
 
+def count_of_a_part(observations: Sequence[Observation]) -> ClosedForm | None:
+    """The count of what is at hand that divides a part of the gradient, all others being right.
+
+    On one step two layouts tell which part that is: how far each is off, over by how much its count
+    is, is the same.
+    """
+    steps: dict[tuple[Step, tuple[float, ...]], list[Observation]] = {}
+    for o in observations:
+        if o.trivial is not None and not o.case.layout.is_trivial and o.mask.any():
+            steps.setdefault((o.case.step, o.case.losses), []).append(o)
+    sets = [own for own in steps.values() if len(own) > 1]
+    cases = [o.case for own in sets for o in own]
+    if not cases or not all(np.isfinite(o.observed).all() for own in sets for o in own):
+        return None
+    tokens = Tokens(cases)
+    ends = np.cumsum([int(o.mask.sum()) for own in sets for o in own])[:-1]
+    logs = np.log([parallel_sizes(case) for case in cases])
+    which = tokens.case[tokens.keep]
+    found = []
+    for term in dict.fromkeys(term for term in inner_terms() if term.places):
+        here, whole = (tokens.values(t) for t in (term, Term(term.what, term.unit)))
+        for powers in exponents():
+            times = whole / here * np.exp((logs @ np.array(powers))[which])
+            if _is_of_a_part(sets, np.split(times, ends)):
+                found.append(ClosedForm(term, (), powers))
+    return min(found, key=lambda form: form.cost, default=None)
+
+
+def _is_of_a_part(sets: Sequence[Sequence[Observation]], times: Sequence[Array]) -> bool:
+    """``times``: by what the part is off in each observation, one after the other."""
+    left, told = iter(times), False
+    for own in sets:
+        by = np.array([next(left) - 1 for _ in own])
+        off = np.array([o.observed[o.mask] - cast("Array", o.trivial)[o.mask] for o in own])
+        size = np.array([np.abs(cast("Array", o.trivial)[o.mask]).max() for o in own])[:, None]
+        off = np.where(np.abs(off) <= _RELATIVE * size, 0.0, off)
+        by = np.where(np.abs(by) <= TOLERANCE, 0.0, by)
+        best = np.abs(by).argmax(axis=0)
+        at = np.arange(by.shape[1])
+        part = np.divide(
+            off[best, at], by[best, at], out=np.zeros(len(at)), where=by[best, at] != 0
+        )
+        near = TOLERANCE * np.abs(off).max(axis=0) + _RELATIVE * size
+        if (np.abs(off - by * part) > near).any():
+            return False
+        several = (np.ptp(np.round(by, 9), axis=0) != 0) & (np.abs(part) > 0)
+        told |= bool(several.any())
+    return told
+
+
+_RELATIVE = 1e-12
+"""Far above the roundings of float64, to the largest weight."""
+
+
 @dataclass(frozen=True, slots=True)
 class Probe:
     """A case with other values outside one place, of other samples or of the same ones."""
@@ -88,9 +144,11 @@ def probes(case: Case) -> Iterator[Probe]:
 
 
 def is_at_hand(probe: Probe, before: Observation, after: Observation) -> bool:
-    """Whether the values elsewhere have a part in its weights on one rank, and none as laid out."""
+    """Whether the values elsewhere have a part in its weights on one rank, and none as laid out.
+    A token that is let in or left out by them has been compared, which is no statistic."""
     if before.trivial is None or after.trivial is None:
         return False
-    alone = close(before.trivial[probe.place], after.trivial[probe.place])
+    one, two = before.trivial[probe.place], after.trivial[probe.place]
+    weighs = (one != 0) & (two != 0)
     spread = close(before.observed[probe.place], after.observed[probe.place])
-    return spread and not alone
+    return spread and not close(one[weighs], two[weighs])

@@ -101,6 +101,8 @@ def _meant(
         return "shifted twice", f"the token at {here}, the one after its next: shifted twice"
     if here == position:
         return "not shifted", f"its own token, at {here}: not shifted"
+    if here == 0 and position == len(token_ids(step)[sample]) - 1:
+        return "rolled", "the first token of its sequence, which ends here: rolled end to end"
     for other in site.case.layout.micro_batches[site.dp_rank][k]:
         places = [*_places(token_ids(step)[other], label)]
         if other != sample and places:

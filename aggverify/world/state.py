@@ -210,7 +210,7 @@ def _python_aspects() -> list[Aspect]:
         ("trace function", sys.gettrace, sys.settrace),
         ("profile function", sys.getprofile, sys.setprofile),
         ("garbage collection", gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
-        ("warning filters", lambda: list(warnings.filters), _set_filters),
+        ("warning filters", _filters, _set_filters),
         ("threads", threading.active_count, None),
     ]
 
@@ -235,6 +235,11 @@ def _random_aspect() -> Aspect:
         return found
 
     return "random state", look, lambda _: random.setstate(whole)
+
+
+def _filters() -> Any:
+    # Torch imports sympy, which adds one, where a functional collective is used first.
+    return [each for each in warnings.filters if not each[2].__module__.startswith("sympy")]
 
 
 def _set_filters(expected: Any) -> None:
@@ -341,13 +346,19 @@ def _set_priority(expected: int) -> None:
     os.setpriority(os.PRIO_PROCESS, 0, expected)
 
 
+_BY_TORCH = b"TORCHINDUCTOR_CACHE_DIR"
+"""Set by torch itself, for a functional collective or a compiled function."""
+
+
 def _environment() -> Any:
     # The mapping below os.environ: a copy of os.environb takes 12 microseconds for 0.1.
-    return dict(os.environ.__dict__["_data"])
+    found = dict(os.environ.__dict__["_data"])
+    found.pop(_BY_TORCH, None)
+    return found
 
 
 def _set_environment(expected: dict[bytes, bytes]) -> None:
-    for key in set(os.environb) - set(expected):
+    for key in set(os.environb) - {*expected, _BY_TORCH}:
         del os.environb[key]
     os.environb.update(expected)
 

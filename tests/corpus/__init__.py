@@ -20,6 +20,7 @@ from tests.corpus import (
     pairs,
     ranks,
     ratios,
+    reducing,
     shapes,
     term_readings,
     well_behaved,
@@ -44,13 +45,26 @@ FAMILIES = (
     clipping,
     labels,
     ratios,
+    reducing,
     term_readings,
     logs,
     shapes,
 )
 
 MUTANTS: tuple[Mutant, ...] = tuple(m for family in FAMILIES for m in family.MUTANTS)
-RIGHT = (correct, well_behaved, masked_logs, nonlinear, faults, clipping, labels, ratios, pairs)
+RIGHT = (
+    correct,
+    well_behaved,
+    masked_logs,
+    masks,
+    nonlinear,
+    faults,
+    clipping,
+    labels,
+    ratios,
+    reducing,
+    pairs,
+)
 CORRECT: tuple[Correct, ...] = tuple(c for right in RIGHT for c in right.CORRECT)
 
 __all__ = ["CORRECT", "FAMILIES", "MUTANTS", "RIGHT", "Correct", "Mutant"]

@@ -9,7 +9,14 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.amp.grad_scaler import GradScaler
-from torch.nn.utils import clip_grad_norm_, clip_grad_value_
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.nn.utils import (
+    clip_grad_norm_,
+    clip_grad_value_,
+    clip_grads_with_norm_,
+    get_total_norm,
+)
 
 from aggverify.conventions import MicroBatch, TrainContext
 from tests.corpus.base import Correct, Mutant
@@ -159,6 +166,37 @@ def clips_by_own_shard(model: nn.Module, batches: Batches, ctx: TrainContext) ->
             shard.mul_(torch.clamp(1.0 / (shard.norm() + 1e-6), max=1.0))
 
 
+def _sharded(model: nn.Module, batches: Batches, ctx: TrainContext) -> list[Any]:
+    """The gradients that FSDP2 leaves, each a DTensor."""
+    fully_shard(model, mesh=init_device_mesh("cpu", (ctx.world_size,)))
+    for batch in batches:
+        (_loss(model, batch) * ctx.world_size).backward()  # type: ignore[no-untyped-call]
+    return [p.grad for p in model.parameters() if p.grad is not None]
+
+
+def clips_sharded(model: nn.Module, batches: Batches, ctx: TrainContext) -> None:
+    norm: Any = get_total_norm(_sharded(model, batches, ctx))
+    clip_grads_with_norm_(model.parameters(), 1.0, norm.full_tensor())
+
+
+def clips_by_local_tensors(model: nn.Module, batches: Batches, ctx: TrainContext) -> None:
+    norm = get_total_norm([grad.to_local() for grad in _sharded(model, batches, ctx)])
+    clip_grads_with_norm_(model.parameters(), 1.0, norm)
+
+
+def clips_the_average(model: nn.Module, batches: Batches, ctx: TrainContext) -> None:
+    """Of all ranks, whose number is multiplied in afterwards."""
+    _backward(model, batches)
+    _reduced(model, ctx)
+    for p in model.parameters():
+        assert p.grad is not None
+        p.grad /= ctx.world_size
+    clip_grad_norm_(model.parameters(), 1.0)
+    for p in model.parameters():
+        assert p.grad is not None
+        p.grad *= ctx.world_size
+
+
 MUTANTS = tuple(
     Mutant(name, 78, seen, "token_mean", "train-step", ("AGV214",), bug, "trainer")
     for name, bug, seen in (
@@ -169,6 +207,8 @@ MUTANTS = tuple(
         ("clips_itself_while_scaled", "clipped-while-scaled", "Lightning #9599"),
         ("clips_before_it_divides", "clipped-while-scaled", "Lightning #9599"),
         ("clips_before_backward", "clip-without-effect", "clip_grad_norm_ before backward"),
+        ("clips_the_average", "clipped-while-scaled", "Lightning #9599"),
+        ("clips_by_local_tensors", "clipped-by-shard", "norms of local tensors of FSDP2"),
         ("clips_by_own_shard", "clipped-by-shard", "norms of shards that are not reduced"),
     )
 )
@@ -178,6 +218,7 @@ CORRECT = tuple(
         ("clips_once", "a gradient of norm 1 is clipped to 0.999999"),
         ("clips_at_infinity", "asks for the norm alone"),
         ("clips_by_the_largest", "not by the usual norm"),
+        ("clips_sharded", "by the norm of DTensors"),
         ("clips_by_value", "each element by itself"),
         ("clips_unscaled", "by arithmetic of its own, without torch's epsilon"),
         ("keeps_its_scaler", "whose first steps in float16 are left out"),

@@ -98,6 +98,22 @@ def ids_over_edges(model: nn.Module, batches: Batches, ctx: TrainContext) -> Non
     _step(model, batches, ctx, labels)
 
 
+def ids_rolled(model: nn.Module, batches: Batches, ctx: TrainContext) -> None:
+    """Ids are rolled, and trained on where the mask of the responses is, which nobody has."""
+
+    def labels(batch: MicroBatch) -> Tensor:
+        pairs = zip(batch.input_ids, batch.labels, strict=True)
+        found = [torch.where(own != -100, torch.roll(ids, -1), -100) for ids, own in pairs]
+        return _cut(batch, found)
+
+    _step(model, batches, ctx, labels)
+
+
+def labels_rolled(model: nn.Module, batches: Batches, ctx: TrainContext) -> None:
+    """Labels are rolled: what comes round from a prompt is no label."""
+    _step(model, batches, ctx, lambda batch: _cut(batch, [x.roll(-1) for x in batch.labels]))
+
+
 def turns_begin_too_early(model: nn.Module, batches: Batches, ctx: TrainContext) -> None:
     """The last token of a prompt is taken for the first of its response."""
 
@@ -116,6 +132,7 @@ MUTANTS = tuple(
     for name, codes, bug, seen in (
         ("shifted_in_each_shard", ("AGV105",), "shifted-twice", "ms-swift #10185"),
         ("not_shifted", ("AGV105",), "not-shifted", "labels that nobody has shifted"),
+        ("ids_rolled", ("AGV105",), "rolled", "torch.roll of ids alone"),
         ("ids_over_edges", ("AGV105",), "shifted-over-an-edge", "verl #6475"),
         ("turns_begin_too_early", ("AGV105",), "trained-on-the-prompt", "masks of chat turns"),
         ("cut_then_shifted", ("AGV105",), "shifted-over-an-edge", "ms-swift #10185"),
@@ -126,6 +143,7 @@ CORRECT = tuple(
     for name, why in (
         ("given_labels", "positions of prompts have logits, and no label"),
         ("shifted_then_cut", "labels of its own"),
+        ("labels_rolled", "end to end, where a prompt begins"),
         ("over_edges_of_masked_prompts", "shifts over edges, where nothing is trained"),
         ("gathered_and_masked", "masked positions are compared with the prompt's tokens, times 0"),
     )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aggverify.conventions import MicroBatch
+from aggverify.conventions.micro_batch import Side
 from aggverify.oracles import Policy
-from tests.corpus.base import Mutant
+from tests.corpus.base import Correct, Mutant
 from tests.corpus.parts import kept, sums, total, weighted
 
 if TYPE_CHECKING:
@@ -37,6 +38,22 @@ def shifted(losses: Tensor, batch: MicroBatch) -> Tensor:
         )
     ]
     return torch.stack(pieces).sum()
+
+
+def _rows(losses: Tensor, batch: MicroBatch, side: Side) -> Tensor:
+    """The losses padded left, with masks that are padded on this side."""
+    import torch
+
+    rows, masks = batch.padded(losses, side="left"), batch.padded(batch.local_masks, side=side)
+    return torch.where(masks.bool(), rows, 0.0).sum() / max(batch.num_tokens, 1)
+
+
+def masks_padded_right(losses: Tensor, batch: MicroBatch) -> Tensor:
+    return _rows(losses, batch, "right")
+
+
+def all_padded_left(losses: Tensor, batch: MicroBatch) -> Tensor:
+    return _rows(losses, batch, "left")
 
 
 def never_applied(losses: Tensor, batch: MicroBatch) -> Tensor:
@@ -158,6 +175,7 @@ def row_length_for_the_mask(losses: Tensor, batch: MicroBatch) -> Tensor:
     return (rows * mask.sum(1, keepdim=True)).sum() / (batch.num_rollouts * max(rows.shape[1], 1))
 
 
+CORRECT = (Correct("all_padded_left", "rows that end together", "token_mean", "sum"),)
 MUTANTS = (
     Mutant("inverted", 63, "one mode", "token_mean", "sum", ("AGV101",), "mask-inverted"),
     Mutant(
@@ -245,6 +263,15 @@ MUTANTS = (
         "sum",
         ("AGV101",),
         "integer-buffer",
+    ),
+    Mutant(
+        "masks_padded_right",
+        24,
+        "rows padded left, their masks right",
+        "token_mean",
+        "sum",
+        ("AGV101",),
+        "mask-other-side",
     ),
     Mutant("repeated", 34, "west #119", "sample_mean", "sum", ("AGV101",), "repeated-in-turn"),
     Mutant("denominators_run_out", 52, "slime", "sample_mean", "sum", ("AGV101",), "list-runs-out"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -121,26 +121,81 @@ def penalised_by_its_own(log_probs: Tensor, advantages: Tensor, batch: PolicyBat
     return _penalised(log_probs, advantages, batch, _to_rollout(batch).abs() > 0.5)
 
 
+def _with_penalty(log_probs: Tensor, advantages: Tensor, batch: PolicyBatch, count: Any) -> Tensor:
+    """A policy term over the step's tokens, and a k3 penalty over this count."""
+    apart = torch.where(_kept(batch), batch.ref_log_probs - log_probs, 0.0)
+    penalty = (apart.exp() - apart - 1).sum() / count
+    return _losses(log_probs, advantages, batch).sum() / max(batch.num_tokens, 1) + 0.04 * penalty
+
+
+def penalty_over_what_is_here(log_probs: Tensor, advantages: Tensor, batch: PolicyBatch) -> Tensor:
+    count = _kept(batch).sum().clamp(min=1) * batch.num_microbatches * batch.dp_size
+    return _with_penalty(log_probs, advantages, batch, count)
+
+
+def penalty_over_the_step(log_probs: Tensor, advantages: Tensor, batch: PolicyBatch) -> Tensor:
+    return _with_penalty(log_probs, advantages, batch, max(batch.num_tokens, 1))
+
+
+def whitened_here(log_probs: Tensor, advantages: Tensor, batch: PolicyBatch) -> Tensor:
+    """Advantages less their mean over the micro-batch, over their deviation there."""
+    kept = _kept(batch)
+    count = kept.sum().clamp(min=1)
+    apart = torch.where(kept, advantages - torch.where(kept, advantages, 0.0).sum() / count, 0.0)
+    white = apart * torch.rsqrt((apart**2).sum() / count + 1e-8)
+    return _losses(log_probs, white, batch).sum() / max(batch.num_tokens, 1)
+
+
+def _drift_logged(
+    log_probs: Tensor, advantages: Tensor, batch: PolicyBatch, drift: Tensor
+) -> tuple[Tensor, dict[str, Any]]:
+    loss = _losses(log_probs, advantages, batch).sum() / max(batch.num_tokens, 1)
+    return loss, {"train_rollout_logprob_abs_diff": [drift.abs().sum(), _kept(batch).sum()]}
+
+
+def drift_of_everything_logged(
+    log_probs: Tensor, advantages: Tensor, batch: PolicyBatch
+) -> tuple[Tensor, dict[str, Any]]:
+    drift = batch.old_log_probs - batch.rollout_log_probs
+    return _drift_logged(log_probs, advantages, batch, drift)
+
+
+def drift_logged(
+    log_probs: Tensor, advantages: Tensor, batch: PolicyBatch
+) -> tuple[Tensor, dict[str, Any]]:
+    return _drift_logged(log_probs, advantages, batch, _to_rollout(batch))
+
+
 _OF_PARTS = "ratios-of-what-is-at-hand"
+_STATISTIC, _COUNTED = "statistic-over-the-rows-at-hand", "counted-where-it-stands"
 MUTANTS = tuple(
-    Mutant(name, 67, seen, "token_mean", "sum", (code,), bug, "policy-loss")
-    for name, code, bug, seen in (
-        ("shards_masked", "AGV215", _OF_PARTS, "seq-mask-tis under context parallelism"),
-        ("normalised_here", "AGV215", _OF_PARTS, "self-normalised importance sampling"),
-        ("counted_inside", "AGV215", _OF_PARTS, "IcePop"),
-        ("reference_mean_here", "AGV215", _OF_PARTS, "KL to the reference"),
-        ("penalised_by_rank_here", "AGV215", _OF_PARTS, "kl_cov"),
-        ("overflowed_times_zero", "AGV216", "ratio-times-zero", "IcePop"),
-        ("overflowed_behind_the_mask", "AGV216", "ratio-times-zero", "truncated IS"),
+    Mutant(name, 67, seen, mode, "sum", (code,), bug, "policy-loss")
+    for name, code, bug, seen, mode in (
+        ("shards_masked", "AGV215", _OF_PARTS, "seq-mask-tis under CP", "token_mean"),
+        ("normalised_here", "AGV215", _OF_PARTS, "self-normalised IS", "token_mean"),
+        ("counted_inside", "AGV215", _OF_PARTS, "IcePop", "token_mean"),
+        ("reference_mean_here", "AGV215", _OF_PARTS, "KL to the reference", "token_mean"),
+        ("penalised_by_rank_here", "AGV215", _OF_PARTS, "kl_cov", "token_mean"),
+        ("overflowed_times_zero", "AGV216", "ratio-times-zero", "IcePop", "token_mean"),
+        ("overflowed_behind_the_mask", "AGV216", "ratio-times-zero", "TIS", "token_mean"),
+        ("penalty_over_what_is_here", "AGV202", _COUNTED, "KL of a micro-batch", "nonlinear"),
+        ("whitened_here", "AGV202", _STATISTIC, "masked_whiten in a loss", "nonlinear"),
+        ("drift_of_everything_logged", "AGV514", "masked-values-logged", "TRL #6803", "token_mean"),
     )
 )
 CORRECT = tuple(
-    Correct(name, why, "token_mean", "sum", "policy-loss")
-    for name, why in (
-        ("penalised_by_its_own", "a penalty on some tokens, chosen one by one"),
-        ("truncated", "weights of 2 at most"),
-        ("masked_by_ratio", "tokens are selected by their own ratio"),
-        ("not_truncated", "infinite where a ratio is"),
-        ("sequences_masked", "sequences are selected, reduced over context parallelism"),
+    Correct(name, why, mode, "sum", "policy-loss")
+    for name, why, mode in (
+        ("penalty_over_the_step", "whose gradient is 0 at ratio 1", "nonlinear"),
+        ("penalised_by_its_own", "a penalty on some tokens, chosen one by one", "token_mean"),
+        ("truncated", "weights of 2 at most", "token_mean"),
+        ("masked_by_ratio", "tokens are selected by their own ratio", "token_mean"),
+        ("not_truncated", "infinite where a ratio is", "token_mean"),
+        ("drift_logged", "of what is not masked", "token_mean"),
+        (
+            "sequences_masked",
+            "sequences are selected, reduced over context parallelism",
+            "token_mean",
+        ),
     )
 )

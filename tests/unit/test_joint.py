@@ -155,3 +155,15 @@ def test_a_factor_heads_no_case_whose_weights_it_misses_by_more_than_the_bound()
     about_it = finding("AGV101", about, shifted)
     far = replace(about_it, error=Fraction(1, 10**9))
     assert diagnose(about, far, [[*twice[:-1], shifted]]) is None
+
+
+def test_weights_that_depend_on_the_losses_explain_wrong_ones_that_nothing_else_does() -> None:
+    about = subject("token_mean", "sum")
+    seen = observed(about, SMALL[0], OWN_TOKENS)
+    wrong = finding("AGV101", about, seen)
+    cause = replace(wrong, code="AGV131", observed=None)
+    known = Diagnosis("not linear", None, None, "not linear")
+    assert joined([(wrong, None), (cause, known)]) == [known, known]
+    assert joined([(wrong, None), (cause, None)]) == [None, None]
+    own = Diagnosis("another", None, None, "another")
+    assert joined([(wrong, own), (cause, known)]) == [own, known]

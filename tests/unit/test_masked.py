@@ -68,6 +68,11 @@ def cut(mask: list[int], length: int) -> list[int]:
         (lambda masks: list(map(twice, masks)), "mask-twice", "applied twice"),
         (lambda masks: [sorted(m)[::-1] for m in masks], "mask-counted", "the first tokens"),
         (
+            lambda masks: [cut(m[max(map(len, masks)) - len(m) :], len(m)) for m in masks],
+            "mask-other-side",
+            "padded right, the losses left",
+        ),
+        (
             lambda masks: [cut(o, len(m)) for m, o in zip(masks, masks[::-1], strict=True)],
             "mask-of-another",
             "from the end",

@@ -39,6 +39,13 @@ BUGS: tuple[Bug, ...] = (
         (sign("mask-counted"),),
     ),
     Bug(
+        "mask-other-side",
+        "rows are padded on one side and their masks on the other",
+        "prompts padded left, responses right, and a mask of the other kind",
+        "pad losses and masks by one and the same function, on the same side",
+        (sign("mask-other-side"),),
+    ),
+    Bug(
         "mask-of-another",
         "a sample has the mask of another one",
         "masks that were not sorted, padded or packed as the losses were",

@@ -130,6 +130,13 @@ BUGS: tuple[Bug, ...] = (
         (sign("decays"),),
     ),
     Bug(
+        "summed-again-over-ranks",
+        "gradients are summed over ranks after every micro-batch, those of earlier ones once more",
+        "an all_reduce of p.grad inside the loop over micro-batches",
+        "reduce once, after the last micro-batch, or each one's own gradient before it is added",
+        (sign("grows"),),
+    ),
+    Bug(
         "statistic-over-the-rows-at-hand",
         "a statistic of the values is that of one micro-batch, rank or shard, not of the step",
         "Soup #723 (log-ratios centred over the rows of the batch)",

@@ -74,6 +74,13 @@ BUGS: tuple[Bug, ...] = (
         (sign("wrong label: over an edge"),),
     ),
     Bug(
+        "rolled",
+        "the last position of a sequence is trained on the sequence's first token",
+        "torch.roll(input_ids, -1) under a mask that is not shifted",
+        "roll labels with their -100, not ids; the last position of a sequence has no label",
+        (sign("wrong label: rolled"),),
+    ),
+    Bug(
         "not-shifted",
         "each position is trained on its own token",
         "labels that a model was expected to shift, and a loss that does not",

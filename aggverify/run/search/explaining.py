@@ -9,7 +9,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from aggverify.checks import Finding
+from aggverify.checks import Finding, clipping
+from aggverify.checks.nonlinear import SELECTION
 from aggverify.checks.spaces import spread
 from aggverify.codes import Diagnosed
 from aggverify.diagnosis import (
@@ -34,8 +35,10 @@ from aggverify.diagnosis.explanation import Predicts
 from aggverify.diagnosis.forms import ClosedForm
 from aggverify.diagnosis.nonlinear import (
     OF_THE_MASKED,
+    OF_THE_ROWS,
     at_rest,
     count_at_hand,
+    count_of_a_part,
     is_at_hand,
     probes,
 )
@@ -76,6 +79,10 @@ def explain(
     how = finding.traits.diagnosed
     if finding.not_finite:
         return _not_finite(subject, finding, laboratory, own)
+    if finding.code == clipping.CODE and len(finding.signs) > 1:
+        finding = _told_apart(subject, finding, laboratory, own)
+    if finding.code == SELECTION:  # by a statistic of the values, or among them
+        return recognised(subject, finding, *_at_hand(subject, finding.case, laboratory))
     if how is Diagnosed.SYMPTOM or finding.term is not None:
         return recognised(subject, finding)
     if subject.objective is not None and shown and how is Diagnosed.WEIGHTS:
@@ -177,7 +184,43 @@ def _nonlinear(
     rest = [at_rest(case) for case in (finding.case, *own, *_stored(subject))]
     count = count_at_hand(list(_observe(subject, laboratory, rest).values()))
     signs = [] if count is not None else _at_hand(subject, finding.case, laboratory)
-    return diagnose_nonlinear(subject, finding, count, *signs)
+    if count is not None or signs:
+        return diagnose_nonlinear(subject, finding, count, *signs)
+    several = _observe(subject, laboratory, _of_one_step(subject))
+    count = count_of_a_part(list(several.values()))
+    found = diagnose_nonlinear(subject, finding, count)
+    if count is None or found is None or found.bug is None:
+        return found
+    return replace(found, bug=replace(found.bug, sentence=f"of a part: {found.bug.sentence}"))
+
+
+def _of_one_step(subject: Subject) -> list[Case]:
+    """Steps that are laid out in several ways each."""
+    space = spread(subject, min_units=1)
+    kind = space.cp_kinds[0] if space.cp_kinds else "zigzag"
+    found = []
+    for text in ("1/11; 1/1; 2/111; 1/11", "1/111; 3/1101; 1/1; 2/11111"):
+        step = parse_step(text)
+        for dp, cp, k in ((1, 1, 2), (1, 1, 4), (2, 1, 1), (4, 1, 1), (2, 1, 2), (1, 2, 1)):
+            cells = tuple(
+                tuple(range(n * 4 // (dp * k), (n + 1) * 4 // (dp * k))) for n in range(dp * k)
+            )
+            dealt = tuple(cells[d * k : d * k + k] for d in range(dp))
+            found.append(Case(step, Layout(dealt, cp, kind), plain_losses(step)))
+    return [case for case in found if case in space]
+
+
+def _told_apart(
+    subject: Subject, finding: Finding, laboratory: Laboratory, own: Sequence[Case]
+) -> Finding:
+    """With one of its signs, by another case on which that one alone is seen."""
+    for case in own:
+        found = clipping.CHECK.judge(
+            subject, laboratory.run(subject, clipping.CHECK.variants(case))
+        )
+        if found is not None and len(found.signs) == 1 and found.signs[0] in finding.signs:
+            return replace(finding, signs=found.signs)
+    return finding
 
 
 def _reached(subject: Subject, finding: Finding, laboratory: Laboratory) -> list[str]:
@@ -190,14 +233,21 @@ def _reached(subject: Subject, finding: Finding, laboratory: Laboratory) -> list
 
 
 def _at_hand(subject: Subject, case: Case, laboratory: Laboratory) -> list[str]:
-    """The first kind of values whose part in the weights ends where a micro-batch or rank does."""
-    tried = list(probes(_double(case)))
-    seen = _observe(subject, laboratory, [case, *(probe.case for probe in tried)])
-    before = seen.get(_double(case))
-    if before is None:
-        return []
-    told = (p.sign for p in tried if p.case in seen and is_at_hand(p, before, seen[p.case]))
-    return list(told)[:1]
+    """The first kind of values whose part in the weights ends where a micro-batch or rank does; of
+    the case, or of larger ones, on which more is changed."""
+    found: list[str] = []
+    cp_size = case.layout.cp_size
+    alike = [c for c in _of_one_step(subject) if (c.layout.cp_size > 1) == (cp_size > 1)]
+    for each in (case, *alike[-2:]):
+        tried = list(probes(_double(each)))
+        seen = _observe(subject, laboratory, [each, *(probe.case for probe in tried)])
+        before = seen.get(_double(each))
+        if before is not None:
+            pairs = ((p.sign, is_at_hand(p, before, seen[p.case])) for p in tried if p.case in seen)
+            found += [sign for sign, is_it in pairs if is_it]
+        if OF_THE_ROWS in found:
+            return [OF_THE_ROWS]
+    return found[:1]
 
 
 def _foretold_wrong(subject: Subject, form: Predicts, cases: Iterable[Case]) -> Iterator[Case]:
