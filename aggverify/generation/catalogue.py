@@ -42,9 +42,17 @@ def grid(max_world: int, kinds: tuple[CpKind, ...]) -> tuple[Case, ...]:
 
 @cache
 def more_cases(max_world: int, kinds: tuple[CpKind, ...]) -> tuple[Case, ...]:
-    """Other steps on the grid's layouts: for telling apart what the stored cases do not."""
+    """Other steps on the grid's layouts, and units whose samples are apart: for telling apart what
+    the stored cases do not."""
     rows = enumerate(_pairwise(max_world, kinds), start=1000)
-    return tuple(grid_case(n, *row) for n, row in rows)
+    return (*(grid_case(n, *row) for n, row in rows), _apart(4), _apart(2))
+
+
+def _apart(rollouts: int) -> Case:
+    """Four samples of two prompt groups in turn, in one micro-batch; of 4 or of 2 rollouts."""
+    lengths = (1, 2, 3, 5)
+    step = Step(tuple(Sample(1, (1,) * n, i % rollouts, i % 2) for i, n in enumerate(lengths)))
+    return Case(step, Layout((((0, 1, 2, 3),),)), plain_losses(step))
 
 
 Row = tuple[int, int, int, CpKind, str]
