@@ -130,9 +130,11 @@ def _cause(cause: Sequence[Finding], style: Style) -> list[str]:
     for label, text in explained[: len(explained) - len(accept)]:
         tail += style.labelled(label.lower(), text)
     if others:
-        names = [f"{f.code} {f.title} ({f.id})" for f in others]
-        if len(names) > 2:
-            names = [f"{f.code} ({f.id})" for f in others]
+        cases: dict[str, list[str]] = {}
+        short = len(others) > 2
+        for f in others:
+            cases.setdefault(f.code if short else f"{f.code} {f.title}", []).append(f.id)
+        names = [f"{name} ({', '.join(ids)})" for name, ids in cases.items()]
         tail += style.labelled("same cause", ", ".join(names))
     tail += style.command("reproduce", reading.replay(first))
     for label, text in accept:

@@ -198,6 +198,7 @@ MISSED_ONCE: list[tuple[str, Check, str, str | None]] = [
 
 
 @pytest.mark.parametrize("missed", thorough_at_times(MISSED_ONCE, 99, ids=lambda missed: missed[0]))
+@pytest.mark.exhaustive
 def test_what_was_missed_once_is_found_and_told_to_be_nothing_else(
     missed: tuple[str, Check, str, str | None], shared_pool: Pool
 ) -> None:

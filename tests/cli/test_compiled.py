@@ -91,7 +91,7 @@ def test_one_that_is_wrong_only_when_compiled_is_found(cli: Cli, tmp_path: Path)
     assert cli(*found.replay[1:]).code == 0
 
 
-@pytest.mark.thorough
+@pytest.mark.exhaustive
 def test_asked_for_everything_is_compiled(cli: Cli, tmp_path: Path) -> None:
     reducer(tmp_path, WRONG)
     ran = cli("check", "r.py", "--compile", *BRIEF)

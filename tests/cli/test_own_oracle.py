@@ -17,7 +17,7 @@ OWN = EXAMPLES / "length_weighted.py"
 FIXED = EXAMPLES / "native" / "accumulated_mean" / "token_mean.py"
 
 
-@pytest.mark.thorough
+@pytest.mark.exhaustive
 def test_a_persons_own_oracle_judges_and_is_named_when_replayed(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "r.py").write_text(
         "import torch\nfrom math import isqrt\n\n\ndef root(tokens):\n"

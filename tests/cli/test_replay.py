@@ -201,7 +201,7 @@ def test_of_megabytes_the_beginning_and_the_end_are_shown(cli: Cli, tmp_path: Pa
     assert f"  | … {dropped:,} bytes dropped …\n" in ran.out
 
 
-@pytest.mark.thorough
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("text", [LOUD.format('"here"'), WRONG, FLOOD], ids=["few", "none", "much"])
 def test_check_names_the_command_that_shows_it(cli: Cli, tmp_path: Path, text: str) -> None:
     (tmp_path / "r.py").write_text(text)

@@ -24,7 +24,7 @@ def run_tests(folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.thorough
+@pytest.mark.exhaustive
 def test_a_test_file_that_fails_until_it_is_fixed(cli: Cli, tmp_path: Path) -> None:
     wrong = (EXAMPLES / "broken" / "micro_batch_token_mean.py").read_text()
     (tmp_path / "r.py").write_text(wrong)

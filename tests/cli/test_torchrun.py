@@ -182,6 +182,7 @@ EVERY = [*CORRECT, *(EXAMPLES / "broken" / name for name in BROKEN)]
         for path in EVERY
     ],
 )
+@pytest.mark.exhaustive
 def test_two_agents_say_what_the_pool_says(
     start: Start, cli: Cli, tmp_path: Path, target: Path
 ) -> None:

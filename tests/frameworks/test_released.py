@@ -86,7 +86,14 @@ ROWS = [
     (TRL, "trl", "dapo", ("--claim", "generations"), 1, "AGV101"),
     (AREAL, "areal", "token_mean", (), 0, "its token_mean weight"),
     # 0 / 0 for a step without a token, and for a sequence
-    (OPENRLHF, "openrlhf", "token_mean", (), 1, "0 / 0: the count of a step"),
+    (
+        OPENRLHF,
+        "openrlhf",
+        "token_mean",
+        (),
+        1,
+        "0 / 0: what has no token is divided by its count of 0",
+    ),
     (OPENRLHF, "openrlhf", "sample_mean", ("--policy", "empty_units=exclude"), 1, "AGV111"),
 ]
 FIRST = first_of_each(ROWS, lambda row: row[1])

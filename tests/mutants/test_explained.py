@@ -21,7 +21,7 @@ from aggverify.run.search.check_run import CheckRun
 from tests.explained import EXAMPLES, case_of, subject_of
 
 # Those of 2^24 tokens take seconds: test_large_counts runs one.
-SLOW, THOROUGH = ("AGV406",), pytest.mark.thorough
+SLOW, LATER = ("AGV406",), pytest.mark.exhaustive
 """What takes many seconds: a rank that never comes back is waited for."""
 QUICK = [(code, example) for code, example in EXAMPLES if example.ones < BEYOND]
 
@@ -50,7 +50,7 @@ def covering(example: Example) -> pytest.MarkDecorator:
 @pytest.mark.parametrize(
     ("code", "example"),
     [
-        pytest.param(c, e, id=f"{c}-{e.check}", marks=[covering(e), *[THOROUGH] * (c in SLOW)])
+        pytest.param(c, e, id=f"{c}-{e.check}", marks=[covering(e), *[LATER] * (c in SLOW)])
         for c, e in QUICK
     ],
 )

@@ -97,6 +97,7 @@ def test_a_refusal_is_no_pass_and_what_is_not_there_is_not_run(
     ],
     ids=["wrong", "refusing", "the same"],
 )
+@pytest.mark.exhaustive
 def test_from_two_versions_to_the_report(
     head: str, code: int, headline: str, cli: Cli, project: Path
 ) -> None:

@@ -24,6 +24,7 @@ def test_there_is_one_of_each_framework_and_each_is_kept() -> None:
 
 
 @pytest.mark.parametrize("name", thorough_but(MADE["CHANGES"], lambda _: False, ids=str, each=8))
+@pytest.mark.exhaustive
 def test_the_comment_is_the_one_that_is_kept(name: str, tmp_path: Path) -> None:
     said, kept = MADE["told"](name, tmp_path), KEPT.partition(f"## {name}:")[2]
     assert re.findall("^### .*$", said, re.M) == re.findall("^### .*$", kept, re.M)[:1]

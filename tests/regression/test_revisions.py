@@ -192,7 +192,7 @@ def test_what_cannot_be_meant_is_said(arguments: list[str], message: str, cli: C
     assert ran.code == 2 and message in ran.err
 
 
-@pytest.mark.thorough
+@pytest.mark.exhaustive
 def test_from_two_branches_to_the_report(own: Repository, shell: Cli) -> None:
     plan = ("rl/r.py", "--profile", "quick", "--max-examples", "5", "--max-time", "900")
     ran = subprocess.run(

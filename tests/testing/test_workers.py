@@ -82,7 +82,7 @@ def test_workers_share_what_they_find_out(suite: Suite, dist: str) -> None:
     assert left(made) == ""
 
 
-@pytest.mark.thorough
+@pytest.mark.exhaustive
 def test_a_worker_that_dies_is_replaced(suite: Suite) -> None:
     made = suite(DIES, RIGHT)
     ran = made.runpytest_subprocess("-n", "2", "--dist", "load")

@@ -14,7 +14,6 @@ from aggverify.report import model
 from aggverify.run.outcome.verdict import Relevance
 from aggverify.run.outcome.weakness import Cut
 from tests import verdicts
-from tests.choosing import LATER
 from tests.conftest import EXAMPLES, Cli
 
 TWO = verdicts.verdict(reports=2)
@@ -49,10 +48,8 @@ def test_the_clock_and_the_order_of_threads_have_no_part_in_what_is_compared() -
     assert model.comparable(slow).verdicts[0].findings[0].message
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    "name", ["broken/micro_batch_token_mean.py", LATER("native/sum/token_mean.py")]
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", ["broken/micro_batch_token_mean.py", "native/sum/token_mean.py"])
 def test_the_same_run_twice_is_the_same_to_the_byte(name: str, cli: Cli, tmp_path: Path) -> None:
     texts = []
     for folder in ("a", "b"):

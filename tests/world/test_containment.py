@@ -228,6 +228,7 @@ def test_where_no_ranks_fit_there_is_one_sentence(tmp_path: Path) -> None:
         pytest.param(200, None, marks=pytest.mark.thorough),
     ],
 )
+@pytest.mark.exhaustive
 def test_a_right_reducer_is_right_where_there_is_little_room(
     pids: int, told: str | None, tmp_path: Path
 ) -> None:
