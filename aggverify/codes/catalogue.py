@@ -149,7 +149,7 @@ CATALOGUE: tuple[Code, ...] = (
     ),
     Code(
         "AGV206",
-        "A split prompt group changes the weights without a word",
+        "A split prompt group silently changes the weights",
         splits=True,
         field="prompt groups",
         of_a_step=True,

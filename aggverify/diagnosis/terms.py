@@ -19,7 +19,7 @@ PLACES = ("dp rank", "cp rank", "micro-batch")
 TOKENS = "unmasked tokens"
 _SIZES_IN_A_ROW = (2, 3, 4)
 RUNS = {"rollout": "run of one rollout", "prompt group": "run of one prompt group"}
-"""Neighbours with one id, as ``unique_consecutive`` has them."""
+"""Neighbours with one id, as ``unique_consecutive`` has them; in most steps a part at hand."""
 IN_A_ROW = (
     *(f"{n} samples in a row" for n in _SIZES_IN_A_ROW),
     *(f"{n} samples in a row of a micro-batch" for n in _SIZES_IN_A_ROW),
@@ -49,9 +49,8 @@ class Term:
     @property
     def cost(self) -> int:
         """Of several fitting terms the plainest is told."""
-        runs = 3 * (self.unit in RUNS.values())  # in most steps what is at hand of the unit
         odd = (self.what not in _PLAIN) + (self.unit in IN_A_ROW)
-        return 2 + len(self.places) + odd + runs
+        return 2 + len(self.places) + odd + 3 * (self.unit in RUNS.values())
 
 
 _PLAIN = (TOKENS, "rollouts", "prompt groups")

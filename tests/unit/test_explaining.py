@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from aggverify.run.search.explaining import skipped
+from aggverify.run.search.failing import skipped
 from aggverify.world import Collective, Fault, Stack
 
 THEIRS = Collective("all_reduce", "0", (0, 1), "float64", 1, "SUM", "r.py:8")

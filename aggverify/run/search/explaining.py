@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -30,7 +29,6 @@ from aggverify.diagnosis import (
     recognised,
     telling_case,
 )
-from aggverify.diagnosis.broadcasts import SAMPLES_AT_TOKENS, samples_at_tokens
 from aggverify.diagnosis.explanation import Predicts
 from aggverify.diagnosis.forms import ClosedForm
 from aggverify.diagnosis.nonlinear import (
@@ -47,15 +45,13 @@ from aggverify.diagnosis.wording import described
 from aggverify.execution.executed import Execution
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
-from aggverify.execution.trial import Trial
 from aggverify.generation.catalogue import blanked, grid, hard_cases, more_cases, plain_losses
 from aggverify.oracles.objectives import at
+from aggverify.run.search.failing import failure
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
-from aggverify.world import Fault, Stack
 
-NOTHING_REDUCED = "no rank issued a collective"
 _LARGE = 100_000
 _ROUNDS = 3
 """Cases run to tell remaining forms apart, one round after the other."""
@@ -95,7 +91,7 @@ def explain(
     if how is Diagnosed.BEHIND_THE_MASK:
         return _behind_the_mask(subject, finding, laboratory, own)
     if not shown and how is not Diagnosed.VALUE:
-        return _failure(subject, finding, laboratory)
+        return failure(subject, finding, laboratory)
     found = _weights(subject, finding, laboratory, own, others)
     if found is None and finding.signs:
         return recognised(subject, finding)
@@ -370,69 +366,3 @@ def _behind_the_mask(
     ran = iter([_observed(subject, execution) for execution in laboratory.run(subject, wanted)])
     runs = [(next(ran), dict(zip(Poison, ran, strict=False))) for _ in clean]
     return diagnose_behind(subject, finding, behind(runs))
-
-
-def _failure(subject: Subject, finding: Finding, laboratory: Laboratory) -> Diagnosis | None:
-    signs = []
-    layout = finding.case.layout
-    if layout.cp_size > 1:
-        alone = finding.case.with_layout(replace(layout, cp_size=1))
-        if laboratory.run(subject, [alone])[0].failure is None:
-            signs.append("only-under-context-parallel")
-    if finding.fault is not None and finding.fault.kind == "disagree":
-        # In a job of its own, so that what it issued is known.
-        fault = laboratory.run(subject, [Trial(finding.case, alone=True)])[0].failure
-        if fault is not None and fault.kind == "disagree" and not any(fault.traces.values()):
-            signs.append(NOTHING_REDUCED)
-    if finding.fault is not None and (_parted(finding.fault) or skipped(finding.fault)):
-        signs.append("not-all-inside")
-    error = finding.fault.error if finding.fault is not None else None
-    if error is not None and samples_at_tokens(finding.case, error):
-        signs.append(SAMPLES_AT_TOKENS)
-    return recognised(subject, finding, *signs)
-
-
-def _parted(fault: Fault) -> bool:
-    """Whether some ranks wait for others that have left the candidate, or never were in it.
-
-    Those are seen in none of its code, or in a collective of the engine's where the others issue
-    one of the candidate's. A rank asleep outside any collective is another matter.
-    """
-    inside = {_in_candidate(threads) for threads in fault.stacks.values()}
-    asleep = fault.kind == "blocked" and fault.rank in fault.stacks.keys() - fault.inside.keys()
-    theirs = {call is not None and bool(call.place) for call in fault.apart.values()}
-    return (len(inside) == 2 and not asleep) or len(theirs) == 2
-
-
-def skipped(fault: Fault) -> bool:
-    """Whether some rank is through with the candidate and issued fewer of its collectives than
-    another of the group.
-
-    Seen in what was issued, whatever the engine's own collectives look like: one that happens to be
-    the candidate's in all but its place is joined, and the ranks part later.
-    """
-    if fault.kind not in ("blocked", "diverged") or fault.exit_status is not None:
-        return False
-    issued: dict[tuple[str, tuple[int, ...]], Counter[int]] = {}
-    for rank, calls in fault.traces.items():
-        for call in calls:
-            if call.place and call.group:
-                issued.setdefault((call.group, call.ranks), Counter())[rank] += 1
-    through = {rank for rank in fault.traces if _is_through(fault, rank)}
-    return any(
-        counts[rank] < max(counts.values())
-        for (_, ranks), counts in issued.items()
-        for rank in through.intersection(ranks)
-    )
-
-
-def _is_through(fault: Fault, rank: int) -> bool:
-    """Whether it has answered, or is in a collective that is not the candidate's."""
-    call = fault.inside.get(rank)
-    return (rank not in fault.stacks if call is None else not call.place) and (
-        rank not in fault.errors
-    )
-
-
-def _in_candidate(threads: Sequence[Stack]) -> bool:
-    return any(frame.owner == "candidate" for stack in threads for frame in stack.frames)
