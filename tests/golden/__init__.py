@@ -1,0 +1,1 @@
+"""Verdicts that hold the product's power while its inside changes."""

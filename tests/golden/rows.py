@@ -1,0 +1,124 @@
+"""What the golden table has a row for: every example, mutant, twin and reducer of the corpora."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+from aggverify.checks import Finding
+from aggverify.errors import AggverifyError
+from aggverify.oracles import MODES
+from aggverify.run.outcome.verdict import ReportedFinding, Verdict, exit_code
+from aggverify.run.planning.request import Request
+from aggverify.run.session import verify
+from aggverify.world import Pool
+from tests.branchy.corpora import CORPORA
+from tests.branchy.untuned import Untuned
+from tests.branchy.untuned.judging import DIVISOR
+from tests.conftest import ROOT
+from tests.contradicted import contradicted
+from tests.corpus import FAMILIES, RIGHT
+from tests.corpus.base import Correct, Mutant
+
+ORACLE = "examples/length_weighted.py"
+"""The one example that is no reducer."""
+SEEDS = (0, 1, 2)
+"""Of mutants; everything else is run with the first."""
+Row = dict[str, Any]
+"""``exit``; ``causes``, how many are named of what fails; ``findings``, each as in ``_kept``;
+``why`` of what could not be judged."""
+
+
+def requests() -> Mapping[str, Request]:
+    """What is run for each row, by its name; those of the first seed before all others."""
+    rows = [
+        (seed, name, request)
+        for name, given, seeds in _reducers()
+        for seed in seeds
+        for request in [Request(**given, seed=seed, profile="quick", max_time=900.0)]
+    ]
+    return {f"{name} {seed}": request for seed, name, request in sorted(rows, key=lambda r: r[0])}
+
+
+def _reducers() -> Iterator[tuple[str, dict[str, Any], tuple[int, ...]]]:
+    """A reducer's name with its kind, options and seeds."""
+    for path in sorted((ROOT / "examples").rglob("*.py")):
+        if (target := str(path.relative_to(ROOT))) != ORACLE:
+            yield f"example {target}", {"target": str(path)}, SEEDS[:1]
+    for kind, families, entries, seeds in (
+        ("mutant", FAMILIES, "MUTANTS", SEEDS),
+        ("right", RIGHT, "CORRECT", SEEDS[:1]),
+    ):
+        for family in families:
+            for entry in getattr(family, entries):
+                name = f"{kind} {family.__name__.removeprefix('tests.')}:{entry.function}"
+                yield name, _given(family.__name__, entry), seeds
+    for corpus in CORPORA:
+        for kind, untuned in (("wrong", corpus.wrong), ("right", corpus.right)):
+            for each in untuned:
+                yield f"{kind} {each.target.removeprefix('tests.')}", _of(each), SEEDS[:1]
+
+
+def _given(module: str, entry: Mutant | Correct) -> dict[str, Any]:
+    policy = {
+        question.name: str(reading)
+        for question in fields(entry.policy)
+        if (reading := getattr(entry.policy, question.name)) != question.default
+    }
+    return {
+        "target": f"{module}:{entry.function}",
+        "modes": (entry.mode,),
+        "engine": entry.engine,
+        "convention": entry.convention,
+        "divisor": entry.divisor,
+        "claims": frozenset(entry.claims),
+        "policy": policy,
+    }
+
+
+def _of(entry: Untuned) -> dict[str, Any]:
+    divisor = DIVISOR if MODES[entry.mode].needs_divisor else None
+    return {"target": entry.target, "modes": (entry.mode,), "divisor": divisor}
+
+
+def judged(request: Request, pool: Pool) -> Row:
+    """The row of a reducer."""
+    try:
+        verdicts = verify(request, lambda event: None, pool=pool)
+    except AggverifyError as error:
+        return {"exit": 2, "causes": 0, "findings": [], "why": str(error)}
+    found = [_kept(report) for v in verdicts for group in v.causes for report in group]
+    return {
+        "exit": int(exit_code(verdicts)),
+        "causes": sum(map(_causes, verdicts)),
+        "findings": found,
+    }
+
+
+def _causes(verdict: Verdict) -> int:
+    """How many causes are named of what fails."""
+    return sum(any(report.fails for report in group) for group in verdict.causes)
+
+
+def _kept(report: ReportedFinding) -> Row:
+    d, f = report.diagnosis, report.finding
+    return {
+        "code": f.code,
+        "check": f.check,
+        "dimensions": list(report.relevance.dimensions),
+        "bug": d.bug.name if d and d.bug else "",
+        "cause": d.sentence if d else "",
+        "factor": d.factor if d else None,
+        "size": _size(f),
+        "signature": report.signature,
+        "fails": report.fails,
+        "refuted": contradicted(f, d, report.stored.claim.divisor),
+    }
+
+
+def _size(found: Finding) -> list[int]:
+    """Ranks, micro-batches, samples and response tokens of its case."""
+    step, layout = found.case.step, found.case.layout
+    counts = (layout.num_microbatches, len(step.samples), step.num_response_tokens)
+    return [layout.world_size, *counts]

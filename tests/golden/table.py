@@ -1,0 +1,52 @@
+"""The golden table as it is stored, and how a row of today stands to it."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.golden.rows import Row
+
+STORED = Path(__file__).parent / "verdicts.json.xz"
+
+
+def golden() -> dict[str, Row]:
+    """Every row by its name."""
+    rows: dict[str, Row] = json.loads(lzma.decompress(STORED.read_bytes()))
+    return rows
+
+
+def keep(rows: Mapping[str, Row]) -> None:
+    """Store rows, a line each, over those of the same name."""
+    kept = (golden() if STORED.exists() else {}) | dict(rows)
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(kept[name])}" for name in sorted(kept))
+    STORED.write_bytes(lzma.compress(f"{{\n{lines}\n}}\n".encode()))
+
+
+def verdict(row: Row) -> dict[str, Any]:
+    """What must stay: the exit code, codes with their dimensions, the first bug, its factor, and
+    the size of the smallest case."""
+    findings = row["findings"]
+    first = next((f for f in findings if f["bug"]), None) or next(iter(findings), {})
+    return {
+        "exit": row["exit"],
+        "codes": sorted([f["code"], *f["dimensions"]] for f in findings),
+        "bug": first.get("bug", ""),
+        "factor": first.get("factor"),
+        "size": min((f["size"] for f in findings), default=[]),
+    }
+
+
+def differs(old: Row, new: Row) -> str:
+    """What of a row is not as it was, in one line; nothing where all of it is."""
+    was, now = verdict(old), verdict(new)
+    return "; ".join(f"{what} {was[what]} → {now[what]}" for what in was if was[what] != now[what])
+
+
+def summary(row: Row) -> str:
+    """Codes, and the bug that is named first."""
+    kept = verdict(row)
+    return f"{' '.join(code for code, *_ in kept['codes']) or '-'} {kept['bug']}".strip()
