@@ -43,9 +43,6 @@ def requests() -> Mapping[str, Request]:
 
 def _reducers() -> Iterator[tuple[str, dict[str, Any], tuple[int, ...]]]:
     """A reducer's name with its kind, options and seeds."""
-    for path in sorted((ROOT / "examples").rglob("*.py")):
-        if (target := str(path.relative_to(ROOT))) != ORACLE:
-            yield f"example {target}", {"target": str(path)}, SEEDS[:1]
     for kind, families, entries, seeds in (
         ("mutant", FAMILIES, "MUTANTS", SEEDS),
         ("right", RIGHT, "CORRECT", SEEDS[:1]),
@@ -58,6 +55,9 @@ def _reducers() -> Iterator[tuple[str, dict[str, Any], tuple[int, ...]]]:
         for kind, untuned in (("wrong", corpus.wrong), ("right", corpus.right)):
             for each in untuned:
                 yield f"{kind} {each.target.removeprefix('tests.')}", _of(each), SEEDS[:1]
+    for path in sorted((ROOT / "examples").rglob("*.py")):
+        if (target := str(path.relative_to(ROOT))) != ORACLE:
+            yield f"example {target}", {"target": str(path)}, SEEDS[:1]
 
 
 def _given(module: str, entry: Mutant | Correct) -> dict[str, Any]:
