@@ -1,4 +1,4 @@
-"""The golden table: what the quick profile says of every example, mutant and reducer of the corpora.
+"""The golden table: what the quick profile says of every example, mutant and corpus reducer.
 
 ``python reports/verdicts.py record OUT.jsonl [--part 1/2] [--only WORD]`` runs the rows of
 ``tests/golden/rows.py`` in one process (rows that OUT has already are kept: interrupted, it goes

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from aggverify.diagnosis.terms import Array as Array
+from aggverify.diagnosis.terms import Tokens
 from aggverify.steps.case import Case
 
-Array = npt.NDArray[np.float64]
 TOLERANCE = 1e-6
 """Relative; distinct forms differ by a ratio of small integers, float32 roundings by 1e-6."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Observation:
-    """Weights and reported value of one execution.
+    """Weights and reported value of one execution. What a hundred signs ask for is kept.
 
     ``expected``: the oracle's weights, None without one. ``local_losses``: per rank and
     micro-batch, as returned. ``trivial``: the weights on one rank in one micro-batch.
@@ -30,17 +32,22 @@ class Observation:
     local_losses: tuple[tuple[float, ...], ...] = ()
     trivial: Array | None = None
 
-    @property
+    @cached_property
     def mask(self) -> npt.NDArray[np.bool_]:
         """Per response token, flat: whether it is unmasked."""
         flat = b"".join(s.loss_mask for s in self.case.step.samples)
         return np.frombuffer(flat, dtype=np.uint8).astype(bool)
 
-    @property
+    @cached_property
     def exact(self) -> Array:
         """The expected weights as floats."""
         assert self.expected is not None
         return np.array([float(w) for w in self.expected])
+
+    @cached_property
+    def tokens(self) -> Tokens:
+        """Units and counts of its tokens."""
+        return Tokens([self.case])
 
     def upright(self, slope: float) -> Observation:
         """With one sign for all tokens, as weights in closed form have. ``slope``: what weights

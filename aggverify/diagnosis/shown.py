@@ -11,7 +11,7 @@ from aggverify.diagnosis.alignment import filled_up, sorted_by_id, unsorted_wron
 from aggverify.diagnosis.decay import decay
 from aggverify.diagnosis.masked import made_of_the_mask
 from aggverify.diagnosis.observation import Array, Observation, Shown, close
-from aggverify.diagnosis.terms import TOKENS, Term, Tokens
+from aggverify.diagnosis.terms import TOKENS, Term
 from aggverify.oracles import Sample
 from aggverify.steps.layouts import owned_pieces
 
@@ -48,7 +48,7 @@ def _is_dropped(o: Observation) -> npt.NDArray[np.bool_]:
 
 
 def _whole_samples(o: Observation) -> bool:
-    sample = Tokens([o.case]).sample
+    sample = o.tokens.sample
     dropped = _is_dropped(o)
     count = np.bincount(sample[o.mask])
     return set(np.bincount(sample[dropped], minlength=len(count)) - count) <= {0, *(-count)}
@@ -105,7 +105,7 @@ def _lonely_chunks(o: Observation) -> npt.NDArray[np.bool_]:
 def _all_but_the_last(o: Observation) -> npt.NDArray[np.bool_]:
     """Tokens of every micro-batch but the last of their rank."""
     last = {i for rank in o.case.layout.micro_batches for i in rank[-1]}
-    return np.array([int(s) not in last for s in Tokens([o.case]).sample], dtype=bool)
+    return np.array([int(s) not in last for s in o.tokens.sample], dtype=bool)
 
 
 def _edge(index: int, *, shards: bool) -> Callable[[Observation], npt.NDArray[np.bool_]]:
@@ -165,7 +165,7 @@ def _epsilon(observations: Sequence[Observation]) -> Shown | None:
     for unit in ("sample", "rollout", "prompt group", ""):
         found: list[float] = []
         for o in observations:
-            count = Tokens([o.case]).values(Term(TOKENS, unit))
+            count = o.tokens.values(Term(TOKENS, unit))
             with np.errstate(divide="ignore", invalid="ignore"):
                 found += (count * (o.exact[o.mask] / o.observed[o.mask] - 1)).tolist()
         values = np.array(found)
@@ -222,7 +222,7 @@ def _wrapped_count(observations: Sequence[Observation]) -> Shown | None:
 
 
 def _counts(o: Observation, unit: str) -> tuple[Array, Array]:
-    true = Tokens([o.case]).values(Term(TOKENS, unit))
+    true = o.tokens.values(Term(TOKENS, unit))
     with np.errstate(divide="ignore", invalid="ignore"):
         return true, true * o.exact[o.mask] / o.observed[o.mask]
 
@@ -241,7 +241,7 @@ def _in_turn(observations: Sequence[Observation]) -> Shown | None:
         samples = len(o.case.step.samples)
         token = np.arange(len(o.mask))
         first = {
-            int(s): w for s, w in zip(Tokens([o.case]).sample[o.mask], o.exact[o.mask], strict=True)
+            int(s): w for s, w in zip(o.tokens.sample[o.mask], o.exact[o.mask], strict=True)
         }
         if len(first) < samples:
             continue  # a fully masked sample shows no weight

@@ -9,10 +9,10 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from aggverify.diagnosis.observation import Array
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout, token_owner
 
+Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 PLACES = ("dp rank", "cp rank", "micro-batch")
