@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from aggverify.cli.joined import Run
     from aggverify.execution.deadline import Deadline
     from aggverify.report.delivery import Delivery
-    from aggverify.report.events import Events
     from aggverify.report.known import Others
     from aggverify.report.terminal import Terminal
     from aggverify.run.again import Rerun
@@ -170,7 +169,7 @@ def _check(
     from aggverify.report.document import document, stopped
     from aggverify.report.reading import headline
 
-    known, error = _verified(requests, deadline, others, delivery.events, hosts, terminal)
+    known, error = _verified(requests, deadline, others, hosts, terminal)
     if error is None:
         made = document(known.verdicts, where, known.reruns)
     else:
@@ -199,7 +198,6 @@ def _verified(
     requests: Sequence[Request],
     deadline: Deadline,
     others: Others,
-    events: Events | None,
     hosts: Hosts | None,
     terminal: Terminal,
 ) -> tuple[_Known, BaseException | None]:
@@ -220,8 +218,6 @@ def _verified(
     def listen(event: Event) -> None:
         if isinstance(event, Finished):
             known.verdicts.append(event.verdict)  # first: showing it may fail
-        if events is not None:
-            events(event)
         terminal(event)
 
     try:

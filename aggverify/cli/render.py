@@ -14,7 +14,7 @@ import click
     "name",
     default="text",
     show_default=True,
-    help="json, junit, md, html, sarif, pytest, ndjson or text.",
+    help="json, junit, md, html, sarif, pytest or text.",
 )
 @click.option("--output", type=click.Path(path_type=Path), help="A file instead of the terminal.")
 def render(verdict: Path, name: str, output: Path | None) -> None:

@@ -240,9 +240,7 @@ def _in_turn(observations: Sequence[Observation]) -> Shown | None:
             continue
         samples = len(o.case.step.samples)
         token = np.arange(len(o.mask))
-        first = {
-            int(s): w for s, w in zip(o.tokens.sample[o.mask], o.exact[o.mask], strict=True)
-        }
+        first = {int(s): w for s, w in zip(o.tokens.sample[o.mask], o.exact[o.mask], strict=True)}
         if len(first) < samples:
             continue  # a fully masked sample shows no weight
         turned = np.where(o.mask, np.array([first[int(t) % samples] for t in token]), 0)

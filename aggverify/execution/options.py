@@ -316,7 +316,7 @@ OPTIONS = (
     Option(
         key="report",
         kind=Kind.TEXTS,
-        help="Also write: json, junit, md, html, sarif, pytest, ndjson, text (with commas); json=- "
+        help="Also write: json, junit, md, html, sarif, pytest, text (with commas); json=- "
         "writes to standard output.",
         default="",
         names="report",

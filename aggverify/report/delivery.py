@@ -12,7 +12,6 @@ import click
 from aggverify.errors import InputError
 from aggverify.files import append, write_inside
 from aggverify.report import formats
-from aggverify.report.events import Events
 from aggverify.report.formats import FORMATS, Format
 from aggverify.report.model import Document
 
@@ -26,8 +25,6 @@ class Delivery:
     github: bool
     shown: frozenset[str] = frozenset()
     """Those that go to standard output instead of a file."""
-    events: Events | None = None
-    """Who writes while the command runs."""
 
     @staticmethod
     def to(directory: Path, names: Iterable[str], *, github: bool) -> Delivery:
@@ -38,12 +35,7 @@ class Delivery:
                 raise InputError(f"--report {name}= takes - (standard output), got {place!r:.200}")
         shown = frozenset(name.strip() for name, equals, _ in parts if equals)
         wanted = formats.chosen(name for name, _, _ in parts)
-        live = [
-            Events(directory, each.file)
-            for name, each in wanted.items()
-            if each.while_running and name not in shown
-        ]
-        return Delivery(directory, wanted, github, shown, *live[:1])
+        return Delivery(directory, wanted, github, shown)
 
     def deliver(self, document: Document, target: str) -> list[tuple[str, Exception]]:
         """Write every format and say where; with ``github`` annotate and add to the summary.
@@ -56,10 +48,7 @@ class Delivery:
                 if name in self.shown:
                     click.echo(each.render(document), nl=False)
                     continue
-                if each.while_running and self.events is not None:
-                    path = self.events.finish(document)
-                else:
-                    path = write_inside(self.directory, each.file, each.render(document))
+                path = write_inside(self.directory, each.file, each.render(document))
                 click.echo(f"{each.what}: {path}", err=bool(self.shown))
             except Exception as error:
                 wrong.append((each.what, error))

@@ -19,9 +19,6 @@ class Format:
     what: str
     file: str
     module: str
-    while_running: bool = False
-    """Whether it is written event by event (``report.events``), and rendered of a stored document
-    only."""
 
     def render(self, document: Document) -> str:
         """The text of the file; its module, and what that needs, is imported only now."""
@@ -36,7 +33,6 @@ _OWN = {
     "html": Format("HTML", "report.html", "aggverify.report.page"),
     "sarif": Format("SARIF", "report.sarif", "aggverify.report.sarif"),
     "pytest": Format("pytest file", "test_findings.py", "aggverify.report.pytest_file"),
-    "ndjson": Format("events", "events.ndjson", "aggverify.report.ndjson", while_running=True),
     "text": Format("text", "report.txt", "aggverify.report.text"),
 }
 FORMATS: Table[Format] = Table("reports", lambda: Format, _OWN)

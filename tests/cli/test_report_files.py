@@ -1,8 +1,7 @@
-"""What ``--report`` writes is what it says: a test file that fails today, and events on the way."""
+"""What ``--report pytest`` writes is what it says: a test file that fails today."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -28,13 +27,8 @@ def run_tests(folder: Path) -> subprocess.CompletedProcess[str]:
 def test_a_test_file_that_fails_until_it_is_fixed(cli: Cli, tmp_path: Path) -> None:
     wrong = (EXAMPLES / "broken" / "micro_batch_token_mean.py").read_text()
     (tmp_path / "r.py").write_text(wrong)
-    ran = cli("check", "r.py", *BRIEF, "--report", "pytest,ndjson", "--report-dir", "out")
+    ran = cli("check", "r.py", *BRIEF, "--report", "pytest", "--report-dir", "out")
     assert ran.code == 1, ran
-    events = [
-        json.loads(line) for line in (tmp_path / "out/events.ndjson").read_text().split("\n")[:-1]
-    ]
-    assert events[-1] == {"event": "finished", "exit": 1, "error": None}
-    assert {e["event"] for e in events} >= {"subject", "check_started", "check_finished", "finding"}
     text = (tmp_path / "out" / "test_findings.py").read_text()
     (tmp_path / "test_findings.py").write_text(text)
     (tmp_path / "out" / "cases").rename(tmp_path / "gone")  # nothing else is needed

@@ -22,7 +22,7 @@ from tests.conftest import EXAMPLES, ROOT, Cli
 from tests.waiting import wait_until
 
 RIGHT = EXAMPLES / "native" / "sum" / "token_mean.py"
-LITTLE = ("--profile", "quick", "--max-examples", "2", "--report", "json,ndjson")
+LITTLE = ("--profile", "quick", "--max-examples", "2", "--report", "json")
 _MARK = "AGGVERIFY_TEST_MARK"
 
 WAITS = """
@@ -41,6 +41,22 @@ def reduce(losses, batch):
     return torch.where(mask.bool(), losses, 0.0).sum() / max(int(batch.num_tokens), 1)
 """
 """Ranks without a token leave the others waiting."""
+CALLED = "called"
+
+
+def marked(reducer: Path, folder: Path) -> Path:
+    """A copy that leaves a file in ``folder`` when it is called."""
+    mark = f"""
+_unmarked = reduce
+
+
+def reduce(losses, batch):
+    open({str(folder / CALLED)!r}, "w").close()
+    return _unmarked(losses, batch)
+"""
+    copy = folder / reducer.name
+    copy.write_text(reducer.read_text() + mark)
+    return copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +68,8 @@ class Agent:
     mark: str
 
     def judges(self) -> bool:
-        """Whether a check is done; or the process."""
-        events = self.files.parent / ".aggverify" / "events.ndjson"
-        done = events.exists() and "check_finished" in events.read_text()
-        return done or self.process.poll() is not None
+        """Whether a reducer that was marked has been called; or the process has ended."""
+        return (self.files.parent / CALLED).exists() or self.process.poll() is not None
 
     @property
     def out(self) -> str:
@@ -197,9 +211,11 @@ def test_two_agents_find_ranks_that_wait_for_good(start: Start, cli: Cli, tmp_pa
 
 
 @pytest.mark.thorough
-def test_when_an_agent_is_killed_there_is_a_sentence_and_nothing_is_left(start: Start) -> None:
+def test_when_an_agent_is_killed_there_is_a_sentence_and_nothing_is_left(
+    start: Start, tmp_path: Path
+) -> None:
     options = ("--mode", "token_mean", "--engine", "sum")
-    first, second = _two(start, RIGHT, *LITTLE, *options, each=1)
+    first, second = _two(start, marked(RIGHT, tmp_path), *LITTLE, *options, each=1)
     wait_until(first.judges)
     second.process.kill()
     assert first.code() == 1
@@ -241,7 +257,7 @@ def _process_of(rank: int, mark: str) -> int | None:
 def test_all_that_is_started_again_goes_on_where_it_was(
     start: Start, cli: Cli, tmp_path: Path, rank: int
 ) -> None:
-    target = EXAMPLES / "broken" / "hardcoded_divisor.py"
+    target = marked(EXAMPLES / "broken" / "hardcoded_divisor.py", tmp_path)
     run = ("-m", "torch.distributed.run", "--nproc-per-node", 2, "--max-restarts", 1)
     agent = start(*run, "--master-port", _port(), "-m", "aggverify", "check", target, *LITTLE)
     wait_until(agent.judges)
@@ -331,9 +347,9 @@ def test_under_srun_the_first_process_has_the_verdicts_exit_code(start: Start) -
 
 
 @pytest.mark.exhaustive
-def test_a_process_of_srun_that_is_killed(start: Start) -> None:
+def test_a_process_of_srun_that_is_killed(start: Start, tmp_path: Path) -> None:
     where = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(_port()), "SLURM_STEP_NUM_TASKS": "3"}
-    command = ("-m", "aggverify", "check", RIGHT, *LITTLE)
+    command = ("-m", "aggverify", "check", marked(RIGHT, tmp_path), *LITTLE)
     tasks = [start(*command, env={**where, "SLURM_PROCID": str(n)}) for n in range(3)]
     wait_until(tasks[0].judges)
     tasks[1].process.kill()

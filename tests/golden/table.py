@@ -50,3 +50,16 @@ def summary(row: Row) -> str:
     """Codes, and the bug that is named first."""
     kept = verdict(row)
     return f"{' '.join(code for code, *_ in kept['codes']) or '-'} {kept['bug']}".strip()
+
+
+def sample(rows: Mapping[str, Row]) -> set[str]:
+    """Few rows in which every exit code, code and bug of the table stands, quickest kinds first."""
+    seen: set[object] = set()
+    chosen = set()
+    for name, row in rows.items():
+        kind = name.partition(" ")[0]
+        found = {(f["code"], f["bug"]) for f in row["findings"]} | {(kind, row["exit"])}
+        if not found <= seen:
+            chosen.add(name)
+            seen |= found
+    return chosen

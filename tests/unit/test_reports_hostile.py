@@ -130,3 +130,12 @@ def test_a_workflow_command_is_one_line_with_our_properties(
         told = message.replace("%0D", "\r").replace("%0A", "\n").replace("%25", "%")
         assert "%0A�:error::p" in told or "%0A::error::p" in told, "a percent sign stays one"
         assert not any(one.lstrip().startswith("::") for one in told.splitlines())
+
+
+@pytest.mark.parametrize("reports", [0, 2])
+def test_the_test_file_is_python_whatever_text_is_in_it(reports: int) -> None:
+    text = FORMATS["pytest"].render(verdicts.written(verdicts.verdict(HOSTILE, reports=reports)))
+    code = compile(text, "test_findings.py", "exec")
+    tests = [name for name in code.co_names if name.startswith("test_agv201_")]
+    assert len(tests) == reports
+    assert all(line.isprintable() for line in text.split("\n"))
