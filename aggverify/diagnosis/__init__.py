@@ -201,6 +201,26 @@ def _explained(
     return _relative(subject, finding, seen, observations)
 
 
+def diagnose_term(
+    subject: Subject, finding: Finding, observations: Sequence[Observation]
+) -> Diagnosis | None:
+    """What an auxiliary term is, in units of its coefficient: a factor over what it should be, or a
+    formula."""
+    if (partial := partial_form(observations)) is not None:
+        return _of_term(finding, partial.sentence)
+    if (factor := common_factor(subject, observations)) is not None:
+        bug = known_bug(replace(_clues(subject, finding), factor=factor))
+        root = f"{factor.sentence} ({finding.term})"
+        return Diagnosis(factor.sentence, factor.name, bug, root, off=factor.off)
+    forms = closed_forms(observations)
+    return _of_term(finding, forms[0].sentence) if forms else None
+
+
+def _of_term(finding: Finding, sentence: str) -> Diagnosis:
+    told = f"{sentence}, apart from its coefficient"
+    return Diagnosis(told, None, None, f"{told} ({finding.term})")
+
+
 def _formula(subject: Subject, seen: Clues, observations: Sequence[Observation]) -> Diagnosis:
     signs, sentences = set(seen.signs), []
     if seen.factor is not None:
@@ -290,6 +310,7 @@ __all__ = [
     "diagnose_mask",
     "diagnose_nonlinear",
     "diagnose_not_finite",
+    "diagnose_term",
     "is_right",
     "joined",
     "not_finite",

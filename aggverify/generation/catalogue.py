@@ -21,6 +21,12 @@ def hard_cases() -> tuple[Case, ...]:
     return tuple(hard.case for hard in corpus() if not hard.checks)
 
 
+def unit_case() -> Case:
+    """One token alone: every normalised mode gives it weight 1."""
+    step = Step((Sample(1, (1,), 0, 0),))
+    return Case(step, Layout.trivial(1), plain_losses(step))
+
+
 def blanked(case: Case) -> Iterator[Case]:
     """The case with its first sample fully masked, with its first micro-batch, and with the last
     one of every rank."""

@@ -12,6 +12,7 @@ from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.execution.term_readings import TERM_READINGS
 from aggverify.run.opening import opened
+from aggverify.run.search.explaining_terms import explain_term
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import CpKind, Layout
 from aggverify.steps.notation import parse_micro_batches, parse_step
@@ -39,15 +40,21 @@ def test_weights_of_a_micro_batch_and_rank() -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("name", "right"),
+    ("name", "told"),
     [
-        ("balanced_by_micro_batch", True),
-        ("_balanced_without_k", False),
-        ("_balanced_over_ranks_twice", False),
-        ("_balanced_with_masked_tokens", False),
+        ("balanced_by_micro_batch", ""),
+        ("_balanced_without_k", "num_microbatches times too large"),
+        ("_balanced_over_ranks_twice", "x 1/dp_size"),
+        (
+            "_balanced_with_masked_tokens",
+            "sum of l / (response tokens within one dp rank and cp rank and micro-batch x dp_size "
+            "x cp_size x num_microbatches), apart from its coefficient",
+        ),
     ],
 )
-def test_a_declared_reading_is_judged(name: str, right: bool, shared_pool: Pool) -> None:
+def test_a_declared_reading_is_judged_and_explained(
+    name: str, told: str, shared_pool: Pool
+) -> None:
     claim = Claim("r.py", name, "native", "mean", "token_mean", terms=("aux=micro_batch_mean",))
     subject = Subject.of(claim)
     assert subject.terms == ("aux",)
@@ -55,8 +62,11 @@ def test_a_declared_reading_is_judged(name: str, right: bool, shared_pool: Pool)
         ranks = Laboratory(template)
         for each in (case(1), case(2), case(2, "gathered")):
             found = terms.judge(subject, ranks.run(subject, terms.variants(each)))
-            assert (found is None) is right, found
-            assert found is None or (found.code, found.term) == (terms.CODE, "aux")
+            assert (found is None) is (not told), found
+            if found is not None:
+                assert (found.code, found.term) == (terms.CODE, "aux")
+                diagnosis = explain_term(subject, found, ranks, ())
+                assert diagnosis is not None and diagnosis.sentence == told
 
 
 def test_what_is_no_term_or_reading_is_refused(cli: Cli) -> None:

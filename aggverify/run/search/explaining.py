@@ -45,8 +45,16 @@ from aggverify.diagnosis.wording import described
 from aggverify.execution.executed import Execution
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
-from aggverify.generation.catalogue import blanked, grid, hard_cases, more_cases, plain_losses
+from aggverify.generation.catalogue import (
+    blanked,
+    grid,
+    hard_cases,
+    more_cases,
+    plain_losses,
+    unit_case,
+)
 from aggverify.oracles.objectives import at
+from aggverify.run.search.explaining_terms import explain_term
 from aggverify.run.search.failing import failure
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
@@ -80,7 +88,8 @@ def explain(
     if finding.code == SELECTION:  # by a statistic of the values, or among them
         return recognised(subject, finding, *_at_hand(subject, finding.case, laboratory))
     if how is Diagnosed.SYMPTOM or finding.term is not None:
-        return recognised(subject, finding)
+        found = recognised(subject, finding)
+        return found or explain_term(subject, finding, laboratory, own)
     if subject.objective is not None and shown and how is Diagnosed.WEIGHTS:
         resting = replace(finding, case=at_rest(finding.case))
         cases = (list(map(at_rest, each)) for each in (own, others))
@@ -328,12 +337,6 @@ def _observed(
 
 def _double(case: Case) -> Case:
     return replace(case, dtype="float64")
-
-
-def unit_case() -> Case:
-    """One token alone: every normalised mode gives it weight 1."""
-    step = parse_step("1/1")
-    return Case(step, Layout.trivial(1), plain_losses(step))
 
 
 def _not_finite(

@@ -1,0 +1,64 @@
+"""Observations made to explain an auxiliary term's finding, with everything else 0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from aggverify.checks import Finding
+from aggverify.checks.spaces import spread
+from aggverify.diagnosis import Diagnosis, Observation, diagnose_term
+from aggverify.diagnosis.observation import Array
+from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.subject import Subject
+from aggverify.execution.term_readings import TERM_READINGS
+from aggverify.execution.trial import Trial
+from aggverify.generation.catalogue import grid, hard_cases, unit_case
+from aggverify.steps.case import Case
+
+
+def explain_term(
+    subject: Subject, finding: Finding, laboratory: Laboratory, own: Sequence[Case]
+) -> Diagnosis | None:
+    """What its weights are off by, or are instead, in units of the term's coefficient: its weight
+    in a step of one token. ``own``: cases of the check that made the finding."""
+    if finding.term is None or finding.observed is None:
+        return None
+    space = spread(subject, min_units=1)
+    stored = [c for c in (*hard_cases(), *grid(subject.max_world, space.cp_kinds)) if c in space]
+    cases = [replace(case, dtype="float64") for case in (unit_case(), finding.case, *own, *stored)]
+    distinct = list(dict.fromkeys(each for case in cases for each in (case.trivial, case)))
+    number = subject.terms.index(finding.term)
+    trials = [Trial(case, term=number) for case in distinct]
+    ran = {
+        case: done.weights
+        for case, done in zip(distinct, laboratory.run(subject, trials), strict=True)
+        if done.weights is not None
+    }
+    unit = ran.get(cases[0])
+    if unit is None or not np.isfinite(unit[0]) or not unit[0]:
+        return None
+    reading = subject.term_readings.get(finding.term)
+    seen = list(_observations(ran, float(unit[0]), reading))
+    kind = finding.case.layout.cp_kind
+    alike = [o for o in seen if o.case.layout.cp_size == 1 or o.case.layout.cp_kind == kind]
+    return diagnose_term(subject, finding, seen) or diagnose_term(subject, finding, alike)
+
+
+def _observations(
+    ran: dict[Case, Array], coefficient: float, reading: str | None
+) -> Iterator[Observation]:
+    """Each next to the reading's weights, or to those that one rank gives."""
+    for case, weights in ran.items():
+        alone = ran.get(case.trivial)
+        if not np.isfinite(weights).all() or alone is None or not np.isfinite(alone).all():
+            continue
+        expected = (
+            tuple(Fraction(w / coefficient) for w in alone.tolist())
+            if reading is None
+            else TERM_READINGS[reading].weights(case)
+        )
+        yield Observation(case, weights / coefficient, expected)
