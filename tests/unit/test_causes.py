@@ -8,6 +8,7 @@ import pytest
 
 from aggverify.report.findings import reported
 from aggverify.run.outcome.verdict import Relevance
+from aggverify.steps.layouts import Layout
 from tests import verdicts
 
 
@@ -34,3 +35,25 @@ def test_a_split_group_is_never_told_that_prompt_groups_do_not_matter() -> None:
     split = verdicts.report(verdict.subject, code="AGV206")
     split = replace(split, relevance=Relevance(("cp_size",), ("dtype", "prompt groups")))
     assert reported(split, split, verdict.subject).does_not_matter == ("dtype",)
+
+
+@pytest.mark.parametrize(
+    ("code", "unexplained", "groups"),
+    [("AGV101", True, 1), ("AGV101", False, 2), ("AGV203", True, 2)],
+    ids=["a formula that is wrong on one rank", "one with a cause", "another layout's"],
+)
+def test_unexplained_weights_of_a_layout_are_those_of_a_formula_that_is_unexplained(
+    code: str, unexplained: bool, groups: int
+) -> None:
+    verdict = verdicts.verdict(reports=0)
+    alone = verdicts.report(verdict.subject, code=code, number=1)
+    case = replace(alone.finding.case, layout=Layout.trivial(1))
+    alone = replace(alone, finding=replace(alone.finding, case=case))
+    first = replace(alone, diagnosis=None) if unexplained else alone
+    other = replace(verdicts.report(verdict.subject, code="AGV202", number=2), diagnosis=None)
+    relevances = (Relevance(("cp_size",)), Relevance(("micro-batches",)))
+    reports = [
+        replace(report, relevance=relevance)
+        for report, relevance in zip((first, other), relevances, strict=True)
+    ]
+    assert len(replace(verdict, reports=tuple(reports)).causes) == groups

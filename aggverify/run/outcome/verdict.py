@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from aggverify.checks import Finding
-from aggverify.codes import Effect
+from aggverify.codes import Diagnosed, Effect
 from aggverify.codes.identity import Identity
 from aggverify.codes.state import Incomplete, State
 from aggverify.diagnosis import Diagnosis, joined, stated
@@ -204,7 +204,17 @@ class Verdict:
         for report in self.reports:
             root = report.diagnosis.root if report.diagnosis else None
             root = root or _where(report)
-            root = root or next((r for r, of in groups.items() if _follows(report, of[0])), None)
+            if root is None:
+                leads = (_follows, _is_wrong_already)
+                root = next(
+                    (
+                        r
+                        for leads_to in leads
+                        for r, of in groups.items()
+                        if leads_to(report, of[0])
+                    ),
+                    None,
+                )
             groups.setdefault(root or report.stored.id, []).append(report)
         return tuple(map(tuple, groups.values()))
 
@@ -239,6 +249,20 @@ def _follows(report: ReportedFinding, other: ReportedFinding) -> bool:
     return report.finding.traits.field in report.relevance.irrelevant and bool(
         set(report.relevance.matters) & set(other.relevance.matters)
     )
+
+
+def _is_wrong_already(report: ReportedFinding, other: ReportedFinding) -> bool:
+    """Whether neither has a cause that is known, and the other's weights are wrong on one rank in
+    one micro-batch already: a layout only shows what is wrong with the formula."""
+    alone = other.finding.case.layout.is_trivial and other.finding.code == "AGV101"
+    return alone and _is_unexplained(other) and _is_unexplained(report)
+
+
+def _is_unexplained(report: ReportedFinding) -> bool:
+    """Whether wrong weights have no formula, factor or bug."""
+    found = report.finding
+    by_weights = found.observed is not None and found.traits.diagnosed is Diagnosed.WEIGHTS
+    return by_weights and not found.not_finite and found.term is None and report.diagnosis is None
 
 
 def exit_code(verdicts: Sequence[Verdict]) -> Exit:
