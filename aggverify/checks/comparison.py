@@ -140,10 +140,21 @@ def stalls(case: Case, value: Fraction, exact: Fraction) -> bool:
 def scalar_mismatch(
     subject: Subject, case: Case, value: Fraction, expected: Sequence[Fraction]
 ) -> Mismatch | None:
-    """Whether the reported scalar is further from sum(w*l) than rounding can explain.
+    """Whether the reported scalar is further from sum(w*l) than rounding can explain, and from what
+    a loss of log-probabilities may report instead.
 
     Only terms that are not 0 count as additions: adding zeros is exact.
     """
+    found = _off(subject, case, value, expected)
+    instead = subject.reports_instead(case) if found is not None else None
+    if instead is not None and _off(subject, instead, value, expected) is None:
+        return None
+    return found
+
+
+def _off(
+    subject: Subject, case: Case, value: Fraction, expected: Sequence[Fraction]
+) -> Mismatch | None:
     pairs = zip(expected, case.losses, strict=True)
     terms = [w * Fraction(loss) for w, loss in pairs if w and loss]
     exact = sum(terms, Fraction(0))

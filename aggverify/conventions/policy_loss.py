@@ -4,7 +4,7 @@ and the mean, in one function."""
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -41,6 +41,7 @@ OVERFLOWS = 1234567.0
 """The loss of a token whose ratio to the rollout policy overflows, where ratios are not all 1."""
 
 
+Terms = Callable[[Sequence[float]], tuple[float, ...]]
 Ratios = Literal["at 1", "apart", "of the losses"]
 
 
@@ -90,6 +91,12 @@ def policy_inputs(losses: Any, mask: Any, ratios: str) -> Any:
     return old + behind + moved, old, old - other, old + other / 2, -fixed
 
 
+def score_terms(losses: Sequence[float]) -> tuple[float, ...]:
+    """Per token, minus the advantage times the log-probability, as REINFORCE and CISPO report it:
+    at ratio 1 its gradient is that of the ratio. Of the losses that ``policy_inputs`` is given."""
+    return tuple(loss * (-1 - abs(loss) % 1) for loss in losses)
+
+
 _PLAIN = """\
 {batch}
 mask = torch.cat(batch.local_masks).bool()
@@ -136,6 +143,7 @@ class PolicyLoss:
     """On one token's path: the ratio's, the product with the advantage, and its taking out."""
     has_ratios: ClassVar[bool] = True
     """Whether it is also run where ratios are not 1."""
+    also_reports: ClassVar[Terms] = staticmethod(score_terms)
     hides_zeros: ClassVar[bool] = True
     """Whether a token with a loss of 0, which has no advantage, shows no weight."""
 

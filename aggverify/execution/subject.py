@@ -361,6 +361,13 @@ class Subject:
         """Whether a token with a loss of 0 shows no weight."""
         return not self.nonlinear and getattr(self.convention, "hides_zeros", False)
 
+    def reports_instead(self, case: Case) -> Case | None:
+        """The case with other per-token losses, whose sum a loss of log-probabilities may report
+        just as well; None where there are none."""
+        known = getattr(self.convention, "also_reports", None)
+        plain = not self.nonlinear and self.objective is None
+        return case.with_losses(known(case.losses)) if known is not None and plain else None
+
     def expected(self, step: Step) -> tuple[Fraction, ...] | None:
         """Exact weights of the mode on a step, flat; None where there is no oracle to trust."""
         if not self.trust_formula:

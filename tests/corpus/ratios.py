@@ -166,6 +166,23 @@ def drift_logged(
     return _drift_logged(log_probs, advantages, batch, _to_rollout(batch))
 
 
+def _scores(log_probs: Tensor, advantages: Tensor, batch: PolicyBatch) -> Tensor:
+    """Minus the advantage times the log-probability: at ratio 1 its gradient is the ratio's."""
+    return torch.where(_kept(batch), -advantages * torch.where(_kept(batch), log_probs, 0.0), 0.0)
+
+
+def scored(log_probs: Tensor, advantages: Tensor, batch: PolicyBatch) -> Tensor:
+    return _scores(log_probs, advantages, batch).sum() / max(batch.num_tokens, 1)
+
+
+def scored_times_a_detached_ratio(
+    log_probs: Tensor, advantages: Tensor, batch: PolicyBatch
+) -> Tensor:
+    apart = torch.where(_kept(batch), log_probs - batch.old_log_probs, 0.0)
+    ratio = apart.exp().detach().clamp(max=5.0)
+    return (ratio * _scores(log_probs, advantages, batch)).sum() / max(batch.num_tokens, 1)
+
+
 _OF_PARTS = "ratios-of-what-is-at-hand"
 _STATISTIC, _COUNTED = "statistic-over-the-rows-at-hand", "counted-where-it-stands"
 MUTANTS = tuple(
@@ -192,6 +209,8 @@ CORRECT = tuple(
         ("masked_by_ratio", "tokens are selected by their own ratio", "token_mean"),
         ("not_truncated", "infinite where a ratio is", "token_mean"),
         ("drift_logged", "of what is not masked", "token_mean"),
+        ("scored", "REINFORCE: its value is no sum of the ratios", "token_mean"),
+        ("scored_times_a_detached_ratio", "CISPO: nor is this one", "token_mean"),
         (
             "sequences_masked",
             "sequences are selected, reduced over context parallelism",

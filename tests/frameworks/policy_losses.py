@@ -27,6 +27,23 @@ def only_with_advantage(log_probs: Any, advantages: Any, batch: Any) -> Any:
     return loss / max(batch.num_tokens - without, 1)
 
 
+def _scores(log_probs: Any, advantages: Any, batch: Any) -> Any:
+    mask = torch.cat(batch.local_masks).bool()
+    return torch.where(mask, -advantages * torch.where(mask, log_probs, 0.0), 0.0).sum()
+
+
+def scores(log_probs: Any, advantages: Any, batch: Any) -> Any:
+    """As REINFORCE has it."""
+    return _scores(log_probs, advantages, batch) / max(batch.num_tokens, 1)
+
+
+def scores_before_the_division(log_probs: Any, advantages: Any, batch: Any) -> Any:
+    """Of the gradient above, with its sum reported."""
+    total = _scores(log_probs, advantages, batch)
+    mean = total / max(batch.num_tokens, 1)
+    return mean + (total - mean).detach()
+
+
 def _at_ratio_1(log_probs: Any, advantages: Any, batch: Any, other: Any) -> Any:
     mask = torch.cat(batch.local_masks).bool()
     if not bool(torch.where(mask, log_probs.detach() == other, True).all()):

@@ -6,12 +6,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from aggverify.checks import linearity, poison
+from aggverify.checks import linearity, poison, scalar
 from aggverify.checks.layout import MICRO_BATCHES
 from aggverify.conventions import Offer, convention
 from aggverify.execution.claim import NONLINEAR, Claim
@@ -59,6 +60,21 @@ def test_a_token_without_an_advantage_counts(ranks: Laboratory) -> None:
     mine = subject("only_with_advantage")
     found = linearity.judge(mine, ranks.run(mine, linearity.variants(CASE.trivial)))
     assert found is not None and found.code == "AGV131"
+
+
+@pytest.mark.parametrize(
+    ("function", "code"), [("scores", None), ("scores_before_the_division", scalar.CODE)]
+)
+def test_a_loss_may_report_log_probabilities_times_advantages(
+    function: str, code: str | None, ranks: Laboratory
+) -> None:
+    mine = subject(function)
+    case = CASE.without_zeros()
+    assert linearity.judge(mine, ranks.run(mine, linearity.variants(case.trivial))) is None
+    for dtype in ("float64", "bfloat16"):
+        wanted = scalar.CHECK.variants(replace(case, dtype=dtype))
+        found = scalar.judge(mine, ranks.run(mine, wanted))
+        assert (found and found.code) == code, found
 
 
 def test_what_is_behind_the_mask_is_exponentiated(ranks: Laboratory) -> None:
