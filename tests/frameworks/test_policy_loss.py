@@ -15,11 +15,13 @@ import pytest
 from aggverify.checks import linearity, poison, scalar
 from aggverify.checks.layout import MICRO_BATCHES
 from aggverify.conventions import Offer, convention
+from aggverify.errors import InputError
 from aggverify.execution.claim import NONLINEAR, Claim
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.report import model
 from aggverify.run.opening import opened
+from aggverify.run.planning.discovery import discovered
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_micro_batches, parse_step
@@ -75,6 +77,14 @@ def test_a_loss_may_report_log_probabilities_times_advantages(
         wanted = scalar.CHECK.variants(replace(case, dtype=dtype))
         found = scalar.judge(mine, ranks.run(mine, wanted))
         assert (found and found.code) == code, found
+
+
+def test_a_term_without_an_advantage_is_no_finding_but_told(ranks: Laboratory) -> None:
+    for name in ("right", "scores", "own_mean"):
+        discovered(subject(name), ranks)
+    with pytest.raises(InputError, match=r"no advantage multiplies.*\n?.*--mode nonlinear"):
+        discovered(subject("with_a_penalty"), ranks)
+    discovered(subject("with_a_penalty", NONLINEAR), ranks)
 
 
 def test_what_is_behind_the_mask_is_exponentiated(ranks: Laboratory) -> None:

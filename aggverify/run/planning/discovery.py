@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+import numpy as np
+
 from aggverify.checks.spaces import spread
-from aggverify.errors import NotJudged
+from aggverify.errors import InputError, NotJudged
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial
@@ -30,7 +32,25 @@ def discovered(subject: Subject, laboratory: Laboratory) -> Subject:
     subject = subject.knowing(communicates=_communicates(subject, laboratory))
     if not subject.has_oracle:
         return subject
+    _refuse_what_no_advantage_multiplies(subject, laboratory)
     return subject.knowing(computes_in=precision_of(subject, laboratory))
+
+
+def _refuse_what_no_advantage_multiplies(subject: Subject, laboratory: Laboratory) -> None:
+    """Raise InputError where a policy loss has a gradient although every advantage is 0: a weight
+    is read as the gradient over the advantage, so that no mode's can be read beside it."""
+    if subject.reports_instead(telling_cases()[0]) is None:
+        return
+    case = telling_cases()[0]
+    none = Trial(case.with_losses((0.0,) * len(case.losses)), zeros=True)
+    weights = laboratory.run(subject, [none])[0].weights
+    if weights is None or not np.isfinite(weights).all() or not weights.any():
+        return
+    raise InputError(
+        f"{subject.claim.function} has a term that no advantage multiplies, such as a KL penalty: "
+        f"its gradient is {float(weights[weights != 0][0]):.3g} a token where all advantages are "
+        f"0. Compare its layouts with --mode nonlinear, or set that term's coefficient to 0"
+    )
 
 
 def _communicates(subject: Subject, laboratory: Laboratory) -> bool:
