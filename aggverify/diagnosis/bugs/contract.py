@@ -59,7 +59,8 @@ BUGS: tuple[Bug, ...] = (
         "not-linear",
         "the loss is not linear in the losses: a clip, a selection or a normalisation by them",
         "SkyRL since #1296: advantages prescaled before kl_cov and clip_cov; TRL #3823 (GSPO)",
-        "apply thresholds before losses are reduced; for a loss of sequences, --mode nonlinear",
+        "clip, select and normalise before losses are reduced; where the objective itself is not "
+        "linear (a ratio of sequences, whitened advantages), --mode nonlinear",
         (sign(Symptom.NOT_LINEAR),),
     ),
     Bug(
