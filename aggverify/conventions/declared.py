@@ -14,7 +14,7 @@ from aggverify.conventions.native import RETURNS, inputs, output
 from aggverify.conventions.offer import Offer
 from aggverify.conventions.plain_adapter import code_of
 from aggverify.conventions.plain_batch import batches
-from aggverify.conventions.policy_loss import PolicyLoss, Terms, ratios_of, score_terms
+from aggverify.conventions.policy_loss import PolicyLoss, ratios_of
 from aggverify.conventions.rows import Rows, places
 from aggverify.conventions.run_against import RunAgainst
 from aggverify.conventions.scripted import Calling, PlainSite
@@ -100,10 +100,6 @@ class Declared:
     @property
     def hides_zeros(self) -> bool:
         return bool(self.gradient_of)
-
-    @property
-    def also_reports(self) -> Terms | None:
-        return score_terms if self.gradient_of else None
 
     @property
     def roundings(self) -> int:

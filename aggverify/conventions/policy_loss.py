@@ -41,7 +41,6 @@ OVERFLOWS = 1234567.0
 """The loss of a token whose ratio to the rollout policy overflows, where ratios are not all 1."""
 
 
-Terms = Callable[[Sequence[float]], tuple[float, ...]]
 Ratios = Literal["at 1", "apart", "of the losses"]
 
 
@@ -143,7 +142,6 @@ class PolicyLoss:
     """On one token's path: the ratio's, the product with the advantage, and its taking out."""
     has_ratios: ClassVar[bool] = True
     """Whether it is also run where ratios are not 1."""
-    also_reports: ClassVar[Terms] = staticmethod(score_terms)
     hides_zeros: ClassVar[bool] = True
     """Whether a token with a loss of 0, which has no advantage, shows no weight."""
 

@@ -10,6 +10,7 @@ from typing import Any
 from aggverify import oracles
 from aggverify.conventions import FEATURES, UNUSUAL, Convention, convention
 from aggverify.conventions.calls import Called
+from aggverify.conventions.policy_loss import score_terms
 from aggverify.engines import EngineSpec, usable
 from aggverify.errors import InputError
 from aggverify.execution.claim import Claim, is_nonlinear
@@ -364,9 +365,8 @@ class Subject:
     def reports_instead(self, case: Case) -> Case | None:
         """The case with other per-token losses, whose sum a loss of log-probabilities may report
         just as well; None where there are none."""
-        known = getattr(self.convention, "also_reports", None)
-        plain = not self.nonlinear and self.objective is None
-        return case.with_losses(known(case.losses)) if known is not None and plain else None
+        plain = self.hides_zeros and self.objective is None
+        return case.with_losses(score_terms(case.losses)) if plain else None
 
     def expected(self, step: Step) -> tuple[Fraction, ...] | None:
         """Exact weights of the mode on a step, flat; None where there is no oracle to trust."""

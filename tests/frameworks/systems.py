@@ -19,6 +19,7 @@ from tests.frameworks.hf_trainers import (  # noqa: F401
     wrong_hf_trainer,
 )
 from tests.frameworks.megatron_systems import *  # noqa: F403
+from tests.frameworks.oat_learner import PPOLearner, wrong_oat  # noqa: F401
 from tests.frameworks.skyrl_wrapper import (  # noqa: F401
     MegatronModelWrapper,
     wrong_skyrl_megatron_wrapper,

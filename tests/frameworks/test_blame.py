@@ -40,7 +40,7 @@ OF_TENSORS = {
 WITH_MAPPINGS = {
     *("slime-aggregation", "miles-aggregation", "slime-trainer", "miles-trainer", "miles-fsdp"),
     *("trl", "skyrl-megatron-wrapper", "hf-trainer", "hf-loss-func"),
-    *("miles-tinker", "skyrl-tinker"),
+    *("miles-tinker", "skyrl-tinker", "oat"),
 }
 OWN = ("native", "policy-loss", "trainer", "trainer-engine")
 """Whose signatures are aggverify's: what such a reducer misreads is a finding."""

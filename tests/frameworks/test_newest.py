@@ -6,6 +6,7 @@ Run weekly, and by ``pytest -m newest``: a failure is news of a framework, not o
 from __future__ import annotations
 
 import json
+import platform
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from packaging.version import Version
 
 from reports.frameworks import HERE, Target, key, ran, source, targets
-from tests.frameworks.wheels import newest
+from tests.frameworks.wheels import newest, pythons
 
 PACKAGED = [target for target in targets() if target.package]
 
@@ -36,7 +37,9 @@ def test_the_newest_release_gives_what_the_last_one_gave(
     target: Target, pytestconfig: pytest.Config
 ) -> None:
     folder = Path(pytestconfig.cache.mkdir("wheels"))
-    version, _ = newest(folder, target.package)
+    version, release = newest(folder, target.package)
+    if not pythons(release).contains(platform.python_version()):
+        pytest.skip(f"{target.package} {version} requires Python {pythons(release)}")
     where = source(target, version, folder)
     assert where is not None
     cells = ran(replace(target, versions=(version,)), where)

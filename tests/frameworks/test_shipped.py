@@ -35,6 +35,7 @@ SYSTEMS = {
     "verl-policy-loss": "compute_policy_loss_vanilla",
     "roll": "roll_agg_loss",
     "openrlhf": "aggregate_loss",
+    "oat": "PPOLearner.learning_step",
     "nemo-rl": "masked_mean",
     "areal": "ppo_actor_loss_fn",
     "areal-reduction": "PolicyGradientReduction",

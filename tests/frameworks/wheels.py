@@ -6,9 +6,11 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from email import message_from_string
 from pathlib import Path
 
 from filelock import FileLock
+from packaging.specifiers import SpecifierSet
 
 PYTHONS = ("3.12", "3.13")
 """For which a wheel may be made; it is unpacked, never installed."""
@@ -31,9 +33,17 @@ def newest(folder: Path, package: str) -> tuple[str, Path]:
     return version, unpacked(folder, package, version)
 
 
+def pythons(release: Path) -> SpecifierSet:
+    """Those that an unpacked release is for."""
+    [told] = release.glob("*.dist-info/METADATA")
+    fields = message_from_string(told.read_text(encoding="utf-8"))
+    return SpecifierSet(fields.get("Requires-Python") or "")
+
+
 def installed(folder: Path, *packages: str) -> Path:
-    """Where these packages lie, without what they take, all that is needed being among them."""
-    target = folder / packages[0].replace("==", "-")
+    """Where these packages lie, without what they take, all that is needed being among them; their
+    binaries are this Python's."""
+    target = folder / f"{packages[0].replace('==', '-')}-{sys.implementation.cache_tag}"
     with FileLock(folder / f"{target.name}.lock"):
         if not target.is_dir():
             with tempfile.TemporaryDirectory(dir=folder) as name:
