@@ -65,7 +65,7 @@ def double_precision(losses: Tensor, batch: MicroBatch) -> Tensor:
 def token_by_token(losses: Tensor, batch: MicroBatch) -> Tensor:
     import torch
 
-    loss = losses[:0].sum()
+    loss = losses[:0].sum().double()
     start = 0
     for mask, count in zip(batch.local_masks, batch.rollout_tokens, strict=True):
         for t in mask.nonzero().flatten().tolist():
