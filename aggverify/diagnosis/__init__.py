@@ -75,7 +75,8 @@ def _factor(
     """The factor common to all, if it gives this finding's weights as exactly as they are known."""
     factor = common_factor(subject, observations)
     own = _its_own(finding, observations) if factor is not None else None
-    if factor is None or own is None or factor_gives(factor, subject, finding, own):
+    expected = own.expected if own is not None else None
+    if factor is None or expected is None or factor_gives(factor, subject, finding, expected):
         return factor
     return None
 
@@ -197,7 +198,12 @@ def _explained(
     if shown is not None:
         return _shown(seen, shown)
     if forms or factor:
-        return _formula(subject, seen, observations)
+        found = _formula(subject, seen, observations)
+        # Where one rank is wrong too, it is no factor of the weights that are shown as expected.
+        shown_with = finding.expected
+        if factor and shown_with and not factor_gives(factor, subject, finding, shown_with):
+            return replace(found, factor=None, off=None)
+        return found
     return _relative(subject, finding, seen, observations)
 
 

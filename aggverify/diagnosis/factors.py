@@ -92,9 +92,10 @@ def named_ratio(
     return None
 
 
-def gives(factor: Factor, subject: Subject, finding: Finding, seen: Observation) -> bool:
+def gives(factor: Factor, subject: Subject, finding: Finding, expected: Sequence[Fraction]) -> bool:
     """Whether expected weight times factor is the finding's own weight: closer than the bound, or
-    than that is to what it should be. ``seen``: its observation, with what is expected."""
+    than that is to what it should be. ``expected``: the mode's weights, or those it is shown with.
+    """
     if finding.observed is None or finding.token is None or finding.error is None:
         return True
     sizes = {"L": subject.divisor or 1.0, **_sizes(finding.case)}
@@ -102,8 +103,7 @@ def gives(factor: Factor, subject: Subject, finding: Finding, seen: Observation)
     for name, exponent in factor.sizes:
         size = Fraction(sizes[name])
         times = times * size if exponent > 0 else times / size
-    assert seen.expected is not None
-    off = abs(Fraction(finding.observed[finding.token]) - times * seen.expected[finding.token])
+    off = abs(Fraction(finding.observed[finding.token]) - times * expected[finding.token])
     bound = (finding.bound or Fraction(0)) * max(times, _ONE)
     return off <= max(bound, finding.error / 4)
 
