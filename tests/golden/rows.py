@@ -89,7 +89,8 @@ def judged(request: Request, pool: Pool) -> Row:
     try:
         verdicts = verify(request, lambda event: None, pool=pool)
     except AggverifyError as error:
-        return {"exit": 2, "causes": 0, "findings": [], "why": str(error)}
+        why = str(error).replace(str(ROOT), ".")
+        return {"exit": 2, "causes": 0, "findings": [], "why": why}
     found = [_kept(report) for v in verdicts for group in v.causes for report in group]
     return {
         "exit": int(exit_code(verdicts)),

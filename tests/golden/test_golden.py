@@ -1,0 +1,84 @@
+"""Verdicts are those of the golden table, but for what ``accepted.toml`` says and why.
+
+``python reports/verdicts.py record`` and ``keep`` make the table anew.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aggverify.execution.limits import LIMITS
+from aggverify.world import Pool
+from tests.golden.rows import Row, judged, requests
+from tests.golden.table import differs, golden, sample
+
+REQUESTS, GOLDEN = requests(), golden()
+ACCEPTED = tomllib.loads((Path(__file__).parent / "accepted.toml").read_text())["row"]
+SAMPLE = sample(GOLDEN)
+"""Run by the thorough suite; all others by the exhaustive one."""
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Pool]:
+    with Pool(LIMITS) as started:
+        yield started
+
+
+def rows() -> list[object]:
+    return [
+        pytest.param(name, marks=pytest.mark.thorough if name in SAMPLE else pytest.mark.exhaustive)
+        for name in GOLDEN
+    ]
+
+
+@pytest.mark.parametrize("name", rows())
+def test_a_verdict_is_the_golden_one(name: str, pool: Pool) -> None:
+    told = differs(GOLDEN[name], judged(REQUESTS[name], pool))
+    assert told == ACCEPTED.get(name, {}).get("differs", "")
+
+
+def test_every_row_is_of_a_reducer() -> None:
+    assert GOLDEN.keys() <= REQUESTS.keys()
+
+
+def test_what_is_accepted_is_of_a_row_and_has_a_reason() -> None:
+    for name, entry in ACCEPTED.items():
+        assert name in GOLDEN
+        assert entry["differs"] and entry["why"]
+
+
+def test_no_right_reducer_is_blamed() -> None:
+    blamed = {name for name, row in GOLDEN.items() if name.startswith("right") and row["exit"] == 1}
+    assert not blamed
+
+
+def test_no_diagnosis_contradicts_its_numbers() -> None:
+    assert not [
+        name for name, kept in GOLDEN.items() if any(f["refuted"] for f in kept["findings"])
+    ]
+
+
+def row(**changed: object) -> Row:
+    found = {"code": "AGV101", "dimensions": ["dp_size"], "bug": "b", "factor": "2", "size": [1, 2]}
+    return {"exit": changed.pop("exit", 1), "findings": [found | changed]}
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({}, ""),
+        ({"exit": 0}, "exit 1 → 0"),
+        ({"code": "AGV102"}, "codes [['AGV101', 'dp_size']] → [['AGV102', 'dp_size']]"),
+        ({"dimensions": []}, "codes [['AGV101', 'dp_size']] → [['AGV101']]"),
+        ({"bug": ""}, "bug b → "),
+        ({"factor": None}, "factor 2 → None"),
+        ({"size": [1, 3]}, "size [1, 2] → [1, 3]"),
+    ],
+    ids=lambda value: next(iter(value), "equal") if isinstance(value, dict) else "",
+)
+def test_what_differs_is_told(changed: dict[str, object], told: str) -> None:
+    assert differs(row(), row(**changed)) == told
