@@ -16,6 +16,9 @@ from aggverify.generation.space import Space
 from aggverify.steps.case import Case
 from aggverify.world import Fault
 
+ORACLE = "the oracle"
+"""What weights are compared with, unless with another run of the reducer."""
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -32,7 +35,7 @@ class Finding:
     mode: str | None
     expected: tuple[Fraction, ...] | None = None
     observed: tuple[float, ...] | None = None
-    reference: str = "the oracle"
+    reference: str = ORACLE
     token: int | None = None
     error: Fraction | None = None
     bound: Fraction | None = None

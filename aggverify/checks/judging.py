@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from aggverify.checks.base import Finding, failure_finding
+from aggverify.checks.base import ORACLE, Finding, failure_finding
 from aggverify.checks.comparison import lowest_precision, worst_weight
 from aggverify.checks.nonlinear import judge_two
 from aggverify.execution.executed import Execution
@@ -88,7 +88,7 @@ def judge_layout(
     if subject.nonlinear:
         return judge_two(check, code, subject, control[0], spread)
     case, precision = spread.case, lowest_precision(subject, spread.case)
-    expected, roundings, reference = subject.expected(case.step), subject.roundings, "the oracle"
+    expected, roundings, reference = subject.expected(case.step), subject.roundings, ORACLE
     for trivial in control:
         assert trivial.weights is not None
         if expected is None or worst_weight(trivial.weights, expected, roundings, precision):

@@ -8,7 +8,7 @@ from itertools import islice
 
 import numpy as np
 
-from aggverify.checks.base import LAYOUT, Check, Finding
+from aggverify.checks.base import LAYOUT, ORACLE, Check, Finding
 from aggverify.checks.judging import is_finite, judge_spread
 from aggverify.checks.spaces import hard, small
 from aggverify.execution.executed import Execution
@@ -31,7 +31,7 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
         return None  # wrong in any order: another check's to say
     followed = [_followed(e, mixed.case) for e in control]
     found = judge_spread(NAME, CODE, subject, [*followed, mixed])
-    if found is None or found.reference == "the oracle":
+    if found is None or found.reference == ORACLE:
         return found
     return replace(found, reference="the same samples in ascending order")
 

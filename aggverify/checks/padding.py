@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from aggverify.checks.base import LAYOUT, Check, Finding
+from aggverify.checks.base import LAYOUT, ORACLE, Check, Finding
 from aggverify.checks.judging import is_finite, judge_spread
 from aggverify.checks.spaces import small
 from aggverify.execution.executed import Execution
@@ -42,7 +42,7 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
         return None  # wrong without padding: another check's to say
     widened = [_widened(e, wide.case) for e in control]
     found = judge_spread(NAME, CODE, subject, [*widened, wide])
-    if found is None or found.reference == "the oracle":
+    if found is None or found.reference == ORACLE:
         return found
     return replace(found, reference="the same step without padding")
 

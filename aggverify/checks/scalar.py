@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from aggverify.checks.base import Check, Finding, Shown, as_it_is
+from aggverify.checks.base import ORACLE, Check, Finding, Shown, as_it_is
 from aggverify.checks.comparison import (
     lowest_precision,
     scalar_mismatch,
@@ -128,7 +128,7 @@ def _is_the_modes(subject: Subject, case: Case, value: Fraction) -> bool:
 def _weights(subject: Subject, case: Case, observed: Weights) -> tuple[tuple[Fraction, ...], str]:
     expected, precision = subject.expected(case.step), lowest_precision(subject, case)
     if expected and worst_weight(observed, expected, subject.roundings, precision) is None:
-        return expected, "the oracle"
+        return expected, ORACLE
     return tuple(Fraction(w) for w in observed.tolist()), "the gradient"
 
 

@@ -38,17 +38,17 @@ def test_a_split_group_is_never_told_that_prompt_groups_do_not_matter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "unexplained", "groups"),
-    [("AGV101", True, 1), ("AGV101", False, 2), ("AGV203", True, 2)],
+    ("reference", "unexplained", "groups"),
+    [("the oracle", True, 1), ("the oracle", False, 2), ("one rank", True, 2)],
     ids=["a formula that is wrong on one rank", "one with a cause", "another layout's"],
 )
 def test_unexplained_weights_of_a_layout_are_those_of_a_formula_that_is_unexplained(
-    code: str, unexplained: bool, groups: int
+    reference: str, unexplained: bool, groups: int
 ) -> None:
     verdict = verdicts.verdict(reports=0)
-    alone = verdicts.report(verdict.subject, code=code, number=1)
+    alone = verdicts.report(verdict.subject, code="AGV101", number=1)
     case = replace(alone.finding.case, layout=Layout.trivial(1))
-    alone = replace(alone, finding=replace(alone.finding, case=case))
+    alone = replace(alone, finding=replace(alone.finding, case=case, reference=reference))
     first = replace(alone, diagnosis=None) if unexplained else alone
     other = replace(verdicts.report(verdict.subject, code="AGV202", number=2), diagnosis=None)
     relevances = (Relevance(("cp_size",)), Relevance(("micro-batches",)))

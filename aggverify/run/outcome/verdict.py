@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from aggverify.checks import Finding
+from aggverify.checks.base import ORACLE
 from aggverify.codes import Diagnosed, Effect
 from aggverify.codes.identity import Identity
 from aggverify.codes.state import Incomplete, State
@@ -254,7 +255,7 @@ def _follows(report: ReportedFinding, other: ReportedFinding) -> bool:
 def _is_wrong_already(report: ReportedFinding, other: ReportedFinding) -> bool:
     """Whether neither has a cause that is known, and the other's weights are wrong on one rank in
     one micro-batch already: a layout only shows what is wrong with the formula."""
-    alone = other.finding.case.layout.is_trivial and other.finding.code == "AGV101"
+    alone = other.finding.case.layout.is_trivial and other.finding.reference == ORACLE
     return alone and _is_unexplained(other) and _is_unexplained(report)
 
 
