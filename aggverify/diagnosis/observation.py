@@ -19,7 +19,7 @@ TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Observation:
-    """Weights and reported value of one execution. What a hundred signs ask for is kept.
+    """Weights and reported value of one execution; derived arrays are cached.
 
     ``expected``: the oracle's weights, None without one. ``local_losses``: per rank and
     micro-batch, as returned. ``trivial``: the weights on one rank in one micro-batch.

@@ -49,8 +49,8 @@ class Term:
     @property
     def cost(self) -> int:
         """Of several fitting terms the plainest is told."""
-        odd = (self.what not in _PLAIN) + (self.unit in IN_A_ROW)
-        return 2 + len(self.places) + odd + 3 * (self.unit in RUNS.values())
+        odd = (self.what not in _PLAIN) + (self.unit in IN_A_ROW) + 3 * (self.unit in RUNS.values())
+        return 2 + len(self.places) + odd
 
 
 _PLAIN = (TOKENS, "rollouts", "prompt groups")

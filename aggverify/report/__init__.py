@@ -1,1 +1,1 @@
-"""Pure writers of events and verdicts."""
+"""Pure writers of verdicts."""

@@ -25,7 +25,7 @@ ORACLE = "examples/length_weighted.py"
 """The one example that is no reducer."""
 SEEDS = (0, 1, 2)
 """Of mutants; everything else is run with the first. Wrong ones of the corpora end at their first
-finding, as all that follow would take four times as long."""
+finding, which saves most of the time."""
 Row = dict[str, Any]
 """``exit``; ``causes``, how many are named of what fails; ``findings``, each as in ``_kept``;
 ``why`` of what could not be judged."""

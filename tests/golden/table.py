@@ -11,6 +11,8 @@ from typing import Any
 from tests.golden.rows import Row
 
 STORED = Path(__file__).parent / "verdicts.json.xz"
+ALWAYS = "mutant corpus.micro_batches:configured_steps 0"
+"""Wrong on one rank too: a factor of the mode's weights would contradict those it is shown with."""
 
 
 def golden() -> dict[str, Row]:
@@ -56,7 +58,7 @@ def sample(rows: Mapping[str, Row]) -> set[str]:
     """Few rows in which every code stands that a mutant or a corpus has, and every exit code of
     both; examples have commands of their own among the tests."""
     seen: set[object] = set()
-    chosen = set()
+    chosen = {ALWAYS}
     for name, row in rows.items():
         if name.startswith("example"):
             continue

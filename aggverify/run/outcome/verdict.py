@@ -205,17 +205,7 @@ class Verdict:
         for report in self.reports:
             root = report.diagnosis.root if report.diagnosis else None
             root = root or _where(report)
-            if root is None:
-                leads = (_follows, _is_wrong_already)
-                root = next(
-                    (
-                        r
-                        for leads_to in leads
-                        for r, of in groups.items()
-                        if leads_to(report, of[0])
-                    ),
-                    None,
-                )
+            root = root or next((r for r, of in groups.items() if _led_by(report, of[0])), None)
             groups.setdefault(root or report.stored.id, []).append(report)
         return tuple(map(tuple, groups.values()))
 
@@ -240,6 +230,11 @@ def _where(report: ReportedFinding) -> str | None:
     if first is None or first.failing < first.all_failing or first.passing:
         return None
     return f"line {first.line} of {first.function}: {first.condition} {first.truth}"
+
+
+def _led_by(report: ReportedFinding, other: ReportedFinding) -> bool:
+    """Whether another finding, which came before, accounts for one without a cause."""
+    return _follows(report, other) or _is_wrong_already(report, other)
 
 
 def _follows(report: ReportedFinding, other: ReportedFinding) -> bool:

@@ -39,9 +39,9 @@ def discovered(subject: Subject, laboratory: Laboratory) -> Subject:
 def _refuse_what_no_advantage_multiplies(subject: Subject, laboratory: Laboratory) -> None:
     """Raise InputError where a policy loss has a gradient although every advantage is 0: a weight
     is read as the gradient over the advantage, so that no mode's can be read beside it."""
-    if subject.reports_instead(telling_cases()[0]) is None:
-        return
     case = telling_cases()[0]
+    if subject.reports_instead(case) is None:
+        return
     none = Trial(case.with_losses((0.0,) * len(case.losses)), zeros=True)
     weights = laboratory.run(subject, [none])[0].weights
     if weights is None or not np.isfinite(weights).all() or not weights.any():
