@@ -116,6 +116,7 @@ def _kept(report: ReportedFinding) -> Row:
         "size": _size(f),
         "signature": report.signature,
         "fails": report.fails,
+        "where": [[s.function, s.line] for s in report.suspects],
         "refuted": contradicted(f, d, report.stored.claim.divisor),
     }
 
