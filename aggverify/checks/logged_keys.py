@@ -20,6 +20,7 @@ from aggverify.steps.layouts import token_owner
 
 CODE = "AGV513"
 MEAN_OF_MEANS = "each one's own mean, all with one weight"
+WHOLE_COUNTS = "counts of whole samples from every one of their ranks"
 Numbers = Sequence[Sequence[tuple[float, ...]]]
 """Of a key: one number or two, per rank and micro-batch."""
 
@@ -65,7 +66,12 @@ def _signs(
     subject: Subject, ran: Execution, key: str, numbers: Numbers, was: Merged
 ) -> tuple[str, ...]:
     """Whether what each rank logs of a micro-batch is its own mean: weighed by what each is a mean
-    over, they are what one rank logs."""
+    over, they are what one rank logs. A sum beside its count is no mean; that count may be of whole
+    samples on each of their ranks."""
+    if any(count != 1 for each in numbers for n in each for count in n[1:]):
+        shared = [[(n[0], n[1] / ran.case.layout.cp_size) for n in each] for each in numbers]
+        now = merged(subject, ran, key, shared)
+        return (WHOLE_COUNTS,) if now is not None and now.is_near(was) else ()
     owners, layout = token_owner(ran.case.step, ran.case.layout), ran.case.layout
     mask = b"".join(sample.loss_mask for sample in ran.case.step.samples)
     tokens = Counter(owner for owner, bit in zip(owners, mask, strict=True) if bit)

@@ -78,7 +78,24 @@ def own_means_logged(losses: Tensor, batch: MicroBatch) -> Logged:
     return _token_mean(losses, batch), {"lm loss": [mean, torch.tensor(1.0)]}
 
 
+def whole_counts_logged(losses: Tensor, batch: MicroBatch) -> Logged:
+    """A sum over this shard's tokens beside the count of all tokens: a pair, and no mean."""
+    total = kept(losses, batch).sum().detach()
+    whole = sum(int(mask.sum()) for mask in batch.loss_masks)
+    loss = _token_mean(losses, batch)
+    return loss, {"loss": loss.detach(), "per_token": [total, total.new_tensor(whole)]}
+
+
 MUTANTS = (
+    Mutant(
+        "whole_counts_logged",
+        50,
+        "SkyRL #1420, of the count",
+        "token_mean",
+        "sum",
+        ("AGV513",),
+        "metric-summed-over-cp",
+    ),
     Mutant(
         "own_means_logged",
         36,

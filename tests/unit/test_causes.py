@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from aggverify.diagnosis import Diagnosis
 from aggverify.report.findings import reported
 from aggverify.run.outcome.verdict import Relevance
 from aggverify.steps.layouts import Layout
@@ -37,23 +38,34 @@ def test_a_split_group_is_never_told_that_prompt_groups_do_not_matter() -> None:
     assert reported(split, split, verdict.subject).does_not_matter == ("dtype",)
 
 
+ZEROS = Diagnosis("some samples have weight 0 and are silently left out")
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["first", "found last"])
 @pytest.mark.parametrize(
-    ("reference", "unexplained", "groups"),
-    [("the oracle", True, 1), ("the oracle", False, 2), ("one rank", True, 2)],
-    ids=["a formula that is wrong on one rank", "one with a cause", "another layout's"],
+    ("reference", "why", "groups"),
+    [
+        ("the oracle", [None], 1),
+        ("the oracle", [ZEROS], 1),
+        ("the oracle", [], 2),
+        ("one rank", [None], 2),
+    ],
+    ids=["a formula that is wrong on one rank", "that leaves out", "with a cause", "of a layout"],
 )
 def test_unexplained_weights_of_a_layout_are_those_of_a_formula_that_is_unexplained(
-    reference: str, unexplained: bool, groups: int
+    reference: str, why: list[Diagnosis | None], groups: int, last: bool
 ) -> None:
     verdict = verdicts.verdict(reports=0)
     alone = verdicts.report(verdict.subject, code="AGV101", number=1)
     case = replace(alone.finding.case, layout=Layout.trivial(1))
     alone = replace(alone, finding=replace(alone.finding, case=case, reference=reference))
-    first = replace(alone, diagnosis=None) if unexplained else alone
+    first = replace(alone, diagnosis=why[0]) if why else alone
     other = replace(verdicts.report(verdict.subject, code="AGV202", number=2), diagnosis=None)
     relevances = (Relevance(("cp_size",)), Relevance(("micro-batches",)))
     reports = [
         replace(report, relevance=relevance)
         for report, relevance in zip((first, other), relevances, strict=True)
     ]
-    assert len(replace(verdict, reports=tuple(reports)).causes) == groups
+    causes = replace(verdict, reports=tuple(reports[::-1] if last else reports)).causes
+    assert len(causes) == groups
+    assert groups > 1 or causes[0][0].finding.code == "AGV101"

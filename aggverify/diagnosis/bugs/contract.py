@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aggverify.checks.logged_keys import MEAN_OF_MEANS
+from aggverify.checks.logged_keys import MEAN_OF_MEANS, WHOLE_COUNTS
 from aggverify.checks.logs import OTHER_COUNT, PART_SILENT, RESCALED, RUNNING_TOTAL
 from aggverify.checks.windows import EARLIER_STEP, LAST_WINDOW
 from aggverify.codes import Symptom
@@ -114,10 +114,10 @@ BUGS: tuple[Bug, ...] = (
     ),
     Bug(
         "metric-summed-over-cp",
-        "the logged loss is added up over context-parallel ranks once too often",
+        "the logged loss, or its count, is added up over context-parallel ranks once too often",
         "SkyRL #1420",
         "reduce a metric once: over the ranks that hold parts of it, not over copies",
-        (sign(Symptom.LOGGED_LOSS), sign("cp_size times it")),
+        (sign(Symptom.LOGGED_LOSS, WHOLE_COUNTS), sign("cp_size times it", WHOLE_COUNTS)),
     ),
     Bug(
         "masked-values-logged",

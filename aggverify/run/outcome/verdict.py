@@ -202,7 +202,7 @@ class Verdict:
     def causes(self) -> tuple[tuple[ReportedFinding, ...], ...]:
         """Reports grouped by root cause; without a known one each stands alone."""
         groups: dict[str, list[ReportedFinding]] = {}
-        for report in self.reports:
+        for report in sorted(self.reports, key=lambda each: not _is_wrong_formula(each)):
             root = report.diagnosis.root if report.diagnosis else None
             root = root or _where(report)
             root = root or next((r for r, of in groups.items() if _led_by(report, of[0])), None)
@@ -250,15 +250,22 @@ def _follows(report: ReportedFinding, other: ReportedFinding) -> bool:
 def _is_wrong_already(report: ReportedFinding, other: ReportedFinding) -> bool:
     """Whether neither has a cause that is known, and the other's weights are wrong on one rank in
     one micro-batch already: a layout only shows what is wrong with the formula."""
-    alone = other.finding.case.layout.is_trivial and other.finding.reference == ORACLE
-    return alone and _is_unexplained(other) and _is_unexplained(report)
+    return _is_wrong_formula(other) and report.diagnosis is None and _has_wrong_weights(report)
 
 
-def _is_unexplained(report: ReportedFinding) -> bool:
-    """Whether wrong weights have no formula, factor or bug."""
+def _is_wrong_formula(report: ReportedFinding) -> bool:
+    """Whether weights are wrong on one rank in one micro-batch, and no formula or bug gives them;
+    that some are 0 is none."""
+    alone = report.finding.case.layout.is_trivial and report.finding.reference == ORACLE
+    found = report.diagnosis
+    unexplained = found is None or (found.form, found.factor, found.bug) == (None, None, None)
+    return alone and unexplained and _has_wrong_weights(report)
+
+
+def _has_wrong_weights(report: ReportedFinding) -> bool:
     found = report.finding
     by_weights = found.observed is not None and found.traits.diagnosed is Diagnosed.WEIGHTS
-    return by_weights and not found.not_finite and found.term is None and report.diagnosis is None
+    return by_weights and not found.not_finite and found.term is None
 
 
 def exit_code(verdicts: Sequence[Verdict]) -> Exit:
