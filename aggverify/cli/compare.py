@@ -47,11 +47,6 @@ _PLAN = (
     help="With --revisions: a folder for base.json and head.json, to be compared elsewhere.",
 )
 @click.option("--github", is_flag=True, help="Annotate the reducer's line, add to the summary.")
-@click.option(
-    "--comment",
-    type=click.Choice(["github", "gitlab"]),
-    help="Post the Markdown on the pull request of this job, or edit the comment that is there.",
-)
 @options(*_PLAN, "baseline")
 def compare(
     base: str,
@@ -63,7 +58,6 @@ def compare(
     output: Path | None,
     documents: Path | None,
     github: bool,
-    comment: str | None,
     **given: Any,
 ) -> int:
     """What becomes worse from BASE to HEAD, two verdict documents (check --report json).
@@ -102,8 +96,6 @@ def compare(
         put(output, text)
     if github:
         _annotate(found)
-    if comment is not None:
-        _post(comment, rendered(found, "md"))
     return found.exit
 
 
@@ -116,17 +108,6 @@ def _annotate(found: Comparison) -> None:
         click.echo(line)
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         append(Path(summary), rendered(found, "md") + "\n")
-
-
-def _post(name: str, text: str) -> None:
-    """The comment where there may be one; the report stands, whatever becomes of it."""
-    from aggverify.regression.forge import FORGES, Forbidden
-    from aggverify.report.escape import line
-
-    try:
-        click.echo(f"comment: {FORGES[name]().put(text)}", err=True)
-    except Forbidden as error:
-        click.echo(line(f"no comment, the token may not write one: {error}"), err=True)
 
 
 def _revisions(

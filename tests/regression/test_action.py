@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
+import yaml
 
 from aggverify.regression.model import Kind
+from aggverify.report.markdown import MARKER
 from aggverify.report.model import render
 from tests.conftest import ROOT
 from tests.regression.documents import pairs
-from tests.regression.forges import standin
 from tests.regression.repository import Repository, repository
 from tests.regression.test_again import RIGHT, WRONG
 
@@ -67,7 +69,7 @@ def test_the_action_fetches_the_base_and_hands_on_what_it_is_given(clone: Reposi
     base = clone.git("ls-remote", "origin", "main").split()[0]
     [*_, line] = lines(ACTION)
     given = {"BASE": base, "TARGETS": "r.py b.py:f", "MODES": "token_mean prompt_mean"}
-    more = {"BASELINE": "known.json", "PROFILE": "quick", "DOCUMENTS": "out", "COMMENT": ""}
+    more = {"BASELINE": "known.json", "PROFILE": "quick", "DOCUMENTS": "out"}
     more |= {"ENGINE": "mean", "OPTIONS": "--world 2", "CONVENTION": "native"}
     more["GITHUB_OUTPUT"] = str(clone.path.parent / "outputs")
     done = shell(
@@ -76,7 +78,7 @@ def test_the_action_fetches_the_base_and_hands_on_what_it_is_given(clone: Reposi
     words = done.stdout.split("\n")[:-1]
     assert words[:3] == ["compare", "--revisions", "--github"], done
     assert words[-5:] == ["--", base, "HEAD", "r.py", "b.py:f"]
-    assert words.count("--mode") == 2 and "--comment" not in words
+    assert words.count("--mode") == 2
     assert [words[words.index(f"--{name}") + 1] for name in ("baseline", "engine", "world")] == [
         "known.json",
         "mean",
@@ -101,7 +103,7 @@ def test_nothing_that_a_pull_request_writes_is_part_of_a_script() -> None:
     )
     page = (ROOT / "docs" / "recipes" / "pull-requests.md").read_text()
     named = page[page.index("| input |") : page.index("Outputs:")]
-    assert inputs == set(re.findall(r"`([a-z-]+)`", named)) - {"github", "none"}
+    assert inputs == set(re.findall(r"`([a-z-]+)`", named)) - {"none"}
     # The second workflow finds what the first one uploads, whatever its job is called.
     [uploaded] = re.findall(r"name: (aggverify-\$.*)", ACTION)
     [pattern] = re.findall(r"pattern: (.*)", COMMENTS)
@@ -109,23 +111,73 @@ def test_nothing_that_a_pull_request_writes_is_part_of_a_script() -> None:
     assert "codequality: gl-code-quality-report.json" in GITLAB
 
 
-def test_the_comment_is_made_from_what_the_first_workflow_left(tmp_path: Path) -> None:
+GH = """#!{python}
+import json, os, subprocess, sys
+
+words = sys.argv[1:]
+with open(os.environ["ASKED"], "a") as asked:
+    asked.write(json.dumps(words) + "\\n")
+kind = "comments" if any(word.endswith("/comments") for word in words) else "pulls"
+if "--jq" in words:
+    filter = words[words.index("--jq") + 1]
+    subprocess.run(["jq", "-r", filter], input=os.environ[kind], text=True, check=True)
+"""
+"""GitHub's command: what it was asked, and answers that the test gives."""
+PULLS = [{"number": 4, "head": {"sha": "old"}}, {"number": 5, "head": {"sha": "abc"}}]
+STRANGER = {"id": 1, "body": f"{MARKER} mine", "user": {"login": "me"}}
+OTHER = {"id": 2, "body": "coverage", "user": {"login": "github-actions[bot]"}}
+OURS = {"id": 3, "body": f"{MARKER} old", "user": {"login": "github-actions[bot]"}}
+POSTED = ["pr", "comment", "5", "--body-file", "comment.md"]
+EDITED = ["api", "--method", "PATCH", "repos/o/r/issues/comments/3"]
+
+
+@pytest.mark.skipif(
+    shutil.which("jq") is None, reason="filters are jq's, which GitHub has built in"
+)
+@pytest.mark.parametrize(
+    ("comments", "pulls", "last"),
+    [
+        ([STRANGER, OTHER], PULLS, POSTED),
+        ([STRANGER, OTHER, OURS], PULLS, EDITED),
+        ([OURS], PULLS[:1], []),
+    ],
+    ids=["first", "there is one of ours", "another commit is the head"],
+)
+def test_the_comment_is_made_from_what_the_first_workflow_left(
+    tmp_path: Path, comments: list[object], pulls: list[object], last: list[str]
+) -> None:
     folder = tmp_path / "job" / "documents"
     folder.mkdir(parents=True)
     for side, made in zip(("base", "head"), pairs()[Kind.NEW_FAILURE](), strict=True):
         (folder / f"{side}.json").write_text(render(made))
-    (tmp_path / "event.json").write_text(json.dumps({"pull_request": {"number": 1}}))
-    [_, line] = lines(COMMENTS)
-    with standin() as forge:
-        given = {"GITHUB_API_URL": forge.address, "GITHUB_REPOSITORY": "o/r", "GITHUB_TOKEN": "t"}
-        given["GITHUB_EVENT_PATH"] = str(tmp_path / "event.json")
-        done = shell(line, folder.parent, AGGVERIFY, **given)
-        assert done.returncode == 0, done
-        [comment] = forge.comments
-        assert "### ❌ Merging this makes gradients" in comment["body"]
-        (folder / "head.json").write_text('{"schema": 5, "verdicts": "<b>"}')
-        assert shell(line, folder.parent, AGGVERIFY, **given).returncode == 1
-        assert len(forge.comments) == 1, "what is no document is not told"
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "gh").write_text(GH.format(python=sys.executable))
+    (tmp_path / "tools" / "gh").chmod(0o755)
+    [*_, step] = yaml.safe_load(COMMENTS)["jobs"]["comment"]["steps"]
+    given = {"GH_REPO": "o/r", "HEAD": "fork:patch/1", "COMMIT": "abc"}
+    assert given.keys() | {"GH_TOKEN"} == step["env"].keys()
+    given |= {"ASKED": str(tmp_path / "asked")}
+    given |= {"comments": json.dumps(comments), "pulls": json.dumps(pulls)}
+    done = shell(step["run"], folder.parent, AGGVERIFY, **given)
+    assert done.returncode == 0, done
+    asked = [json.loads(line) for line in (tmp_path / "asked").read_text().splitlines()]
+    assert "head=fork:patch/1" in asked[0]
+    if last:
+        assert asked[-1][: len(last)] == last
+        text = (folder.parent / "comment.md").read_text()
+        assert text.startswith(f"{MARKER}\n\n### ❌ Merging this makes gradients")
+    else:
+        assert len(asked) == 1 and "no open pull request has abc" in done.stdout
+
+
+def test_what_is_no_document_is_not_commented(tmp_path: Path) -> None:
+    folder = tmp_path / "job" / "documents"
+    folder.mkdir(parents=True)
+    for side in ("base", "head"):
+        (folder / f"{side}.json").write_text('{"schema": 5, "verdicts": "<b>"}')
+    [*_, step] = yaml.safe_load(COMMENTS)["jobs"]["comment"]["steps"]
+    assert shell(step["run"], folder.parent, AGGVERIFY).returncode == 1
+    assert not (folder.parent / "comment.md").exists()
 
 
 @pytest.mark.thorough
