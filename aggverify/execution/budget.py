@@ -33,8 +33,6 @@ class Profile:
     at most."""
     steered: int
     """Cases at most for what had not run by then (generation/steering.py)."""
-    approaching: int
-    """Cases at most that are drawn towards it (generation/approaching.py)."""
     branches: int
     """Cases at most that take every branch, for each check that looks at them."""
     part: Fraction = Fraction(1)
@@ -49,9 +47,9 @@ def _shapes(*most: int) -> Mapping[str, int]:
 
 
 PROFILES: Mapping[str, Profile] = {
-    "quick": Profile(25, 40, _shapes(80, 27, 12, 8, 8, 8, 4), 16, 32, 3, Fraction(1, 3)),
-    "ci": Profile(150, 75, _shapes(300, 81, 44, 30, 24, 37, 10), 48, 96, 12),
-    "thorough": Profile(3000, 600, _shapes(2000, 81, 44, 30, 24, 37, 16), 300, 600, 60),
+    "quick": Profile(25, 40, _shapes(80, 27, 12, 8, 8, 8, 4), 16, 3, Fraction(1, 3)),
+    "ci": Profile(150, 75, _shapes(300, 81, 44, 30, 24, 37, 10), 48, 12),
+    "thorough": Profile(3000, 600, _shapes(2000, 81, 44, 30, 24, 37, 16), 300, 60),
 }
 """The one table of what each phase has. Not in ``run/planning``: a claim, which is stored and sent,
 names its profile, and checks, which may not import a run, ask the claim for their share."""
@@ -106,11 +104,6 @@ class Budget:
     def steered(self) -> int:
         """Cases at most for what of the reducer has not run."""
         return PROFILES[self.profile].steered
-
-    @property
-    def approaching(self) -> int:
-        """Cases at most that are drawn towards it."""
-        return PROFILES[self.profile].approaching
 
     @property
     def branches(self) -> int:

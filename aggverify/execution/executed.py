@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -62,8 +62,6 @@ class Execution:
     outcomes: frozenset[int] = frozenset()
     """Of its conditions: twice the place of one in the subject's list, and 1 more where it was
     true."""
-    distances: Mapping[int, float] = field(default_factory=dict)
-    """Of some of these, how far the nearest rank was from the other one, where that was asked."""
     call_seconds: float = 0.0
     """By the clock, for one call of the candidate; 0.0 where it is next to nothing."""
     peak_bytes: int = 0
@@ -127,14 +125,8 @@ def executed(subject: Subject, wanted: Trial, outcome: Outcome) -> Execution:
         compiles=any(answer.compiles for answer in answers),
         lines=frozenset(n for answer in answers for n in answer.lines),
         outcomes=frozenset(n for answer in answers for n in answer.outcomes),
-        distances=_nearest(answers),
         notes=tuple(reply.notes for reply in replies),
     )
-
-
-def _nearest(answers: Sequence[Answer]) -> Mapping[int, float]:
-    told = sorted((pair for answer in answers for pair in answer.distances), reverse=True)
-    return dict(told)
 
 
 def _played(subject: Subject, wanted: Trial, answer: Answer, blob: bytes) -> Execution:

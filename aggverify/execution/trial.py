@@ -60,8 +60,7 @@ class Trial:
     """Ranks of the layout that one process is, one after another, with nobody to talk to; none for
     real ranks."""
     noted: bool = False
-    """Whether what runs of the candidate is noted of every such case, with the distances of its
-    conditions, apart from all others."""
+    """Whether what runs of the candidate is noted of every such case, apart from all others."""
     alone: bool = False
     """In a reduction of its own: among others, the order of additions is not its alone."""
 

@@ -1,8 +1,5 @@
 """Cases for what a reducer has not run yet: around the numbers beside a condition that went one way
 only, and what went a rare way once more, of the kinds of case that it was not seen on.
-
-What is compared with such a number may be worked out from several sizes at once; then cases are
-drawn towards it (approaching.py).
 """
 
 from __future__ import annotations

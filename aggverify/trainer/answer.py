@@ -50,9 +50,6 @@ class Answer:
     outcomes: tuple[int, ...] = ()
     """Of its conditions, as ``trainer.conditions`` numbers them."""
 
-    distances: tuple[tuple[int, float], ...] = ()
-    """Of some of these, how far it was from being the other one, where that was asked."""
-
     communicates: bool = False
     """Whether a virtual rank issued a collective, which has come to nothing."""
 
@@ -75,8 +72,6 @@ class Answer:
             data["lines"] = list(self.lines)
         if self.outcomes:
             data["outcomes"] = list(self.outcomes)
-        if self.distances:
-            data["distances"] = [[n, apart.hex()] for n, apart in self.distances]
         if self.given:
             data["given"] = list(map(list, self.given))
         if self.first_seconds:
@@ -131,13 +126,6 @@ def _given(data: Any) -> Given:
     return Given(name, kind, value)
 
 
-def _distance(data: Any) -> tuple[int, float]:
-    outcome, apart = data
-    if not float.fromhex(apart) >= 0.0:
-        raise ValueError(f"{apart} is no distance")
-    return _number(outcome), float.fromhex(apart)
-
-
 def _as_it_is(data: Any) -> Any:
     return data  # an unknown field, which the answer has no place for
 
@@ -186,7 +174,6 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
     "compiles": _flag,
     "lines": _each(int),
     "outcomes": _each(int),
-    "distances": _each(_distance),
     "communicates": _flag,
 }
 """How every field is read."""

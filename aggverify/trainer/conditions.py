@@ -13,8 +13,6 @@ from itertools import takewhile
 from types import CodeType
 from typing import Any
 
-from aggverify.trainer.distances import Sides, sides
-
 Position = tuple[int | None, int | None, int | None, int | None]
 _LONGEST = 60
 """Characters of a condition that are shown."""
@@ -65,7 +63,6 @@ class _Leaf:
     is_none: bool | None
     """Of ``x is None`` and ``x is not None``, looked at by one instruction: which; else None."""
     condition: Condition
-    compared: Sides | None
 
 
 class Conditions:
@@ -90,8 +87,6 @@ class Conditions:
                 found.setdefault(jump.index, made)
         places = list(leaves)
         self._index = {places[n]: place for place, n in enumerate(sorted(found))}
-        self.compared = [leaves[places[n]].compared for n in sorted(found)]
-        """Of each of them, what it compares."""
         self.all: Sequence[Condition] = [found[n] for n in sorted(found)]
 
     def of(self, code: CodeType) -> dict[int, Jump]:
@@ -185,11 +180,11 @@ def _told(leaf: ast.expr, condition: Condition) -> Iterator[_Leaf]:
     match leaf:
         case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot() as how],
                          comparators=[ast.Constant(value=None)]):  # fmt: skip
-            yield _Leaf(_place(left), isinstance(how, ast.Is), condition, None)
+            yield _Leaf(_place(left), isinstance(how, ast.Is), condition)
         case ast.NamedExpr(target=target):
-            yield _Leaf(_place(target), None, condition, sides(leaf))
+            yield _Leaf(_place(target), None, condition)
         case _:
-            yield _Leaf(_place(leaf), None, condition, sides(leaf))
+            yield _Leaf(_place(leaf), None, condition)
 
 
 def _parts(test: ast.expr) -> Iterator[ast.expr]:

@@ -9,7 +9,6 @@ from typing import Protocol
 
 from aggverify.steps.case import Case
 from aggverify.trainer.conditions import Conditions
-from aggverify.trainer.distances import Distances
 
 Subject = tuple[object, ...]
 """What is called, and for whom: nothing of another one's is known of this one."""
@@ -20,8 +19,6 @@ class Noting(Protocol):
 
     lines: set[int]
     outcomes: set[int]
-    far: Distances | None
-    """Where it is wanted."""
     cheap: bool
     """Whether what has been seen costs nothing any more."""
 
@@ -46,14 +43,12 @@ class Covering:
         subject: Subject = (),
         *,
         usual: bool = False,
-        distances: bool = False,
     ) -> AbstractContextManager[None]:
         """Note what runs in a ``with``; of a ``usual`` case only where it costs nothing."""
         how = self._how
         if how is None:
             return nullcontext()
         how.lines, how.outcomes = set(), set()
-        how.far = Distances() if distances else None
         if usual and not how.cheap:
             return nullcontext()
         return self._noting(how, case, subject)
@@ -78,13 +73,6 @@ class Covering:
     def outcomes(self) -> tuple[int, ...]:
         """The same of conditions, as :func:`conditions.outcome` numbers them."""
         return tuple(sorted(self._how.outcomes)) if self._how and self._how.outcomes else ()
-
-    @property
-    def distances(self) -> tuple[tuple[int, float], ...]:
-        """Of these outcomes, how far the nearest was from the other one; infinite where that is not
-        known, nothing of what compares no sizes."""
-        far = self._how.far if self._how else None
-        return tuple(sorted(far.least.items())) if far else ()
 
 
 def _noting(file: str, conditions: Conditions) -> Noting:

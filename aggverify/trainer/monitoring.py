@@ -9,7 +9,6 @@ from typing import Any
 from aggverify.steps.case import Case
 from aggverify.steps.kinds import kinds
 from aggverify.trainer.conditions import Conditions, Jump, outcome
-from aggverify.trainer.distances import Distances
 
 _OURS = (4, 3, 2)
 """Numbers of tools that no debugger and no coverage uses; the first that is free."""
@@ -36,7 +35,6 @@ class Monitoring:
         self.restarts = 0
         self.lines: set[int] = set()
         self.outcomes: set[int] = set()
-        self.far: Distances | None = None
 
     def begin(self, subject: object, case: Case) -> bool:
         if self._tool is None and not self._start():
@@ -100,8 +98,6 @@ class Monitoring:
         if found is None:
             return None
         self.outcomes.add(found)
-        if self.far is not None:
-            self.far.add(found, self._conditions.compared[jump.index], sys._getframe(1))
         whole = self._off(("outcome", found)) is not None
         other = ("outcome", outcome(jump.index, not found % 2))
         both = whole and self._seen.get(other) == self._known

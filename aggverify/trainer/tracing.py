@@ -8,7 +8,6 @@ from typing import Any
 
 from aggverify.steps.case import Case
 from aggverify.trainer.conditions import Conditions, Jump
-from aggverify.trainer.distances import Distances
 
 MOST = 20_000
 """Instructions of one case that are looked at: conditions in a long loop are seen by then."""
@@ -25,7 +24,6 @@ class Tracing:
         self._left = 0
         self.lines: set[int] = set()
         self.outcomes: set[int] = set()
-        self.far: Distances | None = None
 
     def begin(self, subject: object, case: Case) -> bool:
         if sys.gettrace() is not None:
@@ -56,8 +54,6 @@ class Tracing:
                 found = None if before is None else before.outcome(at)
                 if found is not None:
                     self.outcomes.add(found)
-                    if self.far is not None:
-                        self.far.add(found, self._conditions.compared[found // 2], frame)
                 before = jumps.get(at)
                 self._left -= 1
                 if self._left <= 0:

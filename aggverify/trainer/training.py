@@ -242,9 +242,7 @@ class Trainer:
         spec = self._specs[wanted.engine]
         step = CandidateStep(site, call, spec, wanted.scale, wanted.under, **how)
         subject = (wanted.function, wanted.mode, wanted.engine, wanted.note, wanted.noted)
-        noting = self._covering.noting(
-            wanted.case, subject, usual=wanted.usual, distances=wanted.noted
-        )
+        noting = self._covering.noting(wanted.case, subject, usual=wanted.usual)
         with ARRIVAL.set(wanted.arrival), noting:
             part = self._sessions[wanted.engine].accumulate(step)
         return Answer(
@@ -259,7 +257,6 @@ class Trainer:
             compiles=self._compiling.used,
             lines=self._covering.lines,
             outcomes=self._covering.outcomes,
-            distances=self._covering.distances,
         ), part
 
     def _site(self, wanted: Assignment, cell: Cell) -> Site:

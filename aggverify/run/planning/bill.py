@@ -36,17 +36,13 @@ def bill(plan: Plan) -> tuple[Item, ...]:
         Item(
             entry.check.name,
             _listed(entry.check, plan.subject, entry.space),
-            _steered(plan.subject) if entry.check.steers else 0,
+            plan.subject.claim.budget.steered if entry.check.steers else 0,
             entry.examples,
             _on_branches(plan.subject) if entry.check.steers else 0,
         )
         for entry in plan.entries
         if entry.instead is None and entry.space is not None
     )
-
-
-def _steered(subject: Subject) -> int:
-    return subject.claim.budget.steered + subject.claim.budget.approaching
 
 
 def _on_branches(subject: Subject) -> int:

@@ -25,7 +25,6 @@ from aggverify.run.outcome.events import Phase
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.planning.bill import catalogue, first_cases
 from aggverify.run.search.alike import of_one_cause
-from aggverify.run.search.approaching import Approaching, Nearest
 from aggverify.run.search.drawing import search
 from aggverify.run.search.pipeline import Judged, Pipeline, Running
 from aggverify.run.search.rounding import LOW, explained_by_rounding, rounds
@@ -89,8 +88,6 @@ class CheckRun:
     _ran: Covered = field(default_factory=Covered)
     _examples: dict[int, Case] = field(default_factory=dict)
     """Of each outcome of a condition the first case."""
-    _nearest: Nearest = field(default_factory=Nearest)
-    _approaching: Approaching | None = None
     _done: set[Case] = field(default_factory=set)
     _rounds: bool | None = None
     """Whether small deviations are float32 arithmetic, once that has been asked."""
@@ -109,7 +106,6 @@ class CheckRun:
         self.found = (
             self.found
             or self.steered_failure()
-            or self.approached_failure(seed)
             or search(
                 self.check.draws(self.space),
                 self._look,
@@ -125,8 +121,7 @@ class CheckRun:
         if self.found is None:
             return None
         self.phase = Phase.CONFIRM
-        found, drawn = self.smaller(self.found), self._approaching
-        return found if drawn is None else drawn.placed(found, self.subject.found.conditions)
+        return self.smaller(self.found)
 
     def smaller(self, found: Finding) -> Finding:
         """The same finding on the smallest case that shows it, as far as there is time."""
@@ -224,21 +219,6 @@ class CheckRun:
                 return found
         return None
 
-    def approached_failure(self, seed: int) -> Finding | None:
-        """The first finding among cases that are drawn towards what has not run, or only for it
-        where it is not known how far that was: as many as the profile has, shared out."""
-        most = self.subject.claim.budget.approaching if self.check.steers else 0
-        if self.subject.nonlinear:  # of which two runs are compared, on small steps only
-            return None
-        self._approaching = Approaching(
-            self.space, self._now, self._nearest, self._ran.outcomes, seed
-        )
-        return self._approaching.failure(most)
-
-    def _now(self, case: Case) -> Finding | None:
-        self.look()
-        return self.judge(case)
-
     def on_branches(self) -> Iterator[Case]:
         """Of a check that steers, cases that together take every branch of the reducer's code that
         any of them took, the rarest first; then some around its constants, which branch unseen."""
@@ -284,7 +264,6 @@ class CheckRun:
         self.tally.sights.covered.add(mine)
         if self.check.steers:
             self._ran.add(mine)
-            self._nearest.add(mine)
             for each in mine:
                 self._examples |= dict.fromkeys(each.outcomes - self._examples.keys(), each.case)
         self.tally.sights.altered.update(name for e in mine for name in e.altered)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 import hypothesis
 from hypothesis import HealthCheck, Phase, Verbosity, settings
@@ -50,54 +50,6 @@ def _draw(
 ) -> None:
     """Hand over what Hypothesis draws, until that leaves."""
     _run(related(space, LAYOUTS), draw, (Phase.generate,), max_examples=max_examples, seed=seed)
-
-
-class _Fails(Exception):
-    """What Hypothesis makes small."""
-
-
-class _Kept(Generic[Drawn]):
-    """A value that Hypothesis does not write out: a step may be long."""
-
-    def __init__(self, value: Drawn) -> None:
-        self.value = value
-
-
-def approach(
-    cases: SearchStrategy[Case | None],
-    look: Callable[[Case], float | Finding | None],
-    *,
-    max_examples: int,
-    seed: int,
-) -> None:
-    """Draw cases towards the smallest distance, so many different ones at most; after a finding as
-    many again for a smaller one.
-
-    ``look``: runs a case for its finding, or else its distance; None where it is not known; raises
-    Enough where there is nothing to be found any more.
-    """
-    known: dict[Case, float | Finding | None] = {}
-    first: list[int] = []
-    """The number of the first case with a finding, once there is one."""
-
-    def draw(kept: _Kept[Case | None]) -> None:
-        case = kept.value
-        if case is None:
-            return
-        if case not in known:
-            if len(known) >= max_examples + sum(first):
-                raise Enough
-            known[case] = look(case)
-        seen = known[case]
-        if isinstance(seen, Finding):
-            first[:] = first or [len(known)]
-            raise _Fails
-        if seen is not None:
-            hypothesis.target(-seen)
-
-    phases = (Phase.generate, Phase.target, Phase.shrink)
-    with suppress(_Fails):
-        _run(cases.map(_Kept), draw, phases, max_examples=max_examples, seed=seed)
 
 
 def _run(
