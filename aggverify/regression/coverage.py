@@ -44,27 +44,26 @@ def gone(base: Verdict) -> Change:
 def _checks(base: Verdict, head: Verdict) -> Iterator[Lost]:
     """Checks that came to a result and do not, those with one reason together."""
     now = {check.name: check for check in head.checks}
-    together: dict[tuple[Kind, str], list[Check]] = {}
+    together: dict[tuple[str, str], list[Check]] = {}
     for check in base.checks:
         after = now.get(check.name)
         if not check.state.judged or (after is not None and after.spoiled and head.findings):
             continue
         if after is None:
-            together.setdefault((Kind.COVERAGE_LOST, "gone"), []).append(check)
+            together.setdefault(("no longer judges", "gone"), []).append(check)
         elif not after.state.judged:
-            together.setdefault((Kind.COVERAGE_LOST, reading.state(after)), []).append(check)
+            together.setdefault(("no longer judges", reading.state(after)), []).append(check)
         elif after.state is State.REFUSED is not check.state:
             refused = after.refused or reading.state(after)
-            together.setdefault((Kind.NEWLY_REFUSED, refused), []).append(check)
+            together.setdefault(("refuses all of", refused), []).append(check)
         elif after.refused is not None and check.refused is None:
             sentence = f"refuses steps of {check.name}"
-            yield Lost(check.name, "refuses none", after.refused, sentence, Kind.NEWLY_REFUSED)
-    for (kind, why), checks in together.items():
+            yield Lost(check.name, "refuses none", after.refused, sentence)
+    for (verb, why), checks in together.items():
         names = [check.name for check in checks]
         more = f" and {counted(len(names) - 1, 'more check')}" if len(names) > 1 else ""
-        verb = "refuses all of" if kind is Kind.NEWLY_REFUSED else "no longer judges"
         cases = counted(sum(check.cases for check in checks), "case")
-        yield Lost(names[0] + more, cases, why, f"{verb} {', '.join(names)}", kind)
+        yield Lost(names[0] + more, cases, why, f"{verb} {', '.join(names)}")
 
 
 def _thinner(base: Verdict, head: Verdict) -> Iterator[Lost]:
@@ -87,7 +86,7 @@ def _refused(base: Verdict, head: Verdict) -> Iterator[Lost]:
     for refusal in new:
         words = f"{layouts[1]}, refused: '{reading.shortened(refusal.words)}'"
         sentence = f"refuses {refusal.what}: '{refusal.words}'"
-        yield Lost(refusal.what, layouts[0], words, sentence, Kind.NEWLY_REFUSED)
+        yield Lost(refusal.what, layouts[0], words, sentence)
     if head.layouts_left < base.layouts_left and not new:
         yield Lost("layouts", *layouts, "judges fewer layouts")
 
@@ -97,7 +96,7 @@ def _claims(base: Verdict, head: Verdict) -> Iterator[Lost]:
     for feature in sorted(withdrawn):
         now = "--without" if feature in head.without else "not claimed"
         sentence = f"withdraws the claim {feature}"
-        yield Lost(feature, "claimed", now, sentence, Kind.CLAIM_WITHDRAWN)
+        yield Lost(feature, "claimed", now, sentence)
     for feature in head.not_claimed:
         if feature not in base.not_claimed and feature not in withdrawn:
             why = head.not_claimed[feature]
@@ -131,7 +130,7 @@ def _policy(base: Verdict, head: Verdict) -> Iterator[Lost]:
             if one not in _texts(head.claim, field):
                 yield Lost(f"{what} {one}", "tested", "not tested", f"no longer tests {what} {one}")
     if head.identified and not base.identified:
-        yield Lost("mode", "said", "found out", "no longer names its mode", Kind.CLAIM_WITHDRAWN)
+        yield Lost("mode", "said", "found out", "no longer names its mode")
     if base.against is not None and head.against is None:
         yield Lost("against", base.against, "nothing", "is no longer held to its other path")
     if base.linear and not head.linear:

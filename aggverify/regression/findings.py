@@ -157,7 +157,7 @@ def _gone_in_head(finding: Finding, base: Verdict, seen: Replay | None) -> Chang
     if seen.outcome is Again.PASSES:
         return _change(Kind.FIXED, base, finding, _word(finding), "passes")
     if seen.outcome is Again.REFUSED:
-        change = _change(Kind.NEWLY_REFUSED, base, finding, _word(finding), _ran(seen))
+        change = _change(Kind.COVERAGE_LOST, base, finding, _word(finding), _ran(seen))
         words = f": '{reading.shortened(seen.words)}'" if seen.words else ""
         return replace(change, sentence=f"refuses what it got wrong, which is no fix{words}")
     if seen.outcome is Again.FAILS and seen.code != finding.code:

@@ -16,7 +16,7 @@ from aggverify.report.codec import Text
 from aggverify.report.escape import json_text
 from aggverify.report.model import Environment, Finding
 
-SCHEMA: Literal[2] = 2
+SCHEMA: Literal[3] = 3
 CONFORMS, FINDINGS, NO_JUDGEMENT = 0, 1, 2
 
 
@@ -24,8 +24,6 @@ class Kind(StrEnum):
     """What became of something, the worst first."""
 
     COVERAGE_LOST = "coverage-lost"
-    NEWLY_REFUSED = "newly-refused"
-    CLAIM_WITHDRAWN = "claim-withdrawn"
     NEW_FAILURE = "new-failure"
     CHANGED_FAILURE = "changed-failure"
     EXPIRED = "expired"
@@ -39,13 +37,11 @@ class Kind(StrEnum):
 
     def exit(self, *, strict: bool) -> int:
         """The exit code of a comparison in which this is the worst."""
-        if self in LOSSES or self in FAILURES or (strict and self is Kind.NEW_HAZARD):
+        if self is Kind.COVERAGE_LOST or self in FAILURES or (strict and self is Kind.NEW_HAZARD):
             return FINDINGS
         return NO_JUDGEMENT if self is Kind.ERROR else CONFORMS
 
 
-LOSSES = (Kind.COVERAGE_LOST, Kind.NEWLY_REFUSED, Kind.CLAIM_WITHDRAWN)
-"""Less is verified than was; the later ones say why."""
 FAILURES = (Kind.NEW_FAILURE, Kind.CHANGED_FAILURE, Kind.EXPIRED)
 QUIET = (Kind.KNOWN, Kind.FIXED, Kind.UNCHANGED)
 """What nobody has to look at."""
@@ -97,7 +93,7 @@ class Side:
 class Comparison:
     """Everything that ``compare`` found, the worst first."""
 
-    schema: Literal[2]
+    schema: Literal[3]
     exit: int
     strict: bool
     base: Side

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aggverify.regression.model import FAILURES, LOSSES, QUIET, Change, Comparison, Kind
+from aggverify.regression.model import FAILURES, QUIET, Change, Comparison, Kind
 from aggverify.report import reading
 from aggverify.report.drawing import counted
 
 SIGNS = {
     Kind.COVERAGE_LOST: "🕳️",
-    Kind.NEWLY_REFUSED: "🚫",
-    Kind.CLAIM_WITHDRAWN: "🏳️",
     Kind.NEW_FAILURE: "❌",
     Kind.CHANGED_FAILURE: "❌",
     Kind.EXPIRED: "⌛",
@@ -29,7 +27,7 @@ MAX_CELL = 100
 def headline(comparison: Comparison) -> str:
     """The consequence in words: what happens to a training run, and to what is verified."""
     failures = comparison.of(Kind.NEW_FAILURE, Kind.CHANGED_FAILURE)
-    losses = [change for kind in reversed(LOSSES) for change in comparison.of(kind)]
+    losses = comparison.of(Kind.COVERAGE_LOST)
     expired = comparison.of(Kind.EXPIRED)
     errors, hazards = comparison.of(Kind.ERROR), comparison.of(Kind.NEW_HAZARD)
     strict = hazards if comparison.strict else []
@@ -77,7 +75,7 @@ def _names(changes: Sequence[Change]) -> str:
 
 def loud(comparison: Comparison) -> list[Change]:
     """What a reviewer has to act on: failures first, then what they may have cost of coverage."""
-    order = {kind: n for n, kind in enumerate((*FAILURES, *LOSSES))}
+    order = {kind: n for n, kind in enumerate((*FAILURES, Kind.COVERAGE_LOST))}
     left = (change for change in comparison.changes if change.kind not in QUIET)
     return sorted(left, key=lambda change: order.get(change.kind, len(order)))
 

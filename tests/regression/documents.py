@@ -58,14 +58,8 @@ def pairs(text: str = "") -> dict[Kind, Callable[[], Pair]]:
     expired = replace(red, waivers=(waiver(finding, expired=True),))
     quiet = replace(green, warnings=())
     fewer = replace(green, checks=green.checks[1:])
-    refuses = [again(finding, Again.REFUSED, f"cp_size == 1 only {text}")]
     return {
         Kind.COVERAGE_LOST: lambda: (document(green), document(fewer)),
-        Kind.NEWLY_REFUSED: lambda: (document(red), document(green, replays=refuses)),
-        Kind.CLAIM_WITHDRAWN: lambda: (
-            document(green),
-            document(replace(green, without=("context-parallel",))),
-        ),
         Kind.NEW_FAILURE: lambda: (document(green, replays=passes), document(red)),
         Kind.CHANGED_FAILURE: lambda: (
             document(red),

@@ -15,7 +15,7 @@ from tests.choosing import thorough_but
 from tests.conftest import ROOT, Cli
 from tests.regression.repository import Repository, repository
 from tests.regression.test_action import ACTION, AGGVERIFY, lines, shell
-from tests.regression.test_again import REDUCER, REFUSING, RIGHT, WRONG
+from tests.regression.test_again import REDUCER, RIGHT, WRONG
 
 FILES = Mapping[str, str | None]
 SETTINGS = "[tool.aggverify]\nmax_examples = 3\nmax_time = 900\nworld = {world}\n"
@@ -30,7 +30,6 @@ SELDOM = REDUCER.format(
 ROUNDS = REDUCER.format(
     does="for n in (3.0, 7.0, 11.0):\n        kept = kept * n / n", count="batch.num_tokens"
 )
-WITHDRAWN = RIGHT.replace('"sum"}', '"sum", "without": ["context-parallel"]}')
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +50,6 @@ def waived(text: str, **more: str) -> FILES:
 PULLS: Mapping[Kind, Pull] = {
     Kind.COVERAGE_LOST: Pull(
         1, "❌ Merging this verifies less", {"pyproject.toml": SETTINGS.format(world=1)}
-    ),
-    Kind.NEWLY_REFUSED: Pull(1, "❌ Merging this verifies less: it refuses", {"r.py": REFUSING}),
-    Kind.CLAIM_WITHDRAWN: Pull(
-        1, "❌ Merging this verifies less: it withdraws", {"r.py": WITHDRAWN}
     ),
     Kind.NEW_FAILURE: Pull(1, "❌ Merging this makes some gradients", {"r.py": WRONG}),
     Kind.CHANGED_FAILURE: Pull(

@@ -15,7 +15,7 @@ from aggverify.codes.state import Again, Incomplete, Standing, State
 from aggverify.errors import InputError
 from aggverify.regression.compare import compare
 from aggverify.regression.documents import loaded, merged
-from aggverify.regression.model import FAILURES, LOSSES, Change, Comparison, Kind
+from aggverify.regression.model import FAILURES, Change, Comparison, Kind
 from aggverify.report import model
 from aggverify.report.model import Document, Finding, Verdict
 from tests.regression.documents import again, document, edited, pairs, verdict, waiver
@@ -113,7 +113,7 @@ def only(base: Document, head: Document, **options: Any) -> Change:
     [
         (Again.PASSES, Kind.NEW_FAILURE, Kind.FIXED),
         (Again.FAILS, Kind.KNOWN, Kind.KNOWN),
-        (Again.REFUSED, Kind.NEW_FAILURE, Kind.NEWLY_REFUSED),
+        (Again.REFUSED, Kind.NEW_FAILURE, Kind.COVERAGE_LOST),
         (Again.NOT_RUN, Kind.ERROR, Kind.ERROR),
     ],
 )
@@ -211,15 +211,15 @@ def test_other_tools_are_a_banner() -> None:
         ({"against": None}, "against", Kind.COVERAGE_LOST),
         ({"divisor": 16.0}, "divisor", Kind.COVERAGE_LOST),
         ({"linear": False}, "oracle", Kind.COVERAGE_LOST),
-        ({"identified": True}, "mode", Kind.CLAIM_WITHDRAWN),
-        ({"without": ("gathered",)}, "gathered", Kind.CLAIM_WITHDRAWN),
+        ({"identified": True}, "mode", Kind.COVERAGE_LOST),
+        ({"without": ("gathered",)}, "gathered", Kind.COVERAGE_LOST),
         ({"not_claimed": {"gathered": "no"}}, "gathered", Kind.COVERAGE_LOST),
         ({"narrowed": ("gathered",)}, "gathered", Kind.COVERAGE_LOST),
         ({"cuts": (model.Cut("a check", 3, 25),)}, "a check", Kind.COVERAGE_LOST),
         (
             {"refused": (model.Refusal("gathered", "gathered losses", "no such", False),)},
             "gathered losses",
-            Kind.NEWLY_REFUSED,
+            Kind.COVERAGE_LOST,
         ),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
@@ -344,7 +344,7 @@ def test_the_worst_comes_first() -> None:
     found = compare(*map(merged, zip(*(pairs()[kind]() for kind in Kind), strict=True)))
     ranks = [order.index(change.kind) for change in found.changes]
     assert ranks == sorted(ranks) and found.exit == 1
-    assert {*FAILURES, *LOSSES} <= {change.kind for change in found.changes}
+    assert {*FAILURES, Kind.COVERAGE_LOST} <= {change.kind for change in found.changes}
 
 
 def test_code_that_runs_less_on_several_ranks_is_a_figure() -> None:

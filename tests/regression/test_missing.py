@@ -12,7 +12,7 @@ import pytest
 
 from aggverify.codes.state import Again
 from aggverify.regression.compare import compare
-from aggverify.regression.model import LOSSES, Kind
+from aggverify.regression.model import Kind
 from aggverify.report import codec, model
 from aggverify.report.model import Verdict
 from tests.regression.documents import again, document, verdict, waiver
@@ -110,7 +110,7 @@ def test_whatever_goes_missing_is_coverage_that_is_lost(place: tuple[Any, ...]) 
         # Reached on other kinds of steps all the same: which ones follows what is drawn.
         assert first is Kind.NEW_WARNING
         return
-    assert found.exit == 1 and first in LOSSES
+    assert found.exit == 1 and first is Kind.COVERAGE_LOST
     # A new hazard, which fails nothing, hides nothing that is gone.
     hazard = replace(FINDING, effect="hazard")
     beside = document(replace(less, findings=(*less.findings, hazard)))
