@@ -4,6 +4,7 @@
 ``tests/golden/rows.py`` in one process (rows that OUT has already are kept: interrupted, it goes
 on), ``keep OUT.jsonl ...`` makes them the table, ``compare OUT.jsonl ...`` prints what differs from
 it, and ``causes OUT.jsonl [BEFORE.jsonl]`` how often the cause that is named is the known one.
+``documents`` makes the stored documents, and what every format makes of them, anew.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ sys.path.insert(0, str(ROOT))
 
 from aggverify.execution.limits import LIMITS  # noqa: E402
 from aggverify.world import Pool  # noqa: E402
-from tests.golden import causes, table  # noqa: E402
+from tests.golden import causes, documents, table  # noqa: E402
 from tests.golden.rows import Row, judged, requests  # noqa: E402
 
 
@@ -61,12 +62,16 @@ def main(arguments: Sequence[str]) -> None:
     recording.add_argument("--only", default="", help="rows with this in their name")
     for name in ("keep", "compare"):
         commands.add_parser(name).add_argument("rows", type=Path, nargs="+")
+    commands.add_parser("documents")
     known = commands.add_parser("causes")
     known.add_argument("rows", type=Path)
     known.add_argument("before", type=Path, nargs="?")
     given = parser.parse_args(arguments)
     if given.command == "record":
         record(given.out, given.part, given.only)
+    elif given.command == "documents":
+        with Pool(LIMITS) as pool:
+            documents.keep(documents.made(pool))
     elif given.command == "keep":
         table.keep(read(given.rows))
     elif given.command == "compare":

@@ -26,7 +26,7 @@ class Format:
         return text
 
 
-_OWN = {
+OWN = {
     "json": Format("verdict document", "verdict.json", "aggverify.report.model"),
     "junit": Format("JUnit XML", "junit.xml", "aggverify.report.junit"),
     "md": Format("Markdown", "summary.md", "aggverify.report.markdown"),
@@ -35,7 +35,7 @@ _OWN = {
     "pytest": Format("pytest file", "test_findings.py", "aggverify.report.pytest_file"),
     "text": Format("text", "report.txt", "aggverify.report.text"),
 }
-FORMATS: Table[Format] = Table("reports", lambda: Format, _OWN)
+FORMATS: Table[Format] = Table("reports", lambda: Format, OWN)
 """The tool's own, and those that packages bring."""
 
 

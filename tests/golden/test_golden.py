@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from aggverify.execution.limits import LIMITS
+from aggverify.report import model
 from aggverify.world import Pool
+from tests.golden import documents
 from tests.golden.rows import Row, judged, requests
 from tests.golden.table import differs, golden, sample
 
@@ -83,3 +86,21 @@ def row(**changed: object) -> Row:
 )
 def test_what_differs_is_told(changed: dict[str, object], told: str) -> None:
     assert differs(row(), row(**changed)) == told
+
+
+DOCUMENTS = documents.stored()
+
+
+def test_a_document_of_every_row_is_stored() -> None:
+    assert {*DOCUMENTS} == {*documents.ROWS}
+    assert {json.loads(made["json"])["exit"] for made in DOCUMENTS.values()} == {0, 1}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_format_of_a_stored_document_is_what_it_was(name: str) -> None:
+    """Made anew by ``python reports/verdicts.py documents``."""
+    of = model.from_json(json.loads(DOCUMENTS[name]["json"]))
+    now = documents.written(of)
+    assert now.keys() == DOCUMENTS[name].keys()
+    for form, text in DOCUMENTS[name].items():
+        assert now[form] == text, form
