@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from aggverify.report.plain_torch import script
 
 from aggverify.checks import logs
 from aggverify.checks.base import Finding
@@ -14,7 +15,6 @@ from aggverify.errors import InputError
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import plain_losses
-from aggverify.report.plain_torch import script
 from aggverify.run.opening import loaded
 from aggverify.run.planning.request import Request
 from aggverify.steps.case import Case
