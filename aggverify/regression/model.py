@@ -16,7 +16,7 @@ from aggverify.report.codec import Text
 from aggverify.report.escape import json_text
 from aggverify.report.model import Environment, Finding
 
-SCHEMA: Literal[2] = 2
+SCHEMA: Literal[3] = 3
 CONFORMS, FINDINGS, NO_JUDGEMENT = 0, 1, 2
 
 
@@ -97,7 +97,7 @@ class Side:
 class Comparison:
     """Everything that ``compare`` found, the worst first."""
 
-    schema: Literal[2]
+    schema: Literal[3]
     exit: int
     strict: bool
     base: Side

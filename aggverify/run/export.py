@@ -150,7 +150,7 @@ def _shown(
     if expected is None and all(w.term is None for w in wanted) and subject.objective is None:
         expected = subject.expected(case.step)
     if expected is None:
-        raise InputError("nothing says which weights are right on this step")
+        raise InputError("no formula gives the weights that are right on this step")
     for one in wanted:
         [ran] = laboratory.run(subject, [one])
         allowed, off = _judged(subject, ran, expected, finding)

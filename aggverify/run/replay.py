@@ -204,9 +204,9 @@ def _exported(found: Replayed, laboratory: Laboratory, check: Check) -> Replayed
     """With its case as data, or why it is none."""
     subject, stored = found.subject, found.stored
     about = stored.code if found.finding is None else found.finding.code
-    parts = (about, CODES[about].title if about in CODES else "", "of", subject.target)
+    words = f"{about} {CODES[about].title}" if about in CODES else about
     how = f"mode {subject.claim.mode}, engine {subject.engine.name}, {stored.case.dtype}"
-    title = f"{' '.join(filter(None, parts))}: {how}"
+    title = f"{words}: {subject.target}, {how}"
     try:
         with laboratory.patient():
             made = export(subject, laboratory, check, stored.case, found.finding, title)

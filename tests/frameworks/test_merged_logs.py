@@ -6,7 +6,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from aggverify.report.plain_torch import script
 
 from aggverify.checks import logs
 from aggverify.checks.base import Finding
@@ -97,9 +96,6 @@ def test_what_the_adapter_merges_is_what_is_judged(
     assert found is not None
     code, said = FOUND[name] or ("", "")
     assert found.code == code and said in found.message, found.message
-    made = script(subject, found)
-    assert made.text is None
-    assert "the adapter's own function merges what is logged" in (made.why_not or "")
 
 
 def judged(subject: Subject, laboratory: Laboratory) -> Finding | None:

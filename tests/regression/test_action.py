@@ -123,7 +123,7 @@ def test_the_comment_is_made_from_what_the_first_workflow_left(tmp_path: Path) -
         assert done.returncode == 0, done
         [comment] = forge.comments
         assert "### ❌ Merging this makes gradients" in comment["body"]
-        (folder / "head.json").write_text('{"schema": 5, "verdicts": "<b>"}')
+        (folder / "head.json").write_text('{"schema": 6, "verdicts": "<b>"}')
         assert shell(line, folder.parent, AGGVERIFY, **given).returncode == 1
         assert len(forge.comments) == 1, "what is no document is not told"
 
