@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib.resources import files
@@ -63,15 +64,16 @@ def _texts(made: Export) -> Iterator[tuple[str, str]]:
 
 
 def _lines(made: Export, folder: Path) -> Iterator[str]:
-    yield f"exported to {folder}: python {folder / RUNNER} needs torch alone"
+    command = ["python", str(folder / RUNNER)]
+    yield f"exported to {folder}: {shlex.join(command)} needs torch alone"
     if made.reducer is None:
         name = made.case["reducer"]["module"]
         yield f"it imports {name}: run it where Python finds that"
         return
     beside = sorted(_beside(made.reducer))
     if beside:
-        again = f"python {folder / RUNNER} {made.reducer}"
-        yield f"{REDUCER} imports {', '.join(beside)} from {made.reducer.parent}: {again}"
+        again = shlex.join([*command, str(made.reducer)])
+        yield f"{REDUCER} imports {', '.join(beside)} from {made.reducer.parent}: run {again}"
 
 
 def _beside(path: Path) -> set[str]:

@@ -145,7 +145,8 @@ if __name__ == "__main__":
         if size == 1:
             run(0, 1, folder, found)
         else:
-            torch.multiprocessing.spawn(run, (size, folder, found), size)
+            how = {"start_method": "fork" if sys.platform == "linux" else "spawn"}
+            torch.multiprocessing.start_processes(run, (size, folder, found), size, **how)
     print(CASE["title"])
     *weighed, total = found.tolist()
     wrong = CASE["finite"] and not math.isfinite(total)
