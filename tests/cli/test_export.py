@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from aggverify.checks import check
+from aggverify.conventions import ADAPTED
 from aggverify.errors import InputError
 from aggverify.execution.claim import Claim
 from aggverify.execution.laboratory import Laboratory
@@ -106,7 +107,7 @@ class Reducer:
         how = self.convention
         if self.adapter:
             (folder / "ours.py").write_text(self.adapter)
-            how = "ours.py"
+            how = ADAPTED
         known = parse_step(step)
         layout = Layout(parse_micro_batches(self.cells), self.cp, self.kind)
         given = {"adapter": "ours.py"} if self.adapter else {}
@@ -153,18 +154,23 @@ REDUCERS = {
 }  # fmt: skip
 
 
-def launched(folder: Path, *arguments: Path) -> subprocess.CompletedProcess[str]:
-    """``python run.py``, where this package cannot be imported."""
-    (folder / "aggverify.py").write_text("raise ImportError('not without this package')\n")
+def run(folder: Path, cwd: Path, *arguments: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """``python run.py``."""
     kept = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     return subprocess.run(
         [sys.executable, folder / "run.py", *arguments],
-        cwd=folder.parent,
-        env=kept | {"OMP_NUM_THREADS": "1"},
+        cwd=cwd,
+        env=kept | {"OMP_NUM_THREADS": "1"} | env,
         capture_output=True,
         text=True,
         timeout=300,
     )
+
+
+def launched(folder: Path, *arguments: Path) -> subprocess.CompletedProcess[str]:
+    """The same where this package cannot be imported."""
+    (folder / "aggverify.py").write_text("raise ImportError('not without this package')\n")
+    return run(folder, folder.parent, *arguments)
 
 
 def names(folder: Path) -> set[str]:
@@ -273,3 +279,31 @@ def test_what_is_no_data_is_refused_in_a_sentence(
 ) -> None:
     with pytest.raises(InputError, match=why):
         found(name, laboratory)
+
+
+WHY_NOT = (
+    "what is wrong does not show in the weights of this step by itself",
+    "no formula gives the weights that are right on this step",
+    "reduces no losses: its calls are judged",
+    "a whole training step is given a model, which is no data",
+    "does more than scale losses and add them up",
+)
+SMALL = [name for name, (_, e) in zip(IDS, EXAMPLES, strict=True) if e.ones < BEYOND]
+"""2^24 tokens are in no file."""
+
+
+@pytest.mark.parametrize("each", [pytest.param(12, marks=pytest.mark.thorough), LATER(1)])
+def test_what_is_exported_of_every_code_shows_it(
+    each: int, laboratory: Laboratory, tmp_path: Path
+) -> None:
+    for name in SMALL[::each]:
+        laboratory.begin()
+        try:
+            made = found(name, laboratory)
+        except InputError as error:
+            assert str(error).endswith(WHY_NOT), (name, error)
+            continue
+        exported.write(made, tmp_path / name)
+        done = run(tmp_path / name, ROOT, PYTHONPATH=str(ROOT))
+        assert done.returncode == 1, (name, done)
+        assert ("<- wrong" in done.stdout) or ("Error" in done.stderr), (name, done)
