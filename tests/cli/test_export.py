@@ -13,12 +13,14 @@ from pathlib import Path
 import pytest
 
 from aggverify.checks import check
+from aggverify.checks.counts import BEYOND
 from aggverify.conventions import ADAPTED
 from aggverify.errors import InputError
 from aggverify.execution.claim import Claim
 from aggverify.execution.laboratory import Laboratory
 from aggverify.generation.catalogue import plain_losses
 from aggverify.generation.space import Space
+from aggverify.report import exported
 from aggverify.run.export import Export, export
 from aggverify.run.outcome import store
 from aggverify.run.outcome.store import StoredCase
@@ -27,7 +29,7 @@ from aggverify.run.search.check_run import CheckRun
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import CpKind, Layout
 from aggverify.steps.notation import parse_micro_batches, parse_step
-from tests.choosing import thorough_but
+from tests.choosing import LATER, thorough_but
 from tests.conftest import EXAMPLES as FILES
 from tests.conftest import ROOT, Cli
 from tests.explained import EXAMPLES, IDS, case_of, subject_of

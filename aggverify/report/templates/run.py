@@ -124,7 +124,7 @@ def stand_in():  # megatron.core.mpu, for reducers that ask it for their rank
 
 
 def run(rank, world, folder, found):
-    store, time = f"file://{folder}/store", timedelta(seconds=120)
+    store, time = f"file://{folder}/store", timedelta(seconds=60)
     dist.init_process_group("gloo", store, timeout=time, world_size=world, rank=rank)
     grid = torch.arange(world).reshape(CASE["dp_size"], CASE["cp_size"])
     for name, ranks in (("dp", grid.T), ("cp", grid)):
