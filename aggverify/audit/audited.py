@@ -97,15 +97,12 @@ def documented(verdict: Verdict, folder: Path) -> model.Document:
     claim = verdict.subject.claim
     mode = () if claim.mode is None else ("--mode", claim.mode)
     again = ("aggverify", "audit", str(folder), *mode, "--engine", claim.engine)
-    why = "a run's own backward passes are not run again"
     return replace(
         made,
         verdicts=tuple(
             replace(
                 one,
-                findings=tuple(
-                    replace(f, replay=again, script=None, no_script=why) for f in one.findings
-                ),
+                findings=tuple(replace(f, replay=again) for f in one.findings),
             )
             for one in made.verdicts
         ),

@@ -8,7 +8,7 @@ from itertools import chain, islice
 
 import numpy as np
 
-from aggverify.checks.base import Check, Finding, Shown, as_it_is
+from aggverify.checks.base import Check, Finding, as_it_is
 from aggverify.checks.spaces import SHORT, alone, of_a_loss, with_branches
 from aggverify.execution.executed import Execution
 from aggverify.execution.laboratory import DIVISOR
@@ -67,7 +67,7 @@ LEFT_ALONE = Check(
     stored=_stored,
     max_examples=20,
     on_branches=as_it_is,
-    shown=Shown.ARGUMENTS,
+    of_weights=False,
 )
 
 
@@ -111,7 +111,7 @@ SWITCH = Check(
     max_examples=6,
     max_stored=6,
     nothing_to_say="the mode is no argument, or one mode is claimed",
-    shown=Shown.MODES,
+    of_weights=False,
 )
 
 
@@ -134,8 +134,7 @@ def _judge_bad(subject: Subject, executions: Sequence[Execution]) -> Finding | N
         return None
     message = "accepted: " + "; ".join(sentences[name] for name in accepted)
     signs = tuple(f"accepts {name}" for name in accepted)
-    calls = tuple(accepted)
-    return Finding(ACCEPTED, BAD, message, good.case, subject.mode, signs=signs, calls=calls)
+    return Finding(ACCEPTED, BAD, message, good.case, subject.mode, signs=signs)
 
 
 REFUSES = Check(
@@ -148,5 +147,5 @@ REFUSES = Check(
     project=lambda case: case.trivial,
     max_examples=6,
     max_stored=8,
-    shown=Shown.REFUSED,
+    of_weights=False,
 )

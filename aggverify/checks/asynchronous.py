@@ -7,7 +7,7 @@ from itertools import islice
 
 import numpy as np
 
-from aggverify.checks.base import Check, Finding, Shown, as_it_is
+from aggverify.checks.base import Check, Finding, as_it_is
 from aggverify.checks.judging import is_finite
 from aggverify.checks.spaces import hard, spread
 from aggverify.execution.executed import Execution
@@ -93,5 +93,5 @@ CHECK = Check(
     stored=_stored,
     max_stored=_USUAL,
     on_branches=as_it_is,
-    shown=Shown.LATE,
+    of_weights=False,
 )

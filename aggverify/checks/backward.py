@@ -10,7 +10,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
-from aggverify.checks.base import Check, Finding, Shown, as_it_is, failure_finding
+from aggverify.checks.base import Check, Finding, as_it_is, failure_finding
 from aggverify.checks.comparison import lowest_precision, worst_weight
 from aggverify.checks.judging import is_finite
 from aggverify.checks.spaces import hard_and_long, of_a_loss
@@ -67,5 +67,5 @@ CHECK = Check(
     max_examples=4,
     max_stored=8,
     on_branches=as_it_is,
-    shown=Shown.SAME,
+    of_weights=False,
 )

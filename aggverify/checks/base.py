@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
-from enum import Enum
 from fractions import Fraction
 
 from aggverify.codes import Code, Diagnosed, code, code_of_failure
@@ -47,12 +46,8 @@ class Finding:
     """The auxiliary term whose weights these are; None for the losses."""
     logged: tuple[str, Fraction] | None = None
     """A key of the logs, and what it is on one rank."""
-    elsewhere: int = 0
-    """Tokens of one more rollout and prompt that another rank has, and nothing was run of."""
     signs: tuple[str, ...] = ()
     """What the check recognised, by names that the diagnosis knows bugs by."""
-    calls: tuple[str, ...] = ()
-    """The calls that were answered wrongly, by name."""
 
     @property
     def accumulated(self) -> bool:
@@ -74,25 +69,6 @@ class Finding:
 
 
 Judge = Callable[[Subject, Sequence[Execution]], Finding | None]
-
-
-class Shown(Enum):
-    """By what a script with torch alone tells a wrong reducer from a right one: a step, run as the
-    check runs it, and what must hold of it (``report.plain_torch``)."""
-
-    WEIGHTS = "the weights are the expected ones, after any steps before it"
-    OBJECTIVE = "the loss is the sum of weights times losses"
-    SAME = "every run of it gives what the first does"
-    LINEAR = "other losses have the same weights, and scale the loss"
-    INFINITE = "a loss that is infinite makes the step's so"
-    ARGUMENTS = "arguments are the same afterwards"
-    MODES = "another mode gives other weights"
-    COPIES = "ranks with the same losses report the same"
-    SAME_LOGS = "every run of it logs what the first does"
-    LOGS = "what is logged is the objective, or what it is on one rank"
-    SHAPES = "logs have one shape"
-    LATE = "asynchronous collectives are waited for"
-    REFUSED = "a call that contradicts itself raises"
 
 
 FORMULA = "formula"
@@ -193,12 +169,8 @@ class Check:
     """Aspects without which it says nothing new, the first that is wrong is named."""
     alone_after: tuple[str, ...] = ()
     """Aspects; where one of them is wrong it is judged on one rank only."""
-    shown: Shown = Shown.WEIGHTS
-    """How a script with torch alone shows what it has found."""
-    shown_by: Mapping[str, Shown] = field(default_factory=dict)
-    """Its codes that another way shows."""
-    not_shown: Mapping[str, str] = field(default_factory=dict)
-    """Its codes that no such script shows, each with what that would take."""
+    of_weights: bool = True
+    """Whether what it compares are weights: then they show what is wrong, by themselves."""
     codes: tuple[Code, ...] = ()
     """Codes that it brings along, registered with it; those of the catalogue are known."""
 

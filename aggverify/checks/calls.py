@@ -53,16 +53,14 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     wrong = [(call, text) for call in subject.convention.calls if (text := found.get(call.name))]
     mistaken = [f"{call.sentence}: {text}" for call, text in wrong if not call.refused]
     if mistaken:
-        calls = tuple(call.name for call, _ in wrong if not call.refused)
-        return replace(_finding(MISTAKEN, subject, ran, "\n".join(mistaken[:MOST])), calls=calls)
+        return _finding(MISTAKEN, subject, ran, "\n".join(mistaken[:MOST]))
     accepted = [call for call, _ in wrong]
     if not accepted:
         return None
     told = "\n".join(f"accepted: {call.sentence}" for call in accepted[:MOST])
     more = len(accepted) - MOST
     finding = _finding(ACCEPTED, subject, ran, told + f"\nand {more} more" * (more > 0))
-    calls = tuple(call.name for call in accepted)
-    return replace(finding, signs=tuple(f"accepts {name}" for name in calls), calls=calls)
+    return replace(finding, signs=tuple(f"accepts {call.name}" for call in accepted))
 
 
 def _finding(code: str, subject: Subject, ran: Execution, message: str) -> Finding:

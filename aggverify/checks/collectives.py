@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aggverify.checks.base import COLLECTIVES, Check, Finding, Need, Shown, failure_finding
+from aggverify.checks.base import COLLECTIVES, Check, Finding, Need, failure_finding
 from aggverify.checks.logs import objective
 from aggverify.checks.spaces import cp_kinds, spread
 from aggverify.execution.executed import Execution, copies
@@ -83,5 +83,5 @@ AGREEMENT = Check(
     project=_with_copies,
     max_examples=20,
     linear_only=True,
-    shown=Shown.COPIES,
+    of_weights=False,
 )

@@ -111,8 +111,7 @@ def _judged(subject: Subject, execution: Execution, tokens: int) -> Finding | No
         message += f": a count that {held}"
     code = CODE if counted else OTHERWISE
     made = Finding(code, NAME, message, case, subject.mode, expected, observed)
-    worst = replace(made, token=found.token, error=found.error, bound=found.bound)
-    return replace(worst, elsewhere=tokens)
+    return replace(made, token=found.token, error=found.error, bound=found.bound)
 
 
 def _is_miscount(step: Step, tokens: int, weight: float, expected: Fraction) -> bool:

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from aggverify.checks.base import Check, Finding, Shown, as_it_is, failure_finding
+from aggverify.checks.base import Check, Finding, as_it_is, failure_finding
 from aggverify.checks.comparison import lowest_precision, worst_weight
 from aggverify.checks.judging import is_finite
 from aggverify.checks.spaces import alone
@@ -135,5 +135,5 @@ CHECK = Check(
         "linear in the losses: the weights characterise it, whatever the losses are"
     ),
     linear_only=True,
-    shown=Shown.LINEAR,
+    of_weights=False,
 )

@@ -9,7 +9,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from aggverify.checks import logged_keys, merged_logs
-from aggverify.checks.base import Check, Finding, Shown, as_it_is
+from aggverify.checks.base import Check, Finding, as_it_is
 from aggverify.checks.comparison import lowest_precision, stalls
 from aggverify.checks.judging import is_finite
 from aggverify.checks.spaces import cp_kinds, spread
@@ -333,7 +333,6 @@ CHECK = Check(
     max_examples=40,
     on_branches=as_it_is,
     nothing_to_say="returns no log",
-    shown=Shown.LOGS,
-    shown_by={UNMERGEABLE: Shown.SHAPES},
+    of_weights=False,
     linear_only=True,
 )

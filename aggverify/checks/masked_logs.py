@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from aggverify.checks.base import MASK, Check, Finding, Need, Shown, as_it_is
+from aggverify.checks.base import MASK, Check, Finding, Need, as_it_is
 from aggverify.checks.judging import is_finite
 from aggverify.checks.poison import huge, judge, poisoned, space
 from aggverify.checks.refusal import refusal
@@ -124,8 +124,7 @@ def _check(name: str, title: str, needs: Need, **own: Any) -> Check:
         tests="T6",
         needs=(needs,),
         on_branches=as_it_is,
-        shown=Shown.SAME,
-        shown_by={IN_LOG: Shown.SAME_LOGS, NAN_IN_LOG: Shown.SAME_LOGS},
+        of_weights=False,
         max_examples=20,
         **own,
     )

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from aggverify.checks.base import MASK, Check, Finding, Need, Shown, as_it_is, failure_finding
+from aggverify.checks.base import MASK, Check, Finding, Need, as_it_is, failure_finding
 from aggverify.checks.judging import is_finite
 from aggverify.checks.refusal import refusal
 from aggverify.checks.spaces import hard, small
@@ -154,7 +154,7 @@ CHECK = Check(
     judge=judge_huge,
     aspect=MASK,
     on_branches=as_it_is,
-    shown=Shown.SAME,
+    of_weights=False,
 )
 INFINITE = Check(
     name=SEEN,
@@ -166,7 +166,7 @@ INFINITE = Check(
     linear_only=True,
     max_examples=4,
     max_stored=6,
-    shown=Shown.INFINITE,
+    of_weights=False,
 )
 WITH_NANS = Check(
     name=NOT_FINITE,
@@ -177,5 +177,5 @@ WITH_NANS = Check(
     judge=judge_not_finite,
     may_refuse=lambda case: frozenset(),
     needs=(Need(MASK, "finite values behind the mask matter already"),),
-    shown=Shown.SAME,
+    of_weights=False,
 )

@@ -84,7 +84,6 @@ CHECK = Check(
     only=_listed,
     nothing_to_say="no library's engine is at hand that the formula stands for, or it runs anyway",
     establishes=_established,
-    not_shown={CODE: "the engine's own hooks"},
     waits_for="the library's engine is imported, for ranks of their own",
     as_found=True,
     last=True,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from aggverify.checks.base import ORACLE, Check, Finding, Shown, as_it_is
+from aggverify.checks.base import ORACLE, Check, Finding, as_it_is
 from aggverify.checks.comparison import (
     lowest_precision,
     scalar_mismatch,
@@ -149,6 +149,6 @@ CHECK = Check(
     max_examples=60,
     on_branches=as_it_is,
     judges_scalar=True,
-    shown=Shown.OBJECTIVE,
+    of_weights=False,
     linear_only=True,
 )

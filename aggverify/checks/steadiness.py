@@ -10,7 +10,7 @@ from typing import TypeGuard
 
 import numpy as np
 
-from aggverify.checks.base import Check, Finding, Shown
+from aggverify.checks.base import Check, Finding
 from aggverify.checks.comparison import LOW
 from aggverify.checks.logs import OBJECTIVE
 from aggverify.checks.spaces import small
@@ -286,7 +286,7 @@ REPEAT = Check(
     project=_folded,
     max_examples=3,
     max_stored=3,
-    shown=Shown.SAME,
+    of_weights=False,
 )
 STATE = Check(
     name=REMEMBERS,

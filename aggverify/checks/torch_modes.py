@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
-from aggverify.checks.base import Check, Finding, Shown, as_it_is, failure_finding
+from aggverify.checks.base import Check, Finding, as_it_is, failure_finding
 from aggverify.checks.comparison import lowest_precision, worst_weight
 from aggverify.checks.judging import is_finite
 from aggverify.checks.logs import objective
@@ -82,6 +82,6 @@ CHECK = Check(
     max_examples=2,
     max_stored=6,
     on_branches=as_it_is,
-    shown=Shown.SAME,
+    of_weights=False,
     linear_only=True,
 )

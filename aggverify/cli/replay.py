@@ -27,6 +27,13 @@ from aggverify.cli.completion import of_files
 @click.option(
     "--trust-target", is_flag=True, help="Run the target that the case names, wherever it lies."
 )
+@click.option(
+    "--export",
+    "folder",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Also write the case and the reducer into a new folder, to be run with torch alone.",
+)
 @click.option("--sandbox", is_flag=True, help="As of aggverify check.")
 def replay(
     case: str,
@@ -37,6 +44,7 @@ def replay(
     adapter: str | None,
     report_dir: Path,
     trust_target: bool,
+    folder: Path | None,
     sandbox: bool,
 ) -> int:
     """Run one stored counterexample again.
@@ -46,11 +54,14 @@ def replay(
     Prints FIXED (exit 0) where the reducer gets through the case's steps and all is well, HAZARD
     (exit 0) where it is one as before, FAILED (exit 1), REFUSED or ERROR (exit 2) where nothing can
     be judged, as when it does not run.
+
+    --export writes DIR/run.py, which needs torch alone and prints every weight with the expected
+    one. It exits with 2 where a case cannot be run so, as one of a whole training step.
     """
     from aggverify.errors import AggverifyError, InputError
     from aggverify.execution.limits import LIMITS
     from aggverify.oracles import OracleError
-    from aggverify.report import escape, replayed
+    from aggverify.report import escape, exported, replayed
     from aggverify.run.outcome import store
     from aggverify.run.outcome.verdict import Exit
     from aggverify.run.planning import enclosed
@@ -59,6 +70,8 @@ def replay(
     from aggverify.world import Pool
 
     try:
+        if folder is not None:
+            exported.check_empty(folder)
         stored = store.read(case, report_dir)
         if target is None and not trust_target:
             store.check_trusted(stored, case, report_dir)
@@ -69,12 +82,31 @@ def replay(
         if sandbox and any(map(is_own_code, (oracle, engine))):
             raise InputError("--sandbox: --oracle and --engine are run outside of it")
         with Pool(options) as pool:
-            result = run(stored, target, oracle, against, engine, adapter, pool=pool)
+            result = run(
+                stored,
+                target,
+                oracle,
+                against,
+                engine,
+                adapter,
+                pool=pool,
+                exports=folder is not None,
+            )
     except (AggverifyError, OracleError) as error:
         click.echo(escape.indented(f"ERROR   case {case}: {error}"), err=True)
         return int(Exit.NO_JUDGEMENT)
     for line in replayed.lines(result):
         click.echo(line)
+    if folder is not None:
+        try:
+            if result.exported is None:
+                why = result.not_exported or "it was not judged"
+                raise InputError(f"it cannot be exported: {why}")
+            for line in exported.write(result.exported, folder):
+                click.echo(line)
+        except InputError as error:
+            click.echo(escape.indented(f"ERROR   case {case}: {error}"), err=True)
+            return int(Exit.NO_JUDGEMENT)
     found = replayed.finding(result)
     if found is not None:
         return int(Exit.FINDINGS if found.fails else Exit.CONFORMS)

@@ -13,7 +13,6 @@ from aggverify.conventions.micro_batch import MicroBatch
 from aggverify.conventions.native import Native
 from aggverify.conventions.offer import Offer
 from aggverify.conventions.policy_loss import PolicyBatch, PolicyLoss
-from aggverify.conventions.scripted import Calling, PlainlyCalled, PlainSite
 from aggverify.conventions.shipped import shipped
 from aggverify.conventions.skyrl import SkyrlAdvantages
 from aggverify.conventions.slime import SlimeHook
@@ -91,14 +90,11 @@ __all__ = [
     "FEATURES",
     "UNUSUAL",
     "Bound",
-    "Calling",
     "Convention",
     "MicroBatch",
     "Misuse",
     "Offer",
     "Output",
-    "PlainSite",
-    "PlainlyCalled",
     "PolicyBatch",
     "Site",
     "TrainContext",

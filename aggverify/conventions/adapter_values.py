@@ -9,7 +9,7 @@ from typing import Any, get_args
 from aggverify.conventions.base import LogRule, Misuse
 from aggverify.conventions.dealt_groups import Promises
 from aggverify.conventions.declared import Told
-from aggverify.conventions.declared_misuses import are_texts, is_misuse, line, spoiling
+from aggverify.conventions.declared_misuses import are_texts, is_misuse, spoiling
 from aggverify.conventions.features import UNUSUAL
 from aggverify.conventions.log_forms import FORMS
 from aggverify.conventions.rows import Kind, Rows
@@ -180,7 +180,7 @@ class Reading:
         found = []
         for one in value:
             self._known("misuses", "mode", own := tuple(one.get("modes", ())), known_modes())
-            found.append(Misuse(one["call"], one["call"], spoiling(one), own, line(one)))
+            found.append(Misuse(one["call"], one["call"], spoiling(one), own))
         return tuple(found)
 
 

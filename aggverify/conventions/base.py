@@ -80,8 +80,6 @@ class Misuse:
     spoil: Callable[[dict[str, Any]], None]
     modes: tuple[str, ...] = ()
     """Modes it is a mistake in; empty for all."""
-    line: str = ""
-    """The same in a script, where the arguments are ``given``, by name."""
 
 
 Bound = Callable[[int, "Tensor"], Output]

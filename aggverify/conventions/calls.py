@@ -3,7 +3,7 @@ not."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -19,9 +19,6 @@ class Call:
     refused: bool
     """Whether it must raise."""
     make: Callable[[Callable[..., Any], Site], str | None]
-    arguments: tuple[Mapping[str, Any], ...] = ()
-    """Attributes of the one argument, set and called with one after another: what a script takes;
-    empty where that is not all."""
 
 
 @runtime_checkable

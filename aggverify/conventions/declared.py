@@ -8,17 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from aggverify.conventions.adapter_functions import MERGE, loaded, merging
-from aggverify.conventions.asked_of_batch import asked_of_batch
 from aggverify.conventions.base import Bound, LogRule, Misuse, Output, Site
 from aggverify.conventions.native import RETURNS, inputs, output
 from aggverify.conventions.offer import Offer
-from aggverify.conventions.plain_adapter import code_of
-from aggverify.conventions.plain_batch import batches
 from aggverify.conventions.policy_loss import PolicyLoss, ratios_of
 from aggverify.conventions.rows import Rows, places
 from aggverify.conventions.run_against import RunAgainst
-from aggverify.conventions.scripted import Calling, PlainSite
-from aggverify.conventions.sequence_loss import ASKED, plainly, with_advantages
+from aggverify.conventions.sequence_loss import with_advantages
 from aggverify.conventions.step_batches import Totals, micro_batch
 from aggverify.engines import usual
 from aggverify.oracles import LEGACY, MODES, family
@@ -157,31 +153,15 @@ class Declared:
         one = f"{mode} works only with --engine {' or '.join(others)}"
         return one if others else f"none of its engines ({', '.join(self.engines)}) makes it {mode}"
 
-    def plain(self, site: PlainSite) -> Calling:
-        code = code_of(self.path)
-        told = None if self.told is None else self.told.get(family(site.mode or ""))
-        asked = asked_of_batch(code.texts)
-        if self.gradient_of and asked is not None:
-            asked |= ASKED
-        found = batches(site, self.rows, mode=self.told is not None, asked=asked)
-        losses, *terms = site.inputs
-        given = ", ".join(("reduce", losses, "batch", *terms))
-        calling = Calling(
-            f"batch = {found.made}\nout = call({given})",
-            "batch",
-            found.told,
-            code=found.code,
-            adapter=code.source,
-            mode=told,
-            rows=self.rows,
-        )
-        return calling if not self.gradient_of else plainly(calling, found.made, site.mode)
-
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
+        return self.bound(loaded(self.path), function, site)
+
+    def bound(self, call: Callable[..., Any], function: Any, site: Site) -> Bound:
+        """The same by another ``call`` than the adapter's own, which records what it is given."""
         known = MODES.get(site.mode or "")
         if known is not None and not known.needs_divisor:
             site = replace(site, divisor=None)
-        call, totals, told = loaded(self.path), Totals(site), self.told or {}
+        totals, told = Totals(site), self.told or {}
         mode = told.get(family(site.mode or ""))
 
         def bound(k: int, losses: Tensor) -> Output:

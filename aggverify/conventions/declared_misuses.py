@@ -50,16 +50,6 @@ def _shortened(value: Any) -> Any:
     return value[:-1] if isinstance(value, list | tuple) else value[..., :-1]
 
 
-def line(one: Mapping[str, Any]) -> str:
-    """The same as a script's; "" for what is inside of an argument."""
-    if any("." in name for key in _SPOILT for name in one.get(key, ())):
-        return ""
-    values = [f"{name}={value!r}" for name, value in one.get("with", {}).items()]
-    values += [f"{name}=math.nan" for name in one.get("nan", ())]
-    values += [f'{name}=given["{name}"][..., :-1]' for name in one.get("short", ())]
-    return f"given.update({', '.join(values)})"
-
-
 def are_texts(value: Any) -> bool:
     """Whether it is a list of such."""
     return isinstance(value, list | tuple) and all(isinstance(text, str) for text in value)

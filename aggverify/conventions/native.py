@@ -6,12 +6,9 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from aggverify.conventions.asked_of_batch import asked_of_batch
 from aggverify.conventions.base import Bound, Misuse, Output, Site
 from aggverify.conventions.misuses import NATIVE
 from aggverify.conventions.offer import Offer
-from aggverify.conventions.plain_batch import batches
-from aggverify.conventions.scripted import Calling, PlainSite
 from aggverify.conventions.step_batches import Totals, micro_batch
 from aggverify.oracles import LEGACY, MODES
 
@@ -77,12 +74,6 @@ class Native:
     def why_not(self, mode: str | None, engine: str, claimed: Set[str]) -> str | None:
         # The step's counts are all at hand, so every engine can be served.
         return None
-
-    def plain(self, site: PlainSite) -> Calling:
-        losses, *terms = site.inputs
-        found = batches(site, asked=asked_of_batch(site.texts))
-        call = f"batch = {found.made}\nout = reduce({', '.join([losses, 'batch', *terms])})"
-        return Calling(call, "batch", found.told, code=found.code)
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
         totals = Totals(site)

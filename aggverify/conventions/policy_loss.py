@@ -3,19 +3,15 @@ and the mean, in one function."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from aggverify.conventions.asked_of_batch import asked_of_batch
 from aggverify.conventions.base import NONLINEAR, Bound, Misuse, Site
 from aggverify.conventions.micro_batch import MicroBatch
 from aggverify.conventions.misuses import POLICY_LOSS
 from aggverify.conventions.native import RETURNS, output
 from aggverify.conventions.offer import Offer
-from aggverify.conventions.plain_batch import batches
-from aggverify.conventions.scripted import Calling, PlainSite
 from aggverify.conventions.step_batches import Totals, micro_batch
 from aggverify.oracles import LEGACY, MODES, objective
 
@@ -96,14 +92,6 @@ def score_terms(losses: Sequence[float]) -> tuple[float, ...]:
     return tuple(loss * (-1 - abs(loss) % 1) for loss in losses)
 
 
-_PLAIN = """\
-{batch}
-mask = torch.cat(batch.local_masks).bool()
-log_probs, *others, advantages = policy_inputs(losses, mask, "{ratios}")
-batch.old_log_probs, batch.rollout_log_probs, batch.ref_log_probs = others
-out = reduce(log_probs, advantages, batch)"""
-
-
 def _not_claimed() -> dict[str, str]:
     return {
         "rejection": "the masks are taken as final; its counts may come from them",
@@ -157,15 +145,6 @@ class PolicyLoss:
     def why_not(self, mode: str | None, engine: str, claimed: Set[str]) -> str | None:
         # The step's counts are all at hand, so every engine can be served.
         return None
-
-    def plain(self, site: PlainSite) -> Calling:
-        found = batches(site, asked=asked_of_batch(site.texts))
-        ratios = ratios_of(site.mode)
-        call = _PLAIN.format(batch=f"batch = {found.made}", ratios=ratios)
-        own = f"from typing import Any\n\n\n{inspect.getsource(policy_inputs)}".rstrip()
-        given = "(log_probs, advantages, batch)"
-        zeros = ratios != "at 1"
-        return Calling(call, given, found.told, code=found.code, adapter=own, zeros=zeros)
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
         totals = Totals(site)

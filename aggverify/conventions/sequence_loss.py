@@ -3,13 +3,11 @@ log-probabilities with one advantage a sequence."""
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from aggverify.conventions.micro_batch import MicroBatch
-from aggverify.conventions.policy_loss import PolicyBatch, policy_inputs, ratios_of
-from aggverify.conventions.scripted import Calling
+from aggverify.conventions.policy_loss import PolicyBatch, policy_inputs
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,24 +43,3 @@ def with_advantages(losses: Tensor, batch: MicroBatch, ratios: str) -> tuple[Ten
         advantages=one_a_sequence(advantages, mask, batch.cu_seqlens.diff().tolist()),
     )
     return given, found
-
-
-_PLAIN = """\
-batch = {batch}
-mask = batch.mask.bool()
-given, *others, advantages = policy_inputs(losses, mask, "{ratios}")
-batch.old_log_probs, batch.rollout_log_probs, batch.ref_log_probs = others
-batch.advantages = one_a_sequence(advantages, mask, batch.cu_seqlens.diff().tolist())
-out = call(reduce, given, batch)"""
-ASKED = frozenset({"cu_seqlens", "mask"})
-"""What that asks of its batch."""
-
-
-def plainly(calling: Calling, batch: str, mode: str | None) -> Calling:
-    """The same in the script of a finding."""
-    own = map(inspect.getsource, (policy_inputs, one_a_sequence))
-    return calling._replace(
-        call=_PLAIN.format(batch=batch, ratios=ratios_of(mode)),
-        adapter="\n\n".join(("from typing import Any\n", *own, calling.adapter)),
-        zeros=ratios_of(mode) != "at 1",
-    )

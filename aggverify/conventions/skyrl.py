@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from aggverify.conventions import rows as forms
 from aggverify.conventions.base import Bound, Misuse, Output, Site
 from aggverify.conventions.misuses import SKYRL
 from aggverify.conventions.offer import Offer
-from aggverify.conventions.plain_batch import formed
 from aggverify.conventions.run_against import RunAgainst
-from aggverify.conventions.scripted import Calling, PlainData, PlainSite
 from aggverify.conventions.skyrl_rows import Rows
 from aggverify.engines import usual
 from aggverify.oracles import LEGACY, family
-from aggverify.steps.case import Case
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,12 +33,6 @@ _POISON = "SkyRL's reduce_loss multiplies by the mask and its trainer passes fin
 _NO_CP = "SkyRL gathers log-probs before its loss; the reduction never sees a CP shard"
 _ROWS = "SkyRL's driver cuts every rank's rows into micro-batches of one fixed size"
 _ONE_ROW = "a row is a sequence; SkyRL averages over rows"
-
-
-_PLAIN = """\
-(every, *sizes), (cell, mask) = copy.deepcopy((step, told))
-scaled = reduce(torch.ones(every.shape, dtype=losses.dtype), every, MODE, *sizes)
-out = module.reduce_loss(losses * scaled[cell], mask)"""
 
 
 def _not_claimed() -> dict[str, str]:
@@ -108,20 +98,6 @@ class SkyrlAdvantages:
             return f"SkyRL has no name for {mode} (it has {', '.join(_NAMES.values())})"
         return None
 
-    def plain(self, site: PlainSite) -> Calling:
-        step, told = site.case.step, []
-        original = _plain_mask(site.case, range(len(step.samples)), site.counts_rejected)
-        given = [f"{original}.float()", str(len(site.case.layout.micro_batches[0][0]))]
-        given.append(repr(site.divisor))
-        if site.mode == "prompt_mean":
-            given.append(str([(m[0], m[-1] + 1) for m in step.groups.values()]))
-        for rank in site.case.layout.micro_batches:
-            masks = (f"{_plain_mask(site.case, cell)}.float()" for cell in rank)
-            told.append(tuple(f"({list(i)}, {m})" for i, m in zip(rank, masks, strict=True)))
-        data = PlainData(f"({', '.join(given)})", tuple(told))
-        mode = _NAMES[family(site.mode or "token_mean")]
-        return Calling(_PLAIN, "every", data, mode=mode, rows=forms.Rows(width="step"))
-
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
         import torch
 
@@ -146,12 +122,6 @@ class SkyrlAdvantages:
             return Output(reduce_loss(padded * scaled[list(members)], mask[list(members)]))
 
         return call
-
-
-def _plain_mask(case: Case, members: Sequence[int], original: bool = False) -> str:
-    samples = [case.step.samples[i] for i in members]
-    masks = [list((s.original_mask if original else None) or s.loss_mask) for s in samples]
-    return formed(masks, forms.step_rows(case, [*members]), 0)
 
 
 def _reduction(site: Site) -> str:

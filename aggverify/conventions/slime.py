@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +11,7 @@ import numpy as np
 from aggverify.conventions.base import Bound, Misuse, Output, Site, mask_tensor
 from aggverify.conventions.misuses import SLIME
 from aggverify.conventions.offer import Offer
-from aggverify.conventions.plain_batch import ranks
-from aggverify.conventions.plain_text import listed, row, tensor
-from aggverify.conventions.scripted import Calling, PlainData, PlainSite
 from aggverify.engines import usual
-from aggverify.oracles import Sample
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,24 +34,6 @@ def _not_claimed() -> dict[str, str]:
         "rejection": "the hook receives the modified masks only",
         "validates-arguments": "slime and miles call their hooks with what they made themselves",
     }
-
-
-_PLAIN_IMPORTS = ("from types import ModuleType",)
-_PLAIN_MPU = """\
-mpu = ModuleType("megatron.core.mpu")
-for kind, group in ("context", cp_group), ("data", dp_group):
-    setattr(mpu, f"get_{kind}_parallel_group", lambda group=group, **_: group)
-    setattr(mpu, f"get_{kind}_parallel_rank", lambda group=group, **_: group.rank())
-    setattr(mpu, f"get_{kind}_parallel_world_size", lambda group=group, **_: group.size())
-for name in ("megatron", "megatron.core", "megatron.core.mpu"):  # in place of Megatron's own
-    sys.modules[name] = mpu
-mpu.core = mpu.mpu = mpu"""
-
-
-def _plain(samples: Sequence[Sample]) -> str:
-    totals = [s.total_length for s in samples]
-    masks = (f"{tensor(s.loss_mask)}.int()" for s in samples)
-    return f"({row(totals)}, {row(s.response_length for s in samples)}, {listed(masks)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,16 +93,6 @@ class SlimeHook:
             if mode in modes:
                 return f"{_NO_COUNTS}; {mode} works only with --engine {other}"
         return f"{_NO_COUNTS}, and both Megatron paths divide by one"
-
-    def plain(self, site: PlainSite) -> Calling:
-        step = site.case.step
-        told: list[tuple[str, ...]] = []
-        for d, _ in ranks(site.case):
-            cells = [[step.samples[i] for i in cell] for cell in site.case.layout.micro_batches[d]]
-            told.append(tuple(map(_plain, cells)))
-        call = "out = reduce(*copy.deepcopy(told), *step)(losses)"
-        data = PlainData(f"({site.per_token},)", tuple(told))
-        return Calling(call, "told", data, _PLAIN_MPU, imports=_PLAIN_IMPORTS)
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> Bound:
         step = site.case.step

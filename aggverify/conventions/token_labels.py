@@ -9,16 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from aggverify.conventions.base import Site, placed
-from aggverify.conventions.plain_text import tensor, tensors
-from aggverify.steps.case import Case
 from aggverify.steps.layouts import Index
 from aggverify.steps.sequences import (
     before,
-    next_ids,
     row_positions,
-    rows,
     token_ids,
-    vocabulary,
 )
 
 if TYPE_CHECKING:
@@ -100,48 +95,3 @@ class HasTokens:
         device = self.local_masks[0].device
         # Of their own memory: what is done to one of them must not reach the others.
         return [placed(torch.from_numpy(own.copy()), device) for own in arrays]
-
-
-_LOGITS = """\
-def logits_of(model, batch):  # cross entropy with the next token is its loss, but for a constant
-    right, token = batch.next_ids, batch.predicts
-    row = (token >= 0).nonzero()[:, 0]  # those that predict a token of a response
-    own, right = token[row], right[row]
-    found = torch.zeros(len(token), {ids}, dtype=torch.float64)
-    found[:, 0] = {far}
-    found[row, 0] += (-2 * model.losses[own]).clamp(min=0)
-    found = found.index_put((row, right), -model.losses[own] - model.theta[own])
-
-    def judge(gradient):
-        most, label = gradient.abs()[:, 1:].max(1)
-        due = torch.zeros_like(label).index_put((row,), right)
-        wrong = (most > gradient[:, 0].abs() / 1024) & (label + 1 != due)
-        assert not wrong.any(), f"not the next token: rows {{wrong.nonzero()[:, 0].tolist()}}"
-
-    if found.requires_grad:
-        found.register_hook(judge)
-    return found"""
-
-
-def logits_plainly(case: Case) -> str:
-    """The same logits in a script, of what its batches are told."""
-    return _LOGITS.format(ids=vocabulary(case.step), far=FAR.get(case.dtype, USUALLY_FAR))
-
-
-NAMES = ("input_ids", "labels", "position_ids", "local_labels", "logits")
-"""What a function that asks for any of it has in its text."""
-
-
-def sequences_plainly(site: Site, k: int) -> dict[str, str]:
-    """What a script's batch has of them: a list a sample, and what its logits predict in one."""
-    members = site.case.layout.micro_batches[site.dp_rank][k]
-    own = Sequences.of(site, members)
-    known = rows(site.case.step, members, site.case.layout, site.cp_rank)
-    return {
-        "input_ids": tensors(part.tolist() for part in own.ids),
-        "labels": tensors(part.tolist() for part in own.labels),
-        "position_ids": tensors(part.tolist() for part in own.positions),
-        "local_labels": tensors(part.tolist() for part in own.local_labels),
-        "predicts": tensor(known.token.tolist()),
-        "next_ids": tensor(next_ids(site.case.step, known).tolist()),
-    }

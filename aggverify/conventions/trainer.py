@@ -3,23 +3,15 @@ and the optimizer, in the person's own code."""
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cache
-from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
-from aggverify.conventions.asked_of_batch import asked_of_batch
 from aggverify.conventions.base import Misuse, Site, WholeStep
 from aggverify.conventions.offer import Offer
-from aggverify.conventions.plain_batch import batches
-from aggverify.conventions.scripted import Calling, PlainSite
 from aggverify.conventions.step_batches import Totals, micro_batch
-from aggverify.conventions.token_labels import logits_plainly
 from aggverify.engines import TRAIN_STEP
-from aggverify.files import parsed
 from aggverify.oracles import LEGACY, MODES
 
 if TYPE_CHECKING:
@@ -60,29 +52,6 @@ def _mesh(device: str, dp_size: int, cp_size: int) -> DeviceMesh:
     return init_device_mesh(device, (dp_size, cp_size), mesh_dim_names=("dp", "cp"))
 
 
-_PLAIN = """\
-groups = dict(dp_group=dp_group, cp_group=cp_group, dp_cp_group=dist.group.WORLD)
-batches = [{batch}
-           for own, told in cells[rank]]
-ctx = SimpleNamespace(**groups, rank=rank, world_size={world}, dp_rank=rank // {cp}, dp_size={dp},
-    cp_rank=rank % {cp}, cp_size={cp}, device=torch.device("cpu"), divisor={divisor}{mesh})
-{drives}"""
-_PLAIN_MESH = """,
-    mesh=dist.device_mesh.init_device_mesh("cpu", ({dp}, {cp}), mesh_dim_names=("dp", "cp"))"""
-_LOCAL = frozenset({"model"})
-
-
-def _names(texts: Sequence[str]) -> Iterator[str]:
-    """What functions give a name to: a wrapped model, or a loop's own."""
-    for text in texts:
-        with suppress(SyntaxError):
-            for node in ast.walk(parsed(dedent(text))):
-                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                    yield node.id
-                elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-                    yield node.attr
-
-
 def _not_claimed() -> dict[str, str]:
     return {
         "loss-function": "the step computes its loss and goes backward itself",
@@ -116,8 +85,6 @@ class Trainer:
     notes: tuple[str, ...] = ("the loss that it computes is not seen: its gradient is judged",)
     parameters: tuple[str, ...] = ("model", "micro_batches", "ctx")
     misuses: tuple[Misuse, ...] = ()
-    drives: str = "train_step(model, batches, ctx)"
-    """What :meth:`drive` does, in a script."""
 
     def modes(self, offer: Offer) -> tuple[str, ...]:
         return (*MODES, LEGACY.name)
@@ -134,27 +101,6 @@ class Trainer:
         if impossible := sorted(claimed & {"gathered", "loss-function", "rejection"}):
             return f"{impossible[0]} cannot be claimed of it: {self.not_claimed[impossible[0]]}"
         return None
-
-    def plain(self, site: PlainSite) -> Calling:
-        handed_to = _LOCAL | frozenset(_names(site.texts or ()))
-        asked = asked_of_batch(site.texts, handed_to=handed_to)
-        found = batches(site, tokens=True, asked=asked)
-        layout, meshed = site.case.layout, asked is None or "mesh" in asked
-        sizes = {"dp": layout.dp_size, "cp": layout.cp_size}
-        mesh = _PLAIN_MESH.format(**sizes) if meshed else ""
-        rest = {"divisor": site.divisor, "world": layout.world_size, "mesh": mesh}
-        rest["drives"] = self.drives
-        call = _PLAIN.format(batch=found.made, **sizes, **rest)
-        logits = any("logits" in text for text in site.texts or ())
-        return Calling(
-            call,
-            "batches",
-            found.told,
-            code=found.code,
-            adapter=logits_plainly(site.case) if logits else "",
-            whole=self.usual_name,
-            logits=logits,
-        )
 
     def bind(self, function: Callable[..., Any], module: Any, site: Site) -> WholeStep:
         def train(model: nn.Module) -> None:

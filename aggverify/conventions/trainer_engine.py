@@ -28,10 +28,6 @@ class TrainerEngine(Trainer):
         "forward_backward(batch: aggverify.MicroBatch) and step()"
     )
     parameters: tuple[str, ...] = ("model", "ctx")
-    drives: str = (
-        "engine = make_engine(model, ctx)\n"
-        "[engine.forward_backward(batch) for batch in batches], engine.step()"
-    )
 
     def recognises(self, offer: Offer) -> bool:
         """By its name, too: others make other things of a model and a context."""

@@ -82,7 +82,7 @@ def calls(names: Names, validate: Callable[[], Validate]) -> Iterator[Call]:
         def make(function: Callable[..., Any], site: Site) -> None:
             validate()(function, StandIn(**arguments))
 
-        return Call(says, says, refused, make, (arguments,))
+        return Call(says, says, refused, make)
 
     for says, arguments in _right(names):
         yield once(says, arguments, refused=False)
@@ -161,7 +161,6 @@ def _dealt(names: Names, groups: int) -> tuple[str, Arguments]:
 def _again(names: Names, divisor: Any, validate: Callable[[], Validate], *, refused: bool) -> Call:
     """Validated, changed, and validated once more."""
     says = f"{names.divisor} {divisor}, set after arguments were validated, and validated again"
-
     given = names.right("constant"), {names.divisor: divisor}
 
     def make(function: Callable[..., Any], site: Site) -> None:
@@ -170,7 +169,7 @@ def _again(names: Names, divisor: Any, validate: Callable[[], Validate], *, refu
             vars(args).update(arguments)
             validate()(function, args)
 
-    return Call(says, says, refused, make, given)
+    return Call(says, says, refused, make)
 
 
 def _from_file(

@@ -51,6 +51,8 @@ class Execution:
     """Misuses by name, with what the candidate refused each; None for one it accepted."""
     given: tuple[Given, ...] = ()
     """What the candidate was called with on the first rank, where that was asked."""
+    recorded: tuple[bytes, ...] = ()
+    """Of each rank its calls, as ``trainer.recording`` writes them, where that was asked."""
     first_seconds: float = 0.0
     """Processor time of the slowest rank for which this was the first case; 0.0 for none."""
     altered: tuple[str, ...] = ()
@@ -100,6 +102,8 @@ def executed(subject: Subject, wanted: Trial, outcome: Outcome) -> Execution:
         return Execution(case, refusals=answers[0].refusals)
     if wanted.show:
         return Execution(case, given=answers[0].given)
+    if wanted.record:
+        return Execution(case, recorded=tuple(reply.blob for reply in replies))
     if wanted.virtual:
         return _played(subject, wanted, answers[0], replies[0].blob)
     if len({answer.checksum for answer in answers}) > 1:

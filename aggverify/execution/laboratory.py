@@ -384,6 +384,7 @@ def _assignment(subject: Subject, wanted: Trial, note: int, *, usual: bool) -> A
         watch=wanted.watch,
         misuse=wanted.misuse,
         show=wanted.show,
+        record=wanted.record,
         arrival=wanted.arrival,
         scale=wanted.scale,
         gain=wanted.gain,

@@ -39,6 +39,8 @@ class Trial:
 
     show: bool = False
     """Whether nothing is wanted but what the candidate is called with."""
+    record: bool = False
+    """Whether nothing is wanted but the candidate's calls, as data, and nothing of it is run."""
     zeros: bool = False
     """Whether losses of 0 stay such where the convention shows no weight of theirs."""
     arrival: str = ""
@@ -68,7 +70,7 @@ class Trial:
     def plain(self) -> bool:
         """Whether nothing but the case is asked for, so that the ranks may run it among others."""
         asked = self.before or self.fresh or self.watch or self.misuse or self.show or self.virtual
-        return not (asked or self.alone)
+        return not (asked or self.alone or self.record)
 
     term: int | None = None
     """Which auxiliary term alone is looked at, modulo their number; None for the losses."""

@@ -14,7 +14,6 @@ from aggverify.execution.options import default
 from aggverify.execution.subject import Subject
 from aggverify.oracles import Sample
 from aggverify.report import model
-from aggverify.report.plain_torch import script
 from aggverify.run.outcome.store import StoredCase, stored_case
 from aggverify.run.outcome.verdict import (
     Call,
@@ -44,7 +43,6 @@ def reported(
     """A confirmed and explained finding; ``first``: the one of the same cause that is shown."""
     f, d, code = report.finding, report.diagnosis, CODES[report.finding.code]
     bugs = (d.bug,) if d and d.bug else ()
-    plain = script(subject, f)
     weights = f.expected is None or len(f.expected) <= MAX_WEIGHTS
     return model.Finding(
         id=report.stored.id,
@@ -83,8 +81,6 @@ def reported(
         suspects=tuple(model.Suspect(**asdict(s), sentence=s.sentence) for s in report.suspects),
         bugs=tuple(model.Bug(bug.name, bug.sentence, bug.seen, bug.fix) for bug in bugs),
         call=_call(report.call),
-        script=plain.text,
-        no_script=plain.why_not,
     )
 
 

@@ -89,6 +89,7 @@ def _finding(verdict: Verdict, cause: Sequence[Finding]) -> dict[str, Any]:
         "explanation": reading.explanation(first),
         "trace": "\n".join(reading.trace(first)),
         "replay": reading.replay(first),
+        "exported": reading.exported(first),
         "codes": " ".join(dict.fromkeys(f.code for f in cause)),
         "heat": heat,
     }

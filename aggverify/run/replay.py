@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from aggverify.checks import Finding, check
+from aggverify.checks import Check, Finding, check
 from aggverify.checks.refusal import refusal
-from aggverify.codes import Effect
+from aggverify.codes import CODES, Effect
 from aggverify.codes.state import Again
 from aggverify.errors import InputError
 from aggverify.execution.claim import Claim, called_as
@@ -18,6 +18,7 @@ from aggverify.execution.limits import RankKind
 from aggverify.execution.subject import Refused, Subject
 from aggverify.execution.term_readings import said_readings
 from aggverify.generation.space import Space
+from aggverify.run.export import Export, export
 from aggverify.run.opening import OtherPath, opened, other_path
 from aggverify.run.outcome import store
 from aggverify.run.outcome.store import StoredCase
@@ -47,6 +48,10 @@ class Replayed:
     """What the case has and the target declines as a whole: nothing can be said of it."""
     printed: Printed = field(default_factory=Printed)
     """By the first rank, while the case was run."""
+    exported: Export | None = None
+    """Where that was asked, and can be."""
+    not_exported: str | None = None
+    """Why it cannot be."""
 
     @property
     def outcome(self) -> Again:
@@ -81,16 +86,17 @@ def replay(
     adapter: str | None = None,
     *,
     pool: Pool,
+    exports: bool = False,
 ) -> Replayed:
     """Judge the stored case on a target (the one it was found on by default).
 
     ``oracle``: the person's own mode, if the case was found with one; never taken from the case
     file, which is data. ``against``: the other path, likewise, and ``engine`` and ``adapter``: a
-    person's own.
+    person's own. ``exports``: whether it is also wanted as data, to be run without aggverify.
     """
     said = Said(target_text or store.found_again(stored), oracle, against, engine, adapter)
     said.is_enough(stored)
-    with replaying(said, stored.claim.ranks, pool=pool) as again:
+    with replaying(said, stored.claim.ranks, pool=pool, exports=exports) as again:
         return again(stored)
 
 
@@ -129,7 +135,7 @@ class Said:
 
 @contextmanager
 def replaying(
-    said: Said, ranks: RankKind, *, pool: Pool
+    said: Said, ranks: RankKind, *, pool: Pool, exports: bool = False
 ) -> Iterator[Callable[[StoredCase], Replayed]]:
     """Ranks that have imported the target, and what judges a stored case on it."""
     target = parse_target(said.target)
@@ -140,13 +146,19 @@ def replaying(
 
         def again(stored: StoredCase) -> Replayed:
             said.is_enough(stored)
-            return _judged(stored, said, target, template, other)
+            return _judged(stored, said, target, template, other, exports=exports)
 
         yield again
 
 
 def _judged(
-    stored: StoredCase, said: Said, target: Target, template: Template, other: OtherPath | None
+    stored: StoredCase,
+    said: Said,
+    target: Target,
+    template: Template,
+    other: OtherPath | None,
+    *,
+    exports: bool,
 ) -> Replayed:
     claim = stored.claim
     choice = choose(target, template.description, _called(claim, said))
@@ -182,7 +194,25 @@ def _judged(
     if finding is not None and (declined := _declined(subject, finding)) is not None:
         return Replayed(stored, check_run.subject, None, declined=declined, printed=printed)
     subject, executions = check_run.subject, check_run.executions
-    return Replayed(stored, subject, finding, failure, refused, executions, printed=printed)
+    found = Replayed(stored, subject, finding, failure, refused, executions, printed=printed)
+    if exports and (finding is not None or found.fixed):
+        return _exported(found, laboratory, broken)
+    return found
+
+
+def _exported(found: Replayed, laboratory: Laboratory, check: Check) -> Replayed:
+    """With its case as data, or why it is none."""
+    subject, stored = found.subject, found.stored
+    about = stored.code if found.finding is None else found.finding.code
+    words = f"{about} {CODES[about].title}" if about in CODES else about
+    how = f"mode {subject.claim.mode}, engine {subject.engine.name}, {stored.case.dtype}"
+    title = f"{words}: {subject.target}, {how}"
+    try:
+        with laboratory.patient():
+            made = export(subject, laboratory, check, stored.case, found.finding, title)
+    except InputError as error:
+        return replace(found, not_exported=str(error))
+    return replace(found, exported=made)
 
 
 def _called(claim: Claim, said: Said) -> str:

@@ -39,6 +39,8 @@ class Assignment:
     """Whether the candidate is called with each of the convention's misuses instead."""
     show: bool = False
     """Whether nothing is wanted but what the candidate is called with."""
+    record: bool = False
+    """Whether nothing is wanted but the candidate's calls, as data, and nothing of it is run."""
     terms: int = 0
     """Auxiliary per-token inputs that the candidate takes beside the losses."""
     term: int | None = None
@@ -112,6 +114,7 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
     "watch": (bool,),
     "misuse": (bool,),
     "show": (bool,),
+    "record": (bool,),
     "arrival": (str,),
     "scale": (float,),
     "gain": (float,),

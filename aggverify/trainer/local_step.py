@@ -107,10 +107,8 @@ class CandidateStep:
     def loss(self, k: int, losses: Tensor) -> Tensor:
         """The candidate's loss of micro-batch ``k``; raises ContractBreach for what is none."""
         members = self._micro_batches[k]
-        if self.sizes.gathered:
-            losses = gathered(self._site, members, losses, self._engine.gathers(self.sizes))
+        given = self.given(k, losses)
         began = time.perf_counter()
-        given = losses if losses.dtype is self.dtype else losses.to(self.dtype)
         trains = self._under != NO_GRAD
         if self._under:
             with entered(self._under, losses.device.type):
@@ -126,6 +124,18 @@ class CandidateStep:
         if not trains:
             return losses.sum() * 0  # nothing to take a gradient of
         return loss if self._scale == 1.0 else loss * self._scale
+
+    def given(self, k: int, losses: Tensor) -> Tensor:
+        """What the candidate is given of these losses of micro-batch ``k``: gathered, as the case
+        has them, and in its dtype."""
+        if self.sizes.gathered:
+            times = self._engine.gathers(self.sizes)
+            losses = gathered(self._site, self._micro_batches[k], losses, times)
+        return losses if losses.dtype is self.dtype else losses.to(self.dtype)
+
+    def counted(self, k: int) -> int:
+        """Tokens of micro-batch ``k`` where the candidate does not count them."""
+        return checked_count(None, self._site, self._micro_batches[k], self._engine)
 
     def gradient(self, parameter: Tensor) -> Tensor:
         """What backward left in the parameter; ContractBreach when no loss depended on it."""

@@ -5,6 +5,7 @@ Constructed by the world package in a template process; nothing here runs in the
 
 from __future__ import annotations
 
+import json
 import time
 import zlib
 from collections.abc import Callable, Sequence
@@ -36,6 +37,7 @@ from aggverify.trainer.local_step import CandidateStep
 from aggverify.trainer.memory import make_room, peak
 from aggverify.trainer.offers import reached
 from aggverify.trainer.preloading import preload
+from aggverify.trainer.recording import recorded
 from aggverify.trainer.showing import Shown
 from aggverify.trainer.source import read
 from aggverify.trainer.virtual import placed, stands_in
@@ -137,6 +139,8 @@ class Trainer:
             raise
 
     def _ran(self, wanted: Assignment) -> Reply:
+        if wanted.record:
+            return self._recorded(wanted)
         for case in wanted.before:
             self._run(replace(wanted, case=case), self._function(wanted))
         function = self._function(wanted)
@@ -155,6 +159,17 @@ class Trainer:
         if wanted.virtual:
             return self._virtually(wanted, function)
         return self._run(wanted, function)
+
+    def _recorded(self, wanted: Assignment) -> Reply:
+        """The calls of all steps, of which none is made."""
+        spec, how, found = self._specs[wanted.engine], self._called(wanted), []
+        TRACER.own(begins=True)
+        for case in (*wanted.before, wanted.case):
+            one = replace(wanted, case=case)
+            site = self._site(one, self._grid.cell(case.layout))
+            found.append(recorded(how, wanted.function, self._module, site, spec))
+        TRACER.own(begins=False)
+        return Answer().to_json(), json.dumps(found).encode()
 
     def _virtually(self, wanted: Assignment, function: Function) -> Reply:
         """The ranks asked for one after another: what they return, and the sum of their gradients

@@ -81,7 +81,7 @@ def test_a_method_is_called_on_an_object_that_is_built(cli: Cli, tmp_path: Path)
 
 
 @pytest.mark.thorough
-def test_a_wrong_method_its_case_and_its_script(cli: Cli, tmp_path: Path) -> None:
+def test_a_wrong_method_its_case_and_its_export(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "grpo.py").write_text(METHODS)
     ran = cli("check", "grpo.py:GRPO.loss", *BRIEF, *CLAIMED, "--report", "json")
     assert ran.code == 1 and "2 times too much" in ran.out, ran
@@ -89,10 +89,10 @@ def test_a_wrong_method_its_case_and_its_script(cli: Cli, tmp_path: Path) -> Non
     [finding] = verdict["findings"]
     for text, code in ((METHODS, 1), (METHODS.replace("scale=2.0", "scale=1.0"), 0)):
         (tmp_path / "grpo.py").write_text(text)
-        (tmp_path / "script.py").write_text(finding["script"])
-        done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True)
-        assert done.returncode == code, done
-        assert cli("replay", finding["id"]).code == code
+        folder = tmp_path / f"out{code}"
+        assert cli("replay", finding["id"], "--export", folder).code == code
+        done = subprocess.run([sys.executable, folder / "run.py"], capture_output=True, text=True)
+        assert done.returncode == code and ("2 times that" in done.stdout) == code, done
 
 
 @pytest.mark.thorough

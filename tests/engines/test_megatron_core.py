@@ -48,7 +48,6 @@ def test_a_whole_step_of_its_own(
         [verdict] = model.load(tmp_path / ".aggverify" / "verdict.json").verdicts
         seen = {bug.seen for f in verdict.findings for bug in f.bugs}
         assert seen == {"verl #5625 and Megatron-LM #7513 in one"}, ran
-        assert {f.no_script for f in verdict.findings} == {"Megatron-core takes a GPU without us"}
 
 
 @pytest.mark.network

@@ -14,7 +14,6 @@ from aggverify.errors import InputError
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import plain_losses
-from aggverify.report.plain_torch import script
 from aggverify.run.opening import loaded
 from aggverify.run.planning.request import Request
 from aggverify.steps.case import Case
@@ -97,9 +96,6 @@ def test_what_the_adapter_merges_is_what_is_judged(
     assert found is not None
     code, said = FOUND[name] or ("", "")
     assert found.code == code and said in found.message, found.message
-    made = script(subject, found)
-    assert made.text is None
-    assert "the adapter's own function merges what is logged" in (made.why_not or "")
 
 
 def judged(subject: Subject, laboratory: Laboratory) -> Finding | None:

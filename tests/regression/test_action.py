@@ -174,7 +174,7 @@ def test_what_is_no_document_is_not_commented(tmp_path: Path) -> None:
     folder = tmp_path / "job" / "documents"
     folder.mkdir(parents=True)
     for side in ("base", "head"):
-        (folder / f"{side}.json").write_text('{"schema": 5, "verdicts": "<b>"}')
+        (folder / f"{side}.json").write_text('{"schema": 6, "verdicts": "<b>"}')
     [*_, step] = yaml.safe_load(COMMENTS)["jobs"]["comment"]["steps"]
     assert shell(step["run"], folder.parent, AGGVERIFY).returncode == 1
     assert not (folder.parent / "comment.md").exists()

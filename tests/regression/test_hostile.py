@@ -65,7 +65,7 @@ def shape(data: Any) -> Any:
     return list(map(shape, data)) if isinstance(data, list) else type(data).__name__
 
 
-FOREIGN = ("case", "fault", "replay", "script", "no_script")
+FOREIGN = ("case", "fault", "replay")
 """Of a finding, what is kept as it is."""
 
 

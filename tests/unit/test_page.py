@@ -48,6 +48,15 @@ def test_a_token_stands_in_the_row_of_the_rank_that_owns_it() -> None:
     assert "weight  expected" not in text, "the table in text would show the same again"
 
 
+def test_the_command_that_exports_is_one_line_where_a_case_is_run_again() -> None:
+    [first] = VERDICT.findings
+    again = f"{' '.join(first.replay)} --export DIR\n"
+    assert page.render(RED).count(again) == 1
+    found = replace(first, replay=("aggverify", "audit", "runs"))
+    audited = replace(RED, verdicts=(replace(VERDICT, findings=(found,)),))
+    assert "--export" not in page.render(audited)
+
+
 def wide() -> Document:
     """With a sample of nine tokens, each of another weight."""
     [first] = VERDICT.findings

@@ -59,6 +59,16 @@ def test_the_schema_of_stored_cases_says_what_is_no_case() -> None:
             assert not case.is_valid(data), place
 
 
+def test_a_document_whose_findings_had_scripts_is_read_without_them() -> None:
+    old: Any = copy.deepcopy(RED) | {"schema": 5}
+    for finding in old["verdicts"][0]["findings"]:
+        finding |= {"script": "import torch", "no_script": None}
+    kept = copy.deepcopy(old)
+    assert model.from_json(old) == model.from_json(RED)
+    assert old == kept, "what is handed over stays as it is"
+    assert hostile.refused(lambda: model.from_json({"schema": 5, "verdicts": [1, {"findings": 2}]}))
+
+
 def test_weights_and_bounds_are_exact() -> None:
     (finding, _) = RED["verdicts"][0]["findings"]
     assert finding["expected"] == ["1/2", "1/2"]
@@ -75,8 +85,8 @@ def test_weights_and_bounds_are_exact() -> None:
     ("place", "value", "message"),
     [
         ((), [], "the verdict document must be an object, got []"),
-        (("schema",), 1, "the schema of the verdict document must be 5, got 1"),
-        (("schema",), "2", "document.schema must be 5, got '2'"),
+        (("schema",), 1, "the schema of the verdict document must be 6, got 1"),
+        (("schema",), "2", "document.schema must be 6, got '2'"),
         (("verdicts", 0, "claim"), None, "document.verdicts[0].claim must be an object, got None"),
         (("exit",), True, "document.exit must be an integer, got True"),
         (("verdict",), [], "key of the verdict document 'verdict'; did you mean 'verdicts'"),

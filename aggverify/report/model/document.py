@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from aggverify.codes.identity import Identity
 from aggverify.codes.state import Again, Incomplete, Standing
@@ -17,7 +18,9 @@ from aggverify.report.escape import json_text
 from aggverify.report.model.finding import Finding
 from aggverify.report.model.verdict import Verdict
 
-SCHEMA: Literal[5] = 5
+SCHEMA: Literal[6] = 6
+WITH_SCRIPTS = 5
+"""The schema whose findings had a script, which is left out where one is read."""
 MAX_BYTES = 1 << 28
 """Of a stored document: every mode of a large step, each with 100,000 weights in full."""
 
@@ -65,7 +68,7 @@ class Accepted:
 class Document:
     """All verdicts of one command, or why there is none."""
 
-    schema: Literal[5]
+    schema: Literal[6]
     aggverify: str
     environment: Environment
     exit: int
@@ -122,9 +125,27 @@ def render(document: Document) -> str:
 def from_json(data: object) -> Document:
     """The document that plain data is; raises InputError saying what is wrong, and where."""
     given = data.get("schema") if isinstance(data, dict) else None
+    if isinstance(data, dict) and type(given) is int and given == WITH_SCRIPTS:
+        data, given = _without_scripts(data), SCHEMA
     if type(given) is int and given != SCHEMA:
         raise InputError(f"the schema of the verdict document must be {SCHEMA}, got {given}")
     return codec.read(Document, data, "the verdict document")
+
+
+def _without_scripts(data: dict[str, Any]) -> dict[str, Any]:
+    """A document of schema 5 as one of today's; what is none stays as it is."""
+
+    def each(part: Any, key: str, made: Callable[[Any], Any]) -> Any:
+        inner = part.get(key) if isinstance(part, dict) else None
+        return {**part, key: [*map(made, inner)]} if isinstance(inner, list) else part
+
+    def bare(finding: Any) -> Any:
+        if not isinstance(finding, dict):
+            return finding
+        return {k: v for k, v in finding.items() if k not in ("script", "no_script")}
+
+    found = each(data, "verdicts", lambda verdict: each(verdict, "findings", bare))
+    return {**found, "schema": SCHEMA}
 
 
 def load(path: Path | str) -> Document:

@@ -164,10 +164,6 @@ class Finding:
     """In full: names are shared by shapes of one bug, and a stored document outlives their list."""
     call: Call | None
     """Where not even the simplest step was got through: nothing else was run."""
-    script: Text | None
-    """Shows the same with nothing but torch."""
-    no_script: str | None
-    """Why there is none, as what follows "because"."""
 
     def __post_init__(self) -> None:
         tokens = sum(sample.response_length for sample in self.step.samples)

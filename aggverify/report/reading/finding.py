@@ -59,6 +59,11 @@ def replay(finding: Finding) -> str:
     return shlex.join(finding.replay)
 
 
+def exported(finding: Finding) -> str:
+    """The command that also writes it as a case for plain torch; "" for one of a training run."""
+    return f"{replay(finding)} --export DIR" if finding.replay[1] == "replay" else ""
+
+
 def facts(finding: Finding, *, drawn: bool = False) -> list[str]:
     """What was seen, the smallest case as a table unless it is ``drawn``, and its layout."""
     lines = [*_seen_once(finding), *finding.message.split("\n"), *_worst(finding)]

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from itertools import islice
 
 from aggverify.checks import Check, Finding
-from aggverify.checks.base import Shown
 from aggverify.codes.base import Effect
 from aggverify.execution.deadline import Deadline
 from aggverify.execution.laboratory import Laboratory
@@ -47,7 +46,7 @@ def first_look(
 def _is_of_weights(check: Check) -> bool:
     """Whether it compares weights on cases that it begins with, and costs little."""
     costly = check.last or check.thorough or check.compares_paths or check.waits_for
-    return check.shown is Shown.WEIGHTS and check.only is None and not costly
+    return check.of_weights and check.only is None and not costly
 
 
 def _is_bare(wanted: Case | Trial) -> bool:
