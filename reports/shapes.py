@@ -21,6 +21,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from tests.branchy import computed, wrong  # noqa: E402
+from tests.branchy.corpora import WRONG  # noqa: E402
+from tests.branchy.untuned.judging import DIVISOR  # noqa: E402
+
 from aggverify.api.running import request  # noqa: E402
 from aggverify.checks import Check, check, shapes  # noqa: E402
 from aggverify.execution.laboratory import Laboratory  # noqa: E402
@@ -41,9 +45,6 @@ from aggverify.steps.case import Case  # noqa: E402
 from aggverify.steps.layouts import Layout  # noqa: E402
 from aggverify.steps.notation import parse_step  # noqa: E402
 from aggverify.world import Pool  # noqa: E402
-from tests.branchy import computed, wrong  # noqa: E402
-from tests.branchy.corpora import WRONG  # noqa: E402
-from tests.branchy.untuned.judging import DIVISOR  # noqa: E402
 
 TABLE = ROOT / "reports" / "shapes.md"
 RIGHT = Request(target="examples/native/sum/token_mean.py", modes=("token_mean",))

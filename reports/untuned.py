@@ -21,13 +21,14 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from aggverify.errors import AggverifyError  # noqa: E402
-from aggverify.execution.limits import LIMITS  # noqa: E402
-from aggverify.world import Pool  # noqa: E402
 from tests.branchy.causes import is_found  # noqa: E402
 from tests.branchy.corpora import CORPORA, Corpus  # noqa: E402
 from tests.branchy.untuned import Untuned  # noqa: E402
 from tests.branchy.untuned.judging import Row, judged  # noqa: E402
+
+from aggverify.errors import AggverifyError  # noqa: E402
+from aggverify.execution.limits import LIMITS  # noqa: E402
+from aggverify.world import Pool  # noqa: E402
 
 Rows = Mapping[str, Row]
 CAUSES = (

@@ -1,4 +1,4 @@
-"""What the golden table has a row for: every example, mutant, twin and reducer that was written blind."""
+"""What the golden table has a row for: every example, mutant, twin and reducer written blind."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from aggverify.run.session import verify
 from aggverify.world import Pool
 from tests.conftest import ROOT
 from tests.contradicted import contradicted
+from tests.corpus.base import Correct, Mutant
 from tests.corpus.families import FAMILIES, RIGHT
 from tests.corpus.table import BLIND, Blind
-from tests.corpus.base import Correct, Mutant
 
 ORACLE = "examples/length_weighted.py"
 """The one example that is no reducer."""
 SEEDS = (0, 1, 2)
-"""Of mutants; everything else is run with the first. Wrong ones that were written blind end at their
-first finding, which saves most of the time."""
+"""Of mutants; everything else is run with the first. Wrong ones written blind end at their first
+finding, which saves most of the time."""
 Row = dict[str, Any]
 """``exit``; ``causes``, how many are named of what fails; ``findings``, each as in ``_kept``;
 ``why`` of what could not be judged."""

@@ -1,51 +1,38 @@
-"""Reducers with witnesses: each wrong one is wrong on its own, each right one right on all."""
+"""Reducers written blind: each wrong one is wrong on its witness, each right one on none."""
 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
+from inspect import isfunction
+from pathlib import Path
 
 import pytest
 
-from aggverify.api.running import request
-from aggverify.checks import (
-    Check,
-    arguments,
-    asynchronous,
-    backward,
-    counts,
-    larger_steps,
-    launched,
-    logs,
-    order,
-    poison,
-    scalar,
-    shapes,
-    steadiness,
-    terms,
-    torch_modes,
-    windows,
-)
+from aggverify.checks import check, scalar, terms
+from aggverify.codes import CODES
+from aggverify.diagnosis.bugs import BUGS
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
-from aggverify.oracles import MODES
 from aggverify.run import session
 from aggverify.run.opening import loaded
+from aggverify.run.planning.request import Request
 from aggverify.world import Pool
-from tests.corpus.branches.corpora import CORPORA, WITNESSED_RIGHT, WITNESSED_WRONG
-from tests.corpus.branches.fresh import registry as fresh
-from tests.corpus.branches.unread.base import Unread
-from tests.corpus.branches.unread.witness import Witness, run
-from tests.corpus.branches.untuned.judging import DIVISOR
 from tests.choosing import thorough_at_times, thorough_but
+from tests.corpus import blind
+from tests.corpus.judging import judged, request
+from tests.corpus.table import BLIND, RIGHT, WAVES, WRONG, Blind
+from tests.corpus.witness import Witness, run
 
-ENOUGH = {
-    "untuned": (30, 20),
-    "unread": (50, 40),
-    "fresh": (45, 25),
-    "latest": (42, 22),
-    "later": (24, 14),
+COUNTS = {
+    "untuned": (46, 34),
+    "unread": (63, 67),
+    "fresh": (54, 50),
+    "latest": (58, 50),
+    "later": (36, 28),
     "sixth": (45, 30),
     "seventh": (45, 30),
     "eighth": (45, 30),
@@ -55,26 +42,39 @@ ENOUGH = {
     "twelfth": (40, 30),
     "thirteenth": (0, 40),
 }
-"""How many wrong and right ones of each folder there are at least."""
+"""Wrong and right ones of each wave: no reducer is lost."""
 QUICK = ("positions_in_a_byte",)
 PLAIN = Witness("1")
 """One token: what every reducer here is right on."""
 KINDS = ("zigzag", "contiguous", "gathered")
+FIRST = "untuned"
+"""The wave whose reducers have no witness, and are run as a whole instead."""
+WITNESSED = [entry for entry in WRONG if entry.witness is not None]
 
 
-def name(entry: Unread) -> str:
-    return entry.name
+def one_of_each_cause() -> set[str]:
+    """For each cause the first reducer that has it and stands for no other cause."""
+    chosen: set[str] = set()
+    for cause in sorted({cause for entry in WITNESSED for cause in entry.causes}):
+        rows = (e.id for e in WITNESSED if cause in e.causes and e.id not in chosen)
+        chosen.update(list(rows)[:1])
+    return chosen
 
 
-def is_quick(entry: Unread) -> bool:
-    return entry.name in QUICK
+CHOSEN = one_of_each_cause()
+
+
+def name(entry: Blind) -> str:
+    return entry.id
+
+
+def is_quick(entry: Blind) -> bool:
+    return entry.id in QUICK
 
 
 @contextmanager
-def under_test(entry: Unread, pool: Pool) -> Iterator[tuple[Subject, Laboratory]]:
+def under_test(wanted: Request, pool: Pool) -> Iterator[tuple[Subject, Laboratory]]:
     """The reducer as its ranks have it."""
-    divisor = DIVISOR if MODES[entry.mode].needs_divisor else None
-    wanted = request(entry.target, {"mode": [entry.mode], "divisor": divisor})
     with loaded(wanted, pool) as ((subject, *_), laboratory):
         yield subject, laboratory
 
@@ -112,104 +112,68 @@ def _mask(chance: random.Random) -> str:
     return "".join("1" if chance.random() < density else "0" for _ in range(length))
 
 
-@pytest.mark.parametrize("entry", thorough_but(WITNESSED_WRONG, is_quick, ids=name, each=40))
-def test_a_wrong_one_is_wrong_on_its_witness_only(entry: Unread, shared_pool: Pool) -> None:
+@pytest.mark.parametrize(
+    "entry",
+    thorough_but(
+        WITNESSED,
+        is_quick,
+        ids=name,
+        each=len(WITNESSED),
+        always=lambda entry: entry.id in CHOSEN,
+    ),
+)
+def test_a_wrong_one_is_wrong_on_its_witness_only(entry: Blind, shared_pool: Pool) -> None:
     assert entry.witness is not None
-    with under_test(entry, shared_pool) as (subject, laboratory):
+    with under_test(request(entry), shared_pool) as (subject, laboratory):
         assert run(subject, laboratory, [PLAIN]) == [""]
         assert run(subject, laboratory, [entry.witness]) != [""]
 
 
-@pytest.mark.parametrize("entry", thorough_at_times(WITNESSED_RIGHT, 48, ids=name))
-def test_a_right_one_is_right_on_every_witness(entry: Unread, shared_pool: Pool) -> None:
-    tried = [*_known("kl" in entry.met.lower()), *steps(len(entry.name), 24)]
-    with under_test(entry, shared_pool) as (subject, laboratory):
+@pytest.mark.parametrize(
+    "entry", thorough_at_times([e for e in RIGHT if e.wave != FIRST], 150, ids=name)
+)
+def test_a_right_one_is_right_on_every_witness(entry: Blind, shared_pool: Pool) -> None:
+    tried = [*_known("kl" in entry.met.lower()), *steps(len(entry.id), 24)]
+    with under_test(request(entry), shared_pool) as (subject, laboratory):
         found = run(subject, laboratory, tried)
     assert not _wrong(entry, tried, found)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("name", "codes"), [("added_by_index", ["AGV102"]), ("accumulated_by_index", [])]
+    "entry", thorough_at_times([e for e in WRONG if e.wave == FIRST], 60, ids=name)
 )
-def test_a_loss_is_looked_at_where_code_branches(
-    name: str, codes: list[str], shared_pool: Pool
-) -> None:
-    """Every weight of it is right, and the loss wrong from eight samples of few groups on."""
-    [entry] = (each for each in (*fresh.WRONG, *fresh.RIGHT) if each.name == name)
-    with under_test(entry, shared_pool) as (subject, laboratory):
-        verdict = session.examine(subject, laboratory, checks=[scalar.CHECK])
-    assert [each.finding.code for each in verdict.reports] == codes
+def test_a_wrong_one_of_the_first_wave_is_found(entry: Blind, shared_pool: Pool) -> None:
+    exits, code, bug = judged(entry, 0, shared_pool)
+    assert (exits == 1 and entry.is_cause(code, bug)) is not bool(entry.missed), (exits, code, bug)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("name", "looks", "bug"),
-    [
-        ("logged_as_the_sum_so_far", logs.CHECK, "running-total-logged"),
-        ("logged_by_the_first_rank", logs.CHECK, "logged-in-part"),
-        ("logged_over_lengths", logs.CHECK, "wrong-normaliser"),
-        ("divergence_on_the_first_shard", terms.CHECK, "auxiliary-left-out"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
+    "entry", thorough_at_times([e for e in RIGHT if e.wave == FIRST], 40, ids=name)
 )
-def test_what_is_told_is_what_it_does(name: str, looks: Check, bug: str, shared_pool: Pool) -> None:
-    [entry] = (each for each in fresh.WRONG if each.name == name)
-    with under_test(entry, shared_pool) as (subject, laboratory):
-        verdict = session.examine(subject, laboratory, checks=[looks])
-    diagnosis = verdict.reports[0].diagnosis
-    assert diagnosis is not None and diagnosis.bug is not None
-    assert diagnosis.bug.name == bug
+def test_a_right_one_of_the_first_wave_has_no_finding(entry: Blind, shared_pool: Pool) -> None:
+    assert judged(entry, 0, shared_pool) == (0, "", "")
 
 
-MISSED_ONCE: list[tuple[str, Check, str, str | None]] = [
-    ("chunks_averaged_and_scaled_back", counts.CHECK, "AGV101", None),
-    ("positions_in_a_byte", counts.CHECK, "AGV101", None),
-    ("entropy_as_a_mean_of_rows", terms.CHECK, "AGV207", None),
-    ("metric_added_up_beside_the_loss", logs.CHECK, "AGV511", None),
-    ("running_sum_in_sixteen_bits", scalar.CHECK, "AGV301", None),
-    ("rollouts_counted_from_gathered_ids", shapes.CHECK, "AGV204", None),
-    ("prompt_tokens_in_id_ring", shapes.CHECK, "AGV101", None),
-    ("logged_by_the_main_process", logs.CHECK, "AGV511", None),
-    ("slot_for_every_prompt_name", launched.CHECK, "AGV412", None),
-    ("prompt_counts_times_device_one", steadiness.STATE, "AGV408", "state-between-steps"),
-    ("kl_scale_set_at_window_start", terms.CHECK, "AGV207", "state-between-steps"),
-    ("tokens_added_rollout_by_rollout", shapes.CHECK, "AGV101", None),
-    ("window_logged_with_its_last", logs.CHECK, "AGV511", "state-between-steps"),
-    ("scale_kept_on_the_device", steadiness.STATE, "AGV408", "state-between-steps"),
-    ("kl_divided_by_a_slot_table", terms.CHECK, "AGV207", None),
-    ("prompt_means_above_epsilon", shapes.CHECK, "AGV111", None),
-    ("scattered_backward", backward.CHECK, "AGV126", None),
-    ("ends_by_triangle", torch_modes.CHECK, "AGV129", None),
-    ("sum_without_trailing_copies", shapes.CHECK, "AGV101", None),
-    ("weights_from_a_table_of_shapes", windows.CHECK, "AGV208", "state-between-steps"),
-    ("turn_after_turn", order.CHECK, "AGV205", None),
-    ("step_count_in_the_compute_dtype", torch_modes.CHECK, "AGV129", None),
-    ("ring_totals_in_buckets", asynchronous.CHECK, "AGV411", None),
-    ("unmasked_sum_of_dense_batches", shapes.CHECK, "AGV101", None),
-    ("penalty_in_tiles_and_a_tail", terms.CHECK, "AGV207", None),
-    ("masked_in_a_workspace", arguments.LEFT_ALONE, "AGV502", "arguments-changed"),
-    ("rollout_means_in_blocks", scalar.CHECK, "AGV102", None),
-    ("logged_with_the_count_of_the_mask", logs.CHECK, "AGV511", "wrong-normaliser"),
-    ("rollout_tokens_found_in_validation", torch_modes.CHECK, "AGV128", None),
-    ("idle_pieces_stay_attached", poison.CHECK, "AGV121", "multiply-by-mask"),
-    ("own_mean_by_share", larger_steps.CHECK, "AGV203", None),
-]
-
-
-@pytest.mark.parametrize("missed", thorough_at_times(MISSED_ONCE, 99, ids=lambda missed: missed[0]))
-@pytest.mark.exhaustive
-def test_what_was_missed_once_is_found_and_told_to_be_nothing_else(
-    missed: tuple[str, Check, str, str | None], shared_pool: Pool
-) -> None:
+@pytest.mark.parametrize(
+    "entry", thorough_at_times([e for e in WRONG if e.alone is not None], 18, ids=name)
+)
+def test_one_check_alone_finds_it_and_names_nothing_else(entry: Blind, shared_pool: Pool) -> None:
     """A name of a bug that it is not is worse than none."""
-    name, looks, code, bug = missed
-    [entry] = (each for each in WITNESSED_WRONG if each.name == name)
-    with under_test(entry, shared_pool) as (subject, laboratory):
-        verdict = session.examine(subject, laboratory, checks=[looks])
+    assert entry.alone is not None
+    with under_test(request(entry), shared_pool) as (subject, laboratory):
+        verdict = session.examine(subject, laboratory, checks=[check(entry.alone.check)])
     first = verdict.reports[0]
-    told = first.diagnosis.bug if first.diagnosis is not None else None
-    assert (first.finding.code, told and told.name) == (code, bug)
+    known = first.diagnosis.bug if first.diagnosis is not None else None
+    assert first.finding.code == entry.alone.code
+    assert (known.name if known is not None else "") == entry.alone.bug
+
+
+@pytest.mark.exhaustive
+def test_a_right_loss_is_none_of_its_findings(shared_pool: Pool) -> None:
+    """Its code branches as that of ``added_by_index`` does, whose loss is wrong there."""
+    [entry] = (entry for entry in RIGHT if entry.id == "accumulated_by_index")
+    with under_test(request(entry), shared_pool) as (subject, laboratory):
+        assert not session.examine(subject, laboratory, checks=[scalar.CHECK]).reports
 
 
 @pytest.mark.thorough
@@ -227,8 +191,8 @@ def test_a_term_keeps_its_mode_on_long_responses(
 ) -> None:
     """It has an oracle of its own where it has a mode's weights on a small step, and none where it
     has no mode's."""
-    entry = Unread(f"tests.corpus.branches.penalties:{name}", "token_mean", "")
-    with under_test(entry, shared_pool) as (subject, laboratory):
+    wanted = Request(f"tests.corpus.branches.penalties:{name}", modes=("token_mean",))
+    with under_test(wanted, shared_pool) as (subject, laboratory):
         verdict = session.examine(subject, laboratory, checks=[terms.CHECK])
     assert [report.finding.code for report in verdict.reports] == codes
     assert all("token_mean's, times 0.25" in r.finding.message for r in verdict.reports)
@@ -237,15 +201,15 @@ def test_a_term_keeps_its_mode_on_long_responses(
 def _known(terms: bool) -> list[Witness]:
     """Witnesses of the wrong ones, launched ranks apart; those of terms for reducers with terms;
     none with rejected tokens, of which this convention promises nothing."""
-    found = [entry.witness for entry in WITNESSED_WRONG if entry.witness is not None]
+    found = [entry.witness for entry in WITNESSED if entry.witness is not None]
     usual = [w for w in found if not w.where and (terms or w.term is None)]
     return [w for w in usual if all(s.original_mask is None for s in w.case.step.samples)]
 
 
-def _wrong(entry: Unread, tried: Sequence[Witness], found: Sequence[str]) -> list[str]:
+def _wrong(entry: Blind, tried: Sequence[Witness], found: Sequence[str]) -> list[str]:
     """What was wrong, but for a refusal of the reducer's own."""
     pairs = zip(tried, found, strict=True)
-    refuses = "refuses" in entry.name
+    refuses = "refuses" in entry.id
     return [
         f"{witness}: {text}"
         for witness, text in pairs
@@ -253,10 +217,40 @@ def _wrong(entry: Unread, tried: Sequence[Witness], found: Sequence[str]) -> lis
     ]
 
 
-def test_names_are_unique_and_of_each_kind_there_are_enough() -> None:
-    names = [entry.name for entry in (*WITNESSED_WRONG, *WITNESSED_RIGHT)]
-    assert len(set(names)) == len(names)
-    counted = {each.name: (len(each.wrong), len(each.right)) for each in CORPORA}
-    assert counted.keys() == ENOUGH.keys()
-    for name, (wrong, right) in ENOUGH.items():
-        assert counted[name][0] >= wrong and counted[name][1] >= right, name
+def test_no_reducer_is_lost() -> None:
+    counted = Counter((entry.wave, entry.verdict) for entry in BLIND)
+    assert {w: (counted[w, "wrong"], counted[w, "right"]) for w in WAVES} == COUNTS
+    assert len({entry.id for entry in BLIND}) == len(BLIND) == 1041
+
+
+def test_every_function_has_a_line_and_every_line_a_function() -> None:
+    folder = Path(blind.__path__[0])
+    modules = {str(p.relative_to(folder).with_suffix("")) for p in folder.glob("*/*.py")}
+    defined = {
+        value
+        for module in (m.replace("/", ".") for m in modules if not m.endswith("__init__"))
+        for value in _reducers(f"{blind.__name__}.{module}")
+    }
+    assert defined == {entry.target for entry in BLIND}
+
+
+def _reducers(module: str) -> list[str]:
+    """The functions of a module that are no helpers."""
+    found = vars(import_module(module)).items()
+    mine = [n for n, value in found if isfunction(value) and value.__module__ == module]
+    return [f"{module}:{n}" for n in mine if not n.startswith("_")]
+
+
+def test_each_wrong_one_has_a_known_cause_and_no_other_counts() -> None:
+    known = {*CODES, *(bug.name for bug in BUGS), "samples-dropped", "another-formula"}
+    assert all(entry.causes and entry.causes <= known for entry in WRONG)
+    assert not any(entry.causes or entry.witness for entry in RIGHT)
+    assert all((entry.witness is None) is (entry.wave == FIRST) for entry in WRONG)
+    [one] = (entry for entry in WRONG if entry.id == "grid_rounded")
+    assert one.is_cause("AGV101", "") and one.is_cause("AGV101", "another-formula")
+    assert not one.is_cause("AGV301", "") and not one.is_cause("AGV101", "mask-shifted")
+
+
+def test_the_first_runs_are_of_every_wrong_one() -> None:
+    assert all(entry.first and "0" in entry.first for entry in WRONG)
+    assert all(WAVES[entry.wave]["by"] and entry.met for entry in BLIND)

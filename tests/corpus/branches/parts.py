@@ -1,4 +1,4 @@
-"""What the branchy reducers have in common: the plain road, which is right."""
+"""What reducers with branches have in common: the plain road, which is right."""
 
 from __future__ import annotations
 

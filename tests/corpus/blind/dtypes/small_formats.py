@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aggverify.conventions import MicroBatch
-from tests.corpus.branches.parts import divided, kept, mask_of, pieces, prompt_mean, sample_mean, token_mean
+from tests.corpus.branches.parts import (
+    divided,
+    kept,
+    mask_of,
+    pieces,
+    prompt_mean,
+    sample_mean,
+    token_mean,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor

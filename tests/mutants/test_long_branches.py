@@ -13,8 +13,8 @@ from aggverify.run.planning.request import Request
 from aggverify.run.search.run_check import run_check
 from aggverify.run.session import prepared
 from aggverify.world import Pool
-from tests.corpus.branches.long_ones import BROKEN, ROWS
 from tests.choosing import thorough_but
+from tests.corpus.branches.long_ones import BROKEN, ROWS
 
 
 def outcome(function: str, pool: Pool) -> Outcome:

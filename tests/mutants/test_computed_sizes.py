@@ -24,9 +24,9 @@ from aggverify.run.search.run_check import run_check
 from aggverify.run.session import prepared
 from aggverify.steps.case import Case
 from aggverify.world import Pool
+from tests.choosing import thorough_at_times, thorough_but
 from tests.corpus.branches.computed import RIGHT, VOCABULARY, WRONG
 from tests.corpus.branches.parts import Branchy
-from tests.choosing import thorough_at_times, thorough_but
 
 
 def name(entry: Branchy) -> str:
