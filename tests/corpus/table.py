@@ -1,4 +1,4 @@
-"""Reducers that were written blind: ``blind.jsonl`` has a line for each, ``waves.toml`` says who
+"""Reducers that were written blind: ``blind.jsonl`` has a line for each, ``waves.toml`` has who
 wrote which ones, and before reading what.
 
 The table stands apart from the reducers, so that no number of a witness is in their files.
@@ -31,7 +31,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Blind:
-    """A reducer by somebody who had not read how the verifier searches."""
+    """A reducer by a person who had not read how the verifier searches."""
 
     id: str
     """Its function."""

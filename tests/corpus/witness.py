@@ -42,6 +42,8 @@ class Witness:
     where: Where = ""
     term: int | None = None
     watch: bool = False
+    rejected: bool = False
+    """Whether its masked tokens were rejected after the fact: no text says so."""
 
     @property
     def case(self) -> Case:
@@ -51,6 +53,8 @@ class Witness:
             samples[i] = replace(samples[i], rollout=name)
         for i, name in enumerate(self.groups):
             samples[i] = replace(samples[i], group=name)
+        if self.rejected:
+            samples = [replace(s, original_mask=b"\1" * len(s.loss_mask)) for s in samples]
         step = Step(tuple(samples))
         cells = parse_micro_batches(self.layout) if self.layout else (_all(step),)
         losses = self.losses or tuple(1 + n / 8 for n in range(7))
