@@ -24,7 +24,7 @@ RIGHT = (
     ("closed under the library's engine", [str(EXAMPLES / "native" / "mean" / "token_mean.py")]),
     (
         "issues collectives: also launched ranks",
-        ["tests.branchy.untuned.worlds:two_levels", "--mode", "token_mean"],
+        ["tests.corpus.blind.worlds.nodes:two_levels", "--mode", "token_mean"],
     ),
 )
 WRONG = ("cp_shard_mean", "micro_batch_token_mean", "padded_width", "bfloat16_count")

@@ -1,8 +1,9 @@
 """What each shape of the search costs and what it alone finds, in ``reports/shapes.md``.
 
-``python reports/shapes.py`` runs each shape by itself on every wrong reducer of ``tests/branchy``,
-as many cases as the default run has, and the default run, check by check, on a right one. With
-``ROWS.json``, what has been found is kept there, and a run that was broken off goes on.
+``python reports/shapes.py`` runs each shape by itself on every wrong reducer of
+``tests/corpus/blind`` and ``tests/corpus/branches``, as many cases as the default run has, and the
+default run, check by check, on a right one. With ``ROWS.json``, what has been found is kept there,
+and a run that was broken off goes on.
 """
 
 from __future__ import annotations
@@ -21,14 +22,12 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from aggverify.api.running import request  # noqa: E402
 from aggverify.checks import Check, check, shapes  # noqa: E402
 from aggverify.execution.laboratory import Laboratory  # noqa: E402
 from aggverify.execution.limits import LIMITS  # noqa: E402
 from aggverify.execution.subject import Subject  # noqa: E402
 from aggverify.generation.constants import CONSTANTS, shaped  # noqa: E402
 from aggverify.generation.shapes import FAMILIES  # noqa: E402
-from aggverify.oracles import MODES  # noqa: E402
 from aggverify.run.opening import loaded  # noqa: E402
 from aggverify.run.outcome.tally import Tally  # noqa: E402
 from aggverify.run.planning.plan import plan  # noqa: E402
@@ -41,9 +40,9 @@ from aggverify.steps.case import Case  # noqa: E402
 from aggverify.steps.layouts import Layout  # noqa: E402
 from aggverify.steps.notation import parse_step  # noqa: E402
 from aggverify.world import Pool  # noqa: E402
-from tests.branchy import computed, wrong  # noqa: E402
-from tests.branchy.corpora import WRONG  # noqa: E402
-from tests.branchy.untuned.judging import DIVISOR  # noqa: E402
+from tests.corpus.branches import computed, wrong  # noqa: E402
+from tests.corpus.judging import request  # noqa: E402
+from tests.corpus.table import WRONG  # noqa: E402
 
 TABLE = ROOT / "reports" / "shapes.md"
 RIGHT = Request(target="examples/native/sum/token_mean.py", modes=("token_mean",))
@@ -64,19 +63,19 @@ CHECKS: Mapping[str, tuple[str, ...]] = {
     "launched ranks": ("launched_as_forked",),
 }
 """Shapes that are checks of their own."""
-BRANCHES = Request(target="tests.branchy.right:fused_rows_are_scaled_back", modes=("token_mean",))
+BRANCHES = Request("tests.corpus.branches.right:fused_rows_are_scaled_back", modes=("token_mean",))
 NEEDS: Mapping[str, Request] = {
     CONSTANTS: BRANCHES,
     STEERED: BRANCHES,
     TOWARDS: Request(
-        target="tests.branchy.computed:never_beyond_its_budget", modes=("token_mean",)
+        target="tests.corpus.branches.computed:never_beyond_its_budget", modes=("token_mean",)
     ),
     OTHERS: BRANCHES,
     "every log key": Request(
-        target="tests.branchy.untuned.worlds:logs_what_it_has", modes=("token_mean",)
+        target="tests.corpus.blind.worlds.nodes:logs_what_it_has", modes=("token_mean",)
     ),
     "launched ranks": Request(
-        target="tests.branchy.untuned.worlds:two_levels", modes=("token_mean",)
+        target="tests.corpus.blind.worlds.nodes:two_levels", modes=("token_mean",)
     ),
 }
 """Right reducers that have what a shape is about: numbers, conditions, logs, collectives."""
@@ -94,14 +93,14 @@ class Cost:
     """Of all processes together."""
 
 
-def targets() -> list[tuple[str, str]]:
-    """Target and mode of the wrong reducers."""
+def targets() -> list[Request]:
+    """The wrong reducers."""
     own = [
-        (f"tests.branchy.{module}:{entry.function}", entry.mode)
+        Request(f"tests.corpus.branches.{module}:{entry.function}", modes=(entry.mode,))
         for module, entries in (("wrong", wrong.WRONG), ("computed", computed.WRONG))
         for entry in entries
     ]
-    return [*own, *((other.target, other.mode) for other in WRONG)]
+    return [*own, *map(request, WRONG)]
 
 
 def listed(subject: Subject, shape: str) -> tuple[Case, ...]:
@@ -161,10 +160,8 @@ def after_lists(run: CheckRun, shape: str) -> tuple[int, bool]:
     return run.cases - before, other is not None
 
 
-def found_by(target: str, mode: str, pool: Pool) -> list[str]:
+def found_by(wanted: Request, pool: Pool) -> list[str]:
     """The shapes that find it, each by itself."""
-    divisor = DIVISOR if MODES[mode].needs_divisor else None
-    wanted = request(target, {"mode": [mode], "divisor": divisor})
     with loaded(wanted, pool) as (subjects, laboratory):
         found = []
         laboratory.begin()
@@ -252,7 +249,8 @@ def report(
         "# Shapes",
         "",
         "Written by `python reports/shapes.py`; do not edit. The reducers are the wrong ones of",
-        "`tests/branchy`, each shape by itself. Cost is that of a right one that has what the",
+        "`tests/corpus/blind` and `tests/corpus/branches`, each shape by itself.",
+        "Cost is that of a right one that has what the",
         "shape is about (numbers in its code, logs, collectives), its ranks up: processor time of",
         f"all of them over that of `import torch` ({torch:.1f} s here).",
         "What is steered to, what is drawn towards, and every property on all branches begin",
@@ -274,7 +272,7 @@ def report(
     lines += [
         "",
         f"{len(found)} wrong reducers; {len(none)} are found by none of these: by other checks, by",
-        "cases that are drawn around the lists, or not at all (`untuned.md` and its like).",
+        "cases that are drawn around the lists, or not at all ([power](power.md)).",
         "",
         f"A default run of a right reducer: {total:,} steps.",
         "",
@@ -293,10 +291,10 @@ def main(arguments: Sequence[str]) -> None:
     torch = min(import_torch() for _ in range(3))
     with Pool(LIMITS) as pool:
         checks, cost = costs(pool)
-        for target, mode in targets():
-            name = target.rpartition(":")[2]
+        for wanted in targets():
+            name = wanted.target.rpartition(":")[2]
             if name not in found:
-                found[name] = found_by(target, mode, pool)
+                found[name] = found_by(wanted, pool)
                 print(name, found[name], file=sys.stderr, flush=True)
                 if rows is not None:
                     rows.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

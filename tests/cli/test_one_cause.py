@@ -10,7 +10,8 @@ import pytest
 
 from tests.choosing import thorough_at_times
 from tests.conftest import Cli
-from tests.corpus import Mutant, shapes
+from tests.corpus import shapes
+from tests.corpus.base import Mutant
 
 BRIEF = ("--profile", "quick", "--world", "4", "--max-examples", "4")
 

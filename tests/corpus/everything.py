@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.corpus import FAMILIES, RIGHT, groups
+from tests.corpus import groups
+from tests.corpus.families import FAMILIES, RIGHT
 
 reduce_loss = groups.reduce_loss
 """SkyRL's convention looks for it beside the reducer."""

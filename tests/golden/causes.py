@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from tests.branchy.causes import CAUSES
-from tests.branchy.corpora import WRONG
-from tests.corpus import FAMILIES
+from tests.corpus.families import FAMILIES
+from tests.corpus.table import UNNAMED, WRONG
 from tests.golden.rows import Row
 
 Rows = Mapping[str, Row]
-UNNAMED = ("", "another-formula")
 OUTCOMES = ("right", "code only", "wrong cause", "nothing found")
 KINDS = ("mutant", "wrong")
 
@@ -25,8 +23,8 @@ def known() -> dict[str, frozenset[str]]:
         for family in FAMILIES
         for entry in family.MUTANTS
     }
-    corpora = {f"wrong {e.target.removeprefix('tests.')}": CAUSES[e.name] for e in WRONG}
-    return mutants | corpora
+    blind = {f"wrong {e.target.removeprefix('tests.')}": e.causes for e in WRONG}
+    return mutants | blind
 
 
 def outcome(row: Row, causes: frozenset[str]) -> str:

@@ -1,4 +1,4 @@
-"""What the golden table has a row for: every example, mutant, twin and reducer of the corpora."""
+"""What the golden table has a row for: every example, mutant, twin and reducer written blind."""
 
 from __future__ import annotations
 
@@ -8,23 +8,20 @@ from typing import Any
 
 from aggverify.checks import Finding
 from aggverify.errors import AggverifyError
-from aggverify.oracles import MODES
 from aggverify.run.outcome.verdict import ReportedFinding, Verdict, exit_code
 from aggverify.run.planning.request import Request
 from aggverify.run.session import verify
 from aggverify.world import Pool
-from tests.branchy.corpora import CORPORA
-from tests.branchy.untuned import Untuned
-from tests.branchy.untuned.judging import DIVISOR
 from tests.conftest import ROOT
 from tests.contradicted import contradicted
-from tests.corpus import FAMILIES, RIGHT
 from tests.corpus.base import Correct, Mutant
+from tests.corpus.families import FAMILIES, RIGHT
+from tests.corpus.table import BLIND, Blind
 
 ORACLE = "examples/length_weighted.py"
 """The one example that is no reducer."""
 SEEDS = (0, 1, 2)
-"""Of mutants; everything else is run with the first. Wrong ones of the corpora end at their first
+"""Of mutants; everything else is run with the first. Wrong ones written blind end at their first
 finding, which saves most of the time."""
 Row = dict[str, Any]
 """``exit``; ``causes``, how many are named of what fails; ``findings``, each as in ``_kept``;
@@ -44,11 +41,9 @@ def requests() -> Mapping[str, Request]:
 
 def _reducers() -> Iterator[tuple[str, dict[str, Any], tuple[int, ...]]]:
     """A reducer's name with its kind, options and seeds."""
-    for corpus in CORPORA:
-        for kind, untuned in (("wrong", corpus.wrong), ("right", corpus.right)):
-            for each in untuned:
-                given = {**_of(each), "exit_first": kind == "wrong"}
-                yield f"{kind} {each.target.removeprefix('tests.')}", given, SEEDS[:1]
+    for each in BLIND:
+        given = {**_of(each), "exit_first": each.verdict == "wrong"}
+        yield f"{each.verdict} {each.target.removeprefix('tests.')}", given, SEEDS[:1]
     for kind, families, entries, seeds in (
         ("mutant", FAMILIES, "MUTANTS", SEEDS),
         ("right", RIGHT, "CORRECT", SEEDS[:1]),
@@ -79,9 +74,13 @@ def _given(module: str, entry: Mutant | Correct) -> dict[str, Any]:
     }
 
 
-def _of(entry: Untuned) -> dict[str, Any]:
-    divisor = DIVISOR if MODES[entry.mode].needs_divisor else None
-    return {"target": entry.target, "modes": (entry.mode,), "divisor": divisor}
+def _of(entry: Blind) -> dict[str, Any]:
+    return {
+        "target": entry.target,
+        "modes": (entry.mode,),
+        "engine": entry.engine,
+        "divisor": entry.divisor,
+    }
 
 
 def judged(request: Request, pool: Pool) -> Row:

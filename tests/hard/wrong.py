@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aggverify.conventions import MicroBatch
-from tests.branchy.parts import divided, kept, mask_of, prompt_mean, sample_mean, token_mean
+from tests.corpus.branches.parts import divided, kept, mask_of, prompt_mean, sample_mean, token_mean
 
 if TYPE_CHECKING:
     from torch import Tensor

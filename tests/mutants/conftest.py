@@ -16,7 +16,8 @@ from aggverify.run.planning.discovery import discovered
 from aggverify.run.search.check_run import CheckRun
 from aggverify.run.search.drawing import search
 from aggverify.run.search.evidence import explained
-from tests.corpus import Correct, Mutant, everything
+from tests.corpus import everything
+from tests.corpus.base import Correct, Mutant
 
 Told = tuple[Finding, Diagnosis | None]
 FOREVER = float("inf")

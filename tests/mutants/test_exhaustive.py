@@ -11,7 +11,8 @@ from aggverify.execution.laboratory import Laboratory
 from aggverify.generation.enumeration import Box, every_case
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.search.check_run import CheckRun
-from tests.corpus import CORRECT, MUTANTS, Correct, Mutant
+from tests.corpus.base import Correct, Mutant
+from tests.corpus.families import CORRECT, MUTANTS
 from tests.mutants.conftest import FOREVER, subject_of
 
 SMALL = Box(samples=2, tokens=2, ranks=2)

@@ -16,7 +16,8 @@ from aggverify.run.outcome.tally import Tally
 from aggverify.run.search.check_run import CheckRun
 from tests.choosing import first_of_each, thorough_at_times, thorough_but
 from tests.contradicted import contradicted
-from tests.corpus import CORRECT, FAMILIES, MUTANTS, Correct, Mutant
+from tests.corpus.base import Correct, Mutant
+from tests.corpus.families import CORRECT, FAMILIES, MUTANTS
 from tests.mutants.conftest import every_finding, first_told, subject_of
 
 LAST_NUMBER = 89

@@ -12,7 +12,7 @@ from aggverify.run.search.check_run import CheckRun
 from aggverify.run.search.evidence import confirm
 from aggverify.steps.notation import parse_micro_batches
 from tests.conftest import SEEDS
-from tests.corpus import MUTANTS
+from tests.corpus.families import MUTANTS
 from tests.mutants.conftest import FOREVER, subject_of
 
 ONE_TOKEN = (1, 1)

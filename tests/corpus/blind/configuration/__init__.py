@@ -1,0 +1,1 @@
+"""About configuration: settings, windows, logs, further terms and validation."""

@@ -1,0 +1,1 @@
+"""About dtypes: number formats, rounding, and counts in them."""

@@ -1,0 +1,1 @@
+"""About ids: prompt groups, rollouts, turns, and rows that only fill a batch."""

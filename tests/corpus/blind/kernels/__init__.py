@@ -1,0 +1,1 @@
+"""About kernels: fused, chunked and tiled losses with backward passes of their own."""

@@ -1,0 +1,1 @@
+"""About lengths: tallies, and branches on equal or short ones."""

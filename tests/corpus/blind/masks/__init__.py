@@ -1,0 +1,1 @@
+"""About masks: holes, padding, and what sums are divided by."""

@@ -1,0 +1,1 @@
+"""About packing: streams, segments, boundaries and indices."""

@@ -1,0 +1,1 @@
+"""About worlds: ranks, shards, micro-batches, and what collectives carry."""

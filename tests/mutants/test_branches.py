@@ -1,0 +1,225 @@
+"""What is wrong on one branch is found by the check it is known for; what is right there passes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from aggverify.checks import check, shapes, virtual
+from aggverify.codes.state import State
+from aggverify.execution.budget import Budget
+from aggverify.execution.laboratory import Laboratory, Submitted
+from aggverify.execution.subject import Subject
+from aggverify.execution.trial import Trial, trial
+from aggverify.generation.constants import around
+from aggverify.generation.shapes import Builder
+from aggverify.run.opening import loaded
+from aggverify.run.outcome.consequences import Outcome
+from aggverify.run.outcome.tally import Tally
+from aggverify.run.planning.plan import plan
+from aggverify.run.planning.request import Request
+from aggverify.run.search.check_run import CheckRun
+from aggverify.run.search.run_check import run_check
+from aggverify.run.session import prepared
+from aggverify.steps.case import Case
+from aggverify.steps.layouts import Layout
+from aggverify.steps.notation import parse_step
+from aggverify.world import Pool
+from tests.choosing import thorough_but
+from tests.corpus.branches.parts import Branchy
+from tests.corpus.branches.right import RIGHT
+from tests.corpus.branches.wrong import WRONG
+
+ALONE = Case(parse_step("2/" + "1" * 900), Layout.trivial(1), (0.5,) * 900, "bfloat16")
+WIDE = ALONE.with_layout(Layout(ALONE.layout.micro_batches, 2))
+QUICK = {"counts_itself", "the_step_in_float32"}
+
+
+def name(entry: Branchy) -> str:
+    return entry.function
+
+
+def outcomes(entry: Branchy, module: str, pool: Pool, *checks: str) -> list[Outcome]:
+    """Of these checks, each by itself, as the default run has them."""
+    request = Request(
+        target=f"tests.corpus.branches.{module}:{entry.function}", modes=(entry.mode,)
+    )
+    with loaded(request, pool) as (found, laboratory):
+        laboratory.begin()
+        subject = prepared(found[0], laboratory)
+        planned = plan(subject, [check(each) for each in checks]).entries
+        return [run_check(one, laboratory) for one in planned]
+
+
+@pytest.mark.covers(check=shapes.NAME)
+@pytest.mark.parametrize(
+    "entry",
+    thorough_but(
+        WRONG,
+        lambda e: e.function in QUICK,
+        ids=name,
+        each=18,
+        always=lambda e: e.function == "long_ones_have_no_holes",
+    ),
+)
+def test_a_wrong_branch_is_found(entry: Branchy, shared_pool: Pool) -> None:
+    [outcome] = outcomes(entry, "wrong", shared_pool, entry.check)
+    assert outcome.summary.state in (State.FAILED, State.HAZARD), outcome.summary
+    first = outcome.findings[0]
+    assert first.confirmed
+    assert entry.says in first.finding.message
+    assert first.diagnosis is None or first.diagnosis.bug is None or entry.bug
+
+
+@pytest.mark.parametrize(
+    "entry", thorough_but(RIGHT, lambda e: e.function in QUICK, ids=name, each=18)
+)
+def test_a_right_branch_passes(entry: Branchy, shared_pool: Pool) -> None:
+    for outcome in outcomes(entry, "right", shared_pool, entry.check):
+        passes = (State.OK, State.LEFT_OUT, State.NOT_CLAIMED)
+        assert outcome.summary.state in passes[: 1 if entry.check == shapes.NAME else 3]
+        assert not outcome.findings
+
+
+def steered(subject: Subject, laboratory: Laboratory, *, steers: bool = True) -> CheckRun:
+    """The shapes with one listed case, and what it leads to."""
+    space = shapes.space(subject)
+    one = next(case for case in around(space, [700]) if case is not None)
+    check = replace(shapes.CHECK, steers=steers, stored=lambda _: [one])
+    run = CheckRun(check, subject, space, laboratory, Tally())
+    run.found = run.stored_failure() or run.steered_failure()
+    return run
+
+
+@pytest.mark.parametrize("steers", [True, False])
+def test_what_has_not_run_steers_to_a_branch_behind_a_branch(
+    steers: bool, shared_pool: Pool
+) -> None:
+    """Of one long case in float64 the way leads to 16 bits, and from there to micro-batches."""
+    target = "tests.corpus.branches.wrong:fused_rows_are_scaled_twice"
+    with loaded(Request(target=target, modes=("token_mean",)), shared_pool) as (found, laboratory):
+        laboratory.begin()
+        run = steered(found[0], laboratory, steers=steers)
+    assert (run.found is not None) is steers
+    assert run.cases <= 1 + Budget().steered
+    if run.found is not None:
+        case = run.found.case
+        assert case.dtype == "bfloat16" and case.layout.num_microbatches > 1
+
+
+def test_what_is_steered_to_does_not_depend_on_what_ran_before(shared_pool: Pool) -> None:
+    request = Request(
+        target="tests.corpus.branches.right:fused_rows_are_scaled_back",
+        modes=("token_mean",),
+        profile="quick",
+    )
+    with loaded(request, shared_pool) as (found, laboratory):
+        sent: list[list[Case]] = []
+        submit = laboratory.submit
+
+        def noting(subject: Subject, cases: Sequence[Case | Trial]) -> Submitted:
+            sent[-1] += [trial(case).case for case in cases]
+            return submit(subject, cases)
+
+        laboratory.submit = noting  # type: ignore[method-assign]
+        for others in ((), (ALONE, WIDE)):
+            laboratory.begin()
+            submit(found[0], others).executions()
+            sent.append([])
+            assert steered(found[0], laboratory).found is None
+    alone, after = sent
+    assert alone == after
+    assert len(alone) == 1 + Budget("quick").steered
+
+
+@pytest.mark.covers(check=virtual.NAME)
+@pytest.mark.parametrize(
+    "function, module, again",
+    [("a_table_of_eight_ranks", "wrong", True), ("asks_its_rank_once", "right", False)],
+)
+def test_what_virtual_ranks_show_is_asked_of_a_process_for_each(
+    function: str, module: str, again: bool, shared_pool: Pool
+) -> None:
+    target = f"tests.corpus.branches.{module}:{function}"
+    with loaded(Request(target=target, modes=("token_mean",)), shared_pool) as (found, laboratory):
+        space = virtual.space(found[0])
+        assert space is not None
+        case = Builder(space).case((b"\1\1",), (9, 1, 1))
+        assert case is not None
+        run = CheckRun(virtual.CHECK, found[0], space, laboratory, Tally())
+        assert run.judge(case) is not None
+        assert (run.judge_again(case) is not None) is again
+
+
+@pytest.mark.thorough
+def test_a_wrong_table_of_ranks_is_seen_with_a_process_for_each(shared_pool: Pool) -> None:
+    entry = next(e for e in WRONG if e.function == "a_table_of_eight_ranks")
+    [outcome] = outcomes(entry, "wrong", shared_pool, virtual.NAME)
+    [report] = outcome.findings
+    assert report.confirmed and report.fails
+    assert report.finding.case.layout.dp_size == 9, "one rank more than the table has"
+    assert outcome.tally.sights.extent.virtual_ranks > 8
+    assert outcome.tally.sights.largest_world <= 8
+
+
+@pytest.mark.thorough
+def test_what_one_process_keeps_of_another_rank_is_a_warning(shared_pool: Pool) -> None:
+    entry = next(e for e in RIGHT if e.function == "asks_its_rank_once")
+    [outcome] = outcomes(entry, "right", shared_pool, virtual.NAME)
+    assert (outcome.summary.state, outcome.findings) == (State.OK, ())
+    assert outcome.tally.sights.doubted
+    outcome.tally.sights.cases = 1  # in a run there are others
+    told = outcome.tally.sights.weaknesses(outcome.entry.subject)
+    assert "AGVW20" in {w.code for w in told}
+
+
+def test_nothing_is_said_of_one_that_issues_collectives(shared_pool: Pool) -> None:
+    entry = next(e for e in RIGHT if e.function == "waits")
+    [outcome] = outcomes(entry, "right", shared_pool, virtual.NAME)
+    assert outcome.entry.subject.found.communicates
+    assert (outcome.summary.state, outcome.findings) == (State.LEFT_OUT, ())
+
+
+def test_a_collective_of_a_virtual_rank_is_seen_and_not_judged(shared_pool: Pool) -> None:
+    """On a branch that nothing has taken before."""
+    target = "tests.corpus.branches.right:counts_over_the_group_when_long"
+    with loaded(Request(target=target, modes=("token_mean",)), shared_pool) as (found, laboratory):
+        subject = prepared(found[0], laboratory)
+        assert not subject.found.communicates
+        check = replace(
+            virtual.CHECK,
+            variants=lambda case: (case.trivial, Trial(case, virtual=(0, 1))),
+            only=lambda _: [replace(WIDE, dtype="float64")],
+        )
+        [planned] = plan(subject, [check]).entries
+        outcome = run_check(planned, laboratory)
+    assert outcome.summary.state is State.LEFT_OUT
+    assert outcome.summary.reason and "talk to others" in outcome.summary.reason
+
+
+def test_a_virtual_world_gives_what_the_real_one_gives(shared_pool: Pool) -> None:
+    """Bit for bit, whatever is asked of torch.distributed."""
+    target = "tests.corpus.branches.right:any_world"
+    step = parse_step("2/1101 1/11; 3/111 1/1")
+    case = Case(step, Layout((((0,), (1,)), ((2,), (3,))), 2), tuple(map(float, range(10))))
+    for engine in ("sum", "megatron-token"):
+        request = Request(target=target, modes=("token_mean",), engine=engine)
+        with loaded(request, shared_pool) as (found, laboratory):
+            ranks = tuple(range(4))
+            played = Trial(case, virtual=ranks), Trial(case, virtual=ranks, where="apart")
+            real, *others = laboratory.run(found[0], [case, *played])
+        assert real.weights is not None
+        for other in others:
+            assert other.weights is not None
+            assert np.array_equal(real.weights, other.weights)
+            assert (real.value, real.local_losses) == (other.value, other.local_losses)
+
+
+def test_the_tables_are_sound() -> None:
+    for table in (WRONG, RIGHT):
+        assert len({entry.function for entry in table}) == len(table)
+    assert all(check(entry.check) and entry.met for entry in (*WRONG, *RIGHT))
+    assert (len(WRONG), len(RIGHT)) == (35, 31)
