@@ -35,10 +35,13 @@ def variants(case: Case) -> tuple[Case, ...]:
     return mine.trivial, mine, case.with_losses(others).trivial
 
 
-def judge(check: str, subject: Subject, executions: Sequence[Execution]) -> Finding | None:
+def judge(
+    check: str, subject: Subject, case: Case, executions: Sequence[Execution]
+) -> Finding | None:
     """What is merged of one rank's numbers against what is merged of the layout's. Keys that do not
     change with the losses say something of the layout itself, and those that are alike everywhere
-    are of the whole step: both may be what they are."""
+    are of the whole step: both may be what they are. ``case``: whose variants these are; it is what
+    finds them again."""
     own = merged_logs.applies(subject)
     one, spread, other = map(_merged_by_its_own if own else numbers_of, executions)
     for key, alone in one.items():
@@ -51,7 +54,6 @@ def judge(check: str, subject: Subject, executions: Sequence[Execution]) -> Find
         ))  # fmt: skip
         if was is None or (now is not None and now.is_near(was)):
             continue
-        case = executions[1].case
         message = (
             f"log[{key!r}] is {'not finite' if now is None else repr(float(now.value))}, merged, "
             f"and {float(was.value)!r} on one rank"

@@ -94,7 +94,7 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     found = _of_the_objective(subject, ran, for_keys)
     # Of a mode whose micro-batches have so many samples each, one rank with all of them is no case.
     known = found is not None or subject.rows is not None
-    return found if known else logged_keys.judge(NAME, subject, for_keys)
+    return found if known else logged_keys.judge(NAME, subject, ran.case, for_keys)
 
 
 def _of_the_objective(

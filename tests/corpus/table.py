@@ -50,7 +50,12 @@ class Blind:
     witness: Witness | None = None
     """A step on which a wrong one is wrong; the first wave has none."""
     causes: frozenset[str] = frozenset()
-    """Codes, and known bugs by their names: each is true of it."""
+    """Codes, and known bugs by their names: each is true of it. Written down before any run."""
+    also: frozenset[str] = frozenset()
+    """More that is true of it, by somebody who had seen what runs report: no first run counts it."""
+    mistake: tuple[str, ...] = ()
+    """Lines of its file that a reviewer would point at: the condition of a wrong branch, and what
+    is wrong there. Written down by somebody who had seen the code alone."""
     alone: Found | None = None
     first: Mapping[str, tuple[int, str]] | None = None
     """By seed the exit code of its first run, and code and bug of the last finding there."""
@@ -58,6 +63,12 @@ class Blind:
     @property
     def target(self) -> str:
         return f"tests.corpus.blind.{self.module}:{self.id}"
+
+    @property
+    def source(self) -> list[str]:
+        """The lines of its file."""
+        path = (HERE / "blind").joinpath(*self.module.split(".")).with_suffix(".py")
+        return [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
 
     def is_cause(self, code: str, bug: str) -> bool:
         """Whether a finding names what is wrong: the bug, or the code where no bug is named."""
@@ -80,7 +91,9 @@ def _blind(line: str) -> Blind:
         row["witness"] = _witness(row["witness"])
     if "alone" in row:
         row["alone"] = Found(**row["alone"])
-    row["causes"] = frozenset(row.get("causes", ()))
+    for name in ("causes", "also"):
+        row[name] = frozenset(row.get(name, ()))
+    row["mistake"] = tuple(row.get("mistake", ()))
     row["first"] = {seed: (code, last) for seed, (code, last) in row.get("first", {}).items()}
     return Blind(**row)
 

@@ -244,12 +244,18 @@ def _reducers(module: str) -> list[str]:
 
 def test_each_wrong_one_has_a_known_cause_and_no_other_counts() -> None:
     known = {*CODES, *(bug.name for bug in BUGS), "samples-dropped", "another-formula"}
-    assert all(entry.causes and entry.causes <= known for entry in WRONG)
+    assert all(entry.causes and entry.causes | entry.also <= known for entry in WRONG)
     assert not any(entry.causes or entry.witness for entry in RIGHT)
     assert all((entry.witness is None) is (entry.wave == FIRST) for entry in WRONG)
     [one] = (entry for entry in WRONG if entry.id == "grid_rounded")
     assert one.is_cause("AGV101", "") and one.is_cause("AGV101", "another-formula")
     assert not one.is_cause("AGV301", "") and not one.is_cause("AGV101", "mask-shifted")
+
+
+def test_each_wrong_one_has_its_mistaken_lines() -> None:
+    for entry in WRONG:
+        assert entry.mistake and {*entry.mistake} <= {*entry.source}, entry.id
+    assert not any(entry.mistake for entry in RIGHT)
 
 
 def test_the_first_runs_are_of_every_wrong_one_and_the_page_is_of_the_table() -> None:

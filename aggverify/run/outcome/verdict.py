@@ -202,7 +202,7 @@ class Verdict:
     def causes(self) -> tuple[tuple[ReportedFinding, ...], ...]:
         """Reports grouped by root cause; without a known one each stands alone."""
         groups: dict[str, list[ReportedFinding]] = {}
-        for report in sorted(self.reports, key=lambda each: not _is_wrong_formula(each)):
+        for report in sorted(self.reports, key=_precedence):
             root = report.diagnosis.root if report.diagnosis else None
             root = root or _where(report)
             root = root or next((r for r, of in groups.items() if _led_by(report, of[0])), None)
@@ -232,6 +232,20 @@ def _where(report: ReportedFinding) -> str | None:
     return f"line {first.line} of {first.function}: {first.condition} {first.truth}"
 
 
+_UNSTEADY = ("not-linear", "not-repeatable", "state-between-steps")
+"""Known bugs under which a weight is not the same from one call to the next."""
+
+
+def _precedence(report: ReportedFinding) -> int:
+    """What is shown first: a formula that is known to be wrong, weights that are not steady, a
+    formula that is unexplained, a layout; last what is about one kind of unit alone."""
+    if _is_wrong_formula(report):
+        return 2 if _is_unexplained(report) else 0
+    if _is_unsteady(report):
+        return 1
+    return 3 + (report.finding.traits.field is not None)
+
+
 def _led_by(report: ReportedFinding, other: ReportedFinding) -> bool:
     """Whether another finding, which came before, accounts for one without a cause."""
     return _follows(report, other) or _is_wrong_already(report, other)
@@ -248,18 +262,29 @@ def _follows(report: ReportedFinding, other: ReportedFinding) -> bool:
 
 
 def _is_wrong_already(report: ReportedFinding, other: ReportedFinding) -> bool:
-    """Whether neither has a cause that is known, and the other's weights are wrong on one rank in
-    one micro-batch already: a layout only shows what is wrong with the formula."""
-    return _is_wrong_formula(other) and report.diagnosis is None and _has_wrong_weights(report)
+    """Whether it has wrong weights without a cause, where the other's are wrong on one rank in one
+    micro-batch already, and unexplained as well, or not steady: a layout only shows it again."""
+    wrong = _is_wrong_formula(other) and _is_unexplained(other)
+    leads = wrong or _is_unsteady(other)
+    return leads and report.diagnosis is None and _has_wrong_weights(report)
 
 
 def _is_wrong_formula(report: ReportedFinding) -> bool:
-    """Whether weights are wrong on one rank in one micro-batch, and no formula or bug gives them;
-    that some are 0 is none."""
-    alone = report.finding.case.layout.is_trivial and report.finding.reference == ORACLE
+    """Whether weights are wrong on one rank in one micro-batch."""
+    found = report.finding
+    alone = found.case.layout.is_trivial and found.reference == ORACLE
+    return alone and _has_wrong_weights(report)
+
+
+def _is_unexplained(report: ReportedFinding) -> bool:
+    """Whether no formula, factor or bug gives the weights; that some are 0 is none."""
     found = report.diagnosis
-    unexplained = found is None or (found.form, found.factor, found.bug) == (None, None, None)
-    return alone and unexplained and _has_wrong_weights(report)
+    return found is None or (found.form, found.factor, found.bug) == (None, None, None)
+
+
+def _is_unsteady(report: ReportedFinding) -> bool:
+    found = report.diagnosis
+    return found is not None and found.bug is not None and found.bug.name in _UNSTEADY
 
 
 def _has_wrong_weights(report: ReportedFinding) -> bool:
