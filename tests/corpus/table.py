@@ -52,7 +52,7 @@ class Blind:
     causes: frozenset[str] = frozenset()
     """Codes, and known bugs by their names: each is true of it. Written down before any run."""
     also: frozenset[str] = frozenset()
-    """More that is true of it, by somebody who had seen what runs report: no first run counts it."""
+    """More that is true of it, by somebody who had seen reports: no first run counts it."""
     mistake: tuple[str, ...] = ()
     """Lines of its file that a reviewer would point at: the condition of a wrong branch, and what
     is wrong there. Written down by somebody who had seen the code alone."""

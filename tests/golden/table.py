@@ -16,7 +16,7 @@ ALWAYS = (
     "wrong corpus.blind.state.between_calls:logged_by_the_first_rank 0",
 )
 """Wrong on one rank too: a factor of the mode's weights would contradict those it is shown with. And
-a log that is found by one case and not by another, without any state."""
+a log that one case shows and another does not, without any state."""
 
 
 def golden() -> dict[str, Row]:
