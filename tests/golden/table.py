@@ -15,8 +15,8 @@ ALWAYS = (
     "mutant corpus.micro_batches:configured_steps 0",
     "wrong corpus.blind.state.between_calls:logged_by_the_first_rank 0",
 )
-"""Wrong on one rank too: a factor of the mode's weights would contradict those it is shown with. And
-a log that one case shows and another does not, without any state."""
+"""Wrong on one rank too: a factor of the mode's weights would contradict those beside it. And a log
+that one case shows and another does not, without any state."""
 
 
 def golden() -> dict[str, Row]:
