@@ -118,5 +118,5 @@ def test_a_rank_that_sends_something_else_is_named(blob: bytes) -> None:
 
 def test_why_a_rank_has_no_record_is_handed_on() -> None:
     ran = Execution(CASE, recorded=(b'[{"why_not": "it is a model"}]',))
-    with pytest.raises(InputError, match="^it is a model$"):
+    with pytest.raises(InputError, match=r"^it is a model$"):
         _steps(Trial(CASE), ran)
