@@ -55,13 +55,6 @@ def places(rows: Rows, case: Case, dp_rank: int, cp_rank: int, k: int) -> Places
     return _placed(rows, each, least)
 
 
-def step_rows(case: Case, members: Sequence[int]) -> Places:
-    """Of any samples as a driver has them, each whole, in rows as wide as the step's longest."""
-    lengths = [s.response_length for s in case.step.samples]
-    each = [(lengths[i], np.arange(lengths[i])) for i in members]
-    return _placed(Rows(width="step"), each, max(lengths))
-
-
 def _placed(rows: Rows, each: Sequence[tuple[int, Index]], least: int) -> Places:
     lengths = tuple(length for length, _ in each)
     width = max(least, *lengths)

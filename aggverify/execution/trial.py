@@ -39,8 +39,6 @@ class Trial:
 
     show: bool = False
     """Whether nothing is wanted but what the candidate is called with."""
-    record: bool = False
-    """Whether nothing is wanted but the candidate's calls, as data, and nothing of it is run."""
     zeros: bool = False
     """Whether losses of 0 stay such where the convention shows no weight of theirs."""
     arrival: str = ""
@@ -76,6 +74,8 @@ class Trial:
     """Which auxiliary term alone is looked at, modulo their number; None for the losses."""
     where: Where = ""
     """In other ranks than usual, which stay."""
+    record: bool = False
+    """Whether nothing is wanted but the candidate's calls, as data, and nothing of it is run."""
 
 
 def trial(wanted: Case | Trial) -> Trial:

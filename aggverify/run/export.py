@@ -196,12 +196,16 @@ def _steps(wanted: Trial, ran: Execution) -> list[dict[str, Any]]:
     """Of each step its response tokens, and of each rank its micro-batches."""
     if ran.failure is not None:
         raise InputError(f"its calls cannot be recorded: {ran.failure.message}")
-    ranks = [json.loads(blob) for blob in ran.recorded]
-    for part in (part for rank in ranks for part in rank):
-        if WHY_NOT in part:
-            raise InputError(part[WHY_NOT])
-    cases = (*wanted.before, wanted.case)
-    return [
-        {"tokens": len(case.losses), "ranks": [rank[n]["cells"] for rank in ranks]}
-        for n, case in enumerate(cases)
-    ]
+    cases, steps = (*wanted.before, wanted.case), []
+    try:
+        ranks = [json.loads(blob) for blob in ran.recorded]
+        for n, case in enumerate(cases):
+            parts = [rank[n] for rank in ranks]
+            for why_not in (part[WHY_NOT] for part in parts if WHY_NOT in part):
+                raise InputError(str(why_not))
+            steps.append({"tokens": len(case.losses), "ranks": [part["cells"] for part in parts]})
+    except InputError:
+        raise
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
+        raise InputError(f"a rank sent what is no record of calls: {error!s:.200}") from None
+    return steps

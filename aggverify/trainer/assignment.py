@@ -39,8 +39,6 @@ class Assignment:
     """Whether the candidate is called with each of the convention's misuses instead."""
     show: bool = False
     """Whether nothing is wanted but what the candidate is called with."""
-    record: bool = False
-    """Whether nothing is wanted but the candidate's calls, as data, and nothing of it is run."""
     terms: int = 0
     """Auxiliary per-token inputs that the candidate takes beside the losses."""
     term: int | None = None
@@ -69,6 +67,8 @@ class Assignment:
     apart from all where it is not."""
     usual: bool = False
     """Whether it was noted of many like it: of this one where that costs nothing."""
+    record: bool = False
+    """Whether nothing is wanted but the candidate's calls, as data, and nothing of it is run."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; what has its default value is left out."""

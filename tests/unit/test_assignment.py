@@ -35,6 +35,7 @@ FULL = Assignment(
     "waited for",
     0.5,
     "autocast",
+    record=True,
 )
 ANSWER = Answer(
     losses=(0.1, -0.0, math.inf),
