@@ -40,16 +40,15 @@ from aggverify.steps.case import Case  # noqa: E402
 from aggverify.steps.layouts import Layout  # noqa: E402
 from aggverify.steps.notation import parse_step  # noqa: E402
 from aggverify.world import Pool  # noqa: E402
-from tests.corpus.branches import computed, wrong  # noqa: E402
+from tests.corpus.branches import wrong  # noqa: E402
 from tests.corpus.judging import request  # noqa: E402
 from tests.corpus.table import WRONG  # noqa: E402
 
 TABLE = ROOT / "reports" / "shapes.md"
 RIGHT = Request(target="examples/native/sum/token_mean.py", modes=("token_mean",))
 STEERED = "steered"
-TOWARDS = "drawn towards a condition"
 OTHERS = "every property on all branches"
-LISTS = (STEERED, TOWARDS, OTHERS)
+LISTS = (STEERED, OTHERS)
 """What follows the listed cases of the check that steers."""
 CHECKS: Mapping[str, tuple[str, ...]] = {
     "virtual worlds, pretended counts": ("holds_in_larger_worlds", "counts_of_a_larger_step"),
@@ -67,9 +66,6 @@ BRANCHES = Request("tests.corpus.branches.right:fused_rows_are_scaled_back", mod
 NEEDS: Mapping[str, Request] = {
     CONSTANTS: BRANCHES,
     STEERED: BRANCHES,
-    TOWARDS: Request(
-        target="tests.corpus.branches.computed:never_beyond_its_budget", modes=("token_mean",)
-    ),
     OTHERS: BRANCHES,
     "every log key": Request(
         target="tests.corpus.blind.worlds.nodes:logs_what_it_has", modes=("token_mean",)
@@ -96,9 +92,8 @@ class Cost:
 def targets() -> list[Request]:
     """The wrong reducers."""
     own = [
-        Request(f"tests.corpus.branches.{module}:{entry.function}", modes=(entry.mode,))
-        for module, entries in (("wrong", wrong.WRONG), ("computed", computed.WRONG))
-        for entry in entries
+        Request(f"tests.corpus.branches.wrong:{entry.function}", modes=(entry.mode,))
+        for entry in wrong.WRONG
     ]
     return [*own, *map(request, WRONG)]
 
@@ -148,11 +143,6 @@ def after_lists(run: CheckRun, shape: str) -> tuple[int, bool]:
     """As ``runs``, of what follows the lists: each where nothing before it has found anything."""
     before, failed = run.cases, run.steered_failure() is not None
     if shape == STEERED:
-        return run.cases - before, failed
-    if failed:
-        return 0, False
-    before, failed = run.cases, run.approached_failure(seed=0) is not None
-    if shape == TOWARDS:
         return run.cases - before, failed
     if failed:
         return 0, False
@@ -253,7 +243,7 @@ def report(
         "Cost is that of a right one that has what the",
         "shape is about (numbers in its code, logs, collectives), its ranks up: processor time of",
         f"all of them over that of `import torch` ({torch:.1f} s here).",
-        "What is steered to, what is drawn towards, and every property on all branches begin",
+        "What is steered to, and every property on all branches, begin",
         "with all listed cases, which are not counted, and are not asked of a reducer that what",
         "is before them finds.",
         "",
