@@ -10,6 +10,7 @@ import inspect
 import json
 import math
 import operator
+import signal
 import sys
 import tempfile
 from datetime import timedelta
@@ -124,6 +125,8 @@ def stand_in():  # megatron.core.mpu, for reducers that ask it for their rank
 
 
 def run(rank, world, folder, found):
+    if hasattr(signal, "alarm"):
+        signal.alarm(300)  # ends what never comes back
     store, time = f"file://{folder}/store", timedelta(seconds=60)
     dist.init_process_group("gloo", store, timeout=time, world_size=world, rank=rank)
     grid = torch.arange(world).reshape(CASE["dp_size"], CASE["cp_size"])
