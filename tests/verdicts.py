@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from aggverify import model
 from aggverify.checks import Finding
 from aggverify.codes.state import State
 from aggverify.diagnosis import Diagnosis
 from aggverify.diagnosis.bugs import BUGS
 from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Subject
-from aggverify.report import model
 from aggverify.report.document import document
 from aggverify.run.outcome.covered import Covered
 from aggverify.run.outcome.store import stored_case

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
-from aggverify import oracles
+from aggverify import model, oracles
 from aggverify.audit import judging, reduced
 from aggverify.audit.convention import RECORDED
 from aggverify.audit.explaining import Weighed
@@ -33,7 +33,6 @@ from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Subject
 from aggverify.oracles import Policy
 from aggverify.oracles.bounds import PRECISIONS, relative, smallest_caught
-from aggverify.report import model
 from aggverify.report.document import document
 from aggverify.run.outcome.extent import Extent
 from aggverify.run.outcome.store import stored_case

@@ -14,9 +14,8 @@ from aggverify.codes.identity import Identity
 from aggverify.codes.state import Again, Standing
 from aggverify.errors import InputError
 from aggverify.files import put, read_json
-from aggverify.report import codec
-from aggverify.report.codec import Case
-from aggverify.report.model import Accepted, Document
+from aggverify.model import Accepted, Document, codec
+from aggverify.model.codec import Case
 from aggverify.run.again import Known, Rerun
 from aggverify.run.outcome.store import StoredCase
 from aggverify.run.planning.waiver import Waiver

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from importlib import metadata
 from pathlib import Path
 
-from aggverify import __version__
+from aggverify import __version__, model
 from aggverify.checks.spaces import spread
 from aggverify.codes import CODES
 from aggverify.codes.state import Incomplete
@@ -21,7 +21,6 @@ from aggverify.files import told
 from aggverify.generation.space import sizes
 from aggverify.oracles import DEFAULT_POLICY, mode
 from aggverify.oracles.policy import QUESTIONS
-from aggverify.report import model
 from aggverify.report.findings import MAX_WEIGHTS, USUAL, reported
 from aggverify.run.again import Known, Rerun
 from aggverify.run.outcome.extent import Extent

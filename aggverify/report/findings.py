@@ -7,13 +7,13 @@ from dataclasses import asdict
 from itertools import groupby, islice
 from pathlib import Path
 
+from aggverify import model
 from aggverify.checks import Finding, check
 from aggverify.checks.comparison import lowest_precision
 from aggverify.codes import CODES, Effect
 from aggverify.execution.options import default
 from aggverify.execution.subject import Subject
 from aggverify.oracles import Sample
-from aggverify.report import model
 from aggverify.run.outcome.store import StoredCase, stored_case
 from aggverify.run.outcome.verdict import (
     Call,

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import click
 
+from aggverify.escape import line
+from aggverify.model import Document
 from aggverify.report import baseline
 from aggverify.report.baseline import Baseline
 from aggverify.report.document import document
 from aggverify.report.drawing import counted
-from aggverify.report.escape import line
-from aggverify.report.model import Document
 from aggverify.run.again import Known, Rerun
 from aggverify.run.outcome.accepting import accepted
 from aggverify.run.outcome.verdict import Verdict

@@ -11,8 +11,7 @@ from typing import Any
 from aggverify import __version__
 from aggverify.codes import CODES
 from aggverify.codes.state import State
-from aggverify.report.document import environment
-from aggverify.report.model import (
+from aggverify.model import (
     SCHEMA,
     Check,
     Covered,
@@ -26,6 +25,7 @@ from aggverify.report.model import (
     Verdict,
     Warned,
 )
+from aggverify.report.document import environment
 from aggverify.run.outcome import covered
 from aggverify.steps import kinds
 from aggverify.trainer.conditions import Condition

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from aggverify import model
 from aggverify.codes.state import Again, Incomplete, Standing, State
 from aggverify.errors import InputError
-from aggverify.report import baseline, model, reading
+from aggverify.report import baseline, reading
 from aggverify.report.baseline import NO_REASON, SCHEMA, Baseline, Entry
 from aggverify.report.document import document, known_findings
 from aggverify.run.again import Rerun

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
+from aggverify import model
 from aggverify.conventions import convention
-from aggverify.report import model
+from aggverify.model import Tried
 from aggverify.report.document import document
-from aggverify.report.model import Tried
 from aggverify.run.outcome.covered import Covered
 from aggverify.run.outcome.weakness import Weakness
 from aggverify.steps.kinds import ONE_RANK, SHARDED, written

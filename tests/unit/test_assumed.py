@@ -9,8 +9,8 @@ import pytest
 
 from aggverify.errors import InputError
 from aggverify.execution.subject import Assumed
+from aggverify.model import Assumption, Verdict
 from aggverify.report import reading
-from aggverify.report.model import Assumption, Verdict
 from aggverify.run.planning.assumed import assumptions
 from aggverify.run.planning.claims import declaration
 from tests import verdicts

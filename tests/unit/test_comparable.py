@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from aggverify import model
 from aggverify.codes.identity import About, Identity
 from aggverify.execution.options import default
-from aggverify.report import model
 from aggverify.run.outcome.verdict import Relevance
 from aggverify.run.outcome.weakness import Cut
 from tests import verdicts

@@ -8,7 +8,7 @@ from typing import Literal
 
 from aggverify.codes.identity import Identity
 from aggverify.errors import InputError
-from aggverify.report.codec import Case, Fault, Text
+from aggverify.model.codec import Case, Fault, Text
 
 Mask = Literal["unmasked", "masked", "rejected"]
 
