@@ -36,7 +36,7 @@ from aggverify.oracles.bounds import PRECISIONS, relative, smallest_caught
 from aggverify.report.document import document
 from aggverify.run.outcome.extent import Extent
 from aggverify.run.outcome.store import stored_case
-from aggverify.run.outcome.verdict import CheckSummary, Margin, ReportedFinding, Verdict
+from aggverify.run.outcome.verdict import Margin, ReportedFinding, Verdict, summary
 from aggverify.run.outcome.weakness import Weakness
 from aggverify.run.planning.waiver import Waiver
 
@@ -78,7 +78,7 @@ def audited(run: Run, asked: Asked) -> Verdict:
     return Verdict(
         subject.knowing(identified=identified, notes=tuple(_notes(run, subject))),
         reports,
-        tuple(_settled(subject, run, steps, summary) for summary, _ in outcomes),
+        tuple(_settled(subject, run, steps, done) for done, _ in outcomes),
         len(run.steps),
         ((run.ranks.world, len(run.steps)),),
         (_margin(subject, run, steps),) if steps else (),
@@ -166,29 +166,25 @@ def _is_right(subject: Subject, run: Run) -> bool:
 
 def _outcome(
     check: Check, run: Run, found: Iterator[Found]
-) -> tuple[CheckSummary, tuple[Found, ...]]:
+) -> tuple[model.Check, tuple[Found, ...]]:
     """The first finding of each code: the same on later steps is the same."""
     first: dict[tuple[str, str | None], Found] = {}
     for one in found:
         first.setdefault((one.finding.code, one.finding.term), one)
     state = State.FAILED if first else State.OK
-    return _summary(check, len(run.steps), state), tuple(first.values())
-
-
-def _summary(check: Check, cases: int, state: State, reason: str | None = None) -> CheckSummary:
-    return CheckSummary(check.name, check.title, check.tests, cases, state, reason)
+    return summary(check, len(run.steps), state), tuple(first.values())
 
 
 def _settled(
-    subject: Subject, run: Run, steps: Sequence[Weighed], summary: CheckSummary
-) -> CheckSummary:
+    subject: Subject, run: Run, steps: Sequence[Weighed], done: model.Check
+) -> model.Check:
     """What was not judged, and why."""
-    if summary.name == TERMS.name and not any(step.terms for step in run.steps):
-        return replace(summary, state=State.LEFT_OUT, cases=0, reason="no further term is probed")
-    if summary.name == WEIGHTS.name and subject.mode is None:
+    if done.name == TERMS.name and not any(step.terms for step in run.steps):
+        return replace(done, state=State.LEFT_OUT, cases=0, reason="no further term is probed")
+    if done.name == WEIGHTS.name and subject.mode is None:
         reason = "no mode has these weights on every step: name the one that is meant with --mode"
-        return replace(summary, state=State.NOT_JUDGED, reason=reason)
-    if summary.name == WEIGHTS.name and summary.state is State.OK:
+        return replace(done, state=State.NOT_JUDGED, reason=reason)
+    if done.name == WEIGHTS.name and done.state is State.OK:
         tokens = sum(s.step.num_unmasked for s in run.steps)
         unknown = sum(int(one.left_out.sum()) for one in steps)
         shown = (
@@ -197,8 +193,8 @@ def _settled(
             else f"{tokens:,} tokens"
         )
         told = f"{shown} of {len(run.steps)} optimizer steps on {run.ranks.world} ranks"
-        return replace(summary, established=f"{told} have the weights of {subject.mode}")
-    return summary
+        return replace(done, established=f"{told} have the weights of {subject.mode}")
+    return done
 
 
 def _reported(subject: Subject, found: Found, waivers: Sequence[Waiver]) -> ReportedFinding:

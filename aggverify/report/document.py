@@ -26,7 +26,6 @@ from aggverify.run.again import Known, Rerun
 from aggverify.run.outcome.extent import Extent
 from aggverify.run.outcome.store import StoredCase, about
 from aggverify.run.outcome.verdict import (
-    CheckSummary,
     Exit,
     Verdict,
     covered,
@@ -153,7 +152,7 @@ def written(verdict: Verdict, where: Path = USUAL) -> model.Verdict:
         seed=verdict.seed,
         sandbox=s.found.sandbox,
         notes=s.notes,
-        checks=tuple(map(summarised, verdict.checks)),
+        checks=verdict.checks,
         executed=verdict.executed,
         worlds={str(w): n for w, n in verdict.worlds},
         tried=_tried(verdict.extent),
@@ -229,11 +228,6 @@ def _asked(subject: Subject) -> model.Asked:
         compiled=claim.compiled,
         group_size=claim.group_size,
     )
-
-
-def summarised(c: CheckSummary) -> model.Check:
-    """What one check did."""
-    return model.Check(**{f.name: getattr(c, f.name) for f in fields(model.Check)})
 
 
 def _tried(extent: Extent) -> model.Tried:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from aggverify import model
 from aggverify.codes.state import State
 from aggverify.run.outcome.store import about
-from aggverify.run.outcome.verdict import CheckSummary, ReportedFinding, Verdict, covered
+from aggverify.run.outcome.verdict import ReportedFinding, Verdict, covered
 from aggverify.run.planning.waiver import Waiver
 
 
@@ -24,7 +25,7 @@ def accepted(verdict: Verdict, waivers: Iterable[Waiver]) -> Verdict:
     return replace(verdict, reports=reports, checks=checks, waivers=every)
 
 
-def _summary(check: CheckSummary, reports: Sequence[ReportedFinding]) -> CheckSummary:
+def _summary(check: model.Check, reports: Sequence[ReportedFinding]) -> model.Check:
     mine = [report for report in reports if report.finding.check == check.name]
     waived = check.state is State.FAILED and not any(report.fails for report in mine)
     return replace(check, state=State.WAIVED) if waived else check

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
-from aggverify.checks import Finding
+from aggverify import model
+from aggverify.checks import Check, Finding
 from aggverify.checks.base import ORACLE
 from aggverify.codes import Diagnosed, Effect
 from aggverify.codes.identity import Identity
@@ -126,25 +127,30 @@ def together(reports: Sequence[ReportedFinding]) -> tuple[ReportedFinding, ...]:
     return tuple(replace(report, diagnosis=diagnosis) for report, diagnosis in pairs)
 
 
-@dataclass(frozen=True, slots=True)
-class CheckSummary:
-    """What one check did."""
-
-    name: str
-    title: str
-    tests: str
-    cases: int
-    state: State
-    reason: str | None = None
-    """Why it was not judged or not run, where the state does not say it all."""
-    established: str | None = None
-    """What is proven by its passing."""
-    refused: str | None = None
-    """How often, and with what words, the candidate refused a case where it may."""
-    spoiled: bool = False
-    """Whether it is not judged for what another check has found."""
-    planned: int = 0
-    """Cases that were to be drawn at most; 0 for a check that runs all of its own."""
+def summary(
+    check: Check,
+    cases: int,
+    state: State,
+    reason: str | None = None,
+    *,
+    refused: str | None = None,
+    established: str | None = None,
+    spoiled: bool = False,
+    planned: int = 0,
+) -> model.Check:
+    """What a check did, as the document has it."""
+    return model.Check(
+        check.name,
+        check.title,
+        check.tests,
+        cases,
+        state,
+        reason,
+        refused,
+        established,
+        spoiled,
+        planned,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +179,7 @@ class Verdict:
 
     subject: Subject
     reports: tuple[ReportedFinding, ...]
-    checks: tuple[CheckSummary, ...]
+    checks: tuple[model.Check, ...]
     executed: int
     worlds: tuple[tuple[int, int], ...]
     """(world size, cases) in ascending order."""
