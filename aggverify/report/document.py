@@ -158,7 +158,7 @@ def written(verdict: Verdict, where: Path = USUAL) -> model.Verdict:
         tried=_tried(verdict.extent),
         covered=_covered(verdict),
         margins=tuple(map(_margin, verdict.margins)),
-        cuts=tuple(model.Cut(c.check, c.drawn, c.planned) for c in verdict.cuts),
+        cuts=verdict.cuts,
         warnings=tuple(
             model.Warned(w.code, CODES[w.code].title, w.detail, CODES[w.code].quiet)
             for w in verdict.weaknesses

@@ -22,7 +22,7 @@ from aggverify.execution.subject import Subject
 from aggverify.run.outcome.covered import Covered
 from aggverify.run.outcome.extent import Extent
 from aggverify.run.outcome.store import StoredCase, about
-from aggverify.run.outcome.weakness import Cut, Weakness
+from aggverify.run.outcome.weakness import Weakness
 from aggverify.run.planning.waiver import Waiver
 from aggverify.trainer.showing import Given
 
@@ -187,7 +187,7 @@ class Verdict:
     seed: int
     weaknesses: tuple[Weakness, ...] = ()
     """What the run could not have seen; never a reason for another exit code."""
-    cuts: tuple[Cut, ...] = ()
+    cuts: tuple[model.Cut, ...] = ()
     """Checks whose search the clock has ended."""
     extent: Extent = field(default_factory=Extent)
     """How far it went, also where nothing was found."""

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from aggverify import oracles
+from aggverify import model, oracles
 from aggverify.checks import Finding
 from aggverify.execution.subject import Subject
 from aggverify.run.outcome.covered import Covered
@@ -26,15 +26,6 @@ class Weakness:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """A check whose search was ended by the clock: so many cases drawn of those planned."""
-
-    check: str
-    drawn: int
-    planned: int
-
-
 @dataclass(slots=True)
 class Sights:
     """Which telling kinds of cases were executed."""
@@ -47,7 +38,7 @@ class Sights:
     largest_world: int = 0
     told_apart: set[str] = field(default_factory=set)
     """Modes that had other weights than the declared one on some executed step."""
-    cut_short: list[Cut] = field(default_factory=list)
+    cut_short: list[model.Cut] = field(default_factory=list)
     over_bound: float = 0.0
     """The largest error over its bound that rounding of running sums explains."""
     altered: set[str] = field(default_factory=set)

@@ -31,7 +31,6 @@ from aggverify.run.outcome.events import (
 from aggverify.run.outcome.store import stored_case
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.outcome.verdict import ReportedFinding, summary, why
-from aggverify.run.outcome.weakness import Cut
 from aggverify.run.planning.plan import Entry, looking_at_branches
 from aggverify.run.search.alike import raised_at
 from aggverify.run.search.before import NOTHING, Before, findings_again
@@ -133,7 +132,7 @@ def _found(
     if finding is None and check.only is None and run.laboratory.clock() > deadline:
         drawn = run.cases - len(run.stored_cases())
         if drawn < entry.examples:
-            run.tally.sights.cut_short.append(Cut(check.name, drawn, entry.examples))
+            run.tally.sights.cut_short.append(model.Cut(check.name, drawn, entry.examples))
     if finding is None and check.steers:
         _found_on_branches(run, reported, emit)
     # What runs last has a branch to show, which in another dimension is the same one.
