@@ -37,7 +37,7 @@ from aggverify.report.document import document
 from aggverify.run.outcome.extent import Extent
 from aggverify.run.outcome.store import stored_case
 from aggverify.run.outcome.verdict import Margin, ReportedFinding, Verdict, summary
-from aggverify.run.outcome.weakness import Weakness
+from aggverify.run.outcome.weakness import warned
 from aggverify.run.planning.waiver import Waiver
 
 _TRIED = ("token_mean", "sample_mean", "prompt_mean", "sequence_sum", "token_sum", "constant")
@@ -232,18 +232,18 @@ def _listed(rows: Sequence[object]) -> str:
     return ", ".join(map(str, rows[:8])) + ", …" * (len(rows) > 8)
 
 
-def _warned(run: Run, subject: Subject) -> Iterator[Weakness]:
+def _warned(run: Run, subject: Subject) -> Iterator[model.Warned]:
     if run.cut:
-        yield Weakness(CUT, _listed(run.cut))
+        yield warned(CUT, _listed(run.cut))
     if run.silent and run.ranks.pp_size == 1:
-        yield Weakness(SILENT, f"ranks {_listed(run.silent)} of {run.ranks.world}")
+        yield warned(SILENT, f"ranks {_listed(run.silent)} of {run.ranks.world}")
     sizes = [len(step.step.samples) for step in run.steps]
     if len(set(sizes)) > 1 and run.shape.samples:
-        yield Weakness(
+        yield warned(
             UNEQUAL, f"{_listed(sizes)} samples in steps {_listed([s.number for s in run.steps])}"
         )
     if subject.mode == "prompt_mean":
         pairs = zip(run.steps, run.steps[1:], strict=False)
         spans = sorted({g for a, b in pairs for g in a.groups & b.groups})
         if spans:
-            yield Weakness(GROUPS_SPAN, f"{len(spans)} groups, the first with id {spans[0]}")
+            yield warned(GROUPS_SPAN, f"{len(spans)} groups, the first with id {spans[0]}")

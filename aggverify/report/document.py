@@ -10,7 +10,6 @@ from pathlib import Path
 
 from aggverify import __version__, model
 from aggverify.checks.spaces import spread
-from aggverify.codes import CODES
 from aggverify.codes.state import Incomplete
 from aggverify.engines import engine
 from aggverify.engines.ratio import ratio
@@ -159,10 +158,7 @@ def written(verdict: Verdict, where: Path = USUAL) -> model.Verdict:
         covered=_covered(verdict),
         margins=tuple(map(_margin, verdict.margins)),
         cuts=verdict.cuts,
-        warnings=tuple(
-            model.Warned(w.code, CODES[w.code].title, w.detail, CODES[w.code].quiet)
-            for w in verdict.weaknesses
-        ),
+        warnings=verdict.weaknesses,
         findings=tuple(
             reported(r, causes[0], s, where) for causes in verdict.causes for r in causes
         ),

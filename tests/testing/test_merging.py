@@ -9,7 +9,7 @@ from aggverify.conventions import convention
 from aggverify.model import Tried
 from aggverify.report.document import document
 from aggverify.run.outcome.covered import Covered
-from aggverify.run.outcome.weakness import Weakness
+from aggverify.run.outcome.weakness import warned
 from aggverify.steps.kinds import ONE_RANK, SHARDED, written
 from aggverify.testing import merging
 from aggverify.testing.merging import widest
@@ -36,7 +36,7 @@ def test_lines_that_ran_in_another_test_are_not_told() -> None:
             subject=made.subject.knowing(functions=lines, texts=(), conditions=()),
             covered=covered,
         )
-        warnings = [Weakness(*pair) for pair in covered.weaknesses(lines)]
+        warnings = [warned(*pair) for pair in covered.weaknesses(lines)]
         [told] = document([replace(made, weaknesses=tuple(warnings))]).verdicts
         return told
 
@@ -60,7 +60,7 @@ def test_a_parameter_with_one_value_in_training_is_expected_to_go_one_way() -> N
         functions=(("compute_loss", (6, 7, 8, 9)),), texts=(), conditions=(condition,)
     )
     ran = Covered({n: written([ONE_RANK, SHARDED]) for n in (6, 8)}, {0: written([ONE_RANK])})
-    told = Weakness("AGVW17", "line 9 of compute_loss")
+    told = warned("AGVW17", "line 9 of compute_loss")
     for how, missing in (("hf-trainer", "line 9"), ("native", "lines 7, 9")):
         of = replace(subject, convention=convention(how))
         [whole] = document([replace(made, subject=of, covered=ran, weaknesses=(told,))]).verdicts

@@ -22,7 +22,6 @@ from aggverify.execution.subject import Subject
 from aggverify.run.outcome.covered import Covered
 from aggverify.run.outcome.extent import Extent
 from aggverify.run.outcome.store import StoredCase, about
-from aggverify.run.outcome.weakness import Weakness
 from aggverify.run.planning.waiver import Waiver
 from aggverify.trainer.showing import Given
 
@@ -185,7 +184,7 @@ class Verdict:
     """(world size, cases) in ascending order."""
     margins: tuple[Margin, ...]
     seed: int
-    weaknesses: tuple[Weakness, ...] = ()
+    weaknesses: tuple[model.Warned, ...] = ()
     """What the run could not have seen; never a reason for another exit code."""
     cuts: tuple[model.Cut, ...] = ()
     """Checks whose search the clock has ended."""
