@@ -14,7 +14,7 @@ from aggverify.execution.subject import Subject
 from aggverify.report.document import document
 from aggverify.run.outcome.covered import Covered
 from aggverify.run.outcome.store import stored_case
-from aggverify.run.outcome.verdict import Margin, Relevance, ReportedFinding, Verdict
+from aggverify.run.outcome.verdict import Relevance, ReportedFinding, Verdict
 from aggverify.run.outcome.weakness import warned
 from aggverify.steps.case import Case
 from aggverify.steps.kinds import ONE_RANK, SHARDED
@@ -83,7 +83,7 @@ def verdict(text: str = "", reports: int = 1, executed: int = 7, code: str = "AG
         done(SPLIT, "T9", executed, State.OK, refused=f"2 times: {text}"),
     )
     found = tuple(report(about, text, code, number=n + 1) for n in range(reports))
-    margin = Margin("float64", 0.1, 2e-15, 3e-15, float("inf"), 0, 0)
+    margin = model.Margin("float64", 0.1, 2e-15, model.ReportedLoss(3e-15, float("inf"), 0, 0), ())
     weak = (warned("AGVW11", f"environment {text}"),)
     about = about.knowing(
         functions=((f"reduce{text}", (4, 5, 6)),),

@@ -36,7 +36,7 @@ from aggverify.oracles.bounds import PRECISIONS, relative, smallest_caught
 from aggverify.report.document import document
 from aggverify.run.outcome.extent import Extent
 from aggverify.run.outcome.store import stored_case
-from aggverify.run.outcome.verdict import Margin, ReportedFinding, Verdict, summary
+from aggverify.run.outcome.verdict import ReportedFinding, Verdict, summary
 from aggverify.run.outcome.weakness import warned
 from aggverify.run.planning.waiver import Waiver
 
@@ -204,12 +204,12 @@ def _reported(subject: Subject, found: Found, waivers: Sequence[Waiver]) -> Repo
     return replace(report, waived=next(filter(report.is_covered, waivers), None))
 
 
-def _margin(subject: Subject, run: Run, steps: Sequence[Weighed]) -> Margin:
+def _margin(subject: Subject, run: Run, steps: Sequence[Weighed]) -> model.Margin:
     name = judging.precision(subject, run)
     caught = smallest_caught(relative(judging.roundings(subject, run), PRECISIONS[name]))
     worst = judging.worst_margin(subject, run, steps)
-    nothing = float("inf")
-    return Margin(name, worst, float(caught), nothing, nothing, 0, 0)
+    nothing = model.ReportedLoss(float("inf"), float("inf"), 0, 0)
+    return model.Margin(name, worst, float(caught), nothing, ())
 
 
 def _notes(run: Run, subject: Subject) -> Iterator[str]:

@@ -31,7 +31,6 @@ from aggverify.run.outcome.verdict import (
     exit_code,
     why,
 )
-from aggverify.run.outcome.verdict import Margin as Sharpness
 from aggverify.run.planning.engine import possible_engines
 from aggverify.steps import kinds
 from aggverify.steps.kinds import KINDS
@@ -156,7 +155,7 @@ def written(verdict: Verdict, where: Path = USUAL) -> model.Verdict:
         worlds={str(w): n for w, n in verdict.worlds},
         tried=_tried(verdict.extent),
         covered=_covered(verdict),
-        margins=tuple(map(_margin, verdict.margins)),
+        margins=verdict.margins,
         cuts=verdict.cuts,
         warnings=verdict.weaknesses,
         findings=tuple(
@@ -260,9 +259,3 @@ def _covered(verdict: Verdict) -> model.Covered:
         if c.function in names and c.text not in fixed
     )
     return model.Covered(functions, {k: own for k, own in lines.items() if own}, conditions)
-
-
-def _margin(m: Sharpness) -> model.Margin:
-    loss = model.ReportedLoss(m.sparse_caught, m.dense_caught, m.dense_steps, m.vacuous_steps)
-    sizes = tuple(model.SizeMargin(tokens, worst) for tokens, worst in m.by_size)
-    return model.Margin(m.dtype, m.worst, m.smallest_caught, loss, sizes)

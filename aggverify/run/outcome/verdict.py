@@ -153,26 +153,6 @@ def summary(
 
 
 @dataclass(frozen=True, slots=True)
-class Margin:
-    """How close correct weights came to their bound in one dtype."""
-
-    dtype: str
-    worst: float
-    """Largest error over bound seen; more than 1 only where running sums explain it."""
-    smallest_caught: float
-    """A weight wrong by a factor further from 1 than this is guaranteed to be caught."""
-    sparse_caught: float
-    """The same for the reported loss where one token alone has a loss; infinite if never tried."""
-    dense_caught: float
-    """The same where many have one, on the best such step; infinite says nothing."""
-    dense_steps: int
-    vacuous_steps: int
-    """Of the dense steps, those whose bound could not have caught any factor."""
-    by_size: tuple[tuple[int, float], ...] = ()
-    """Largest error over bound of steps up to so many tokens, powers of 4."""
-
-
-@dataclass(frozen=True, slots=True)
 class Verdict:
     """Everything one verification established."""
 
@@ -182,7 +162,7 @@ class Verdict:
     executed: int
     worlds: tuple[tuple[int, int], ...]
     """(world size, cases) in ascending order."""
-    margins: tuple[Margin, ...]
+    margins: tuple[model.Margin, ...]
     seed: int
     weaknesses: tuple[model.Warned, ...] = ()
     """What the run could not have seen; never a reason for another exit code."""
