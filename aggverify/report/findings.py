@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from itertools import groupby, islice
 from pathlib import Path
 
@@ -78,7 +77,7 @@ def reported(
         factor=d.factor if d else None,
         off=d.off if d else None,
         diagnosis=d.sentence if d else None,
-        suspects=tuple(model.Suspect(**asdict(s), sentence=s.sentence) for s in report.suspects),
+        suspects=report.suspects,
         bugs=tuple(model.Bug(bug.name, bug.sentence, bug.seen, bug.fix) for bug in bugs),
         call=_call(report.call),
     )

@@ -20,7 +20,6 @@ def test_what_only_failing_cases_took_comes_first_once() -> None:
         CONDITIONS,
     )
     (one,) = found  # line 4 has the cases of its condition, all others those of chance
-    assert one.score == 1
     said = "line 3 of reduce, `n > 64` true: 3 of 3 failing cases, 0 of 5 passing ones"
     assert one.sentence == said
 

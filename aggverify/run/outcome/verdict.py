@@ -16,7 +16,6 @@ from aggverify.codes import Diagnosed, Effect
 from aggverify.codes.identity import Identity
 from aggverify.codes.state import Incomplete, State
 from aggverify.diagnosis import Diagnosis, joined, stated
-from aggverify.diagnosis.localised import Suspect
 from aggverify.execution.deadline import OutOfTime, TooLate
 from aggverify.execution.subject import Subject
 from aggverify.run.outcome.covered import Covered
@@ -75,7 +74,7 @@ class ReportedFinding:
     """By which it is accepted."""
     call: Call | None = None
     """Where not even the simplest step was got through, and nothing else was run."""
-    suspects: tuple[Suspect, ...] = ()
+    suspects: tuple[model.Suspect, ...] = ()
     """Where the mistake may stand, the likeliest place first; of a cause that is not named."""
 
     @property
