@@ -16,6 +16,7 @@ from aggverify.errors import InputError
 from aggverify.execution.claim import Claim, is_nonlinear
 from aggverify.execution.oracle_process import loaded_oracle
 from aggverify.execution.term_readings import said_readings, split_reading
+from aggverify.model import Assumption
 from aggverify.oracles import Objective, Policy, Step
 from aggverify.oracles.custom import CustomOracle
 from aggverify.steps.case import Case, has_whole_groups, ranks_sharing_groups, ranks_with_parts
@@ -43,16 +44,6 @@ class Refused:
         """After "refuses"."""
         beyond = f" beyond {self.beyond}" if self.beyond > 1 else ""
         return f"{BY_FEATURE[self.feature].title}{beyond}"
-
-
-@dataclass(frozen=True, slots=True)
-class Assumed:
-    """What an adapter takes for granted of the call, until a person has confirmed it."""
-
-    name: str
-    reading: str
-    line: int | None = None
-    """Of the adapter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +96,7 @@ class Discovered:
     sandbox: str | None = None
     """What its ranks see of the machine, where they live in a sandbox."""
     notes: tuple[str, ...] = ()
-    assumed: tuple[Assumed, ...] = ()
+    assumed: tuple[Assumption, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

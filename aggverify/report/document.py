@@ -176,7 +176,7 @@ def written(verdict: Verdict, where: Path = USUAL) -> model.Verdict:
             for w, (exact, like) in ((w, covered(w, verdict.reports)) for w in verdict.waivers)
         ),
         incomplete=verdict.incomplete,
-        assumed=tuple(model.Assumption(a.name, a.reading, a.line) for a in s.found.assumed),
+        assumed=s.found.assumed,
     )
 
 
@@ -190,7 +190,7 @@ def _other_engines(subject: Subject) -> Iterator[model.OtherEngine]:
     for name in sorted(possible_engines(subject)[1:], key=lambda name: name != usual):
         other = engine(name)
         found = ratio(other, subject.engine) or ()
-        factor = tuple(model.Power(p.size, p.power) for p in found if not one.get(p.size))
+        factor = tuple(power for power in found if not one.get(power.size))
         if factor:
             yield model.OtherEngine(name, other.does, factor)
 

@@ -15,7 +15,6 @@ from aggverify.execution.subject import Subject
 from aggverify.oracles import Sample
 from aggverify.run.outcome.store import StoredCase, stored_case
 from aggverify.run.outcome.verdict import (
-    Call,
     ReportedFinding,
 )
 from aggverify.steps.case import Case
@@ -79,7 +78,7 @@ def reported(
         diagnosis=d.sentence if d else None,
         suspects=report.suspects,
         bugs=tuple(model.Bug(bug.name, bug.sentence, bug.seen, bug.fix) for bug in bugs),
-        call=_call(report.call),
+        call=report.call,
     )
 
 
@@ -91,12 +90,6 @@ def _detail(report: ReportedFinding) -> str | None:
     if fault is None or (error and error.type == "TypeError" and not error.candidate_line):
         return None
     return evidence(fault) or None
-
-
-def _call(call: Call | None) -> model.Call | None:
-    if call is None:
-        return None
-    return model.Call(tuple(model.Given(*told) for told in call.given), call.returns)
 
 
 def judged(finding: Finding, subject: Subject) -> model.Finding:

@@ -22,7 +22,6 @@ from aggverify.run.outcome.covered import Covered
 from aggverify.run.outcome.extent import Extent
 from aggverify.run.outcome.store import StoredCase, about
 from aggverify.run.planning.waiver import Waiver
-from aggverify.trainer.showing import Given
 
 
 class Exit(IntEnum):
@@ -53,14 +52,6 @@ class Relevance:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """What a reducer was given in a step that it did not get through, and what it should return."""
-
-    given: tuple[Given, ...]
-    returns: str
-
-
-@dataclass(frozen=True, slots=True)
 class ReportedFinding:
     """A finding ready to be shown: confirmed or not, explained as far as possible."""
 
@@ -72,7 +63,7 @@ class ReportedFinding:
     relevance: Relevance = field(default_factory=Relevance)
     waived: Waiver | None = None
     """By which it is accepted."""
-    call: Call | None = None
+    call: model.Call | None = None
     """Where not even the simplest step was got through, and nothing else was run."""
     suspects: tuple[model.Suspect, ...] = ()
     """Where the mistake may stand, the likeliest place first; of a cause that is not named."""
