@@ -84,7 +84,7 @@ def audited(run: Run, asked: Asked) -> Verdict:
         (_margin(subject, run, steps),) if steps else (),
         0,
         weaknesses=tuple(_warned(run, subject)),
-        extent=extent,
+        tried=extent.tried,
         waivers=asked.waivers,
     )
 

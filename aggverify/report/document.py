@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
@@ -22,7 +22,6 @@ from aggverify.oracles import DEFAULT_POLICY, mode
 from aggverify.oracles.policy import QUESTIONS
 from aggverify.report.findings import MAX_WEIGHTS, USUAL, reported
 from aggverify.run.again import Known, Rerun
-from aggverify.run.outcome.extent import Extent
 from aggverify.run.outcome.store import StoredCase, about
 from aggverify.run.outcome.verdict import (
     Exit,
@@ -153,7 +152,7 @@ def written(verdict: Verdict, where: Path = USUAL) -> model.Verdict:
         checks=verdict.checks,
         executed=verdict.executed,
         worlds={str(w): n for w, n in verdict.worlds},
-        tried=_tried(verdict.extent),
+        tried=verdict.tried,
         covered=_covered(verdict),
         margins=verdict.margins,
         cuts=verdict.cuts,
@@ -223,12 +222,6 @@ def _asked(subject: Subject) -> model.Asked:
         compiled=claim.compiled,
         group_size=claim.group_size,
     )
-
-
-def _tried(extent: Extent) -> model.Tried:
-    values = {f.name: getattr(extent, f.name) for f in fields(model.Tried)}
-    dtypes = {dtype: tuple(sorted(kinds)) for dtype, kinds in sorted(extent.dtypes.items())}
-    return model.Tried(**values | {"dtypes": dtypes})
 
 
 def _covered(verdict: Verdict) -> model.Covered:

@@ -305,7 +305,7 @@ class _Work:
             seed=subject.claim.seed,
             weaknesses=self._tally.sights.weaknesses(subject),
             cuts=tuple(self._tally.sights.cut_short),
-            extent=self._tally.sights.extent,
+            tried=self._tally.sights.extent.tried,
             covered=self._tally.sights.covered,
             call_milliseconds=self._tally.pace.milliseconds,
             incomplete=incomplete,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import reduce
-from typing import Any
 
 from aggverify import __version__
 from aggverify.codes import CODES
@@ -26,7 +25,7 @@ from aggverify.model import (
     Warned,
 )
 from aggverify.report.document import environment
-from aggverify.run.outcome import covered
+from aggverify.run.outcome import covered, extent
 from aggverify.steps import kinds
 from aggverify.trainer.conditions import Condition
 
@@ -91,11 +90,7 @@ def _one_cause_each(findings: Sequence[Finding]) -> Iterable[Finding]:
 
 def widest(parts: Sequence[Tried]) -> Tried:
     """The largest of everything in any of them, and each dtype on all its layouts."""
-    values: dict[str, Any] = {
-        f.name: max(getattr(part, f.name) for part in parts)
-        for f in fields(Tried)
-        if f.name != "dtypes"
-    }
+    values = {name: max(getattr(part, name) for part in parts) for name in extent.NUMBERS}
     kinds: dict[str, set[str]] = {}
     for dtype, on in (pair for part in parts for pair in part.dtypes.items()):
         kinds.setdefault(dtype, set()).update(on)

@@ -158,7 +158,7 @@ class Verdict:
     """What the run could not have seen; never a reason for another exit code."""
     cuts: tuple[model.Cut, ...] = ()
     """Checks whose search the clock has ended."""
-    extent: Extent = field(default_factory=Extent)
+    tried: model.Tried = Extent().tried
     """How far it went, also where nothing was found."""
     covered: Covered = field(default_factory=Covered)
     call_milliseconds: int | None = None
