@@ -85,11 +85,9 @@ def verdict(text: str = "", reports: int = 1, executed: int = 7, code: str = "AG
     found = tuple(report(about, text, code, number=n + 1) for n in range(reports))
     margin = model.Margin("float64", 0.1, 2e-15, model.ReportedLoss(3e-15, float("inf"), 0, 0), ())
     weak = (warned("AGVW11", f"environment {text}"),)
+    source = (f"def reduce(a): {text}", "    if a:", f"        b = a {text}", "    return a")
     about = about.knowing(
-        functions=((f"reduce{text}", (4, 5, 6)),),
-        texts=(
-            (3, (f"def reduce(a): {text}", "    if a:", f"        b = a {text}", "    return a")),
-        ),
+        functions=(model.Lines(f"reduce{text}", (4, 5, 6), 3, source),),
         conditions=(Condition(f"reduce{text}", 4, f"a{text}", (), 5, 6),),
     )
     one, several = written_kinds([ONE_RANK]), written_kinds([ONE_RANK, SHARDED])

@@ -10,12 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
-from aggverify.model import Suspect
+from aggverify.model import Lines, Suspect
 from aggverify.trainer.conditions import Condition
 
 MOST = 3
 """Places that are told."""
-Functions = Sequence[tuple[str, tuple[int, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,7 @@ class Spectrum:
 
 
 def suspects(
-    ran: Sequence[Spectrum], functions: Functions, conditions: Sequence[Condition]
+    ran: Sequence[Spectrum], functions: Sequence[Lines], conditions: Sequence[Condition]
 ) -> tuple[Suspect, ...]:
     """The places that tell failing cases from passing ones best, the first of those that the same
     cases took; nothing where there are none of either, or nothing tells them apart."""
@@ -66,13 +65,13 @@ def _suspect(
 
 
 def _places(
-    ran: Sequence[Spectrum], functions: Functions, conditions: Sequence[Condition]
+    ran: Sequence[Spectrum], functions: Sequence[Lines], conditions: Sequence[Condition]
 ) -> Iterator[tuple[Place, tuple[bool, ...]]]:
     """Conditions first: of a branch its condition says more than its first line."""
     for n, condition in enumerate(conditions):
         for truth in (True, False):
             took = tuple(2 * n + truth in one.outcomes for one in ran)
             yield (condition.function, condition.line, condition.text, truth), took
-    for name, lines in functions:
-        for line in lines:
-            yield (name, line, None, True), tuple(line in one.lines for one in ran)
+    for each in functions:
+        for line in each.lines:
+            yield (each.function, line, None, True), tuple(line in one.lines for one in ran)

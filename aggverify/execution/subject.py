@@ -16,7 +16,7 @@ from aggverify.errors import InputError
 from aggverify.execution.claim import Claim, is_nonlinear
 from aggverify.execution.oracle_process import loaded_oracle
 from aggverify.execution.term_readings import said_readings, split_reading
-from aggverify.model import Assumption
+from aggverify.model import Assumption, Lines, Ranks
 from aggverify.oracles import Objective, Policy, Step
 from aggverify.oracles.custom import CustomOracle
 from aggverify.steps.case import Case, has_whole_groups, ranks_sharing_groups, ranks_with_parts
@@ -44,6 +44,9 @@ class Refused:
         """After "refuses"."""
         beyond = f" beyond {self.beyond}" if self.beyond > 1 else ""
         return f"{BY_FEATURE[self.feature].title}{beyond}"
+
+
+_UNSEEN = Ranks("", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +78,11 @@ class Discovered:
     """What its code may ask that a launch decides (``trainer.surroundings``)."""
     communicates: bool = False
     """Whether ranks were seen to issue collectives of its own."""
-    functions: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    """Those of its file by name, with the lines of their bodies."""
-    texts: tuple[tuple[int, tuple[str, ...]], ...] = ()
-    """Of each of these, the line that it begins on and its source."""
+    functions: tuple[Lines, ...] = ()
+    """Those of its file."""
     conditions: tuple[Condition, ...] = ()
     """Those in them, by place."""
-    processor: str = ""
-    """The vector instructions that torch uses in its ranks."""
-    threads: str = ""
-    """Of torch, in one of them."""
+    ranks: Ranks = _UNSEEN
     room: int | None = None
     """The largest world that the machine has room for, where that is less than was asked for."""
     no_room: str = ""

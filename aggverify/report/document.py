@@ -145,7 +145,7 @@ def written(verdict: Verdict, where: Path = USUAL) -> model.Verdict:
         layouts_left=_layouts(s),
         not_claimed=s.not_claimed,
         never_claimed=tuple(sorted(s.engine.not_claimed)),
-        ranks=model.Ranks(s.found.processor, s.found.threads),
+        ranks=s.found.ranks,
         seed=verdict.seed,
         sandbox=s.found.sandbox,
         notes=s.notes,
@@ -229,12 +229,10 @@ def _covered(verdict: Verdict) -> model.Covered:
     # Of what has one value in training, one way is all there is: it is left out of both.
     fixed = getattr(verdict.subject.convention, "fixed", ())
     beyond = {c.then for c in found.conditions if c.text in fixed}
-    ran = [not seen.lines.keys().isdisjoint(lines) for _, lines in found.functions]
-    parts = zip(found.functions, found.texts or [(0, ())] * len(ran), ran, strict=True)
     functions = tuple(
-        model.Lines(name, tuple(n for n in own if n not in beyond), *text)
-        for (name, own), text, any_ran in parts
-        if any_ran
+        replace(each, lines=tuple(n for n in each.lines if n not in beyond))
+        for each in found.functions
+        if not seen.lines.keys().isdisjoint(each.lines)
     )
     lines = {kind: tuple(sorted(seen.on(kind))) for kind in KINDS}
     names = {function.function for function in functions}

@@ -27,7 +27,6 @@ from aggverify.model import (
 from aggverify.report.document import environment
 from aggverify.run.outcome import covered, extent
 from aggverify.steps import kinds
-from aggverify.trainer.conditions import Condition
 
 Key = tuple[str, str, str, str, str, float | None]
 
@@ -130,10 +129,7 @@ def _never(of: Covered) -> Mapping[str, str]:
         for outcome, names in ((2 * n, each.false), (2 * n + 1, each.true)):
             if names:
                 seen.outcomes[outcome] = kinds.written(names)
-    conditions = [
-        Condition(c.function, c.line, c.text, (), c.then, c.otherwise) for c in of.conditions
-    ]
-    return dict(seen.weaknesses([(f.function, f.lines) for f in of.functions], conditions))
+    return dict(seen.weaknesses(of.functions, of.conditions))
 
 
 def _margins(parts: Sequence[Verdict]) -> tuple[Margin, ...]:

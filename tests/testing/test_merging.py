@@ -33,22 +33,21 @@ def test_lines_that_ran_in_another_test_are_not_told() -> None:
         covered = Covered({n: written([SHARDED if n in sharded else ONE_RANK]) for n in ran})
         made = replace(
             made,
-            subject=made.subject.knowing(functions=lines, texts=(), conditions=()),
+            subject=made.subject.knowing(functions=lines, conditions=()),
             covered=covered,
         )
         warnings = [warned(*pair) for pair in covered.weaknesses(lines)]
         [told] = document([replace(made, weaknesses=tuple(warnings))]).verdicts
         return told
 
-    lines = (("reduce", (6, 7, 8, 10)), ("unused", (30,)))
+    lines = (model.Lines("reduce", (6, 7, 8, 10), 0, ()), model.Lines("unused", (30,), 0, ()))
     alone, spread = part((6, 7), ()), part((6, 8), (6,))
     [merged] = merging.document([alone, spread]).verdicts
     assert {w.code: w.detail for w in merged.warnings} == {
         "AGVW17": "line 10 of reduce",
         "AGVW18": "lines 7-8 of reduce",
     }
-    function = model.Lines("reduce", lines[0][1], 0, ())
-    assert merged.covered == model.Covered((function,), {ONE_RANK: (6, 7, 8), SHARDED: (6,)}, ())
+    assert merged.covered == model.Covered(lines[:1], {ONE_RANK: (6, 7, 8), SHARDED: (6,)}, ())
     [whole] = merging.document([alone, part((6, 8, 10), (6, 7, 8, 10))]).verdicts
     assert whole.warnings == ()
 
@@ -57,7 +56,7 @@ def test_a_parameter_with_one_value_in_training_is_expected_to_go_one_way() -> N
     made = verdict(reports=0)
     condition = Condition("compute_loss", 6, "return_outputs", (), 7, 8)
     subject = made.subject.knowing(
-        functions=(("compute_loss", (6, 7, 8, 9)),), texts=(), conditions=(condition,)
+        functions=(model.Lines("compute_loss", (6, 7, 8, 9), 0, ()),), conditions=(condition,)
     )
     ran = Covered({n: written([ONE_RANK, SHARDED]) for n in (6, 8)}, {0: written([ONE_RANK])})
     told = warned("AGVW17", "line 9 of compute_loss")

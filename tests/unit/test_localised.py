@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from aggverify.diagnosis.localised import Spectrum, suspects
+from aggverify.model import Lines
 from aggverify.trainer.conditions import Condition
 
 CONDITIONS = (Condition("reduce", 3, "n > 64", (64.0,)), Condition("reduce", 5, "cp > 1", (1.0,)))
-FUNCTIONS = (("reduce", (2, 3, 4, 5)),)
+FUNCTIONS = (Lines("reduce", (2, 3, 4, 5), 1, ()),)
 
 
 def ran(fails: bool, *lines: int, outcomes: tuple[int, ...] = ()) -> Spectrum:
