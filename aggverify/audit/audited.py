@@ -36,9 +36,8 @@ from aggverify.oracles.bounds import PRECISIONS, relative, smallest_caught
 from aggverify.report.document import document
 from aggverify.run.outcome.extent import Extent
 from aggverify.run.outcome.store import stored_case
-from aggverify.run.outcome.verdict import ReportedFinding, Verdict, summary
+from aggverify.run.outcome.verdict import ReportedFinding, Verdict, counted, summary
 from aggverify.run.outcome.weakness import warned
-from aggverify.run.planning.waiver import Waiver
 
 _TRIED = ("token_mean", "sample_mean", "prompt_mean", "sequence_sum", "token_sum", "constant")
 """Modes that are looked for where none is named."""
@@ -54,7 +53,7 @@ class Asked:
     mode: str | None = None
     divisor: float | None = None
     policy: Policy = oracles.DEFAULT_POLICY
-    waivers: tuple[Waiver, ...] = ()
+    waivers: tuple[model.Waiver, ...] = ()
     verify_engine: bool = False
 
 
@@ -85,7 +84,7 @@ def audited(run: Run, asked: Asked) -> Verdict:
         0,
         weaknesses=tuple(_warned(run, subject)),
         tried=extent.tried,
-        waivers=asked.waivers,
+        waivers=tuple(counted(waiver, reports) for waiver in asked.waivers),
     )
 
 
@@ -197,11 +196,12 @@ def _settled(
     return done
 
 
-def _reported(subject: Subject, found: Found, waivers: Sequence[Waiver]) -> ReportedFinding:
+def _reported(subject: Subject, found: Found, waivers: Sequence[model.Waiver]) -> ReportedFinding:
     report = ReportedFinding(
         stored_case(subject, found.finding), found.finding, found.diagnosis, confirmed=True
     )
-    return replace(report, waived=next(filter(report.is_covered, waivers), None))
+    accepted = (waiver.reason for waiver in waivers if report.is_covered(waiver))
+    return replace(report, waived=next(accepted, None))
 
 
 def _margin(subject: Subject, run: Run, steps: Sequence[Weighed]) -> model.Margin:

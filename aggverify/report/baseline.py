@@ -14,11 +14,11 @@ from aggverify.codes.identity import Identity
 from aggverify.codes.state import Again, Standing
 from aggverify.errors import InputError
 from aggverify.files import put, read_json
-from aggverify.model import Accepted, Document, codec
+from aggverify.model import Accepted, Document, Waiver, codec
 from aggverify.model.codec import Case
 from aggverify.run.again import Known, Rerun
 from aggverify.run.outcome.store import StoredCase
-from aggverify.run.planning.waiver import Waiver
+from aggverify.run.planning.waiver import accepting
 
 SCHEMA: Literal[1] = 1
 MAX_BYTES = 1 << 24
@@ -73,14 +73,13 @@ class Entry:
 
     def waiver(self, today: date) -> Waiver:
         """By which findings like it are accepted."""
-        return Waiver(
-            self.identity.code,
-            self.id,
+        return accepting(
+            self.what,
             self.reason,
             self.identity,
             self.owner or None,
             self.expires,
-            self.is_over(today),
+            expired=self.is_over(today),
         )
 
 

@@ -26,7 +26,6 @@ from aggverify.run.outcome.store import StoredCase, about
 from aggverify.run.outcome.verdict import (
     Exit,
     Verdict,
-    covered,
     exit_code,
     why,
 )
@@ -161,19 +160,7 @@ def written(verdict: Verdict, where: Path = USUAL) -> model.Verdict:
             reported(r, causes[0], s, where) for causes in verdict.causes for r in causes
         ),
         call_milliseconds=verdict.call_milliseconds,
-        waivers=tuple(
-            model.Waiver(
-                w.what,
-                w.reason,
-                len(exact),
-                w.identity,
-                w.owner,
-                w.expires,
-                w.expired,
-                tuple(f"{r.finding.code}:{r.signature}" for r in like),
-            )
-            for w, (exact, like) in ((w, covered(w, verdict.reports)) for w in verdict.waivers)
-        ),
+        waivers=verdict.waivers,
         incomplete=verdict.incomplete,
         assumed=s.found.assumed,
     )

@@ -48,7 +48,7 @@ def reported(
         title=code.title,
         severity=code.severity,
         effect="fails" if report.effect is Effect.FAILS else "hazard",
-        waived=report.waived.reason if report.waived else None,
+        waived=report.waived,
         signature=report.signature,
         identity=report.identity,
         promise=code.promise or None,

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from aggverify.escape import line
-from aggverify.model import Document
+from aggverify.model import Document, Waiver
 from aggverify.report import baseline
 from aggverify.report.baseline import Baseline
 from aggverify.report.document import document
@@ -18,7 +18,6 @@ from aggverify.report.drawing import counted
 from aggverify.run.again import Known, Rerun
 from aggverify.run.outcome.accepting import accepted
 from aggverify.run.outcome.verdict import Verdict
-from aggverify.run.planning.waiver import Waiver
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,6 @@ from aggverify.run.planning.discovery import discovered, identified
 from aggverify.run.planning.engine import engine_settled
 from aggverify.run.planning.plan import Entry, Plan, plan, share
 from aggverify.run.planning.request import Request
-from aggverify.run.planning.waiver import Waiver
 from aggverify.run.search.before import NOTHING, Before
 from aggverify.run.search.first_look import first_look
 from aggverify.run.search.first_step import WHY_NOT, first_step
@@ -50,7 +49,7 @@ def verify(
     *,
     pool: Pool,
     deadline: Deadline = NEVER,
-    known: Sequence[Waiver] = (),
+    known: Sequence[model.Waiver] = (),
 ) -> tuple[Verdict, ...]:
     """Verify every mode asked for; raises AggverifyError when nothing can be judged. ``known``:
     what is accepted beside what the request says.

@@ -21,7 +21,7 @@ from aggverify.execution.subject import Subject
 from aggverify.run.outcome.covered import Covered
 from aggverify.run.outcome.extent import Extent
 from aggverify.run.outcome.store import StoredCase, about
-from aggverify.run.planning.waiver import Waiver
+from aggverify.run.planning.waiver import covers, may_cover
 
 
 class Exit(IntEnum):
@@ -61,8 +61,8 @@ class ReportedFinding:
     confirmed: bool | None
     """None where it was never run again: the command was stopped first."""
     relevance: Relevance = field(default_factory=Relevance)
-    waived: Waiver | None = None
-    """By which it is accepted."""
+    waived: str | None = None
+    """For what reason a person accepts it."""
     call: model.Call | None = None
     """Where not even the simplest step was got through, and nothing else was run."""
     suspects: tuple[model.Suspect, ...] = ()
@@ -95,13 +95,13 @@ class ReportedFinding:
         where = about(self.stored.claim)
         return Identity(where, self.finding.code, self.relevance.dimensions, factor, form)
 
-    def is_covered(self, waiver: Waiver) -> bool:
+    def is_covered(self, waiver: model.Waiver) -> bool:
         """Whether a waiver is for it."""
-        return waiver.covers(self.finding.code, self.identity, self.stored.id, self.signature)
+        return covers(waiver, self.finding.code, self.identity, self.stored.id, self.signature)
 
-    def is_like(self, waiver: Waiver) -> bool:
+    def is_like(self, waiver: model.Waiver) -> bool:
         """Whether it may be what a waiver of an older version is for."""
-        return waiver.may_cover(self.identity, self._signature())
+        return may_cover(waiver, self.identity, self._signature())
 
     @property
     def effect(self) -> Effect:
@@ -163,7 +163,7 @@ class Verdict:
     covered: Covered = field(default_factory=Covered)
     call_milliseconds: int | None = None
     """About what one call of a slow reducer takes by the clock; None for one that is not slow."""
-    waivers: tuple[Waiver, ...] = ()
+    waivers: tuple[model.Waiver, ...] = ()
     """Everything that is accepted, whether it was found or not."""
     incomplete: Incomplete | None = None
     """What ended it before everything planned was judged."""
@@ -251,13 +251,13 @@ def exit_code(verdicts: Sequence[Verdict]) -> Exit:
         return Exit.INTERRUPTED
     if Exit.FINDINGS in codes:
         return Exit.FINDINGS
-    if unmatched(verdicts):
+    if _has_unmatched(verdicts):
         return Exit.NO_JUDGEMENT
     return Exit.CONFORMS if codes == {Exit.CONFORMS} else Exit.NO_JUDGEMENT
 
 
 def covered(
-    waiver: Waiver, reports: Sequence[ReportedFinding]
+    waiver: model.Waiver, reports: Sequence[ReportedFinding]
 ) -> tuple[list[ReportedFinding], list[ReportedFinding]]:
     """The findings that a waiver is for; and those that one of an older version may be for, where
     they are not all the same: it is then for none of them."""
@@ -267,11 +267,18 @@ def covered(
     return (like, []) if len({report.identity for report in like}) < 2 else ([], like)
 
 
-def unmatched(verdicts: Sequence[Verdict]) -> list[Waiver]:
-    """The waivers that no finding of any verdict is covered by."""
+def counted(waiver: model.Waiver, reports: Sequence[ReportedFinding]) -> model.Waiver:
+    """The waiver with how many of these it covers."""
+    exact, like = covered(waiver, reports)
+    ambiguous = tuple(f"{report.finding.code}:{report.signature}" for report in like)
+    return replace(waiver, findings=len(exact), ambiguous=ambiguous)
+
+
+def _has_unmatched(verdicts: Sequence[Verdict]) -> bool:
+    """Whether no finding of any verdict is covered by one of their waivers."""
     reports = [report for verdict in verdicts for report in verdict.reports]
-    every = dict.fromkeys(w for v in verdicts for w in v.waivers if w.identity is None)
-    return [w for w in every if not covered(w, reports)[0]]
+    every = (waiver for verdict in verdicts for waiver in verdict.waivers)
+    return any(w.identity is None and not covered(w, reports)[0] for w in every)
 
 
 def why(stop: BaseException) -> Incomplete:
