@@ -17,10 +17,10 @@ from aggverify.cli.options import Grouped, every_option, said
 if TYPE_CHECKING:
     from aggverify.cli.joined import Run
     from aggverify.execution.deadline import Deadline
+    from aggverify.model import Replay
     from aggverify.report.delivery import Delivery
     from aggverify.report.known import Others
     from aggverify.report.terminal import Terminal
-    from aggverify.run.again import Rerun
     from aggverify.run.outcome.verdict import Verdict
     from aggverify.run.planning.request import Request
     from aggverify.run.planning.settings import Settings
@@ -148,7 +148,7 @@ class _Known:
     """What is known so far, whatever stops the command."""
 
     verdicts: list[Verdict] = field(default_factory=list)
-    reruns: tuple[Rerun, ...] = ()
+    reruns: tuple[Replay, ...] = ()
 
 
 def _check(

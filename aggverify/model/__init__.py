@@ -39,6 +39,7 @@ from aggverify.model.established import (
     Warned,
 )
 from aggverify.model.finding import (
+    MAX_WEIGHTS,
     Bug,
     Call,
     Finding,
@@ -53,6 +54,7 @@ from aggverify.model.verdict import Verdict
 
 __all__ = [
     "MAX_BYTES",
+    "MAX_WEIGHTS",
     "SCHEMA",
     "Accepted",
     "Asked",

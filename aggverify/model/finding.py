@@ -10,6 +10,8 @@ from aggverify.codes.identity import Identity
 from aggverify.errors import InputError
 from aggverify.model.codec import Case, Fault, Text
 
+MAX_WEIGHTS = 100_000
+"""Of a step with more tokens no weights are written: its case says it all."""
 Mask = Literal["unmasked", "masked", "rejected"]
 
 

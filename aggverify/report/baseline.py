@@ -14,9 +14,9 @@ from aggverify.codes.identity import Identity
 from aggverify.codes.state import Again, Standing
 from aggverify.errors import InputError
 from aggverify.files import put, read_json
-from aggverify.model import Accepted, Document, Waiver, codec
+from aggverify.model import Accepted, Document, Replay, Waiver, codec
 from aggverify.model.codec import Case
-from aggverify.run.again import Known, Rerun
+from aggverify.run.again import Known, replay
 from aggverify.run.outcome.store import StoredCase
 from aggverify.run.planning.waiver import accepting
 
@@ -107,17 +107,17 @@ def load(path: Path, *, missing: bool = False) -> Baseline:
 
 def standing(
     baseline: Baseline,
-    reruns: Iterable[Rerun],
+    reruns: Iterable[Replay],
     today: date,
     found: Collection[str] = (),
 ) -> Iterator[Accepted]:
     """How every entry stands whose case was run again; others are about other reducers. ``found``:
     ids of what this very run has come upon."""
-    done = {rerun.known.stored.id: rerun for rerun in reruns}
+    done = {rerun.id: rerun for rerun in reruns}
     for entry in baseline.known:
         rerun = done.get(entry.id)
         if entry.id in found:
-            rerun = Rerun(entry.known, Again.FAILS, entry.identity.code)
+            rerun = replay(entry.known, Again.FAILS, entry.identity.code)
         if rerun is None:
             continue
         state = _STANDING.get(rerun.outcome)

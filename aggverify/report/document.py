@@ -20,8 +20,8 @@ from aggverify.files import told
 from aggverify.generation.space import sizes
 from aggverify.oracles import DEFAULT_POLICY, mode
 from aggverify.oracles.policy import QUESTIONS
-from aggverify.report.findings import MAX_WEIGHTS, USUAL, reported
-from aggverify.run.again import Known, Rerun
+from aggverify.report.findings import USUAL, reported
+from aggverify.run.again import Known
 from aggverify.run.outcome.store import StoredCase, about
 from aggverify.run.outcome.verdict import (
     Exit,
@@ -36,7 +36,7 @@ from aggverify.world import GLOO, backend
 
 
 def document(
-    verdicts: Sequence[Verdict], where: Path = USUAL, reruns: Iterable[Rerun] = ()
+    verdicts: Sequence[Verdict], where: Path = USUAL, reruns: Iterable[model.Replay] = ()
 ) -> model.Document:
     """All verdicts of one command; ``where``: the directory in which cases are stored; ``reruns``:
     what became of findings of other documents."""
@@ -52,7 +52,7 @@ def document(
         None,
         incomplete,
         made,
-        tuple(map(_replay, reruns)),
+        tuple(reruns),
         (),
     )
 
@@ -63,18 +63,10 @@ def known_findings(document: model.Document) -> Iterator[Known]:
         yield Known(finding.identity, StoredCase.from_json(finding.case))
 
 
-def with_replays(document: model.Document, reruns: Iterable[Rerun]) -> model.Document:
+def with_replays(document: model.Document, reruns: Iterable[model.Replay]) -> model.Document:
     """The document with these, instead of what it says of the same cases."""
-    every = {replay.id: replay for replay in (*document.replays, *map(_replay, reruns))}
+    every = {replay.id: replay for replay in (*document.replays, *reruns)}
     return replace(document, replays=tuple(every.values()))
-
-
-def _replay(rerun: Rerun) -> model.Replay:
-    known = rerun.known
-    seen = rerun.observed if len(rerun.observed or ()) <= MAX_WEIGHTS else None
-    return model.Replay(
-        known.stored.id, known.identity, rerun.outcome, rerun.code, rerun.words, seen
-    )
 
 
 def environment(carried: str = "", joined: str = GLOO.name) -> model.Environment:
@@ -90,7 +82,7 @@ def stopped(
     verdicts: Sequence[Verdict],
     error: BaseException,
     where: Path = USUAL,
-    reruns: Iterable[Rerun] = (),
+    reruns: Iterable[model.Replay] = (),
 ) -> model.Document:
     """The document of a command that came to no end of its own: why, and what is known."""
     code, text = Exit.NO_JUDGEMENT, str(error) or type(error).__name__

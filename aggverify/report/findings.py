@@ -23,8 +23,6 @@ from aggverify.world import evidence
 
 USUAL = Path(default("report_dir"))
 """Where ``replay`` looks for cases by itself."""
-MAX_WEIGHTS = 100_000
-"""Of a step with more tokens no weights are written: its case says it all."""
 MAX_RUNS = 1000
 """Of one sample's mask."""
 _MASKS: Mapping[tuple[int, int], model.Mask] = {
@@ -41,7 +39,7 @@ def reported(
     """A confirmed and explained finding; ``first``: the one of the same cause that is shown."""
     f, d, code = report.finding, report.diagnosis, CODES[report.finding.code]
     bugs = (d.bug,) if d and d.bug else ()
-    weights = f.expected is None or len(f.expected) <= MAX_WEIGHTS
+    weights = f.expected is None or len(f.expected) <= model.MAX_WEIGHTS
     return model.Finding(
         id=report.stored.id,
         code=code.code,
