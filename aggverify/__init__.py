@@ -16,7 +16,7 @@ __version__ = "0.1.0"
 
 _FROM = {
     "Case": "aggverify.steps.case",
-    "Document": "aggverify.report.model",
+    "Document": "aggverify.model",
     "Layout": "aggverify.steps.layouts",
     "MicroBatch": "aggverify.conventions.micro_batch",
     "Observation": "aggverify.api.observation",
@@ -25,12 +25,12 @@ _FROM = {
     "Sample": "aggverify.oracles",
     "Step": "aggverify.oracles",
     "TrainContext": "aggverify.conventions.trainer",
-    "Verdict": "aggverify.report.model",
+    "Verdict": "aggverify.model",
     "assert_invariant": "aggverify.api.invariance",
     "check_case": "aggverify.api.running",
     "check_reducer": "aggverify.api.running",
     "conformance": "aggverify.testing.cells",
-    "load_verdict": "aggverify.report.model",
+    "load_verdict": "aggverify.model",
     "observe": "aggverify.api.running",
     "parametrize_with_checks": "aggverify.testing.cells",
     "parse_step": "aggverify.steps.notation",

@@ -4,10 +4,10 @@ from aggverify.api.running import check_case, check_reducer, observe, verify
 from aggverify.conventions.micro_batch import MicroBatch
 from aggverify.conventions.policy_loss import PolicyBatch
 from aggverify.conventions.trainer import TrainContext
+from aggverify.model import Document, Verdict
+from aggverify.model import load as load_verdict
 from aggverify.oracles import Sample, Step
 from aggverify.probes import probe, probe_log_probs
-from aggverify.report.model import Document, Verdict
-from aggverify.report.model import load as load_verdict
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step

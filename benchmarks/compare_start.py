@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from aggverify.report.model import Document, render  # noqa: E402
+from aggverify.model import Document, render  # noqa: E402
 from tests.regression.documents import document, verdict  # noqa: E402
 
 TIMES, VERDICTS, FINDINGS = 5, 6, 5

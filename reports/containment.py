@@ -30,7 +30,7 @@ from attacks import EXAMPLES, HOSTILE, NOBODY, ROOT, Attack, surrounded
 sys.path.insert(0, str(ROOT))
 
 from aggverify.errors import InputError
-from aggverify.report.model import Document, load
+from aggverify.model import Document, load
 from aggverify.report.reading import headline
 from tests.caged import Ran, cage
 

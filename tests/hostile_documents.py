@@ -11,7 +11,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from aggverify.report import baseline, codec, model
+from aggverify import model
+from aggverify.model import codec
+from aggverify.report import baseline
 from aggverify.report.baseline import Baseline, Entry
 from aggverify.report.document import known_findings
 from aggverify.report.formats import FORMATS

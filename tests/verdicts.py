@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from aggverify import model
 from aggverify.checks import Finding
 from aggverify.codes.state import State
 from aggverify.diagnosis import Diagnosis
 from aggverify.diagnosis.bugs import BUGS
 from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Subject
-from aggverify.report import model
 from aggverify.report.document import document
 from aggverify.run.outcome.covered import Covered
 from aggverify.run.outcome.store import stored_case
-from aggverify.run.outcome.verdict import CheckSummary, Margin, Relevance, ReportedFinding, Verdict
-from aggverify.run.outcome.weakness import Weakness
+from aggverify.run.outcome.verdict import Relevance, ReportedFinding, Verdict
+from aggverify.run.outcome.weakness import warned
 from aggverify.steps.case import Case
 from aggverify.steps.kinds import ONE_RANK, SHARDED
 from aggverify.steps.kinds import written as written_kinds
@@ -61,23 +61,33 @@ def fault(text: str) -> Fault:
     return Fault("exception", 0, "", 2, {0: raised}, inside={1: waits})
 
 
+def done(
+    name: str,
+    tests: str,
+    cases: int,
+    state: State,
+    reason: str | None = None,
+    refused: str | None = None,
+) -> model.Check:
+    """What a check of this name did."""
+    return model.Check(name, "", tests, cases, state, reason, refused, None, False, 0)
+
+
 def verdict(text: str = "", reports: int = 1, executed: int = 7, code: str = "AGV201") -> Verdict:
     """One check of every state, and ``reports`` findings."""
     about = subject(text)
     checks = (
-        CheckSummary(WEIGHTS, "", "T15", executed, State.OK if executed else State.NOT_JUDGED),
-        CheckSummary(CP, "", "T3", executed, State.FAILED if reports else State.OK),
-        CheckSummary(LINEAR, "", "", 0, State.LEFT_OUT, f"for a reason {text}"),
-        CheckSummary(SPLIT, "", "T9", executed, State.OK, refused=f"2 times: {text}"),
+        done(WEIGHTS, "T15", executed, State.OK if executed else State.NOT_JUDGED),
+        done(CP, "T3", executed, State.FAILED if reports else State.OK),
+        done(LINEAR, "", 0, State.LEFT_OUT, f"for a reason {text}"),
+        done(SPLIT, "T9", executed, State.OK, refused=f"2 times: {text}"),
     )
     found = tuple(report(about, text, code, number=n + 1) for n in range(reports))
-    margin = Margin("float64", 0.1, 2e-15, 3e-15, float("inf"), 0, 0)
-    weak = (Weakness("AGVW11", f"environment {text}"),)
+    margin = model.Margin("float64", 0.1, 2e-15, model.ReportedLoss(3e-15, float("inf"), 0, 0), ())
+    weak = (warned("AGVW11", f"environment {text}"),)
+    source = (f"def reduce(a): {text}", "    if a:", f"        b = a {text}", "    return a")
     about = about.knowing(
-        functions=((f"reduce{text}", (4, 5, 6)),),
-        texts=(
-            (3, (f"def reduce(a): {text}", "    if a:", f"        b = a {text}", "    return a")),
-        ),
+        functions=(model.Lines(f"reduce{text}", (4, 5, 6), 3, source),),
         conditions=(Condition(f"reduce{text}", 4, f"a{text}", (), 5, 6),),
     )
     one, several = written_kinds([ONE_RANK]), written_kinds([ONE_RANK, SHARDED])

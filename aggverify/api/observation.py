@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from aggverify.checks.comparison import lowest_precision, worst_weight
+from aggverify.escape import clean
 from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.report.drawing import drawing, fraction, number, ratio, token_name
-from aggverify.report.escape import clean
 from aggverify.report.findings import drawn
 from aggverify.steps.case import Case
 from aggverify.world import Fault

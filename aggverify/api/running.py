@@ -17,10 +17,10 @@ from aggverify.execution.kinds import Kind
 from aggverify.execution.limits import LIMITS
 from aggverify.execution.options import BY_KEY, OPTIONS, texts
 from aggverify.generation.catalogue import plain_losses
+from aggverify.model import Verdict, harmless
 from aggverify.oracles import Step
 from aggverify.report import replayed, text
 from aggverify.report.document import written
-from aggverify.report.model import Verdict, harmless
 from aggverify.run.opening import loaded
 from aggverify.run.outcome import store
 from aggverify.run.outcome.store import StoredCase

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
-from aggverify import oracles
+from aggverify import model, oracles
 from aggverify.audit import judging, reduced
 from aggverify.audit.convention import RECORDED
 from aggverify.audit.explaining import Weighed
@@ -33,13 +33,11 @@ from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Subject
 from aggverify.oracles import Policy
 from aggverify.oracles.bounds import PRECISIONS, relative, smallest_caught
-from aggverify.report import model
 from aggverify.report.document import document
 from aggverify.run.outcome.extent import Extent
 from aggverify.run.outcome.store import stored_case
-from aggverify.run.outcome.verdict import CheckSummary, Margin, ReportedFinding, Verdict
-from aggverify.run.outcome.weakness import Weakness
-from aggverify.run.planning.waiver import Waiver
+from aggverify.run.outcome.verdict import ReportedFinding, Verdict, counted, summary
+from aggverify.run.outcome.weakness import warned
 
 _TRIED = ("token_mean", "sample_mean", "prompt_mean", "sequence_sum", "token_sum", "constant")
 """Modes that are looked for where none is named."""
@@ -55,7 +53,7 @@ class Asked:
     mode: str | None = None
     divisor: float | None = None
     policy: Policy = oracles.DEFAULT_POLICY
-    waivers: tuple[Waiver, ...] = ()
+    waivers: tuple[model.Waiver, ...] = ()
     verify_engine: bool = False
 
 
@@ -79,14 +77,14 @@ def audited(run: Run, asked: Asked) -> Verdict:
     return Verdict(
         subject.knowing(identified=identified, notes=tuple(_notes(run, subject))),
         reports,
-        tuple(_settled(subject, run, steps, summary) for summary, _ in outcomes),
+        tuple(_settled(subject, run, steps, done) for done, _ in outcomes),
         len(run.steps),
         ((run.ranks.world, len(run.steps)),),
         (_margin(subject, run, steps),) if steps else (),
         0,
         weaknesses=tuple(_warned(run, subject)),
-        extent=extent,
-        waivers=asked.waivers,
+        tried=extent.tried,
+        waivers=tuple(counted(waiver, reports) for waiver in asked.waivers),
     )
 
 
@@ -167,29 +165,25 @@ def _is_right(subject: Subject, run: Run) -> bool:
 
 def _outcome(
     check: Check, run: Run, found: Iterator[Found]
-) -> tuple[CheckSummary, tuple[Found, ...]]:
+) -> tuple[model.Check, tuple[Found, ...]]:
     """The first finding of each code: the same on later steps is the same."""
     first: dict[tuple[str, str | None], Found] = {}
     for one in found:
         first.setdefault((one.finding.code, one.finding.term), one)
     state = State.FAILED if first else State.OK
-    return _summary(check, len(run.steps), state), tuple(first.values())
-
-
-def _summary(check: Check, cases: int, state: State, reason: str | None = None) -> CheckSummary:
-    return CheckSummary(check.name, check.title, check.tests, cases, state, reason)
+    return summary(check, len(run.steps), state), tuple(first.values())
 
 
 def _settled(
-    subject: Subject, run: Run, steps: Sequence[Weighed], summary: CheckSummary
-) -> CheckSummary:
+    subject: Subject, run: Run, steps: Sequence[Weighed], done: model.Check
+) -> model.Check:
     """What was not judged, and why."""
-    if summary.name == TERMS.name and not any(step.terms for step in run.steps):
-        return replace(summary, state=State.LEFT_OUT, cases=0, reason="no further term is probed")
-    if summary.name == WEIGHTS.name and subject.mode is None:
+    if done.name == TERMS.name and not any(step.terms for step in run.steps):
+        return replace(done, state=State.LEFT_OUT, cases=0, reason="no further term is probed")
+    if done.name == WEIGHTS.name and subject.mode is None:
         reason = "no mode has these weights on every step: name the one that is meant with --mode"
-        return replace(summary, state=State.NOT_JUDGED, reason=reason)
-    if summary.name == WEIGHTS.name and summary.state is State.OK:
+        return replace(done, state=State.NOT_JUDGED, reason=reason)
+    if done.name == WEIGHTS.name and done.state is State.OK:
         tokens = sum(s.step.num_unmasked for s in run.steps)
         unknown = sum(int(one.left_out.sum()) for one in steps)
         shown = (
@@ -198,23 +192,24 @@ def _settled(
             else f"{tokens:,} tokens"
         )
         told = f"{shown} of {len(run.steps)} optimizer steps on {run.ranks.world} ranks"
-        return replace(summary, established=f"{told} have the weights of {subject.mode}")
-    return summary
+        return replace(done, established=f"{told} have the weights of {subject.mode}")
+    return done
 
 
-def _reported(subject: Subject, found: Found, waivers: Sequence[Waiver]) -> ReportedFinding:
+def _reported(subject: Subject, found: Found, waivers: Sequence[model.Waiver]) -> ReportedFinding:
     report = ReportedFinding(
         stored_case(subject, found.finding), found.finding, found.diagnosis, confirmed=True
     )
-    return replace(report, waived=next(filter(report.is_covered, waivers), None))
+    accepted = (waiver.reason for waiver in waivers if report.is_covered(waiver))
+    return replace(report, waived=next(accepted, None))
 
 
-def _margin(subject: Subject, run: Run, steps: Sequence[Weighed]) -> Margin:
+def _margin(subject: Subject, run: Run, steps: Sequence[Weighed]) -> model.Margin:
     name = judging.precision(subject, run)
     caught = smallest_caught(relative(judging.roundings(subject, run), PRECISIONS[name]))
     worst = judging.worst_margin(subject, run, steps)
-    nothing = float("inf")
-    return Margin(name, worst, float(caught), nothing, nothing, 0, 0)
+    nothing = model.ReportedLoss(float("inf"), float("inf"), 0, 0)
+    return model.Margin(name, worst, float(caught), nothing, ())
 
 
 def _notes(run: Run, subject: Subject) -> Iterator[str]:
@@ -237,18 +232,18 @@ def _listed(rows: Sequence[object]) -> str:
     return ", ".join(map(str, rows[:8])) + ", …" * (len(rows) > 8)
 
 
-def _warned(run: Run, subject: Subject) -> Iterator[Weakness]:
+def _warned(run: Run, subject: Subject) -> Iterator[model.Warned]:
     if run.cut:
-        yield Weakness(CUT, _listed(run.cut))
+        yield warned(CUT, _listed(run.cut))
     if run.silent and run.ranks.pp_size == 1:
-        yield Weakness(SILENT, f"ranks {_listed(run.silent)} of {run.ranks.world}")
+        yield warned(SILENT, f"ranks {_listed(run.silent)} of {run.ranks.world}")
     sizes = [len(step.step.samples) for step in run.steps]
     if len(set(sizes)) > 1 and run.shape.samples:
-        yield Weakness(
+        yield warned(
             UNEQUAL, f"{_listed(sizes)} samples in steps {_listed([s.number for s in run.steps])}"
         )
     if subject.mode == "prompt_mean":
         pairs = zip(run.steps, run.steps[1:], strict=False)
         spans = sorted({g for a, b in pairs for g in a.groups & b.groups})
         if spans:
-            yield Weakness(GROUPS_SPAN, f"{len(spans)} groups, the first with id {spans[0]}")
+            yield warned(GROUPS_SPAN, f"{len(spans)} groups, the first with id {spans[0]}")

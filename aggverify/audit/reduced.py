@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from aggverify import model
 from aggverify.audit import factor
 from aggverify.audit.judging import Found
 from aggverify.audit.properties import ENGINE, REDUCTION
@@ -17,13 +18,13 @@ from aggverify.codes.state import State
 from aggverify.diagnosis import Diagnosis
 from aggverify.execution.subject import Subject
 from aggverify.oracles.bounds import PRECISIONS
-from aggverify.run.outcome.verdict import CheckSummary
+from aggverify.run.outcome.verdict import summary
 
 _SIMPLE = 64
 """A factor that is no fraction of smaller numbers is no engine's."""
 
 
-def judged(subject: Subject, run: Run) -> tuple[CheckSummary, tuple[Found, ...]]:
+def judged(subject: Subject, run: Run) -> tuple[model.Check, tuple[Found, ...]]:
     """The property, with a finding where what was measured is another factor."""
     steps = [s for s in run.steps if s.number in run.reductions]
     seen = [(step, *_measured(run, run.reductions[step.number])) for step in steps]
@@ -82,5 +83,5 @@ def _relative(values: Array) -> float:
 
 def _summary(
     cases: int, state: State, reason: str | None = None, established: str | None = None
-) -> CheckSummary:
-    return CheckSummary(ENGINE.name, ENGINE.title, "", cases, state, reason, established)
+) -> model.Check:
+    return summary(ENGINE, cases, state, reason, established=established)

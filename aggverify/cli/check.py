@@ -17,10 +17,10 @@ from aggverify.cli.options import Grouped, every_option, said
 if TYPE_CHECKING:
     from aggverify.cli.joined import Run
     from aggverify.execution.deadline import Deadline
+    from aggverify.model import Replay
     from aggverify.report.delivery import Delivery
     from aggverify.report.known import Others
     from aggverify.report.terminal import Terminal
-    from aggverify.run.again import Rerun
     from aggverify.run.outcome.verdict import Verdict
     from aggverify.run.planning.request import Request
     from aggverify.run.planning.settings import Settings
@@ -93,8 +93,8 @@ def _replay_into(
 ) -> int:
     """Run others' cases only, and add what becomes of them to a document of this version."""
     from aggverify.files import put
+    from aggverify.model import load, render
     from aggverify.report.document import with_replays
-    from aggverify.report.model import load, render
     from aggverify.run.again import again
     from aggverify.run.opening import in_time
 
@@ -108,9 +108,9 @@ def _replay_into(
 def _others(mine: Mapping[str, Any], project: Settings) -> Others:
     """What is said to be known; raises InputError for a file that says nothing of the kind."""
     from aggverify.errors import InputError
+    from aggverify.model import load
     from aggverify.report.document import known_findings
     from aggverify.report.known import Others
-    from aggverify.report.model import load
 
     documents = (load(Path(path)) for path in mine.get("replay_from", ()))
     findings = tuple(chain.from_iterable(map(known_findings, documents)))
@@ -148,7 +148,7 @@ class _Known:
     """What is known so far, whatever stops the command."""
 
     verdicts: list[Verdict] = field(default_factory=list)
-    reruns: tuple[Rerun, ...] = ()
+    reruns: tuple[Replay, ...] = ()
 
 
 def _check(

@@ -119,9 +119,9 @@ def _revisions(
     documents: Path | None,
 ) -> Comparison:
     from aggverify.errors import InputError
+    from aggverify.escape import line
     from aggverify.execution.options import default
     from aggverify.regression.revisions import compared
-    from aggverify.report.escape import line
 
     if not plan.targets:
         raise InputError("say what to check: aggverify compare --revisions main HEAD TARGET")

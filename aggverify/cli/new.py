@@ -87,7 +87,7 @@ def _argument(text: str) -> tuple[str, str]:
 
 def _ask(question: Question) -> str | None:
     """On a terminal; nothing said is left to say."""
-    from aggverify.report.escape import clean
+    from aggverify.escape import clean
 
     click.echo(clean(question.text))
     choice = click.Choice(["", *question.choices]) if question.choices else str

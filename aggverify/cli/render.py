@@ -22,8 +22,8 @@ def render(verdict: Path, name: str, output: Path | None) -> None:
 
     Nothing is run or imported for it: neither the reducer nor torch.
     """
+    from aggverify import model
     from aggverify.files import put
-    from aggverify.report import model
     from aggverify.report.formats import one
 
     text = one(name).render(model.load(verdict))

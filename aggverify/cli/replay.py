@@ -58,10 +58,11 @@ def replay(
     --export writes DIR/run.py, which needs torch alone and prints every weight with the expected
     one. It exits with 2 where a case cannot be run so, as one of a whole training step.
     """
+    from aggverify import escape
     from aggverify.errors import AggverifyError, InputError
     from aggverify.execution.limits import LIMITS
     from aggverify.oracles import OracleError
-    from aggverify.report import escape, exported, replayed
+    from aggverify.report import exported, replayed
     from aggverify.run.outcome import store
     from aggverify.run.outcome.verdict import Exit
     from aggverify.run.planning import enclosed

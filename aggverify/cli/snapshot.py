@@ -42,8 +42,8 @@ def record(target: str, folder: Path | None, force: bool, **given: Any) -> int:
     On CI (CI=true) nothing is recorded: a record is made where a person looks at it.
     """
     from aggverify.errors import InputError
+    from aggverify.escape import line
     from aggverify.execution.limits import LIMITS
-    from aggverify.report.escape import line
     from aggverify.run.planning import settings
     from aggverify.run.planning.request import requested
     from aggverify.snapshot import file, session
@@ -88,8 +88,8 @@ def check(
     (0) in another. 2 where it cannot be judged.
     """
     from aggverify.errors import AggverifyError, InputError
+    from aggverify.escape import indented
     from aggverify.execution.limits import LIMITS
-    from aggverify.report.escape import indented
     from aggverify.run.outcome.verdict import Exit
     from aggverify.snapshot import file, session, telling
     from aggverify.world import Pool

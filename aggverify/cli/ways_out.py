@@ -19,9 +19,9 @@ import click
 
 from aggverify import __version__
 from aggverify.errors import AggverifyError, NoReducer
+from aggverify.escape import clean, indented
 from aggverify.files import told, write_inside
 from aggverify.plugins import PluginWarning
-from aggverify.report.escape import clean, indented
 from aggverify.shadowed import shadowed
 
 CONFORMS, NO_JUDGEMENT, INTERRUPTED = 0, 2, 130

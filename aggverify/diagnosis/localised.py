@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
+from aggverify.model import Lines, Suspect
 from aggverify.trainer.conditions import Condition
 
 MOST = 3
 """Places that are told."""
-Functions = Sequence[tuple[str, tuple[int, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,67 +26,52 @@ class Spectrum:
     outcomes: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True)
-class Suspect:
-    """A line, or a condition that went one way, and how many cases took it."""
-
-    function: str
-    line: int
-    condition: str | None
-    """Its text; None for a line that no condition leads to alone."""
-    truth: bool
-    failing: int
-    all_failing: int
-    passing: int
-    all_passing: int
-
-    @property
-    def score(self) -> float:
-        return self.failing / sqrt(self.all_failing * (self.failing + self.passing))
-
-    @property
-    def sentence(self) -> str:
-        """For example "line 42 of reduce, `n > 64` true: 37 of 37 failing cases, 0 of 412 passing
-        ones"."""
-        way = "" if self.condition is None else f", `{self.condition}` {str(self.truth).lower()}"
-        return (
-            f"line {self.line} of {self.function}{way}: {self.failing} of {self.all_failing} "
-            f"failing cases, {self.passing} of {self.all_passing} passing ones"
-        )
-
-
 def suspects(
-    ran: Sequence[Spectrum], functions: Functions, conditions: Sequence[Condition]
+    ran: Sequence[Spectrum], functions: Sequence[Lines], conditions: Sequence[Condition]
 ) -> tuple[Suspect, ...]:
     """The places that tell failing cases from passing ones best, the first of those that the same
     cases took; nothing where there are none of either, or nothing tells them apart."""
     failing = sum(one.fails for one in ran)
     if not 0 < failing < len(ran):
         return ()
-    taken: dict[tuple[bool, ...], Suspect] = {}
+    taken: dict[tuple[bool, ...], tuple[float, Suspect]] = {}
     for place, took in _places(ran, functions, conditions):
         fails = sum(one.fails for one, has in zip(ran, took, strict=True) if has)
         passes = sum(took) - fails
-        if fails:
-            taken[took] = taken.get(took) or Suspect(
-                *place, fails, failing, passes, len(ran) - failing
-            )
+        if fails and took not in taken:
+            score = fails / sqrt(failing * (fails + passes))
+            taken[took] = score, _suspect(place, fails, failing, passes, len(ran) - failing)
     by_chance = sqrt(failing / len(ran)) * (1 + 1e-9)  # what every case took
-    found = (one for one in taken.values() if one.score > by_chance)
-    return tuple(sorted(found, key=lambda one: -one.score)[:MOST])
+    found = sorted(taken.values(), key=lambda scored: -scored[0])
+    return tuple([suspect for score, suspect in found if score > by_chance][:MOST])
 
 
 Place = tuple[str, int, str | None, bool]
+"""A function, a line, the text of its condition if one leads there alone, and which way it went."""
+
+
+def _suspect(
+    place: Place, failing: int, all_failing: int, passing: int, all_passing: int
+) -> Suspect:
+    """Its sentence is like "line 42 of reduce, `n > 64` true: 37 of 37 failing cases, 0 of 412
+    passing ones"."""
+    function, line, condition, truth = place
+    way = "" if condition is None else f", `{condition}` {str(truth).lower()}"
+    sentence = (
+        f"line {line} of {function}{way}: {failing} of {all_failing} failing cases, "
+        f"{passing} of {all_passing} passing ones"
+    )
+    return Suspect(*place, failing, all_failing, passing, all_passing, sentence)
 
 
 def _places(
-    ran: Sequence[Spectrum], functions: Functions, conditions: Sequence[Condition]
+    ran: Sequence[Spectrum], functions: Sequence[Lines], conditions: Sequence[Condition]
 ) -> Iterator[tuple[Place, tuple[bool, ...]]]:
     """Conditions first: of a branch its condition says more than its first line."""
     for n, condition in enumerate(conditions):
         for truth in (True, False):
             took = tuple(2 * n + truth in one.outcomes for one in ran)
             yield (condition.function, condition.line, condition.text, truth), took
-    for name, lines in functions:
-        for line in lines:
-            yield (name, line, None, True), tuple(line in one.lines for one in ran)
+    for each in functions:
+        for line in each.lines:
+            yield (each.function, line, None, True), tuple(line in one.lines for one in ran)

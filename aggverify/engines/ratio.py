@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 from aggverify.engines.spec import EngineSpec, Sizes
-
-
-@dataclass(frozen=True, slots=True)
-class Power:
-    """A size of the step, and how often it is a factor; negative where it divides."""
-
-    size: str
-    power: int
-
+from aggverify.model import Power
 
 _SIZES = ("dp_size", "cp_size", "num_microbatches", "num_rollouts", "tokens")
 _PROBES = ((2, 3, 5, 7, 11), (5, 2, 3, 13, 17))

@@ -17,7 +17,7 @@ from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial
 from aggverify.steps.case import Case
 from aggverify.trainer.answer import Answer, Log
-from aggverify.trainer.showing import Given
+from aggverify.trainer.showing import Argument
 from aggverify.world import Fault, Outcome
 from aggverify.world.collectives import Collective, read
 
@@ -49,7 +49,7 @@ class Execution:
     rank, where the candidate is a whole training step."""
     refusals: tuple[tuple[str, str | None], ...] = ()
     """Misuses by name, with what the candidate refused each; None for one it accepted."""
-    given: tuple[Given, ...] = ()
+    given: tuple[Argument, ...] = ()
     """What the candidate was called with on the first rank, where that was asked."""
     recorded: tuple[bytes, ...] = ()
     """Of each rank its calls, as ``trainer.recording`` writes them, where that was asked."""

@@ -16,6 +16,7 @@ from aggverify.errors import InputError
 from aggverify.execution.claim import Claim, is_nonlinear
 from aggverify.execution.oracle_process import loaded_oracle
 from aggverify.execution.term_readings import said_readings, split_reading
+from aggverify.model import Assumption, Lines, Ranks
 from aggverify.oracles import Objective, Policy, Step
 from aggverify.oracles.custom import CustomOracle
 from aggverify.steps.case import Case, has_whole_groups, ranks_sharing_groups, ranks_with_parts
@@ -45,14 +46,7 @@ class Refused:
         return f"{BY_FEATURE[self.feature].title}{beyond}"
 
 
-@dataclass(frozen=True, slots=True)
-class Assumed:
-    """What an adapter takes for granted of the call, until a person has confirmed it."""
-
-    name: str
-    reading: str
-    line: int | None = None
-    """Of the adapter."""
+_UNSEEN = Ranks("", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +78,11 @@ class Discovered:
     """What its code may ask that a launch decides (``trainer.surroundings``)."""
     communicates: bool = False
     """Whether ranks were seen to issue collectives of its own."""
-    functions: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    """Those of its file by name, with the lines of their bodies."""
-    texts: tuple[tuple[int, tuple[str, ...]], ...] = ()
-    """Of each of these, the line that it begins on and its source."""
+    functions: tuple[Lines, ...] = ()
+    """Those of its file."""
     conditions: tuple[Condition, ...] = ()
     """Those in them, by place."""
-    processor: str = ""
-    """The vector instructions that torch uses in its ranks."""
-    threads: str = ""
-    """Of torch, in one of them."""
+    ranks: Ranks = _UNSEEN
     room: int | None = None
     """The largest world that the machine has room for, where that is less than was asked for."""
     no_room: str = ""
@@ -105,7 +94,7 @@ class Discovered:
     sandbox: str | None = None
     """What its ranks see of the machine, where they live in a sandbox."""
     notes: tuple[str, ...] = ()
-    assumed: tuple[Assumed, ...] = ()
+    assumed: tuple[Assumption, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

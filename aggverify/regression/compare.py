@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 
 from aggverify.codes.state import Standing
+from aggverify.model import Document, Environment, Verdict
 from aggverify.regression import coverage, findings
 from aggverify.regression.model import (
     CONFORMS,
@@ -19,7 +20,6 @@ from aggverify.regression.model import (
     Side,
 )
 from aggverify.report import reading
-from aggverify.report.model import Document, Environment, Verdict
 
 KINDS = list(Kind)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from aggverify.codes.state import State
+from aggverify.model import Check, Verdict
 from aggverify.regression.lost import THIN, Lost
 from aggverify.regression.model import Change, Kind
 from aggverify.regression.reached import bounds, figures
 from aggverify.report import reading
 from aggverify.report.drawing import counted
-from aggverify.report.model import Check, Verdict
 
 WORSE, BEYOND = 2, 0.05
 """An error over its bound that is so many times larger, and by so much, is a worse precision."""

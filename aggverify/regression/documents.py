@@ -8,8 +8,8 @@ from pathlib import Path
 
 from aggverify.errors import InputError
 from aggverify.files import read_json
+from aggverify.model import SCHEMA, Document, load
 from aggverify.regression.model import CONFORMS
-from aggverify.report.model import SCHEMA, Document, load
 
 MAX_BYTES = 1 << 28
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from aggverify.codes.state import Again
+from aggverify.model import Finding, Replay, Verdict
 from aggverify.regression.model import Also, Change, Kind
 from aggverify.report import reading
-from aggverify.report.model import Finding, Replay, Verdict
 
 Pair = tuple[Finding, Finding]
 Replays = Sequence[Replay]

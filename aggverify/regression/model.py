@@ -11,10 +11,9 @@ from enum import StrEnum
 from typing import Literal
 
 from aggverify.codes.identity import About
-from aggverify.report import codec
-from aggverify.report.codec import Text
-from aggverify.report.escape import json_text
-from aggverify.report.model import Environment, Finding
+from aggverify.escape import json_text
+from aggverify.model import Environment, Finding, codec
+from aggverify.model.codec import Text
 
 SCHEMA: Literal[3] = 3
 CONFORMS, FINDINGS, NO_JUDGEMENT = 0, 1, 2

@@ -9,9 +9,9 @@ from functools import lru_cache
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from aggverify.model import Finding
 from aggverify.regression import reading
 from aggverify.regression.model import Change, Comparison, harmless
-from aggverify.report.model import Finding
 from aggverify.report.page import Cell, Seen, heat_map
 
 _SIGNS = re.compile(r"(?<=[/_.:])")

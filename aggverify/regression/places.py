@@ -6,11 +6,11 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from aggverify import escape
+from aggverify.escape import json_text
 from aggverify.regression import reading
 from aggverify.regression.model import Change, Comparison, harmless
-from aggverify.report import escape
 from aggverify.report.drawing import counted
-from aggverify.report.escape import json_text
 from aggverify.report.github import MAX_ANNOTATIONS, command
 from aggverify.report.places import place
 

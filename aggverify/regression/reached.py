@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
+from aggverify.model import Covered, Margin, Tried, Verdict
 from aggverify.regression.lost import THIN, Lost
 from aggverify.regression.model import Kind
 from aggverify.report.drawing import counted
 from aggverify.report.marked import share
-from aggverify.report.model import Covered, Margin, Tried, Verdict
 from aggverify.report.reading.finding import shortened
 
 WIDER = 2

@@ -14,12 +14,12 @@ from typing import Any
 
 from aggverify.errors import InputError
 from aggverify.files import put, write_inside
+from aggverify.model import Document, Finding, load, render
 from aggverify.regression.compare import compare
 from aggverify.regression.documents import merged
 from aggverify.regression.model import CONFORMS, Comparison
 from aggverify.regression.plan import Plan
 from aggverify.regression.trees import Tree, beside, repository, temporary, uncommitted
-from aggverify.report.model import Document, Finding, load, render
 
 Tell = Callable[[str], None]
 PATIENCE = 60

@@ -14,12 +14,11 @@ from aggverify.codes.identity import Identity
 from aggverify.codes.state import Again, Standing
 from aggverify.errors import InputError
 from aggverify.files import put, read_json
-from aggverify.report import codec
-from aggverify.report.codec import Case
-from aggverify.report.model import Accepted, Document
-from aggverify.run.again import Known, Rerun
+from aggverify.model import Accepted, Document, Replay, Waiver, codec
+from aggverify.model.codec import Case
+from aggverify.run.again import Known, replay
 from aggverify.run.outcome.store import StoredCase
-from aggverify.run.planning.waiver import Waiver
+from aggverify.run.planning.waiver import accepting
 
 SCHEMA: Literal[1] = 1
 MAX_BYTES = 1 << 24
@@ -74,14 +73,13 @@ class Entry:
 
     def waiver(self, today: date) -> Waiver:
         """By which findings like it are accepted."""
-        return Waiver(
-            self.identity.code,
-            self.id,
+        return accepting(
+            self.what,
             self.reason,
             self.identity,
             self.owner or None,
             self.expires,
-            self.is_over(today),
+            expired=self.is_over(today),
         )
 
 
@@ -109,17 +107,17 @@ def load(path: Path, *, missing: bool = False) -> Baseline:
 
 def standing(
     baseline: Baseline,
-    reruns: Iterable[Rerun],
+    reruns: Iterable[Replay],
     today: date,
     found: Collection[str] = (),
 ) -> Iterator[Accepted]:
     """How every entry stands whose case was run again; others are about other reducers. ``found``:
     ids of what this very run has come upon."""
-    done = {rerun.known.stored.id: rerun for rerun in reruns}
+    done = {rerun.id: rerun for rerun in reruns}
     for entry in baseline.known:
         rerun = done.get(entry.id)
         if entry.id in found:
-            rerun = Rerun(entry.known, Again.FAILS, entry.identity.code)
+            rerun = replay(entry.known, Again.FAILS, entry.identity.code)
         if rerun is None:
             continue
         state = _STANDING.get(rerun.outcome)

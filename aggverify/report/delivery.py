@@ -11,9 +11,9 @@ import click
 
 from aggverify.errors import InputError
 from aggverify.files import append, write_inside
+from aggverify.model import Document
 from aggverify.report import formats
 from aggverify.report.formats import FORMATS, Format
-from aggverify.report.model import Document
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
-from aggverify import __version__
+from aggverify import __version__, model
 from aggverify.checks.spaces import spread
-from aggverify.codes import CODES
 from aggverify.codes.state import Incomplete
 from aggverify.engines import engine
 from aggverify.engines.ratio import ratio
@@ -21,20 +20,15 @@ from aggverify.files import told
 from aggverify.generation.space import sizes
 from aggverify.oracles import DEFAULT_POLICY, mode
 from aggverify.oracles.policy import QUESTIONS
-from aggverify.report import model
-from aggverify.report.findings import MAX_WEIGHTS, USUAL, reported
-from aggverify.run.again import Known, Rerun
-from aggverify.run.outcome.extent import Extent
+from aggverify.report.findings import USUAL, reported
+from aggverify.run.again import Known
 from aggverify.run.outcome.store import StoredCase, about
 from aggverify.run.outcome.verdict import (
-    CheckSummary,
     Exit,
     Verdict,
-    covered,
     exit_code,
     why,
 )
-from aggverify.run.outcome.verdict import Margin as Sharpness
 from aggverify.run.planning.engine import possible_engines
 from aggverify.steps import kinds
 from aggverify.steps.kinds import KINDS
@@ -42,7 +36,7 @@ from aggverify.world import GLOO, backend
 
 
 def document(
-    verdicts: Sequence[Verdict], where: Path = USUAL, reruns: Iterable[Rerun] = ()
+    verdicts: Sequence[Verdict], where: Path = USUAL, reruns: Iterable[model.Replay] = ()
 ) -> model.Document:
     """All verdicts of one command; ``where``: the directory in which cases are stored; ``reruns``:
     what became of findings of other documents."""
@@ -58,7 +52,7 @@ def document(
         None,
         incomplete,
         made,
-        tuple(map(_replay, reruns)),
+        tuple(reruns),
         (),
     )
 
@@ -69,18 +63,10 @@ def known_findings(document: model.Document) -> Iterator[Known]:
         yield Known(finding.identity, StoredCase.from_json(finding.case))
 
 
-def with_replays(document: model.Document, reruns: Iterable[Rerun]) -> model.Document:
+def with_replays(document: model.Document, reruns: Iterable[model.Replay]) -> model.Document:
     """The document with these, instead of what it says of the same cases."""
-    every = {replay.id: replay for replay in (*document.replays, *map(_replay, reruns))}
+    every = {replay.id: replay for replay in (*document.replays, *reruns)}
     return replace(document, replays=tuple(every.values()))
-
-
-def _replay(rerun: Rerun) -> model.Replay:
-    known = rerun.known
-    seen = rerun.observed if len(rerun.observed or ()) <= MAX_WEIGHTS else None
-    return model.Replay(
-        known.stored.id, known.identity, rerun.outcome, rerun.code, rerun.words, seen
-    )
 
 
 def environment(carried: str = "", joined: str = GLOO.name) -> model.Environment:
@@ -96,7 +82,7 @@ def stopped(
     verdicts: Sequence[Verdict],
     error: BaseException,
     where: Path = USUAL,
-    reruns: Iterable[Rerun] = (),
+    reruns: Iterable[model.Replay] = (),
 ) -> model.Document:
     """The document of a command that came to no end of its own: why, and what is known."""
     code, text = Exit.NO_JUDGEMENT, str(error) or type(error).__name__
@@ -150,40 +136,25 @@ def written(verdict: Verdict, where: Path = USUAL) -> model.Verdict:
         layouts_left=_layouts(s),
         not_claimed=s.not_claimed,
         never_claimed=tuple(sorted(s.engine.not_claimed)),
-        ranks=model.Ranks(s.found.processor, s.found.threads),
+        ranks=s.found.ranks,
         seed=verdict.seed,
         sandbox=s.found.sandbox,
         notes=s.notes,
-        checks=tuple(map(summarised, verdict.checks)),
+        checks=verdict.checks,
         executed=verdict.executed,
         worlds={str(w): n for w, n in verdict.worlds},
-        tried=_tried(verdict.extent),
+        tried=verdict.tried,
         covered=_covered(verdict),
-        margins=tuple(map(_margin, verdict.margins)),
-        cuts=tuple(model.Cut(c.check, c.drawn, c.planned) for c in verdict.cuts),
-        warnings=tuple(
-            model.Warned(w.code, CODES[w.code].title, w.detail, CODES[w.code].quiet)
-            for w in verdict.weaknesses
-        ),
+        margins=verdict.margins,
+        cuts=verdict.cuts,
+        warnings=verdict.weaknesses,
         findings=tuple(
             reported(r, causes[0], s, where) for causes in verdict.causes for r in causes
         ),
         call_milliseconds=verdict.call_milliseconds,
-        waivers=tuple(
-            model.Waiver(
-                w.what,
-                w.reason,
-                len(exact),
-                w.identity,
-                w.owner,
-                w.expires,
-                w.expired,
-                tuple(f"{r.finding.code}:{r.signature}" for r in like),
-            )
-            for w, (exact, like) in ((w, covered(w, verdict.reports)) for w in verdict.waivers)
-        ),
+        waivers=verdict.waivers,
         incomplete=verdict.incomplete,
-        assumed=tuple(model.Assumption(a.name, a.reading, a.line) for a in s.found.assumed),
+        assumed=s.found.assumed,
     )
 
 
@@ -197,7 +168,7 @@ def _other_engines(subject: Subject) -> Iterator[model.OtherEngine]:
     for name in sorted(possible_engines(subject)[1:], key=lambda name: name != usual):
         other = engine(name)
         found = ratio(other, subject.engine) or ()
-        factor = tuple(model.Power(p.size, p.power) for p in found if not one.get(p.size))
+        factor = tuple(power for power in found if not one.get(power.size))
         if factor:
             yield model.OtherEngine(name, other.does, factor)
 
@@ -232,28 +203,15 @@ def _asked(subject: Subject) -> model.Asked:
     )
 
 
-def summarised(c: CheckSummary) -> model.Check:
-    """What one check did."""
-    return model.Check(**{f.name: getattr(c, f.name) for f in fields(model.Check)})
-
-
-def _tried(extent: Extent) -> model.Tried:
-    values = {f.name: getattr(extent, f.name) for f in fields(model.Tried)}
-    dtypes = {dtype: tuple(sorted(kinds)) for dtype, kinds in sorted(extent.dtypes.items())}
-    return model.Tried(**values | {"dtypes": dtypes})
-
-
 def _covered(verdict: Verdict) -> model.Covered:
     found, seen = verdict.subject.found, verdict.covered
     # Of what has one value in training, one way is all there is: it is left out of both.
     fixed = getattr(verdict.subject.convention, "fixed", ())
     beyond = {c.then for c in found.conditions if c.text in fixed}
-    ran = [not seen.lines.keys().isdisjoint(lines) for _, lines in found.functions]
-    parts = zip(found.functions, found.texts or [(0, ())] * len(ran), ran, strict=True)
     functions = tuple(
-        model.Lines(name, tuple(n for n in own if n not in beyond), *text)
-        for (name, own), text, any_ran in parts
-        if any_ran
+        replace(each, lines=tuple(n for n in each.lines if n not in beyond))
+        for each in found.functions
+        if not seen.lines.keys().isdisjoint(each.lines)
     )
     lines = {kind: tuple(sorted(seen.on(kind))) for kind in KINDS}
     names = {function.function for function in functions}
@@ -271,9 +229,3 @@ def _covered(verdict: Verdict) -> model.Covered:
         if c.function in names and c.text not in fixed
     )
     return model.Covered(functions, {k: own for k, own in lines.items() if own}, conditions)
-
-
-def _margin(m: Sharpness) -> model.Margin:
-    loss = model.ReportedLoss(m.sparse_caught, m.dense_caught, m.dense_steps, m.vacuous_steps)
-    sizes = tuple(model.SizeMargin(tokens, worst) for tokens, worst in m.by_size)
-    return model.Margin(m.dtype, m.worst, m.smallest_caught, loss, sizes)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from itertools import groupby
 
-from aggverify.report.model import Sample, Step
+from aggverify.model import Sample, Step
 
 MAX_MASK = 64
 """Characters of a mask drawn at most."""

@@ -10,9 +10,9 @@ from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
+from aggverify import escape
 from aggverify.errors import InputError
 from aggverify.files import contents, parsed, write_inside
-from aggverify.report import escape
 from aggverify.run.export import STAND_INS, Export
 
 RUNNER, CASE, REDUCER = "run.py", "case.json", "reducer.py"

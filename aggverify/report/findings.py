@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from itertools import groupby, islice
 from pathlib import Path
 
+from aggverify import model
 from aggverify.checks import Finding, check
 from aggverify.checks.comparison import lowest_precision
 from aggverify.codes import CODES, Effect
 from aggverify.execution.options import default
 from aggverify.execution.subject import Subject
 from aggverify.oracles import Sample
-from aggverify.report import model
 from aggverify.run.outcome.store import StoredCase, stored_case
 from aggverify.run.outcome.verdict import (
-    Call,
     ReportedFinding,
 )
 from aggverify.steps.case import Case
@@ -25,8 +23,6 @@ from aggverify.world import evidence
 
 USUAL = Path(default("report_dir"))
 """Where ``replay`` looks for cases by itself."""
-MAX_WEIGHTS = 100_000
-"""Of a step with more tokens no weights are written: its case says it all."""
 MAX_RUNS = 1000
 """Of one sample's mask."""
 _MASKS: Mapping[tuple[int, int], model.Mask] = {
@@ -43,14 +39,14 @@ def reported(
     """A confirmed and explained finding; ``first``: the one of the same cause that is shown."""
     f, d, code = report.finding, report.diagnosis, CODES[report.finding.code]
     bugs = (d.bug,) if d and d.bug else ()
-    weights = f.expected is None or len(f.expected) <= MAX_WEIGHTS
+    weights = f.expected is None or len(f.expected) <= model.MAX_WEIGHTS
     return model.Finding(
         id=report.stored.id,
         code=code.code,
         title=code.title,
         severity=code.severity,
         effect="fails" if report.effect is Effect.FAILS else "hazard",
-        waived=report.waived.reason if report.waived else None,
+        waived=report.waived,
         signature=report.signature,
         identity=report.identity,
         promise=code.promise or None,
@@ -78,9 +74,9 @@ def reported(
         factor=d.factor if d else None,
         off=d.off if d else None,
         diagnosis=d.sentence if d else None,
-        suspects=tuple(model.Suspect(**asdict(s), sentence=s.sentence) for s in report.suspects),
+        suspects=report.suspects,
         bugs=tuple(model.Bug(bug.name, bug.sentence, bug.seen, bug.fix) for bug in bugs),
-        call=_call(report.call),
+        call=report.call,
     )
 
 
@@ -92,12 +88,6 @@ def _detail(report: ReportedFinding) -> str | None:
     if fault is None or (error and error.type == "TypeError" and not error.candidate_line):
         return None
     return evidence(fault) or None
-
-
-def _call(call: Call | None) -> model.Call | None:
-    if call is None:
-        return None
-    return model.Call(tuple(model.Given(*told) for told in call.given), call.returns)
 
 
 def judged(finding: Finding, subject: Subject) -> model.Finding:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from aggverify.errors import unknown
+from aggverify.model import Document
 from aggverify.plugins import Table
-from aggverify.report.model import Document
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Format:
 
 
 OWN = {
-    "json": Format("verdict document", "verdict.json", "aggverify.report.model"),
+    "json": Format("verdict document", "verdict.json", "aggverify.model"),
     "junit": Format("JUnit XML", "junit.xml", "aggverify.report.junit"),
     "md": Format("Markdown", "summary.md", "aggverify.report.markdown"),
     "html": Format("HTML", "report.html", "aggverify.report.page"),

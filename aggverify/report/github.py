@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from aggverify.report import escape, reading
+from aggverify import escape
+from aggverify.model import Document, Finding, Verdict, harmless
+from aggverify.report import reading
 from aggverify.report.drawing import counted
-from aggverify.report.model import Document, Finding, Verdict, harmless
 from aggverify.report.places import place
 
 MAX_ANNOTATIONS = 10

@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from aggverify.codes.state import State
+from aggverify.model import Check, Document, Finding, Verdict, harmless
 from aggverify.report import reading
-from aggverify.report.model import Check, Document, Finding, Verdict, harmless
 
 
 def render(document: Document) -> str:

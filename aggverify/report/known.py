@@ -9,16 +9,15 @@ from pathlib import Path
 
 import click
 
+from aggverify.escape import line
+from aggverify.model import Document, Replay, Waiver
 from aggverify.report import baseline
 from aggverify.report.baseline import Baseline
 from aggverify.report.document import document
 from aggverify.report.drawing import counted
-from aggverify.report.escape import line
-from aggverify.report.model import Document
-from aggverify.run.again import Known, Rerun
+from aggverify.run.again import Known
 from aggverify.run.outcome.accepting import accepted
 from aggverify.run.outcome.verdict import Verdict
-from aggverify.run.planning.waiver import Waiver
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class Others:
         """Of the baseline."""
         return _waivers(self.baseline, self.today)
 
-    def settled(self, made: Document, reruns: Sequence[Rerun]) -> Document:
+    def settled(self, made: Document, reruns: Sequence[Replay]) -> Document:
         """The document with how the baseline stands."""
         if self.baseline is None:
             return made
@@ -54,7 +53,7 @@ class Others:
         made: Document,
         verdicts: Iterable[Verdict],
         waivers: Iterable[Waiver],
-        reruns: Sequence[Rerun],
+        reruns: Sequence[Replay],
         where: Path,
     ) -> Document:
         """Write the baseline with what is new and without what is gone; the document under it.

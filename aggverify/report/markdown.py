@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 
 from aggverify.codes.state import State
+from aggverify.model import Document, Finding, Verdict, harmless
 from aggverify.report import reading
 from aggverify.report.drawing import counted
-from aggverify.report.model import Document, Finding, Verdict, harmless
 
 MARKER = "<!-- aggverify -->"
 """The first line: by it a later run finds the comment to replace."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from aggverify.report.model import Covered, Decided
-from aggverify.report.model.established import SHARDED
+from aggverify.model import Covered, Decided
+from aggverify.model.established import SHARDED
 
 NEVER, ALONE, PARTLY, RAN, OTHER = "never", "alone", "partly", "ran", ""
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
+from aggverify.model import Check, Document, Finding, Run, Sample, Step, Verdict, harmless
 from aggverify.report import reading
 from aggverify.report.drawing import fraction, number, ratio
 from aggverify.report.marked import marked
-from aggverify.report.model import Check, Document, Finding, Run, Sample, Step, Verdict, harmless
 from aggverify.report.plot import margin_plot
 
 MAX_CELLS = 400

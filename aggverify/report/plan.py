@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from aggverify import escape
 from aggverify.generation.space import Space, sizes
-from aggverify.report import escape
 from aggverify.report.reading import state_name
 from aggverify.run.planning.plan import Entry, Plan
 

@@ -8,8 +8,8 @@ from pprint import pformat
 from typing import Any
 
 from aggverify import __version__
+from aggverify.model import Document, Finding, Verdict, harmless
 from aggverify.report import reading
-from aggverify.report.model import Document, Finding, Verdict, harmless
 
 _ODD = re.compile(r"[^0-9a-z]+")
 

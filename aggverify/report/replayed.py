@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from aggverify import escape
 from aggverify.codes import CODES
-from aggverify.report import escape, text
+from aggverify.model import Finding, harmless
+from aggverify.report import text
 from aggverify.report.findings import judged
-from aggverify.report.model import Finding, harmless
 from aggverify.run.replay import Replayed
 from aggverify.world import evidence
 

@@ -10,9 +10,9 @@ from urllib.parse import quote
 from aggverify import __version__
 from aggverify.codes import CODES
 from aggverify.codes.explanations import explanation
+from aggverify.escape import json_text
+from aggverify.model import Document, Finding, Verdict, harmless
 from aggverify.report import reading
-from aggverify.report.escape import json_text
-from aggverify.report.model import Document, Finding, Verdict, harmless
 from aggverify.report.places import place
 
 SCHEMA = (

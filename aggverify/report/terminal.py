@@ -11,12 +11,13 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
+from aggverify import escape
 from aggverify.codes import CODES
-from aggverify.report import escape, text
+from aggverify.model import Document, Verdict, harmless
+from aggverify.report import text
 from aggverify.report.document import written
 from aggverify.report.drawing import counted
 from aggverify.report.findings import USUAL
-from aggverify.report.model import Document, Verdict, harmless
 from aggverify.run.outcome.events import (
     CheckFinished,
     CheckStarted,

@@ -6,9 +6,10 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from aggverify.report import escape, reading
+from aggverify import escape
+from aggverify.model import Check, Document, Finding, Verdict, harmless
+from aggverify.report import reading
 from aggverify.report.drawing import counted
-from aggverify.report.model import Check, Document, Finding, Verdict, harmless
 
 NARROWEST, WIDTH = 60, 100
 MOST = 30

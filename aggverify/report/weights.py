@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain, groupby, islice, repeat
 
+from aggverify.model import Finding, Run, Sample, Step
 from aggverify.report.drawing import cp_ranks, drawn_mask, fraction, legend, number, ratio, signs
-from aggverify.report.model import Finding, Run, Sample, Step
 
 MOST = 8
 """Rows at most; a shrunk case has one or two."""

@@ -10,6 +10,7 @@ from aggverify.codes.identity import Identity
 from aggverify.codes.state import Again
 from aggverify.errors import AggverifyError
 from aggverify.execution.limits import RankKind
+from aggverify.model import MAX_WEIGHTS, Replay
 from aggverify.oracles import OracleError
 from aggverify.run.outcome import store
 from aggverify.run.outcome.store import StoredCase
@@ -27,20 +28,7 @@ class Known:
     stored: StoredCase
 
 
-@dataclass(frozen=True, slots=True)
-class Rerun:
-    """What became of it."""
-
-    known: Known
-    outcome: Again
-    code: str | None = None
-    """What it shows now."""
-    words: str | None = None
-    observed: tuple[float, ...] | None = None
-    """The weights of its case now, where they are wrong."""
-
-
-def again(known: Iterable[Known], request: Request, *, pool: Pool) -> tuple[Rerun, ...]:
+def again(known: Iterable[Known], request: Request, *, pool: Pool) -> tuple[Replay, ...]:
     """Every finding that is about the request's reducer, once, whatever mode is asked for.
 
     Nothing that a case names is run: target, oracle, other path, engine and adapter are the
@@ -48,12 +36,12 @@ def again(known: Iterable[Known], request: Request, *, pool: Pool) -> tuple[Reru
     """
     mine = {k.stored.id: k for k in known if store.concerns(k.stored, request.target)}
     ordered = sorted(mine.values(), key=_ranks)
-    found: list[Rerun] = []
+    found: list[Replay] = []
     for (target, ranks), group in groupby(ordered, key=_ranks):
         named = _named(request, target)
         said = Said(named, request.oracle, request.against, request.engine, request.adapter)
         found += _together(tuple(group), said, ranks, pool=pool)
-    return tuple(sorted(found, key=lambda rerun: rerun.known.stored.id))
+    return tuple(sorted(found, key=lambda replay: replay.id))
 
 
 def _ranks(known: Known) -> tuple[str, RankKind]:
@@ -67,25 +55,36 @@ def _named(request: Request, whose: str) -> str:
     return text if split(text)[1] else f"{text}:{whose.rpartition(':')[2]}"
 
 
-def _ran(one: Known, done: Replayed) -> Rerun:
+def replay(
+    known: Known,
+    outcome: Again,
+    code: str | None = None,
+    words: str | None = None,
+    observed: tuple[float, ...] | None = None,
+) -> Replay:
+    """What became of it."""
+    return Replay(known.stored.id, known.identity, outcome, code, words, observed)
+
+
+def _ran(one: Known, done: Replayed) -> Replay:
     found = done.finding
     if found is None:
-        return Rerun(one, done.outcome, words=done.words)
-    seen = found.observed if found.case == one.stored.case else None
-    return Rerun(one, done.outcome, found.code, done.words, seen)
+        return replay(one, done.outcome, words=done.words)
+    few = found.case == one.stored.case and len(found.observed or ()) <= MAX_WEIGHTS
+    return replay(one, done.outcome, found.code, done.words, found.observed if few else None)
 
 
 def _together(
     known: Sequence[Known], said: Said, ranks: RankKind, *, pool: Pool
-) -> Iterator[Rerun]:
+) -> Iterator[Replay]:
     try:
         with replaying(said, ranks, pool=pool) as run:
             for one in known:
                 try:
                     done = run(one.stored)
                 except (AggverifyError, OracleError) as error:
-                    yield Rerun(one, Again.NOT_RUN, words=str(error))
+                    yield replay(one, Again.NOT_RUN, words=str(error))
                 else:
                     yield _ran(one, done)
     except AggverifyError as error:
-        yield from (Rerun(one, Again.NOT_RUN, words=str(error)) for one in known)
+        yield from (replay(one, Again.NOT_RUN, words=str(error)) for one in known)

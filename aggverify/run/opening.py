@@ -21,6 +21,7 @@ from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.limits import USUAL, RankKind
 from aggverify.execution.oracle_process import interruptible
 from aggverify.execution.subject import Subject
+from aggverify.model import Lines, Ranks
 from aggverify.oracles import OracleError
 from aggverify.run.planning.choosing import choose
 from aggverify.run.planning.claims import completed, declaration, settings_note, subjects, terms
@@ -85,8 +86,11 @@ def resolved(
     found = subjects(request, target, template.description)
     numbers, asks = template.description["constants"], template.description["surroundings"]
     named, ranks = template.description["dtypes"], template.description["environment"]
-    lines = tuple((name, tuple(own)) for name, own in template.description["functions"])
-    texts = tuple((first, tuple(text)) for first, text in template.description["texts"])
+    named_lines, texts = template.description["functions"], template.description["texts"]
+    functions = tuple(
+        Lines(name, tuple(own), first, tuple(text))
+        for (name, own), (first, text) in zip(named_lines, texts, strict=True)
+    )
     conditions = tuple(
         Condition(name, line, text, tuple(numbers), *ways)
         for name, line, text, numbers, *ways in template.description["conditions"]
@@ -96,11 +100,9 @@ def resolved(
             constants=tuple(numbers.get(s.function, ())),
             dtypes=tuple(named.get(s.function, ())),
             surroundings=tuple(asks.get(s.function, ())),
-            functions=lines,
-            texts=texts,
+            functions=functions,
             conditions=conditions,
-            processor=ranks["processor"],
-            threads=ranks["threads"],
+            ranks=Ranks(ranks["processor"], ranks["threads"]),
             carried=template.carried,
         )
         for s in found

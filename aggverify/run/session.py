@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from aggverify import model
 from aggverify.checks import CHECKS, Check, Finding, installed
 from aggverify.codes.state import Incomplete, State
 from aggverify.errors import InputError, NotJudged, UnknownVersion, unknown
@@ -18,10 +19,10 @@ from aggverify.run.outcome.events import Event, Finished, Found, Seen, SubjectCh
 from aggverify.run.outcome.store import stored_case
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.outcome.verdict import (
-    CheckSummary,
     ReportedFinding,
     Verdict,
     covered,
+    summary,
     together,
     why,
 )
@@ -29,7 +30,6 @@ from aggverify.run.planning.discovery import discovered, identified
 from aggverify.run.planning.engine import engine_settled
 from aggverify.run.planning.plan import Entry, Plan, plan, share
 from aggverify.run.planning.request import Request
-from aggverify.run.planning.waiver import Waiver
 from aggverify.run.search.before import NOTHING, Before
 from aggverify.run.search.first_look import first_look
 from aggverify.run.search.first_step import WHY_NOT, first_step
@@ -49,7 +49,7 @@ def verify(
     *,
     pool: Pool,
     deadline: Deadline = NEVER,
-    known: Sequence[Waiver] = (),
+    known: Sequence[model.Waiver] = (),
 ) -> tuple[Verdict, ...]:
     """Verify every mode asked for; raises AggverifyError when nothing can be judged. ``known``:
     what is accepted beside what the request says.
@@ -304,7 +304,7 @@ class _Work:
             seed=subject.claim.seed,
             weaknesses=self._tally.sights.weaknesses(subject),
             cuts=tuple(self._tally.sights.cut_short),
-            extent=self._tally.sights.extent,
+            tried=self._tally.sights.extent.tried,
             covered=self._tally.sights.covered,
             call_milliseconds=self._tally.pace.milliseconds,
             incomplete=incomplete,
@@ -319,28 +319,17 @@ def _printed(what: Printed, *, replayed: bool) -> Iterator[str]:
         yield BEGAN.format(next(filter(str.strip, what.lines), "")[:60])
 
 
-def _failed(summary: CheckSummary) -> CheckSummary:
+def _failed(done: model.Check) -> model.Check:
     """Of a check whose finding was seen before it had its turn."""
-    return replace(summary, cases=max(summary.cases, 1), state=State.FAILED, reason=None)
+    return replace(done, cases=max(done.cases, 1), state=State.FAILED, reason=None)
 
 
-def _missed(entry: Entry, first: ReportedFinding | None, why_not: str | None) -> CheckSummary:
+def _missed(entry: Entry, first: ReportedFinding | None, why_not: str | None) -> model.Check:
     """The summary of an entry that was never reached."""
     check, state, reason = entry.check, entry.instead, entry.why_not
     if first is not None and check.name == first.finding.check:
-        return CheckSummary(
-            check.name, check.title, check.tests, 1, State.FAILED, planned=entry.examples
-        )
+        return summary(check, 1, State.FAILED, planned=entry.examples)
     if state is None:
         state, reason = State.NOT_JUDGED, WHY_NOT if first is not None else why_not
     spoiled = state is State.NOT_JUDGED and (first is not None or why_not == ENDED)
-    return CheckSummary(
-        check.name,
-        check.title,
-        check.tests,
-        0,
-        state,
-        reason,
-        spoiled=spoiled,
-        planned=entry.examples,
-    )
+    return summary(check, 0, state, reason, spoiled=spoiled, planned=entry.examples)

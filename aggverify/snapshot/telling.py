@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
 
+from aggverify.escape import line
 from aggverify.report.drawing import counted, drawing, number, ratio, token_name
-from aggverify.report.escape import line
 from aggverify.report.findings import drawn
 from aggverify.run.outcome.verdict import Exit
 from aggverify.snapshot.comparing import Level, Moved

@@ -20,7 +20,7 @@ from aggverify.run.outcome.store import StoredCase
 from aggverify.run.outcome.verdict import ReportedFinding, Verdict
 from aggverify.run.planning.naming import canonical
 from aggverify.run.planning.request import Request
-from aggverify.run.planning.waiver import Waiver
+from aggverify.run.planning.waiver import accepting
 from aggverify.run.search.before import Before
 from aggverify.run.search.first_step import first_step
 from aggverify.run.session import examine, prepared
@@ -97,7 +97,7 @@ class Bench:
         subject = known.subject.knowing(trust_formula=stored.trust_formula)
         known = replace(known, subject=subject)
         verdict = self._examined(cell, known, laboratory, Before((stored,), only=True))
-        return accepted(verdict, [Waiver(stored.code, stored.id, reason)])
+        return accepted(verdict, [accepting(f"{stored.code}:{stored.id}", reason)])
 
     def _examined(
         self, cell: Cell, known: Known, laboratory: Laboratory, before: Before

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import reduce
-from typing import Any
 
 from aggverify import __version__
 from aggverify.codes import CODES
 from aggverify.codes.state import State
-from aggverify.report.document import environment
-from aggverify.report.model import (
+from aggverify.model import (
     SCHEMA,
     Check,
     Covered,
@@ -26,9 +24,9 @@ from aggverify.report.model import (
     Verdict,
     Warned,
 )
-from aggverify.run.outcome import covered
+from aggverify.report.document import environment
+from aggverify.run.outcome import covered, extent
 from aggverify.steps import kinds
-from aggverify.trainer.conditions import Condition
 
 Key = tuple[str, str, str, str, str, float | None]
 
@@ -91,11 +89,7 @@ def _one_cause_each(findings: Sequence[Finding]) -> Iterable[Finding]:
 
 def widest(parts: Sequence[Tried]) -> Tried:
     """The largest of everything in any of them, and each dtype on all its layouts."""
-    values: dict[str, Any] = {
-        f.name: max(getattr(part, f.name) for part in parts)
-        for f in fields(Tried)
-        if f.name != "dtypes"
-    }
+    values = {name: max(getattr(part, name) for part in parts) for name in extent.NUMBERS}
     kinds: dict[str, set[str]] = {}
     for dtype, on in (pair for part in parts for pair in part.dtypes.items()):
         kinds.setdefault(dtype, set()).update(on)
@@ -135,10 +129,7 @@ def _never(of: Covered) -> Mapping[str, str]:
         for outcome, names in ((2 * n, each.false), (2 * n + 1, each.true)):
             if names:
                 seen.outcomes[outcome] = kinds.written(names)
-    conditions = [
-        Condition(c.function, c.line, c.text, (), c.then, c.otherwise) for c in of.conditions
-    ]
-    return dict(seen.weaknesses([(f.function, f.lines) for f in of.functions], conditions))
+    return dict(seen.weaknesses(of.functions, of.conditions))
 
 
 def _margins(parts: Sequence[Verdict]) -> tuple[Margin, ...]:

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from aggverify import escape
 from aggverify.codes.state import State
 from aggverify.errors import AggverifyError
-from aggverify.report import codec, escape, reading, text
+from aggverify.model import Check, Finding, Verdict, codec, harmless
+from aggverify.report import reading, text
 from aggverify.report.document import written
-from aggverify.report.model import Check, Finding, Verdict, harmless
 from aggverify.run.outcome import verdict as run
 from aggverify.testing.bench import Bench
 from aggverify.testing.cells import Cell

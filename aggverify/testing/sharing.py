@@ -17,7 +17,7 @@ from typing import Any
 from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Discovered, Subject
 from aggverify.files import read_json, write_inside
-from aggverify.report import codec
+from aggverify.model import codec
 
 MAX_BYTES = 1 << 20
 Find = Callable[[], Subject | None]

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from aggverify import escape
 from aggverify.files import write_inside
-from aggverify.report import codec, escape, formats, reading
-from aggverify.report.model import Finding, Verdict, harmless
+from aggverify.model import Finding, Verdict, codec, harmless
+from aggverify.report import formats, reading
 from aggverify.testing import merging, settings
 
 Tests = defaultdict[tuple[str, bool], list[str]]

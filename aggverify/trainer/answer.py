@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aggverify.trainer.showing import Given
+from aggverify.trainer.showing import Argument
 
 Log = tuple[tuple[str, tuple[float, ...]], ...] | str | None
 """A micro-batch's log: keys in order with one number or two, or the text of its fault."""
@@ -31,7 +31,7 @@ class Answer:
     """The largest norm, and the kind of norm, of every call of torch's clip_grad_norm_."""
     refusals: tuple[tuple[str, str | None], ...] = ()
     """Misuses by name, with what the candidate refused each; None for one it accepted."""
-    given: tuple[Given, ...] = ()
+    given: tuple[Argument, ...] = ()
     """What the candidate was called with, where that was asked."""
     first_seconds: float = 0.0
     """Processor time, where it was the rank's first case."""
@@ -121,9 +121,9 @@ def _refusal(data: Any) -> tuple[str, str | None]:
     return str(name), None if said is None else str(said)
 
 
-def _given(data: Any) -> Given:
+def _given(data: Any) -> Argument:
     name, kind, value = map(str, data)
-    return Given(name, kind, value)
+    return name, kind, value
 
 
 def _as_it_is(data: Any) -> Any:

@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from aggverify.trainer.around import around
 from aggverify.trainer.watching import Watched
@@ -15,19 +15,15 @@ MOST, LONGEST = 60, 200
 """Values told, and characters of each."""
 
 
-class Given(NamedTuple):
-    """One value: its name in the candidate's own words, its type with dtype and shape, itself."""
-
-    name: str
-    kind: str
-    value: str
+Argument = tuple[str, str, str]
+"""One value: its name in the candidate's own words, its type with dtype and shape, itself."""
 
 
 @dataclass(slots=True)
 class Shown:
     """What functions were called with, in the order of the calls."""
 
-    given: list[Given] = field(default_factory=list)
+    given: list[Argument] = field(default_factory=list)
 
     def function(self, function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
         """The function with its arguments written down; so is a function that it returns."""
@@ -63,14 +59,14 @@ def _named(function: Callable[..., Any], args: tuple[Any, ...]) -> Iterator[tupl
         yield (names[n] if n < len(names) else f"argument {n + 1}"), value
 
 
-def _told(name: str, value: Any) -> Iterator[Given]:
+def _told(name: str, value: Any) -> Iterator[Argument]:
     """The value, or those that are in it where it has names or holds tensors."""
     import torch
 
     if isinstance(value, torch.Tensor):
         shape = "x".join(map(str, value.shape)) or "scalar"
         kind = f"{str(value.dtype).removeprefix('torch.')} tensor, {shape}"
-        yield Given(name, kind, _cut(value.detach().tolist()))
+        yield name, kind, _cut(value.detach().tolist())
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         for f in dataclasses.fields(value):
             if not f.name.startswith("_"):
@@ -83,7 +79,7 @@ def _told(name: str, value: Any) -> Iterator[Given]:
             yield from _told(f"{name}[{n}]", item)
     else:
         plain = value is None or isinstance(value, bool | int | float | str | list | tuple)
-        yield Given(name, type(value).__name__, _cut(value) if plain else "")
+        yield name, type(value).__name__, _cut(value) if plain else ""
 
 
 def _cut(value: Any) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from aggverify.checks import compiled
 from aggverify.codes.state import State
-from aggverify.report.model import load
+from aggverify.model import load
 from aggverify.run.opening import loaded
 from aggverify.run.outcome.events import Event, Waiting
 from aggverify.run.outcome.verdict import Verdict

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aggverify.codes.state import State
-from aggverify.report.model import load
+from aggverify.model import load
 from aggverify.world import memory
 from tests.choosing import LATER
 from tests.conftest import Cli

@@ -11,11 +11,12 @@ import pytest
 from aggverify.checks import check
 from aggverify.engines import ENGINES, Sizes
 from aggverify.engines.emulated import EmulatedEngine, over, times
-from aggverify.engines.ratio import Power, ratio
+from aggverify.engines.ratio import ratio
 from aggverify.execution.budget import Budget
 from aggverify.execution.claim import NONLINEAR, Claim
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
+from aggverify.model import Power
 from aggverify.report import reading
 from aggverify.report.document import document
 from aggverify.run.opening import opened

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from aggverify import model
 from aggverify.engines import engine
 from aggverify.generation.catalogue import grid, hard_cases
-from aggverify.report import model
 from aggverify.run.opening import loaded
 from aggverify.run.planning.request import Request
 from aggverify.world import Pool

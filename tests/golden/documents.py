@@ -7,7 +7,8 @@ import lzma
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from aggverify.report import model, text
+from aggverify import model
+from aggverify.report import text
 from aggverify.report.document import document
 from aggverify.report.formats import OWN
 from aggverify.run.session import verify

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from aggverify import model
 from aggverify.execution.limits import LIMITS
-from aggverify.report import model
 from aggverify.world import Pool
 from tests.golden import documents
 from tests.golden.rows import Row, judged, requests

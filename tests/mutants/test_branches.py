@@ -161,7 +161,7 @@ def test_a_wrong_table_of_ranks_is_seen_with_a_process_for_each(shared_pool: Poo
     [report] = outcome.findings
     assert report.confirmed and report.fails
     assert report.finding.case.layout.dp_size == 9, "one rank more than the table has"
-    assert outcome.tally.sights.extent.virtual_ranks > 8
+    assert outcome.tally.sights.extent.tried.virtual_ranks > 8
     assert outcome.tally.sights.largest_world <= 8
 
 

@@ -85,7 +85,7 @@ def test_rounding_of_what_is_taken_away_again_is_a_warning(
     [told] = [w for w in found.weaknesses if w.code == "AGV302"]
     needed = float(told.detail.split()[1])
     assert needed > 1
-    [weights] = [m.worst for m in found.margins if m.dtype == "float64"]
+    [weights] = [m.worst_error_over_bound for m in found.margins if m.dtype == "float64"]
     if function == "one_and_back":
         assert weights == pytest.approx(needed, rel=0.01)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from aggverify import model
 from aggverify.codes.state import Again, State
+from aggverify.model import Document, Finding, Replay, Verdict
 from aggverify.regression.model import Kind
-from aggverify.report import model
-from aggverify.report.model import Document, Finding, Replay, Verdict
 from tests import verdicts
 
 HERE = model.Environment("3.11.0", "2.6.0", "gloo", "tcp")

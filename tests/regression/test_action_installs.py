@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from aggverify.model import render
 from aggverify.regression.model import Kind
-from aggverify.report.model import render
 from tests.conftest import ROOT
 from tests.regression.documents import pairs
 from tests.regression.repository import Repository, repository

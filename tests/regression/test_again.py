@@ -80,8 +80,10 @@ def test_a_refusal_is_no_pass_and_what_is_not_there_is_not_run(
     project: Path, shared_pool: Pool
 ) -> None:
     (project / "r.py").write_text(REFUSING)
-    found = again([known(), known("gone")], Request("r.py"), pool=shared_pool)
-    by_name = {rerun.known.stored.claim.function: rerun for rerun in found}
+    both = [known(), known("gone")]
+    found = again(both, Request("r.py"), pool=shared_pool)
+    names = {one.stored.id: one.stored.claim.function for one in both}
+    by_name = {names[replay.id]: replay for replay in found}
     assert by_name["reduce"].outcome is Again.REFUSED
     assert "one micro-batch only" in (by_name["reduce"].words or "")
     assert by_name["gone"].outcome is Again.NOT_RUN and "gone" in (by_name["gone"].words or "")

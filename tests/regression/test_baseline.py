@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from aggverify import model
 from aggverify.codes.state import Again, Incomplete, Standing, State
 from aggverify.errors import InputError
-from aggverify.report import baseline, model, reading
+from aggverify.report import baseline, reading
 from aggverify.report.baseline import NO_REASON, SCHEMA, Baseline, Entry
 from aggverify.report.document import document, known_findings
-from aggverify.run.again import Rerun
+from aggverify.run.again import replay
 from aggverify.run.outcome.accepting import accepted
 from tests import schemas, verdicts
 from tests.conftest import Cli
@@ -30,12 +31,12 @@ ENTRY = Entry(FINDING.id, FINDING.identity, "for a reason", "them", "2026-06-01"
 KNOWN = Baseline(SCHEMA, (ENTRY,))
 
 
-def rerun(outcome: Again, code: str | None = FINDING.code) -> Rerun:
+def rerun(outcome: Again, code: str | None = FINDING.code) -> model.Replay:
     (known,) = known_findings(MADE)
-    return Rerun(known, outcome, code if outcome in (Again.FAILS, Again.HAZARD) else None)
+    return replay(known, outcome, code if outcome in (Again.FAILS, Again.HAZARD) else None)
 
 
-def settled(known: Baseline, *reruns: Rerun, reports: int = 1) -> model.Document:
+def settled(known: Baseline, *reruns: model.Replay, reports: int = 1) -> model.Document:
     """What a run under that baseline comes to."""
     found = verdicts.verdict(reports=reports)
     made = document([accepted(found, [entry.waiver(TODAY) for entry in known.known])])

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aggverify import model
 from aggverify.codes.state import Again, Incomplete, Standing, State
 from aggverify.errors import InputError
+from aggverify.model import Document, Finding, Verdict
 from aggverify.regression.compare import compare
 from aggverify.regression.documents import loaded, merged
 from aggverify.regression.model import FAILURES, Change, Comparison, Kind
-from aggverify.report import model
-from aggverify.report.model import Document, Finding, Verdict
 from tests.regression.documents import again, document, edited, pairs, verdict, waiver
 
 GREEN, RED = verdict(), verdict(reports=1)
@@ -180,7 +180,7 @@ def test_a_document_beyond_its_limit_is_refused(
     path = tmp_path / "base.json"
     path.write_text(model.render(document(GREEN)))
     assert loaded(path) == document(GREEN)
-    monkeypatch.setattr("aggverify.report.model.document.MAX_BYTES", 100)
+    monkeypatch.setattr("aggverify.model.document.MAX_BYTES", 100)
     with pytest.raises(InputError, match=r"larger than a verdict document can be \(100 bytes\)"):
         loaded(path)
 

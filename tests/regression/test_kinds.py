@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from aggverify.model import render
 from aggverify.regression.compare import compare
 from aggverify.regression.formats import FORMATS
 from aggverify.regression.model import Kind
-from aggverify.report.model import render
 from tests import schemas
 from tests.conftest import Cli
 from tests.regression.documents import pairs

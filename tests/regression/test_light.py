@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from aggverify.model import render
 from aggverify.regression.model import Kind
-from aggverify.report.model import render
 from tests.conftest import ROOT
 from tests.regression.documents import pairs
 

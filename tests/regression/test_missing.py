@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from aggverify import model
 from aggverify.codes.state import Again
+from aggverify.model import Verdict, codec
 from aggverify.regression.compare import compare
 from aggverify.regression.model import Kind
-from aggverify.report import codec, model
-from aggverify.report.model import Verdict
 from tests.regression.documents import again, document, verdict, waiver
 
 GREEN = verdict()

@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from aggverify.codes.identity import About
+from aggverify.model import render
 from aggverify.regression.compare import compare
 from aggverify.regression.model import Kind
 from aggverify.regression.places import commands
 from aggverify.report.markdown import MARKER
-from aggverify.report.model import render
 from tests.conftest import Cli
 from tests.regression.documents import document, pairs, verdict
 from tests.unit.test_reports_hostile import HOSTILE

@@ -13,12 +13,12 @@ from types import ModuleType
 import pytest
 
 from aggverify.errors import InputError
+from aggverify.model import load, render
 from aggverify.regression import revisions
 from aggverify.regression.model import Kind
 from aggverify.regression.plan import Plan
 from aggverify.regression.revisions import compared
 from aggverify.regression.trees import Tree, beside, uncommitted
-from aggverify.report.model import load, render
 from tests import waiting
 from tests.choosing import LATER
 from tests.conftest import ROOT, Cli

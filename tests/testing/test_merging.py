@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
+from aggverify import model
 from aggverify.conventions import convention
-from aggverify.report import model
+from aggverify.model import Tried
 from aggverify.report.document import document
-from aggverify.report.model import Tried
 from aggverify.run.outcome.covered import Covered
-from aggverify.run.outcome.weakness import Weakness
+from aggverify.run.outcome.weakness import warned
 from aggverify.steps.kinds import ONE_RANK, SHARDED, written
 from aggverify.testing import merging
 from aggverify.testing.merging import widest
@@ -33,22 +33,21 @@ def test_lines_that_ran_in_another_test_are_not_told() -> None:
         covered = Covered({n: written([SHARDED if n in sharded else ONE_RANK]) for n in ran})
         made = replace(
             made,
-            subject=made.subject.knowing(functions=lines, texts=(), conditions=()),
+            subject=made.subject.knowing(functions=lines, conditions=()),
             covered=covered,
         )
-        warnings = [Weakness(*pair) for pair in covered.weaknesses(lines)]
+        warnings = [warned(*pair) for pair in covered.weaknesses(lines)]
         [told] = document([replace(made, weaknesses=tuple(warnings))]).verdicts
         return told
 
-    lines = (("reduce", (6, 7, 8, 10)), ("unused", (30,)))
+    lines = (model.Lines("reduce", (6, 7, 8, 10), 0, ()), model.Lines("unused", (30,), 0, ()))
     alone, spread = part((6, 7), ()), part((6, 8), (6,))
     [merged] = merging.document([alone, spread]).verdicts
     assert {w.code: w.detail for w in merged.warnings} == {
         "AGVW17": "line 10 of reduce",
         "AGVW18": "lines 7-8 of reduce",
     }
-    function = model.Lines("reduce", lines[0][1], 0, ())
-    assert merged.covered == model.Covered((function,), {ONE_RANK: (6, 7, 8), SHARDED: (6,)}, ())
+    assert merged.covered == model.Covered(lines[:1], {ONE_RANK: (6, 7, 8), SHARDED: (6,)}, ())
     [whole] = merging.document([alone, part((6, 8, 10), (6, 7, 8, 10))]).verdicts
     assert whole.warnings == ()
 
@@ -57,10 +56,10 @@ def test_a_parameter_with_one_value_in_training_is_expected_to_go_one_way() -> N
     made = verdict(reports=0)
     condition = Condition("compute_loss", 6, "return_outputs", (), 7, 8)
     subject = made.subject.knowing(
-        functions=(("compute_loss", (6, 7, 8, 9)),), texts=(), conditions=(condition,)
+        functions=(model.Lines("compute_loss", (6, 7, 8, 9), 0, ()),), conditions=(condition,)
     )
     ran = Covered({n: written([ONE_RANK, SHARDED]) for n in (6, 8)}, {0: written([ONE_RANK])})
-    told = Weakness("AGVW17", "line 9 of compute_loss")
+    told = warned("AGVW17", "line 9 of compute_loss")
     for how, missing in (("hf-trainer", "line 9"), ("native", "lines 7, 9")):
         of = replace(subject, convention=convention(how))
         [whole] = document([replace(made, subject=of, covered=ran, weaknesses=(told,))]).verdicts

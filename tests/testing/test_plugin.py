@@ -10,7 +10,7 @@ import pytest
 
 from aggverify.checks import CHECKS
 from aggverify.errors import InputError
-from aggverify.report.model import load
+from aggverify.model import load
 from aggverify.testing.cells import cells, conformance, parametrize_with_checks
 from tests.testing.conftest import WITHIN, Suite
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Refused, Subject
+from aggverify.model import Lines, Ranks
 from aggverify.testing.sharing import once
 
 CLAIM = Claim("r.py", "reduce", "native", "sum")
@@ -17,8 +18,9 @@ def test_only_the_first_finds_out_and_the_others_wait(tmp_path: Path) -> None:
     known = subject.claiming(mode="constant", divisor=16.0).knowing(
         identified=True,
         refused=(Refused("fan-out", "no"),),
+        ranks=Ranks("AVX2", "1"),
         returns_logs=False,
-        functions=(("reduce", (8, 9, 11)),),
+        functions=(Lines("reduce", (8, 9, 11), 7, ("def reduce(a):",)),),
         notes=("a",),
     )
     found: list[Subject | None] = []

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from aggverify.report.model import load
+from aggverify.model import load
 from tests.choosing import LATER
 from tests.testing.conftest import Suite
 

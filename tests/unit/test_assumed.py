@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from aggverify.errors import InputError
-from aggverify.execution.subject import Assumed
+from aggverify.model import Assumption, Verdict
 from aggverify.report import reading
-from aggverify.report.model import Assumption, Verdict
 from aggverify.run.planning.assumed import assumptions
 from aggverify.run.planning.claims import declaration
 from tests import verdicts
@@ -37,8 +36,8 @@ def test_each_has_the_line_of_its_entry(tmp_path: Path) -> None:
     path.write_text(FILE)
     declared = {"assumed": {"num_seqs": "rollouts of the step", "other": "?"}}
     assert assumptions(declaration({"declared": declared}), path) == (
-        Assumed("num_seqs", "rollouts of the step", 5),
-        Assumed("other", "?", None),
+        Assumption("num_seqs", "rollouts of the step", 5),
+        Assumption("other", "?", None),
     )
     assert assumptions(declared, None)[0].line is None
     assert assumptions({"mode": "token_mean"}, path) == ()

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from aggverify import model
 from aggverify.codes.identity import About, Identity
 from aggverify.execution.options import default
-from aggverify.report import model
 from aggverify.run.outcome.verdict import Relevance
-from aggverify.run.outcome.weakness import Cut
 from tests import verdicts
 from tests.conftest import EXAMPLES, Cli
 
@@ -33,7 +32,7 @@ def test_an_identity_is_coarse() -> None:
 
 
 def test_what_was_asked_for_and_what_the_clock_cut_is_told() -> None:
-    cut = replace(TWO, cuts=(Cut("a check", 3, 25),))
+    cut = replace(TWO, cuts=(model.Cut("a check", 3, 25),))
     (written,) = verdicts.written(cut).verdicts
     assert written.cuts == (model.Cut("a check", 3, 25),)
     assert written.asked.profile == default("profile") and written.asked.max_world == 8

@@ -15,7 +15,6 @@ from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
 from aggverify.run.outcome.consequences import Outcome, remaining
 from aggverify.run.outcome.tally import Tally
-from aggverify.run.outcome.verdict import CheckSummary
 from aggverify.run.planning.plan import Entry, plan
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
@@ -40,7 +39,7 @@ def failed(name: str, code: str, layout: Layout | None = None) -> Outcome:
         step = parse_step("1/1 1/1" if layout.dp_size > 1 else "1/11")
         case = Case(step, layout, (1.0, 1.0))
         told = replace(told, finding=replace(told.finding, case=case))
-    return Outcome(entry(name), CheckSummary(name, "", "", 1, State.FAILED), (told,), Tally())
+    return Outcome(entry(name), verdicts.done(name, "", 1, State.FAILED), (told,), Tally())
 
 
 TWO_CP, TWO_DP = Layout((((0,),),), cp_size=2), Layout((((0,),), ((1,),)))

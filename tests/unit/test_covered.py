@@ -15,6 +15,7 @@ import pytest
 
 from aggverify.execution.executed import Execution
 from aggverify.execution.sorts import FIRST, Sorts
+from aggverify.model import Lines
 from aggverify.run.outcome.covered import Covered
 from aggverify.run.outcome.weakness import Sights
 from aggverify.steps import kinds
@@ -265,7 +266,7 @@ def ran(case: Case, lines: Sequence[int], outcomes: Sequence[int] = ()) -> Execu
     return Execution(case, lines=frozenset(lines), outcomes=frozenset(outcomes))
 
 
-LINES = (("reduce", (6, 7, 8, 10, 15)), ("unused", (30,)))
+LINES = (Lines("reduce", (6, 7, 8, 10, 15), 5, ()), Lines("unused", (30,), 29, ()))
 
 
 def test_what_never_ran_is_told_of_functions_that_did() -> None:
@@ -297,7 +298,7 @@ def test_a_condition_that_went_one_way_is_told_where_no_line_says_it() -> None:
 def test_a_parameter_with_one_value_in_training_is_expected_to_go_one_way() -> None:
     covered = Covered()
     covered.add([ran(ALONE, [6, 8, 10], [0]), ran(SPREAD, [6, 8, 10], [0])])
-    lines = (("reduce", (6, 7, 8, 10)),)
+    lines = [Lines("reduce", (6, 7, 8, 10), 5, ())]
     conditions = [condition("return_outputs", 7, 8)]
     assert dict(covered.weaknesses(lines, conditions)) == {"AGVW17": "line 7 of reduce"}
     assert dict(covered.weaknesses(lines, conditions, ["return_outputs"])) == {}
@@ -306,7 +307,7 @@ def test_a_parameter_with_one_value_in_training_is_expected_to_go_one_way() -> N
 def test_a_condition_that_asks_how_many_ranks_there_are_is_not_told() -> None:
     covered = Covered()
     covered.add([ran(ALONE, [6, 7, 10], [0]), ran(SPREAD, [6, 7, 10], [1])])
-    lines = (("reduce", (6, 7, 10)),)
+    lines = [Lines("reduce", (6, 7, 10), 5, ())]
     assert dict(covered.weaknesses(lines, [condition("world > 1", 7, 10)])) == {}
 
 
@@ -330,8 +331,8 @@ def test_nothing_is_warned_of_in_a_function_that_a_failing_case_was_in() -> None
     """Of what a step ran before it raised nothing is known."""
     step = parse_step("1/1")
     case = Case(step, Layout.trivial(1), (1.0,))
-    seen = Covered()
+    seen, lines = Covered(), [Lines("f", (4, 5), 3, ())]
     seen.add([Execution(case, lines=frozenset({4}))])
-    assert list(seen.weaknesses([("f", (4, 5))])) == [("AGVW17", "line 5 of f")]
+    assert list(seen.weaknesses(lines)) == [("AGVW17", "line 5 of f")]
     seen.add([Execution(case, failure=verdicts.fault(""))])
-    assert list(seen.weaknesses([("f", (4, 5))])) == []
+    assert list(seen.weaknesses(lines)) == []

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from aggverify.report.escape import clean, indented, json_text, line
+from aggverify.escape import clean, indented, json_text, line
 
 
 @pytest.mark.parametrize(

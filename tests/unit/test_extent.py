@@ -33,8 +33,8 @@ CASES = (
 def verdict_of(subject: Subject, *cases: Case) -> Verdict:
     tally = Tally()
     tally.sights.add(subject, cases)
-    extent = tally.sights.extent
-    return Verdict(subject, (), (), len(cases), ((1, len(cases)),), (), 0, extent=extent)
+    tried = tally.sights.extent.tried
+    return Verdict(subject, (), (), len(cases), ((1, len(cases)),), (), 0, tried=tried)
 
 
 def test_the_largest_of_everything_is_told() -> None:

@@ -9,10 +9,10 @@ from aggverify.diagnosis import Diagnosis
 from aggverify.diagnosis.bugs import BUGS
 from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Subject
+from aggverify.model import harmless
 from aggverify.report import text
 from aggverify.report.document import document
 from aggverify.report.findings import judged
-from aggverify.report.model import harmless
 from aggverify.run.outcome.store import stored_case
 from aggverify.run.outcome.verdict import Relevance, ReportedFinding, Verdict
 from aggverify.steps.case import Case

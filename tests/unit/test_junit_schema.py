@@ -13,9 +13,9 @@ import pytest
 from filelock import FileLock
 
 from aggverify.errors import InputError
+from aggverify.model import Document
 from aggverify.report.document import stopped
 from aggverify.report.formats import FORMATS
-from aggverify.report.model import Document
 from tests import verdicts
 from tests.unit.test_reports_hostile import HOSTILE
 

@@ -8,8 +8,8 @@ from fractions import Fraction
 
 import pytest
 
+from aggverify.model import Document, Run, SizeMargin
 from aggverify.report import page
-from aggverify.report.model import Document, Run, SizeMargin
 from aggverify.report.plot import BOTTOM, TOP, margin_plot
 from aggverify.run.outcome.tally import Tally
 from aggverify.testing.merging import _wider

@@ -11,6 +11,7 @@ import pytest
 
 from aggverify.checks.paths import NAME as PATHS
 from aggverify.errors import InputError
+from aggverify.model import Document, Refusal
 from aggverify.oracles import Sample, Step
 from aggverify.report import findings, formats, github, markdown, page, reading, text
 from aggverify.report.delivery import Delivery
@@ -18,7 +19,6 @@ from aggverify.report.document import stopped
 from aggverify.report.drawing import drawing
 from aggverify.report.findings import reported
 from aggverify.report.formats import FORMATS
-from aggverify.report.model import Document, Refusal
 from aggverify.report.places import Place, place
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout

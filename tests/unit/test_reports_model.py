@@ -12,9 +12,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from aggverify import model
 from aggverify.errors import InputError
+from aggverify.model import codec
 from aggverify.regression import model as compared
-from aggverify.report import codec, formats, model
+from aggverify.report import formats
 from aggverify.report.document import stopped
 from tests import hostile, schemas, verdicts
 
@@ -29,7 +31,7 @@ RED = json.loads(model.render(DOCUMENTS["red"]))
 
 def test_the_schema_that_ships_is_the_models() -> None:
     shipped = (schemas.FOLDER / schemas.VERDICT).read_text()
-    assert shipped == model.schema(), "python -m aggverify.report.model > verdict.json"
+    assert shipped == model.schema(), "python -m aggverify.model > verdict.json"
     shipped = (schemas.FOLDER / schemas.COMPARISON).read_text()
     assert shipped == compared.schema(), "python -m aggverify.regression.model > comparison.json"
     for name in (schemas.VERDICT, schemas.CASE, schemas.FAULT, schemas.COMPARISON):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aggverify.report import model
+from aggverify import model
 from aggverify.report.formats import FORMATS
 from tests import verdicts
 from tests.conftest import ROOT

@@ -118,9 +118,10 @@ def test_the_tally_says_what_could_have_been_caught() -> None:
     passed = [executed(dense), executed(cancelling), executed(probe(dense))]
     tally.add(SUBJECT, passed, scalars=True)
     (margin,) = tally.margins(SUBJECT)
-    assert (margin.dtype, margin.dense_steps, margin.vacuous_steps) == ("float64", 2, 1)
-    assert 0 < margin.sparse_caught < margin.dense_caught < 1e-14
-    assert 0 < margin.worst < 1
+    loss = margin.reported_loss
+    assert (margin.dtype, loss.dense_steps, loss.vacuous_steps) == ("float64", 2, 1)
+    assert 0 < loss.smallest_caught_alone < loss.smallest_caught_dense < 1e-14
+    assert 0 < margin.worst_error_over_bound < 1
 
 
 def test_a_vacuous_weight_bound_is_infinite() -> None:

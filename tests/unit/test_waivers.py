@@ -17,7 +17,7 @@ from aggverify.run.outcome.accepting import accepted
 from aggverify.run.outcome.verdict import Exit, Verdict, exit_code
 from aggverify.run.planning.request import Request, requested
 from aggverify.run.planning.settings import KEYS, validated
-from aggverify.run.planning.waiver import Waiver, waiver
+from aggverify.run.planning.waiver import accepting, waiver
 from tests import verdicts
 
 REASON = "prompt groups are never split here"
@@ -40,7 +40,7 @@ def test_codes_are_known_and_can_fail() -> None:
         waiver("AGV2011=x")
     with pytest.raises(InputError, match="AGVW04: a warning fails nothing"):
         waiver("AGVW04=x")
-    assert waiver("AGV201:abc= x = y ") == Waiver("AGV201", "abc", "x = y")
+    assert waiver("AGV201:abc= x = y ") == accepting("AGV201:abc", "x = y")
 
 
 def test_a_case_its_signature_or_all_of_a_code() -> None:
@@ -66,7 +66,7 @@ def test_mistakes_without_a_factor_are_told_apart_by_what_they_compute() -> None
 def test_a_waiver_of_an_older_version_holds_where_it_is_not_ambiguous() -> None:
     plain = replace(FIRST, diagnosis=None)
     other = replace(SECOND, diagnosis=Diagnosis("the mask is inverted"))
-    old = Waiver("AGV201", plain.stored.id, REASON, replace(plain.identity, form=None))
+    old = accepting(f"AGV201:{plain.stored.id}", REASON, replace(plain.identity, form=None))
     alone = accepted(replace(TWO, reports=(plain,)), [old])
     assert [r.fails for r in alone.reports] == [False]
     both = accepted(replace(TWO, reports=(plain, other)), [old])
@@ -144,8 +144,8 @@ def test_a_finding_says_how_it_is_accepted() -> None:
 def test_the_project_may_say_so_too() -> None:
     said = validated("here", {"accept": "AGV206=so it is"}, KEYS)
     given = {"accept": ("AGV201=known",)}
-    assert {w.code for w in requested("r.py", given, said).waivers} == {"AGV201", "AGV206"}
-    assert requested("r.py", {}, said).waivers == (Waiver("AGV206", None, "so it is"),)
+    assert {w.what for w in requested("r.py", given, said).waivers} == {"AGV201", "AGV206"}
+    assert requested("r.py", {}, said).waivers == (accepting("AGV206", "so it is"),)
     assert Request("r.py").waivers == ()
     with pytest.raises(InputError, match="here: --accept takes"):
         validated("here", {"accept": ["AGV206"]}, KEYS)

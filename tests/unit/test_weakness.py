@@ -8,7 +8,8 @@ from aggverify.codes import CODES, Effect
 from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import plain_losses
-from aggverify.run.outcome.weakness import Cut, Sights
+from aggverify.model import Cut
+from aggverify.run.outcome.weakness import Sights
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_micro_batches, parse_step

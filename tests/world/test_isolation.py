@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from aggverify import model
 from aggverify.checks import check
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.limits import LIMITS
-from aggverify.report import model
 from aggverify.report.document import document
 from aggverify.run import opening, session
 from aggverify.run.planning.claims import subjects

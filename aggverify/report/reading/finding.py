@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Iterator
 from fractions import Fraction
 
+from aggverify.model import Finding, Verdict
 from aggverify.report.drawing import counted, fraction, number, ratio
-from aggverify.report.model import Finding, Verdict
 from aggverify.report.weights import short, table
 
 MAX_LINE = 240

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 
 from aggverify.codes.state import State
+from aggverify.model import Check, Margin, Tried, Verdict
 from aggverify.report.drawing import counted
 from aggverify.report.marked import share
-from aggverify.report.model import Check, Margin, Tried, Verdict
 from aggverify.report.reading.sentences import assumed, assumption
 
 _FIXED_BOUND = (

@@ -5,26 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from aggverify import model
 from aggverify.codes.state import State
 from aggverify.run.outcome.store import about
-from aggverify.run.outcome.verdict import CheckSummary, ReportedFinding, Verdict, covered
-from aggverify.run.planning.waiver import Waiver
+from aggverify.run.outcome.verdict import ReportedFinding, Verdict, counted, covered
 
 
-def accepted(verdict: Verdict, waivers: Iterable[Waiver]) -> Verdict:
+def accepted(verdict: Verdict, waivers: Iterable[model.Waiver]) -> Verdict:
     """The verdict with these waivers applied; of a baseline, those that are about its subject."""
     mine = about(verdict.subject.claim)
     every = tuple(w for w in waivers if w.identity is None or w.identity.about == mine)
     of = [(w, covered(w, verdict.reports)[0]) for w in every]
     reports = tuple(
-        replace(report, waived=next((w for w, found in of if report in found), None))
+        replace(report, waived=next((w.reason for w, found in of if report in found), None))
         for report in verdict.reports
     )
     checks = tuple(_summary(check, reports) for check in verdict.checks)
-    return replace(verdict, reports=reports, checks=checks, waivers=every)
+    waived = tuple(counted(waiver, reports) for waiver in every)
+    return replace(verdict, reports=reports, checks=checks, waivers=waived)
 
 
-def _summary(check: CheckSummary, reports: Sequence[ReportedFinding]) -> CheckSummary:
+def _summary(check: model.Check, reports: Sequence[ReportedFinding]) -> model.Check:
     mine = [report for report in reports if report.finding.check == check.name]
     waived = check.state is State.FAILED and not any(report.fails for report in mine)
     return replace(check, state=State.WAIVED) if waived else check

@@ -6,13 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from aggverify import model
 from aggverify.checks.base import FORMULA, Finding
 from aggverify.codes.state import Incomplete, State
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space, folded, sizes
 from aggverify.oracles.bounds import PRECISIONS
 from aggverify.run.outcome.tally import Tally
-from aggverify.run.outcome.verdict import CheckSummary, ReportedFinding
+from aggverify.run.outcome.verdict import ReportedFinding
 from aggverify.run.planning.plan import Entry
 from aggverify.steps.layouts import dimensions
 
@@ -23,7 +24,7 @@ class Outcome:
 
     entry: Entry
     """Its subject with what has come out on the way."""
-    summary: CheckSummary
+    summary: model.Check
     findings: tuple[ReportedFinding, ...]
     """Each of a cause of its own, as far as the check can tell."""
     tally: Tally

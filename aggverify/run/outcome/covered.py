@@ -4,17 +4,16 @@ what no case took is not judged."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from aggverify.execution.executed import Execution
+from aggverify.model import Decided, Lines
 from aggverify.steps import kinds
 from aggverify.steps.kinds import ONE_RANK, SHARDED
 from aggverify.trainer.conditions import Condition
 from aggverify.world import Fault
 
-Functions = Sequence[tuple[str, tuple[int, ...]]]
-"""Functions of the reducer's file by name, with the lines of their bodies."""
 MOST = 6
 """Parts of functions that are told."""
 
@@ -48,26 +47,24 @@ class Covered:
 
     def weaknesses(
         self,
-        functions: Functions,
-        conditions: Sequence[Condition] = (),
+        functions: Sequence[Lines],
+        conditions: Sequence[Condition | Decided] = (),
         fixed: Collection[str] = (),
     ) -> Iterator[tuple[str, str]]:
         """Codes of warnings and what they say: what never ran of functions that did, and what ran
         on one rank only though its function ran on several. ``fixed``: parameters with one value
         in training, so that a condition on one of them alone goes one way."""
         ran, sharded = set(self.lines), self.on(SHARDED)
-        functions = [(name, lines) for name, lines in functions if name not in self.unknown]
+        functions = [each for each in functions if each.function not in self.unknown]
         every = [n for n, c in enumerate(conditions) if c.function not in self.unknown]
         beyond = {c.then for c in conditions if c.text in fixed}
         every = [n for n in every if conditions[n].text not in fixed]
-        functions = [
-            (name, tuple(n for n in lines if n not in beyond)) for name, lines in functions
-        ]
+        functions = [_only(each, set(each.lines) - beyond) for each in functions]
         never = [*_missing(functions, ran)]
         never += _one_way(conditions, every, set(self.outcomes), ran)
         if never:
             yield "AGVW17", _listed(never)
-        alone = [(name, tuple(n for n in lines if n in ran)) for name, lines in functions]
+        alone = [_only(each, ran) for each in functions]
         on_several = _on(self.outcomes, SHARDED)
         asked = {n for n in every if self._has_both(n) and not self._parts(n)}
         never = [*_missing(alone, sharded)]
@@ -110,7 +107,7 @@ def _on(ran: Mapping[int, int], kind: str) -> set[int]:
 
 
 def _one_way(
-    conditions: Sequence[Condition], asked: Collection[int], seen: Set[int], ran: Set[int]
+    conditions: Sequence[Condition | Decided], asked: Collection[int], seen: Set[int], ran: Set[int]
 ) -> Iterator[str]:
     """Those of the conditions asked for that went one way only, where no line that never ran says
     so."""
@@ -122,11 +119,15 @@ def _one_way(
             yield f"`{condition.text}` never {word} in line {where}"
 
 
-def _missing(functions: Functions, ran: Set[int]) -> Iterator[str]:
-    for name, lines in functions:
-        left = [line for line in lines if line not in ran]
-        if left and len(left) < len(lines):
-            yield f"{_told(left, lines)} of {name}"
+def _only(function: Lines, kept: Set[int]) -> Lines:
+    return replace(function, lines=tuple(n for n in function.lines if n in kept))
+
+
+def _missing(functions: Sequence[Lines], ran: Set[int]) -> Iterator[str]:
+    for each in functions:
+        left = [line for line in each.lines if line not in ran]
+        if left and len(left) < len(each.lines):
+            yield f"{_told(left, each.lines)} of {each.function}"
 
 
 def _told(left: Sequence[int], lines: Sequence[int]) -> str:

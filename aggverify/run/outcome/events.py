@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from aggverify import model
 from aggverify.checks import Finding
 from aggverify.execution.subject import Subject
-from aggverify.run.outcome.verdict import CheckSummary, ReportedFinding, Verdict
+from aggverify.run.outcome.verdict import ReportedFinding, Verdict
 
 
 class Phase(StrEnum):
@@ -68,7 +69,7 @@ class Measured:
 class CheckFinished:
     """A check is done, or is not run."""
 
-    summary: CheckSummary
+    summary: model.Check
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from aggverify.checks import Finding
 from aggverify.checks.comparison import as_floats, lowest_precision, margin
 from aggverify.execution.executed import Execution, Weights
 from aggverify.execution.subject import Subject
+from aggverify.model import Margin, ReportedLoss, SizeMargin
 from aggverify.oracles.bounds import PRECISIONS, caught, scalar_bound, weight_bound
-from aggverify.run.outcome.verdict import Margin
 from aggverify.run.outcome.weakness import Sights
 
 
@@ -24,13 +24,17 @@ class _Sharpness:
     """What one precision allowed to be seen."""
 
     worst: float = 0.0
+    """Largest error over bound; more than 1 only where running sums explain it."""
     by_size: dict[int, float] = field(default_factory=dict)
     """The same of steps of at most so many tokens, a power of 4."""
     smallest_weight: float = math.inf
     sparse: float = math.inf
+    """Of the reported loss where one token alone has a loss; infinite if never tried."""
     dense: float = math.inf
+    """The same where many have one, on the best such step; infinite says nothing."""
     dense_steps: int = 0
     vacuous_steps: int = 0
+    """Of the dense steps, those whose bound could not have caught any factor."""
 
 
 SLOW_SECONDS = 0.01
@@ -102,18 +106,10 @@ class Tally:
         for precision, seen in sorted(self._by_precision.items()):
             weight = Fraction(seen.smallest_weight if seen.smallest_weight < math.inf else 1.0)
             bound = weight_bound(weight, subject.roundings, PRECISIONS[precision])
-            found.append(
-                Margin(
-                    precision,
-                    seen.worst,
-                    float(caught(bound, weight)),
-                    seen.sparse,
-                    seen.dense,
-                    seen.dense_steps,
-                    seen.vacuous_steps,
-                    tuple(sorted(seen.by_size.items())),
-                )
-            )
+            loss = ReportedLoss(seen.sparse, seen.dense, seen.dense_steps, seen.vacuous_steps)
+            sizes = tuple(SizeMargin(*pair) for pair in sorted(seen.by_size.items()))
+            smallest = float(caught(bound, weight))
+            found.append(Margin(precision, seen.worst, smallest, loss, sizes))
         return tuple(found)
 
 

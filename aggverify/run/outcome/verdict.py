@@ -9,21 +9,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
-from aggverify.checks import Finding
+from aggverify import model
+from aggverify.checks import Check, Finding
 from aggverify.checks.base import ORACLE
 from aggverify.codes import Diagnosed, Effect
 from aggverify.codes.identity import Identity
 from aggverify.codes.state import Incomplete, State
 from aggverify.diagnosis import Diagnosis, joined, stated
-from aggverify.diagnosis.localised import Suspect
 from aggverify.execution.deadline import OutOfTime, TooLate
 from aggverify.execution.subject import Subject
 from aggverify.run.outcome.covered import Covered
 from aggverify.run.outcome.extent import Extent
 from aggverify.run.outcome.store import StoredCase, about
-from aggverify.run.outcome.weakness import Cut, Weakness
-from aggverify.run.planning.waiver import Waiver
-from aggverify.trainer.showing import Given
+from aggverify.run.planning.waiver import covers, may_cover
 
 
 class Exit(IntEnum):
@@ -54,14 +52,6 @@ class Relevance:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """What a reducer was given in a step that it did not get through, and what it should return."""
-
-    given: tuple[Given, ...]
-    returns: str
-
-
-@dataclass(frozen=True, slots=True)
 class ReportedFinding:
     """A finding ready to be shown: confirmed or not, explained as far as possible."""
 
@@ -71,11 +61,11 @@ class ReportedFinding:
     confirmed: bool | None
     """None where it was never run again: the command was stopped first."""
     relevance: Relevance = field(default_factory=Relevance)
-    waived: Waiver | None = None
-    """By which it is accepted."""
-    call: Call | None = None
+    waived: str | None = None
+    """For what reason a person accepts it."""
+    call: model.Call | None = None
     """Where not even the simplest step was got through, and nothing else was run."""
-    suspects: tuple[Suspect, ...] = ()
+    suspects: tuple[model.Suspect, ...] = ()
     """Where the mistake may stand, the likeliest place first; of a cause that is not named."""
 
     @property
@@ -105,13 +95,13 @@ class ReportedFinding:
         where = about(self.stored.claim)
         return Identity(where, self.finding.code, self.relevance.dimensions, factor, form)
 
-    def is_covered(self, waiver: Waiver) -> bool:
+    def is_covered(self, waiver: model.Waiver) -> bool:
         """Whether a waiver is for it."""
-        return waiver.covers(self.finding.code, self.identity, self.stored.id, self.signature)
+        return covers(waiver, self.finding.code, self.identity, self.stored.id, self.signature)
 
-    def is_like(self, waiver: Waiver) -> bool:
+    def is_like(self, waiver: model.Waiver) -> bool:
         """Whether it may be what a waiver of an older version is for."""
-        return waiver.may_cover(self.identity, self._signature())
+        return may_cover(waiver, self.identity, self._signature())
 
     @property
     def effect(self) -> Effect:
@@ -126,45 +116,30 @@ def together(reports: Sequence[ReportedFinding]) -> tuple[ReportedFinding, ...]:
     return tuple(replace(report, diagnosis=diagnosis) for report, diagnosis in pairs)
 
 
-@dataclass(frozen=True, slots=True)
-class CheckSummary:
-    """What one check did."""
-
-    name: str
-    title: str
-    tests: str
-    cases: int
-    state: State
-    reason: str | None = None
-    """Why it was not judged or not run, where the state does not say it all."""
-    established: str | None = None
-    """What is proven by its passing."""
-    refused: str | None = None
-    """How often, and with what words, the candidate refused a case where it may."""
-    spoiled: bool = False
-    """Whether it is not judged for what another check has found."""
-    planned: int = 0
-    """Cases that were to be drawn at most; 0 for a check that runs all of its own."""
-
-
-@dataclass(frozen=True, slots=True)
-class Margin:
-    """How close correct weights came to their bound in one dtype."""
-
-    dtype: str
-    worst: float
-    """Largest error over bound seen; more than 1 only where running sums explain it."""
-    smallest_caught: float
-    """A weight wrong by a factor further from 1 than this is guaranteed to be caught."""
-    sparse_caught: float
-    """The same for the reported loss where one token alone has a loss; infinite if never tried."""
-    dense_caught: float
-    """The same where many have one, on the best such step; infinite says nothing."""
-    dense_steps: int
-    vacuous_steps: int
-    """Of the dense steps, those whose bound could not have caught any factor."""
-    by_size: tuple[tuple[int, float], ...] = ()
-    """Largest error over bound of steps up to so many tokens, powers of 4."""
+def summary(
+    check: Check,
+    cases: int,
+    state: State,
+    reason: str | None = None,
+    *,
+    refused: str | None = None,
+    established: str | None = None,
+    spoiled: bool = False,
+    planned: int = 0,
+) -> model.Check:
+    """What a check did, as the document has it."""
+    return model.Check(
+        check.name,
+        check.title,
+        check.tests,
+        cases,
+        state,
+        reason,
+        refused,
+        established,
+        spoiled,
+        planned,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,22 +148,22 @@ class Verdict:
 
     subject: Subject
     reports: tuple[ReportedFinding, ...]
-    checks: tuple[CheckSummary, ...]
+    checks: tuple[model.Check, ...]
     executed: int
     worlds: tuple[tuple[int, int], ...]
     """(world size, cases) in ascending order."""
-    margins: tuple[Margin, ...]
+    margins: tuple[model.Margin, ...]
     seed: int
-    weaknesses: tuple[Weakness, ...] = ()
+    weaknesses: tuple[model.Warned, ...] = ()
     """What the run could not have seen; never a reason for another exit code."""
-    cuts: tuple[Cut, ...] = ()
+    cuts: tuple[model.Cut, ...] = ()
     """Checks whose search the clock has ended."""
-    extent: Extent = field(default_factory=Extent)
+    tried: model.Tried = Extent().tried
     """How far it went, also where nothing was found."""
     covered: Covered = field(default_factory=Covered)
     call_milliseconds: int | None = None
     """About what one call of a slow reducer takes by the clock; None for one that is not slow."""
-    waivers: tuple[Waiver, ...] = ()
+    waivers: tuple[model.Waiver, ...] = ()
     """Everything that is accepted, whether it was found or not."""
     incomplete: Incomplete | None = None
     """What ended it before everything planned was judged."""
@@ -301,13 +276,13 @@ def exit_code(verdicts: Sequence[Verdict]) -> Exit:
         return Exit.INTERRUPTED
     if Exit.FINDINGS in codes:
         return Exit.FINDINGS
-    if unmatched(verdicts):
+    if _has_unmatched(verdicts):
         return Exit.NO_JUDGEMENT
     return Exit.CONFORMS if codes == {Exit.CONFORMS} else Exit.NO_JUDGEMENT
 
 
 def covered(
-    waiver: Waiver, reports: Sequence[ReportedFinding]
+    waiver: model.Waiver, reports: Sequence[ReportedFinding]
 ) -> tuple[list[ReportedFinding], list[ReportedFinding]]:
     """The findings that a waiver is for; and those that one of an older version may be for, where
     they are not all the same: it is then for none of them."""
@@ -317,11 +292,18 @@ def covered(
     return (like, []) if len({report.identity for report in like}) < 2 else ([], like)
 
 
-def unmatched(verdicts: Sequence[Verdict]) -> list[Waiver]:
-    """The waivers that no finding of any verdict is covered by."""
+def counted(waiver: model.Waiver, reports: Sequence[ReportedFinding]) -> model.Waiver:
+    """The waiver with how many of these it covers."""
+    exact, like = covered(waiver, reports)
+    ambiguous = tuple(f"{report.finding.code}:{report.signature}" for report in like)
+    return replace(waiver, findings=len(exact), ambiguous=ambiguous)
+
+
+def _has_unmatched(verdicts: Sequence[Verdict]) -> bool:
+    """Whether no finding of any verdict is covered by one of their waivers."""
     reports = [report for verdict in verdicts for report in verdict.reports]
-    every = dict.fromkeys(w for v in verdicts for w in v.waivers if w.identity is None)
-    return [w for w in every if not covered(w, reports)[0]]
+    every = (waiver for verdict in verdicts for waiver in verdict.waivers)
+    return any(w.identity is None and not covered(w, reports)[0] for w in every)
 
 
 def why(stop: BaseException) -> Incomplete:

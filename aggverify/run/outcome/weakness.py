@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 
 from aggverify import oracles
 from aggverify.checks import Finding
+from aggverify.codes import CODES
 from aggverify.execution.subject import Subject
+from aggverify.model import Cut, Warned
 from aggverify.run.outcome.covered import Covered
 from aggverify.run.outcome.extent import Extent
 from aggverify.steps.case import Case
@@ -18,21 +20,9 @@ RIVALS = ("token_mean", "sample_mean", "prompt_mean")
 """The modes that useless inputs confuse."""
 
 
-@dataclass(frozen=True, slots=True)
-class Weakness:
+def warned(code: str, detail: str) -> Warned:
     """A warning code and what it is about, in this run."""
-
-    code: str
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """A check whose search was ended by the clock: so many cases drawn of those planned."""
-
-    check: str
-    drawn: int
-    planned: int
+    return Warned(code, CODES[code].title, detail, CODES[code].quiet)
 
 
 @dataclass(slots=True)
@@ -77,60 +67,60 @@ class Sights:
                 if rival not in self.told_apart and _differs(subject, case, rival):
                     self.told_apart.add(rival)
 
-    def weaknesses(self, subject: Subject) -> tuple[Weakness, ...]:
+    def weaknesses(self, subject: Subject) -> tuple[Warned, ...]:
         """Every warning this run deserves; none if nothing was run at all."""
         return tuple(self._told(subject)) if self.cases and not subject.only_called else ()
 
-    def _told(self, subject: Subject) -> Iterator[Weakness]:
+    def _told(self, subject: Subject) -> Iterator[Warned]:
         judged = subject.mode is not None or subject.oracle is not None
         if not self.ragged:
-            yield Weakness("AGVW01", "all rollouts of every step had equally many unmasked tokens")
+            yield warned("AGVW01", "all rollouts of every step had equally many unmasked tokens")
         if not self.split_group:
-            yield Weakness("AGVW02", "every group lay whole in one micro-batch of one rank")
+            yield warned("AGVW02", "every group lay whole in one micro-batch of one rank")
         if not self.fully_masked:
-            yield Weakness("AGVW03", "every sample had an unmasked token")
+            yield warned("AGVW03", "every sample had an unmasked token")
         carried = subject.found.carried
         between = f", {carried}" if carried else ""
         joined = backend(subject.claim.backend)
         if joined != NCCL:
             where = "from CUDA tensors, staged," if joined.is_far else "on processors"
-            yield Weakness("AGVW04", f"gloo {where} carried every collective{between}")
+            yield warned("AGVW04", f"gloo {where} carried every collective{between}")
         elif self.largest_world == 1:
-            yield Weakness("AGVW04", "NCCL joined one rank: nothing went from one to another")
+            yield warned("AGVW04", "NCCL joined one rank: nothing went from one to another")
         cores = len(os.sched_getaffinity(0))
         if self.largest_world > cores and not carried:
-            yield Weakness("AGVW05", f"up to {self.largest_world} ranks shared {cores} cores")
+            yield warned("AGVW05", f"up to {self.largest_world} ranks shared {cores} cores")
         if subject.not_claimed:
-            yield Weakness("AGVW06", ", ".join(subject.not_claimed))
+            yield warned("AGVW06", ", ".join(subject.not_claimed))
         same = [m for m in RIVALS if judged and m != subject.mode and m not in self.told_apart]
         if same:
-            yield Weakness("AGVW07", f"the same weights as {', '.join(same)} on every step")
+            yield warned("AGVW07", f"the same weights as {', '.join(same)} on every step")
         if self.cut_short:
             cuts = (f"{c.drawn} of {c.planned} drawn in {c.check}" for c in self.cut_short)
-            yield Weakness("AGVW08", ", ".join(cuts))
+            yield warned("AGVW08", ", ".join(cuts))
         if not self.parallel:
-            yield Weakness("AGVW09", "one rank and one micro-batch throughout")
+            yield warned("AGVW09", "one rank and one micro-batch throughout")
         if not judged and not subject.nonlinear:
             only = "only the same result in every layout was judged"
-            yield Weakness("AGVW10", f"{only}; --mode compares it with a formula")
+            yield warned("AGVW10", f"{only}; --mode compares it with a formula")
         if self.over_bound:
-            yield Weakness("AGV302", f"needs {self.over_bound:.3g} times the bound")
+            yield warned("AGV302", f"needs {self.over_bound:.3g} times the bound")
         found = subject.found
         fixed = getattr(subject.convention, "fixed", ())
         for code, detail in self.covered.weaknesses(found.functions, found.conditions, fixed):
-            yield Weakness(code, detail)
+            yield warned(code, detail)
         for finding in self.doubted:
-            yield Weakness("AGVW20", f"{finding.case.layout.world_size} ranks: {finding.message}")
+            yield warned("AGVW20", f"{finding.case.layout.world_size} ranks: {finding.message}")
         if subject.found.no_room:
             left_out = f"those of more than {subject.max_world} were left out"
-            yield Weakness("AGVW19", f"{left_out}; {subject.found.no_room}")
+            yield warned("AGVW19", f"{left_out}; {subject.found.no_room}")
         if self.altered:
             names = ", ".join(sorted(self.altered))
-            yield Weakness("AGVW11", f"{names}; put right after every step, or the ranks replaced")
+            yield warned("AGVW11", f"{names}; put right after every step, or the ranks replaced")
         if self.outlived:
             by = ", ".join(sorted(set(self.outlived)))
             times = len(self.outlived)
-            yield Weakness("AGVW12", f"by {by}, {times} step{'s' * (times > 1)} run again")
+            yield warned("AGVW12", f"by {by}, {times} step{'s' * (times > 1)} run again")
 
 
 def _is_ragged(case: Case) -> bool:

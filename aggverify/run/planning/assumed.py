@@ -10,8 +10,8 @@ from pathlib import Path
 from aggverify.conventions.adapter_text import ASSUMED as KEY
 from aggverify.execution.kinds import Kind
 from aggverify.execution.options import Option, Where
-from aggverify.execution.subject import Assumed
 from aggverify.files import contents, parsed
+from aggverify.model import Assumption
 
 ASSUMED = Option(
     key=KEY,
@@ -22,13 +22,13 @@ ASSUMED = Option(
 """A key of ``AGGVERIFY`` alone."""
 
 
-def assumptions(declared: Mapping[str, object], path: Path | None) -> tuple[Assumed, ...]:
+def assumptions(declared: Mapping[str, object], path: Path | None) -> tuple[Assumption, ...]:
     """Each with its line in the file, where that is known."""
     found = declared.get(ASSUMED.key)
     if not isinstance(found, Mapping):
         return ()
     lines = {} if path is None else _lines(path)
-    return tuple(Assumed(name, str(reading), lines.get(name)) for name, reading in found.items())
+    return tuple(Assumption(name, str(reading), lines.get(name)) for name, reading in found.items())
 
 
 def _lines(path: Path) -> Mapping[str, int]:

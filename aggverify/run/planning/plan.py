@@ -85,9 +85,11 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: the claim, what was found out before, and every entry."""
+        without_source = (replace(each, source=()) for each in self.subject.found.functions)
+        known = self.subject.knowing(functions=tuple(without_source))
         return {
             "claim": self.subject.claim.to_json(),
-            "found": asdict(self.subject.knowing(texts=()).found),
+            "found": asdict(known.found),
             "entries": [entry.to_json() for entry in self.entries],
         }
 

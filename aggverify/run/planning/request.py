@@ -18,8 +18,9 @@ from aggverify.execution.kinds import Kind
 from aggverify.execution.limits import RankKind
 from aggverify.execution.options import OPTIONS, Option, default, texts
 from aggverify.files import is_path
+from aggverify.model import Waiver
 from aggverify.run.planning.naming import canonical, own_names
-from aggverify.run.planning.waiver import Waiver, waiver
+from aggverify.run.planning.waiver import waiver
 from aggverify.world import AUTO, BACKENDS, GLOO, KINDS
 
 

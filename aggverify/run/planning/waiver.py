@@ -3,47 +3,44 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from aggverify.codes import Effect, code
 from aggverify.codes.identity import Identity
 from aggverify.errors import InputError
+from aggverify.model import Waiver
 
 FORM = r"(AGVW?[0-9]+)(?::([^=\s]+))?=([\s\S]*\S[\s\S]*)"
 """A regular expression for one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Waiver:
-    """``case``: the id of one stored case, or the signature of findings alike; None for any."""
+def accepting(
+    what: str,
+    reason: str,
+    identity: Identity | None = None,
+    owner: str | None = None,
+    expires: str | None = None,
+    *,
+    expired: bool = False,
+) -> Waiver:
+    """A waiver that covers nothing so far. ``what``: a code, and behind a colon the id of one
+    stored case, or the signature of findings alike; with an identity, any finding that is the same.
+    One that is ``expired`` covers nothing."""
+    return Waiver(what, reason, 0, identity, owner, expires, expired, ())
 
-    code: str
-    case: str | None
-    reason: str
-    identity: Identity | None = None
-    """Of one from a baseline: any finding that is the same."""
-    owner: str | None = None
-    expires: str | None = None
-    """The last day on which it holds, as in ``2026-12-31``."""
-    expired: bool = False
-    """Whether that day is over: then it covers nothing."""
 
-    @property
-    def what(self) -> str:
-        """As it was written, without the reason."""
-        return self.code if self.case is None else f"{self.code}:{self.case}"
+def covers(waiver: Waiver, code: str, identity: Identity, *names: str) -> bool:
+    """Whether it is for a finding with this code and identity, under one of these names."""
+    if waiver.identity is not None:
+        return waiver.identity == identity and not waiver.expired
+    return waiver.what in (code, *(f"{code}:{name}" for name in names))
 
-    def covers(self, code: str, identity: Identity, *names: str) -> bool:
-        """Whether it is for a finding with this code and identity, under one of these names."""
-        if self.identity is not None:
-            return self.identity == identity and not self.expired
-        return self.code == code and (self.case is None or self.case in names)
 
-    def may_cover(self, identity: Identity, old_signature: str) -> bool:
-        """Whether it was written by a version whose findings had no formula, for one like this."""
-        if self.identity is not None:
-            return self.identity == replace(identity, form=None) and not self.expired
-        return self.code == identity.code and self.case == old_signature
+def may_cover(waiver: Waiver, identity: Identity, old_signature: str) -> bool:
+    """Whether it was written by a version whose findings had no formula, for one like this."""
+    if waiver.identity is not None:
+        return waiver.identity == replace(identity, form=None) and not waiver.expired
+    return waiver.what == f"{identity.code}:{old_signature}"
 
 
 def waiver(text: str) -> Waiver:
@@ -57,4 +54,5 @@ def waiver(text: str) -> Waiver:
     known = code(found[1])
     if known.effect is Effect.WARNING:
         raise InputError(f"--accept {known.code}: a warning fails nothing, so there is no need")
-    return Waiver(known.code, found[2], found[3].strip())
+    what = known.code if found[2] is None else f"{known.code}:{found[2]}"
+    return accepting(what, found[3].strip())

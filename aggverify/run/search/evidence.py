@@ -14,11 +14,11 @@ from aggverify.checks import Finding
 from aggverify.checks.steadiness import flaky_finding, is_flaky
 from aggverify.codes import Symptom
 from aggverify.diagnosis import Diagnosis, recognised
-from aggverify.diagnosis.localised import Suspect
 from aggverify.diagnosis.observation import TOLERANCE
 from aggverify.errors import NotJudged
 from aggverify.execution.executed import Execution, Weights
 from aggverify.execution.trial import trial
+from aggverify.model import Suspect
 from aggverify.run.outcome.verdict import Relevance
 from aggverify.run.search.alike import same
 from aggverify.run.search.check_run import CheckRun

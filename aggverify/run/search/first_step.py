@@ -16,8 +16,9 @@ from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
 from aggverify.execution.trial import Trial
 from aggverify.generation.catalogue import plain_losses
+from aggverify.model import Call, Given
 from aggverify.run.outcome.store import stored_case
-from aggverify.run.outcome.verdict import Call, ReportedFinding
+from aggverify.run.outcome.verdict import ReportedFinding
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_micro_batches, parse_step
@@ -92,7 +93,7 @@ def _reported(subject: Subject, laboratory: Laboratory, case: Case) -> ReportedF
         known = recognised(subject, finding)
         return ReportedFinding(stored_case(subject, finding), finding, known, True)
     [shown] = laboratory.run(subject, [Trial(case, show=True)])
-    call = Call(shown.given, subject.convention.returns)
+    call = Call(tuple(Given(*each) for each in shown.given), subject.convention.returns)
     return ReportedFinding(stored_case(subject, finding), finding, None, True, call=call)
 
 

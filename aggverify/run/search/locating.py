@@ -8,8 +8,9 @@ from itertools import chain, islice
 
 from aggverify.checks import Finding
 from aggverify.diagnosis import Diagnosis
-from aggverify.diagnosis.localised import Spectrum, Suspect, suspects
+from aggverify.diagnosis.localised import Spectrum, suspects
 from aggverify.execution.trial import trial
+from aggverify.model import Suspect
 from aggverify.run.search.alike import same
 from aggverify.run.search.check_run import CheckRun
 from aggverify.run.search.drawing import drawn

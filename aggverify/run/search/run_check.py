@@ -8,6 +8,7 @@ from copy import deepcopy
 from dataclasses import replace
 from itertools import islice
 
+from aggverify import model
 from aggverify.checks import Finding
 from aggverify.checks.steadiness import FLAKY
 from aggverify.codes.state import Incomplete, State
@@ -29,8 +30,7 @@ from aggverify.run.outcome.events import (
 )
 from aggverify.run.outcome.store import stored_case
 from aggverify.run.outcome.tally import Tally
-from aggverify.run.outcome.verdict import CheckSummary, ReportedFinding, why
-from aggverify.run.outcome.weakness import Cut
+from aggverify.run.outcome.verdict import ReportedFinding, summary, why
 from aggverify.run.planning.plan import Entry, looking_at_branches
 from aggverify.run.search.alike import raised_at
 from aggverify.run.search.before import NOTHING, Before, findings_again
@@ -63,18 +63,16 @@ def run_check(
     check = entry.check
     if entry.instead is not None or entry.space is None:
         state = entry.instead or State.NOT_CLAIMED
-        summary = CheckSummary(
-            check.name,
-            check.title,
-            check.tests,
+        left_out = summary(
+            check,
             0,
             state,
             entry.why_not,
             spoiled=state is State.NOT_JUDGED,
             planned=entry.examples,
         )
-        emit(CheckFinished(summary))
-        return Outcome(entry, summary, (), tally)
+        emit(CheckFinished(left_out))
+        return Outcome(entry, left_out, (), tally)
     emit(CheckStarted(check.name, check.title))
     if check.waits_for:
         emit(Waiting(check.waits_for))
@@ -106,11 +104,11 @@ def run_check(
     if run.peak_bytes and check.only_with:
         emit(Measured(check.name, laboratory.clock() - began, run.peak_bytes))
     least = 0 if before.only else entry.least
-    summary = replace(
+    done = replace(
         _summary(run, reported, stopped, least=least), planned=0 if before.only else entry.examples
     )
-    emit(CheckFinished(summary))
-    return Outcome(replace(entry, subject=run.subject), summary, tuple(reported), tally, stopped)
+    emit(CheckFinished(done))
+    return Outcome(replace(entry, subject=run.subject), done, tuple(reported), tally, stopped)
 
 
 def _found_before(
@@ -134,7 +132,7 @@ def _found(
     if finding is None and check.only is None and run.laboratory.clock() > deadline:
         drawn = run.cases - len(run.stored_cases())
         if drawn < entry.examples:
-            run.tally.sights.cut_short.append(Cut(check.name, drawn, entry.examples))
+            run.tally.sights.cut_short.append(model.Cut(check.name, drawn, entry.examples))
     if finding is None and check.steers:
         _found_on_branches(run, reported, emit)
     # What runs last has a branch to show, which in another dimension is the same one.
@@ -222,18 +220,16 @@ def _repeats(found: ReportedFinding, known: ReportedFinding) -> bool:
 
 def _summary(
     run: CheckRun, reported: Sequence[ReportedFinding], stopped: Incomplete | None, *, least: int
-) -> CheckSummary:
+) -> model.Check:
     check, (state, reason) = run.check, _state(run, reported, stopped, least)
     proves = check.establishes if state is State.OK else None
-    return CheckSummary(
-        check.name,
-        check.title,
-        check.tests,
+    return summary(
+        check,
         run.cases,
         state,
         reason,
-        proves(run.subject, run.cases) if proves else None,
-        run.refused,
+        refused=run.refused,
+        established=proves(run.subject, run.cases) if proves else None,
     )
 
 

@@ -11,8 +11,8 @@ from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from aggverify import escape
 from aggverify.errors import InputError, unknown
-from aggverify.report import escape
 
 Text = Annotated[str, "lines"]
 """A text of several lines; a plain ``str`` is one line."""
@@ -48,7 +48,7 @@ def plain(value: Any) -> Any:
 def read(kind: type[T], data: object, where: str, *, harmless: bool = False) -> T:
     """The value of ``kind`` that ``data`` is; raises InputError naming the place that is wrong.
 
-    ``harmless``: every text escaped (``report.escape``), as it is shown to people.
+    ``harmless``: every text escaped (``aggverify.escape``), as it is shown to people.
     """
     found: T = _read(kind, data, where, harmless)
     return found

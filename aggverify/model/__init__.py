@@ -1,10 +1,10 @@
 """The verdict document: what every writer starts from, whether it was just made or stored.
 
 Two runs with the same plan on the same code give the same document, as far as it is ``comparable``.
-``python -m aggverify.report.model`` prints its JSON schema.
+``python -m aggverify.model`` prints its JSON schema.
 """
 
-from aggverify.report.model.document import (
+from aggverify.model.document import (
     MAX_BYTES,
     SCHEMA,
     Accepted,
@@ -18,7 +18,7 @@ from aggverify.report.model.document import (
     render,
     schema,
 )
-from aggverify.report.model.established import (
+from aggverify.model.established import (
     Asked,
     Assumption,
     Check,
@@ -38,7 +38,8 @@ from aggverify.report.model.established import (
     Waiver,
     Warned,
 )
-from aggverify.report.model.finding import (
+from aggverify.model.finding import (
+    MAX_WEIGHTS,
     Bug,
     Call,
     Finding,
@@ -49,10 +50,11 @@ from aggverify.report.model.finding import (
     Step,
     Suspect,
 )
-from aggverify.report.model.verdict import Verdict
+from aggverify.model.verdict import Verdict
 
 __all__ = [
     "MAX_BYTES",
+    "MAX_WEIGHTS",
     "SCHEMA",
     "Accepted",
     "Asked",

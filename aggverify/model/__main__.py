@@ -1,5 +1,5 @@
 """``schema/verdict.json``, printed."""
 
-from aggverify.report.model import schema
+from aggverify.model import schema
 
 print(schema(), end="")

@@ -11,12 +11,12 @@ from typing import Any, Literal, TypeVar
 from aggverify.codes.identity import Identity
 from aggverify.codes.state import Again, Incomplete, Standing
 from aggverify.errors import InputError
+from aggverify.escape import json_text
 from aggverify.files import read_json
-from aggverify.report import codec
-from aggverify.report.codec import Text
-from aggverify.report.escape import json_text
-from aggverify.report.model.finding import Finding
-from aggverify.report.model.verdict import Verdict
+from aggverify.model import codec
+from aggverify.model.codec import Text
+from aggverify.model.finding import Finding
+from aggverify.model.verdict import Verdict
 
 SCHEMA: Literal[6] = 6
 WITH_SCRIPTS = 5

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from aggverify.codes.identity import About
 from aggverify.codes.state import Incomplete, State
-from aggverify.report.codec import Claim
-from aggverify.report.model.established import (
+from aggverify.model.codec import Claim
+from aggverify.model.established import (
     Asked,
     Assumption,
     Check,
@@ -23,7 +23,7 @@ from aggverify.report.model.established import (
     Waiver,
     Warned,
 )
-from aggverify.report.model.finding import Finding
+from aggverify.model.finding import Finding
 
 
 @dataclass(frozen=True, slots=True)

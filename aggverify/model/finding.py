@@ -8,8 +8,10 @@ from typing import Literal
 
 from aggverify.codes.identity import Identity
 from aggverify.errors import InputError
-from aggverify.report.codec import Case, Fault, Text
+from aggverify.model.codec import Case, Fault, Text
 
+MAX_WEIGHTS = 100_000
+"""Of a step with more tokens no weights are written: its case says it all."""
 Mask = Literal["unmasked", "masked", "rejected"]
 
 
