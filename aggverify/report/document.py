@@ -23,12 +23,7 @@ from aggverify.oracles.policy import QUESTIONS
 from aggverify.report.findings import USUAL, reported
 from aggverify.run.again import Known
 from aggverify.run.outcome.store import StoredCase, about
-from aggverify.run.outcome.verdict import (
-    Exit,
-    Verdict,
-    exit_code,
-    why,
-)
+from aggverify.run.outcome.verdict import Exit, Verdict, exit_code, why
 from aggverify.run.planning.engine import possible_engines
 from aggverify.steps import kinds
 from aggverify.steps.kinds import KINDS

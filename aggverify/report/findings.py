@@ -14,9 +14,7 @@ from aggverify.execution.options import default
 from aggverify.execution.subject import Subject
 from aggverify.oracles import Sample
 from aggverify.run.outcome.store import StoredCase, stored_case
-from aggverify.run.outcome.verdict import (
-    ReportedFinding,
-)
+from aggverify.run.outcome.verdict import ReportedFinding
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import token_owner
 from aggverify.world import evidence

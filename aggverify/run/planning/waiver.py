@@ -24,8 +24,8 @@ def accepting(
     expired: bool = False,
 ) -> Waiver:
     """A waiver that covers nothing so far. ``what``: a code, and behind a colon the id of one
-    stored case, or the signature of findings alike; with an identity, any finding that is the same.
-    One that is ``expired`` covers nothing."""
+    stored case, or a finding's signature. With an identity it is for any finding that is the same,
+    unless it is ``expired``."""
     return Waiver(what, reason, 0, identity, owner, expires, expired, ())
 
 
