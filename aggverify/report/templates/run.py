@@ -124,9 +124,14 @@ def stand_in():  # megatron.core.mpu, for reducers that ask it for their rank
     sys.modules.update(dict.fromkeys(names, mpu))
 
 
+def expired(*_):
+    raise TimeoutError("not done within 120 s")
+
+
 def run(rank, world, folder, found):
     if hasattr(signal, "alarm"):
-        signal.alarm(300)  # ends what never comes back
+        signal.signal(signal.SIGALRM, expired)
+        signal.alarm(120)
     store, time = f"file://{folder}/store", timedelta(seconds=60)
     dist.init_process_group("gloo", store, timeout=time, world_size=world, rank=rank)
     grid = torch.arange(world).reshape(CASE["dp_size"], CASE["cp_size"])
