@@ -24,6 +24,7 @@ from aggverify.run.search.alike import same
 from aggverify.run.search.check_run import CheckRun
 from aggverify.run.search.drawing import drawn
 from aggverify.run.search.explaining import explain
+from aggverify.run.search.failing import failure, skipped
 from aggverify.run.search.locating import located
 from aggverify.run.search.relevance import LOSS_VALUES, relevance
 
@@ -73,6 +74,9 @@ def gather(
             # many times what the reducer takes.
             raise NotJudged(f"in one of {runs + 2} runs of a step, {finding.message}")
         found.confirmed = times > 0
+        if finding.fault is not None and skipped(finding.fault):
+            # What its ranks issued says that some left others waiting, however often that happens.
+            found.diagnosis = failure(run.subject, finding, run.laboratory)
         found.flaky = flaky_finding(finding, 1 + times, runs + 2)
         return
     if not found.confirmed and finding.fault is None:
