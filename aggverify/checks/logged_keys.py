@@ -70,14 +70,10 @@ def _signs(
     """Whether what each rank logs of a micro-batch is its own mean: weighed by what each is a mean
     over, they are what one rank logs. A sum beside its count is no mean; that count may be of whole
     samples on each of their ranks."""
-    pairs = [n for each in numbers for n in each if len(n) > 1]
-    if pairs and ran.case.layout.cp_size > 1:
+    if any(count != 1 for each in numbers for n in each for count in n[1:]):
         shared = [[(n[0], n[1] / ran.case.layout.cp_size) for n in each] for each in numbers]
         now = merged(subject, ran, key, shared)
-        if now is not None and now.is_near(was):
-            return (WHOLE_COUNTS,)
-    if any(count != 1 for _, count in pairs):
-        return ()
+        return (WHOLE_COUNTS,) if now is not None and now.is_near(was) else ()
     owners, layout = token_owner(ran.case.step, ran.case.layout), ran.case.layout
     mask = b"".join(sample.loss_mask for sample in ran.case.step.samples)
     tokens = Counter(owner for owner, bit in zip(owners, mask, strict=True) if bit)
