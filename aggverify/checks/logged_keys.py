@@ -70,10 +70,15 @@ def _signs(
     """Whether what each rank logs of a micro-batch is its own mean: weighed by what each is a mean
     over, they are what one rank logs. A sum beside its count is no mean; that count may be of whole
     samples on each of their ranks."""
-    if any(count != 1 for each in numbers for n in each for count in n[1:]):
+    pairs = [n for each in numbers for n in each if len(n) > 1]
+    if pairs and ran.case.layout.cp_size > 1:
         shared = [[(n[0], n[1] / ran.case.layout.cp_size) for n in each] for each in numbers]
         now = merged(subject, ran, key, shared)
-        return (WHOLE_COUNTS,) if now is not None and now.is_near(was) else ()
+        if now is not None and now.is_near(was):
+            one = all(count == 1 for _, count in pairs)  # of one token it may be either
+            return () if one else (WHOLE_COUNTS,)
+    if any(count != 1 for _, count in pairs):
+        return ()
     owners, layout = token_owner(ran.case.step, ran.case.layout), ran.case.layout
     mask = b"".join(sample.loss_mask for sample in ran.case.step.samples)
     tokens = Counter(owner for owner, bit in zip(owners, mask, strict=True) if bit)
