@@ -29,7 +29,7 @@ def run(case: Case, *numbers: tuple[float, ...]) -> Execution:
 def found(alone: tuple[float, ...], *spread: tuple[float, ...], other: float = -9.0) -> bool:
     one, laid_out, more = variants(CASE)
     rest = (other, *alone[1:])
-    finding = judge("logs", PLAIN, [run(one, alone), run(laid_out, *spread), run(more, rest)])
+    finding = judge("logs", PLAIN, CASE, [run(one, alone), run(laid_out, *spread), run(more, rest)])
     assert finding is None or (finding.code, "log['key']" in finding.message) == (CODE, True)
     return finding is not None
 
