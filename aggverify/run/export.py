@@ -24,6 +24,7 @@ from aggverify.conventions.calls import Called
 from aggverify.conventions.declared import Declared
 from aggverify.engines import Sizes
 from aggverify.errors import InputError
+from aggverify.escape import line
 from aggverify.execution.executed import Execution
 from aggverify.execution.laboratory import Laboratory
 from aggverify.execution.subject import Subject
@@ -81,7 +82,7 @@ def export(
     places = [(i, t) for i, s in enumerate(case.step.samples) for t in range(s.response_length)]
     data = {
         "schema": SCHEMA,
-        "title": title,
+        "title": line(title),
         "reducer": {"file": "reducer.py"} if is_path(head) else {"module": head},
         "bound": calls_bound(subject.convention),
         "adapter": None if adapter is None else {"file": "adapter.py"},
