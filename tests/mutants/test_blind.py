@@ -128,7 +128,10 @@ def test_a_wrong_one_is_wrong_on_its_witness_only(entry: Blind, shared_pool: Poo
     assert entry.witness is not None
     with under_test(request(entry), shared_pool) as (subject, laboratory):
         assert run(subject, laboratory, [PLAIN]) == [""]
-        assert run(subject, laboratory, [entry.witness]) != [""]
+        # What is not waited for may have come by chance.
+        races = entry.alone is not None and entry.alone.check == "waits_for_collectives"
+        tries = range(30 if races else 1)
+        assert any(run(subject, laboratory, [entry.witness]) != [""] for _ in tries)
 
 
 @pytest.mark.parametrize(

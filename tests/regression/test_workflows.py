@@ -205,7 +205,7 @@ ACTION = ACTION.replace("modes: token_mean", "engine: sum\n          python: non
 """As its page has it, with the job's own Python."""
 
 
-@pytest.mark.thorough
+@pytest.mark.exhaustive
 def test_every_push_is_compared_with_the_one_before(forge: Forge) -> None:
     assert "install: pip install -e ." in ACTION
     _, commit = forge.push({})
