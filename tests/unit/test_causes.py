@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from aggverify.diagnosis import Diagnosis
+from aggverify.diagnosis.bugs import BUGS
+from aggverify.model import Waiver
 from aggverify.report.findings import reported
 from aggverify.run.outcome.verdict import Relevance
 from aggverify.steps.layouts import Layout
@@ -36,6 +38,28 @@ def test_a_split_group_is_never_told_that_prompt_groups_do_not_matter() -> None:
     split = verdicts.report(verdict.subject, code="AGV206")
     split = replace(split, relevance=Relevance(("cp_size",), ("dtype", "prompt groups")))
     assert reported(split, split, verdict.subject).does_not_matter == ("dtype",)
+
+
+STATE = Diagnosis(
+    "something of an earlier step",
+    bug=next(bug for bug in BUGS if bug.name == "state-between-steps"),
+)
+
+
+@pytest.mark.parametrize("accepted", [False, True], ids=["fails", "accepted"])
+def test_unexplained_weights_follow_weights_that_are_not_steady(accepted: bool) -> None:
+    """Found before or after; but one that is accepted hides none that fails."""
+    verdict = verdicts.verdict(reports=0)
+    state = replace(verdicts.report(verdict.subject, code="AGV131", number=1), diagnosis=STATE)
+    if accepted:
+        state = replace(state, waived=Waiver("AGV131", "known", 1, None, None, None, False, ()))
+    other = replace(verdicts.report(verdict.subject, code="AGV202", number=2), diagnosis=None)
+    apart = (Relevance(("cp_size",)), Relevance(("micro-batches",)))
+    state, other = (replace(r, relevance=w) for r, w in zip((state, other), apart, strict=True))
+    for reports in ((state, other), (other, state)):
+        causes = replace(verdict, reports=reports).causes
+        assert len(causes) == 1 + accepted
+        assert causes[0][0].finding.code == "AGV131"
 
 
 ZEROS = Diagnosis("some samples have weight 0 and are silently left out")

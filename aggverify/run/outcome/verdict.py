@@ -208,7 +208,7 @@ def _where(report: ReportedFinding) -> str | None:
 
 
 _UNSTEADY = ("not-linear", "not-repeatable", "state-between-steps")
-"""Known bugs under which a weight is not the same from one call to the next."""
+"""Known bugs under which weights change with the losses, or from one call to the next."""
 
 
 def _precedence(report: ReportedFinding) -> int:
@@ -222,7 +222,10 @@ def _precedence(report: ReportedFinding) -> int:
 
 
 def _led_by(report: ReportedFinding, other: ReportedFinding) -> bool:
-    """Whether another finding, which came before, accounts for one without a cause."""
+    """Whether another finding, which came before, accounts for one without a cause. One that is
+    accepted, or a hazard, leads none that fails: that would be hidden."""
+    if report.fails and not other.fails:
+        return False
     return _follows(report, other) or _is_wrong_already(report, other)
 
 
