@@ -49,9 +49,10 @@ class Zygote:
     """The launcher process. Torch is imported while the parent goes on."""
 
     def __init__(self, inside: Sandbox | None = None) -> None:
-        self._mark = uuid.uuid4().hex
+        self.mark = uuid.uuid4().hex
+        """What all its processes have in their environment."""
         try:
-            self._started = start(self._mark, inside)
+            self._started = start(self.mark, inside)
         except OSError as error:
             raise _no_room(error) from None
         self._process, self._connection = self._started.process, self._started.connection
@@ -136,7 +137,7 @@ class Zygote:
             self._process.wait()
         os.close(self._started.output)
         if self._process.returncode != 0 and self._ready:
-            linux.end_marked(self._mark)
+            linux.end_marked(self.mark)
         if self._started.group is not None:
             self._started.group.close()
 
@@ -149,7 +150,7 @@ class Zygote:
         except OSError as error:
             raise _no_room(error) from None
         link.sock.setblocking(True)
-        opened = Opened(link.sock, link.output, page, linux.NOBODY, 0, {})
+        opened = Opened(link.sock, link.output, page, linux.NOBODY, 0, {}, self.mark)
         try:
             message = {
                 **request,
@@ -165,6 +166,9 @@ class Zygote:
                 os.close(theirs)
                 os.close(write)
             opened.number = self._until(lambda message: message.get("forked"))
+            # How an earlier one with the same pid ended says nothing about this one.
+            self._exits.pop(opened.number, None)
+            self._excesses.pop(opened.number, None)
             opened.pid = linux.child(self._started.pid, opened.number)
             result = self._constructed(opened, options)
         except BaseException:
@@ -357,13 +361,14 @@ class Launcher:
 
     def excess(self, opened: Opened) -> Excess:
         """What a template was ended for."""
-        with contextlib.suppress(PoolError):  # the launcher is gone as well: nobody knows
-            return self._zygote.excess(opened.number)
+        if opened.launched_by == self._zygote.mark:
+            with contextlib.suppress(PoolError):  # the launcher is gone as well: nobody knows
+                return self._zygote.excess(opened.number)
         return NO_EXCESS
 
     def kill(self, opened: Opened) -> None:
         """End a template process and its ranks."""
-        if not self._closed:
+        if not self._closed and opened.launched_by == self._zygote.mark:
             self._zygote.kill(opened.number)
 
     def close(self) -> None:

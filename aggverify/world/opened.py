@@ -26,6 +26,8 @@ class Opened:
     number: int
     """The pid that the launcher calls it by: another one in a sandbox."""
     description: dict[str, Any]
+    launched_by: str
+    """The mark of its launcher: another one does not know it, or knows its pid as another's."""
     lacks_threads: bool = False
     """Whether the import has left threads that ranks forked from it do without."""
     _decoder: wire.Decoder = field(default_factory=lambda: wire.Decoder(answers.SMALL))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aggverify.world import Options, Pool
+from aggverify.world import Launcher, Options, Pool
 from tests.world.conftest import job, opened
 
 LIMIT = 0.4
@@ -31,6 +31,29 @@ def test_what_the_turn_raises_ends_a_wait_for_ranks_and_for_an_import() -> None:
             opened(pool, "Skipper")
         asked.clear()
         assert len(opened(pool, "Skipper").run([job("nothing", 2)])) == 1
+
+
+def test_an_interrupted_import_costs_earlier_templates_no_silence() -> None:
+    """It ends the launcher: the next one must not be asked how templates of the first ended."""
+    asked: list[bool] = []
+
+    def turn() -> None:
+        if asked:
+            raise Enough
+
+    launcher = Launcher()
+    with Pool(launcher=launcher) as pool, Pool(Options(turn=turn), launcher=launcher) as other:
+        template = opened(pool, "Skipper")
+        assert len(template.run([job("nothing", 2)])) == 1
+        asked.append(True)
+        with pytest.raises(Enough):
+            opened(other, "Skipper")
+        # Asked about a template that is not its own, it would say nothing until it is given up.
+        second = opened(pool, "Skipper")
+        assert len(template.run([job("nothing", 2)])) == 1
+        assert len(second.run([job("nothing", 2)])) == 1
+        assert launcher._zygote.alive
+    launcher.close()
 
 
 def test_seconds_of_loading_are_told_apart() -> None:
