@@ -7,7 +7,7 @@ from aggverify.conventions.calls import Called
 from aggverify.conventions.dealer import Dealer
 from aggverify.conventions.declared import Declared
 from aggverify.conventions.declaring import declared
-from aggverify.conventions.features import FEATURES, UNUSUAL
+from aggverify.conventions.features import EXPERTS, FEATURES, UNUSUAL
 from aggverify.conventions.log_reducer import LogReducer
 from aggverify.conventions.micro_batch import MicroBatch
 from aggverify.conventions.native import Native
@@ -87,6 +87,7 @@ __all__ = [
     "ADAPTED",
     "ALIASES",
     "CONVENTIONS",
+    "EXPERTS",
     "FEATURES",
     "UNUSUAL",
     "Bound",

@@ -29,6 +29,17 @@ ADAPTED = "adapter"
 
 
 @dataclass(frozen=True, slots=True)
+class Experts:
+    """A rank's place in expert parallelism: ``group`` shares one set of experts, one part each;
+    ``copies`` hold the same part."""
+
+    rank: int
+    size: int
+    group: ProcessGroup | None
+    copies: ProcessGroup | None
+
+
+@dataclass(frozen=True, slots=True)
 class Site:
     """Where a rank stands while it runs one case: everything a trainer knows at that place."""
 
@@ -53,6 +64,8 @@ class Site:
     """Tokens of one more rollout and prompt that are counted, and that nobody has."""
     generations: bool = False
     """Whether the step is the first of two that a generation batch is trained in."""
+    experts: Experts | None = None
+    """Where the model has some (``steps.experts``)."""
     virtual: bool = False
     """Whether the other ranks are not there: nothing can be asked of them."""
 

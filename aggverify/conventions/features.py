@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+EXPERTS = "experts"
 FEATURES: Mapping[str, str] = {
     "data-parallel": "samples dealt to several data-parallel ranks",
     "micro-batches": "several micro-batches accumulated on a rank",
@@ -19,6 +20,7 @@ FEATURES: Mapping[str, str] = {
     "rejection": "tokens rejected after the fact: the losses' mask differs from the one counted",
     "ragged-micro-batches": "micro-batches with different numbers of samples",
     "generations": "generation batches of several optimizer steps, of which each is judged",
+    EXPERTS: "parameters of experts, whose gradients have a group of their own",
     "whole-groups": "only prompt groups of one size, each whole in one micro-batch",
     "poison": "NaN and infinite losses behind the mask",
     "validates-arguments": "calls that contradict themselves, which must raise",
@@ -26,5 +28,5 @@ FEATURES: Mapping[str, str] = {
     "without gradients, to compare with its gradient",
 }
 """What a step or layout may contain that not every convention can see."""
-UNUSUAL = frozenset({"bshd", "generations"})
+UNUSUAL = frozenset({"bshd", "generations", EXPERTS})
 """Those of few frameworks: seen by the conventions that say so, and where they are claimed."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from aggverify.conventions.base import Misuse, Site, WholeStep
+from aggverify.conventions.base import Experts, Misuse, Site, WholeStep
 from aggverify.conventions.offer import Offer
 from aggverify.conventions.step_batches import Totals, micro_batch
 from aggverify.engines import TRAIN_STEP
@@ -38,6 +38,13 @@ class TrainContext:
     device: torch.device
     divisor: float | None
     """The constant mode's L, when one was given."""
+    ep_rank: int = 0
+    ep_size: int = 1
+    ep_group: ProcessGroup | None = None
+    """Ranks that share one set of experts: ``model.experts`` holds this rank's part of it. None
+    where the step does not claim ``experts``."""
+    expert_dp_group: ProcessGroup | None = None
+    """Ranks with the same part, over which its gradient is reduced."""
 
     @property
     def mesh(self) -> DeviceMesh:
@@ -122,6 +129,7 @@ def context(site: Site) -> TrainContext:
     import torch.distributed as dist
 
     layout = site.case.layout
+    experts = site.experts or Experts(0, 1, None, None)
     return TrainContext(
         rank=dist.get_rank(),
         world_size=layout.world_size,
@@ -134,4 +142,8 @@ def context(site: Site) -> TrainContext:
         dp_cp_group=dist.group.WORLD,
         device=site.device,
         divisor=site.divisor,
+        ep_rank=experts.rank,
+        ep_size=experts.size,
+        ep_group=experts.group,
+        expert_dp_group=experts.copies,
     )

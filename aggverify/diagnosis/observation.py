@@ -31,6 +31,8 @@ class Observation:
     value: Fraction | None = None
     local_losses: tuple[tuple[float, ...], ...] = ()
     trivial: Array | None = None
+    experts: bool = False
+    """Whether every second weight is read from an expert's parameter (``steps.experts``)."""
 
     @cached_property
     def mask(self) -> npt.NDArray[np.bool_]:
@@ -66,7 +68,7 @@ class Observation:
         """The same with the trivial layout's weights for expected ones."""
         assert self.trivial is not None
         exact = tuple(Fraction(w) for w in self.trivial.tolist())
-        return Observation(self.case, self.observed, exact, self.value, self.local_losses)
+        return replace(self, expected=exact, trivial=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from aggverify.diagnosis.alignment import filled_up, sorted_by_id, unsorted_wrongly
 from aggverify.diagnosis.decay import decay
+from aggverify.diagnosis.experts import experts_off
 from aggverify.diagnosis.masked import made_of_the_mask
 from aggverify.diagnosis.observation import Array, Observation, Shown, close
 from aggverify.diagnosis.terms import TOKENS, Term
@@ -257,6 +258,7 @@ def _in_turn(observations: Sequence[Observation]) -> Shown | None:
 _OF_THE_MASK = (made_of_the_mask,)
 _RECOGNISERS: tuple[Callable[[Sequence[Observation]], Shown | None], ...] = (
     _integer_weights,
+    experts_off,
     made_of_the_mask,
     _dropped,
     _epsilon,

@@ -189,6 +189,10 @@ class LocalStep(Protocol):
         """This rank's process groups, of data and of context parallelism."""
 
     @property
+    def experts(self) -> tuple[int, int, Any] | None:
+        """Its place among the ranks that share experts, their number and group; None without."""
+
+    @property
     def num_tokens(self) -> int:
         """Tokens counted on this rank, in the micro-batches that were run so far."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from aggverify.conventions import EXPERTS
 from aggverify.engines import closing
 from aggverify.errors import NotJudged, UnknownVersion
 from aggverify.execution import limits, reading
@@ -392,6 +393,7 @@ def _assignment(subject: Subject, wanted: Trial, note: int, *, usual: bool) -> A
         under=wanted.under,
         elsewhere=wanted.elsewhere,
         generations="generations" in subject.features,
+        experts=EXPERTS in subject.features,
         virtual=wanted.virtual,
         note=note,
         noted=wanted.noted,

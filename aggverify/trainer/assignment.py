@@ -58,6 +58,8 @@ class Assignment:
     """Tokens of one more rollout and prompt that are counted, and that nobody has."""
     generations: bool = False
     """Whether the step is the first of two that a generation batch is trained in."""
+    experts: bool = False
+    """Whether the model of a whole training step has experts."""
     virtual: tuple[int, ...] = ()
     """Ranks of the layout that this process is, one after another; none where it is itself."""
     note: int = 0
@@ -125,6 +127,7 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
     "note": (int,),
     "elsewhere": (int,),
     "generations": (bool,),
+    "experts": (bool,),
     "noted": (bool,),
     "usual": (bool,),
     "virtual": (list, tuple),

@@ -80,6 +80,12 @@ class CandidateStep:
         return self._site.dp_group, self._site.cp_group
 
     @property
+    def experts(self) -> tuple[int, int, Any] | None:
+        """Its place among the ranks that share experts, their number and group; None without."""
+        found = self._site.experts
+        return None if found is None else (found.rank, found.size, found.group)
+
+    @property
     def num_tokens(self) -> int:
         """Tokens counted on this rank so far: the reducer's own counts, or the trainer's."""
         return sum(self.counts)

@@ -290,5 +290,6 @@ class Trainer:
             wanted.term,
             wanted.elsewhere,
             wanted.generations,
+            self._grid.experts(wanted.case.layout) if wanted.experts else None,
             bool(wanted.virtual),
         )

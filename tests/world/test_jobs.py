@@ -113,18 +113,26 @@ def test_jobs_in_flight_survive_a_restart_of_the_worlds(play: Template) -> None:
     assert all(isinstance(outcome, Replies) for outcome in pending.wait())
 
 
-def test_the_first_half_of_the_outcomes_or_a_fault_in_it_is_waited_for(play: Template) -> None:
-    quick, slow = job("nothing", 1), job("compute", 1, seconds=0.3)
-    pending = play.submit([quick, quick, slow, slow])
+def test_the_first_half_of_the_outcomes_or_a_fault_in_it_is_waited_for(
+    play: Template, tmp_path: Path
+) -> None:
+    def slow(name: str) -> Job:
+        """Does not end before the file is there."""
+        return job("compute_until", 1, there=str(tmp_path / name))
+
+    quick = job("nothing", 1)
+    pending = play.submit([quick, quick, slow("one"), slow("one")])
     assert not pending.stumbles()
     assert not pending.done
+    (tmp_path / "one").touch()
     assert all(isinstance(outcome, Replies) for outcome in pending.wait())
-    pending = play.submit([job("raise_error", 1, value=1), slow, slow])
+    pending = play.submit([job("raise_error", 1, value=1), slow("two"), slow("two")])
     assert pending.stumbles()
     assert not pending.done
+    (tmp_path / "two").touch()
     assert [type(outcome) for outcome in pending.wait()] == [Fault, Replies, Replies]
     assert pending.stumbles()
-    pending = play.submit([slow, job("raise_error", 2, value=1)])
+    pending = play.submit([slow("two"), job("raise_error", 2, value=1)])
     assert isinstance(pending.wait()[1], Fault)
     assert not pending.stumbles(), "how soon the second half comes has no say"
 

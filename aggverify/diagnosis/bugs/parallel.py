@@ -123,6 +123,20 @@ BUGS: tuple[Bug, ...] = (
         (Shape(Count(TOKENS, "sample", ("cp rank",)), sizes=()),),
     ),
     Bug(
+        "experts-divided-by-fewer-ranks",
+        "experts' gradients are not divided by all ranks, though they have the tokens of all",
+        "Megatron-LM #5956, DeepSpeed #5259",
+        "divide by as many ranks as for all other parameters",
+        (sign("experts-large"),),
+    ),
+    Bug(
+        "experts-reduced-elsewhere",
+        "experts' gradients are not summed over exactly the ranks that hold copies",
+        "expert parameters among those that DDP averages, or among none",
+        "sum them over expert_dp_group, once, then divide as for all other parameters",
+        (sign("experts-small", "experts-off"),),
+    ),
+    Bug(
         "divided-at-every-step",
         "gradients are divided again at every accumulation step: earlier micro-batches fade",
         "torchtitan #1732, trlx #220",

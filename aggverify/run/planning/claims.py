@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from aggverify import oracles
-from aggverify.conventions import FEATURES
+from aggverify.conventions import EXPERTS, FEATURES
 from aggverify.engines import TRAIN_STEP, usable
 from aggverify.errors import InputError, NotClaimable, unknown
 from aggverify.execution.claim import NONLINEAR, Claim, called_as, check_divisor, is_nonlinear
@@ -128,8 +128,15 @@ def subjects(
 def _notes(subject: Subject) -> tuple[str, ...]:
     """What its convention has to say."""
     if subject.objective is None or not getattr(subject.convention, "has_ratios", False):
-        return subject.convention.notes
+        shared = EXPERTS in subject.features
+        return (*subject.convention.notes, *(_OF_EXPERTS if shared else ()))
     return ("log-ratios to the old, the rollout and the reference policy are the losses",)
+
+
+_OF_EXPERTS = (
+    "every second response token's weight is read from the parameter of an expert, on one of two "
+    "ranks",
+)
 
 
 def _untold(choice: Choice) -> Iterator[tuple[str, str]]:
@@ -292,6 +299,8 @@ def _check_cell(choice: Choice, name: str | None, engine_name: str, features: Se
         )
     if engine_name == TRAIN_STEP.name != how.default_engine(name):
         reason = "only a whole training step brings that engine along"
+    if reason is None and EXPERTS in features and engine_name != TRAIN_STEP.name:
+        reason = f"{EXPERTS} cannot be claimed: only a whole training step has a model with some"
     if reason is None and name is not None and not _offered(name, choice):
         reason = f"{choice.function} offers {', '.join(how.modes(choice.offer))}"
     if reason is not None:

@@ -12,6 +12,7 @@ from aggverify.checks import Finding, clipping
 from aggverify.checks.nonlinear import SELECTION
 from aggverify.checks.spaces import spread
 from aggverify.codes import Diagnosed
+from aggverify.conventions import EXPERTS
 from aggverify.diagnosis import (
     Diagnosis,
     Observation,
@@ -329,6 +330,7 @@ def _observed(
         execution.value,
         execution.local_losses,
         control.weights if control is not None else None,
+        EXPERTS in subject.features,
     )
     if subject.objective is not None:
         return found.upright(float(at(subject.objective.slope, Fraction(0))))

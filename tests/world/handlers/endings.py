@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -138,6 +139,12 @@ def poll_and_print(play: Play, job: dict[str, Any]) -> None:
 def compute(play: Play, job: dict[str, Any]) -> None:
     ends = time.process_time() + job["seconds"]
     while time.process_time() < ends:
+        pass
+
+
+@act
+def compute_until(play: Play, job: dict[str, Any]) -> None:
+    while not Path(job["there"]).exists():
         pass
 
 
