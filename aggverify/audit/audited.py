@@ -88,13 +88,14 @@ def audited(run: Run, asked: Asked) -> Verdict:
     )
 
 
-def documented(verdict: Verdict, folder: Path) -> model.Document:
-    """The verdict document; what a finding is seen again with is the audit of the same records."""
+def documented(verdict: Verdict, folder: Path, *options: str) -> model.Document:
+    """The verdict document; what a finding is seen again with is the audit of the same records,
+    with these options beside mode and engine."""
     with registered(*PROPERTIES):
         made = document([verdict])
     claim = verdict.subject.claim
     mode = () if claim.mode is None else ("--mode", claim.mode)
-    again = ("aggverify", "audit", str(folder), *mode, "--engine", claim.engine)
+    again = ("aggverify", "audit", str(folder), *mode, "--engine", claim.engine, *options)
     return replace(
         made,
         verdicts=tuple(

@@ -264,7 +264,7 @@ def _told(
 
 
 def _odd(step: RecordedStep) -> Array:
-    parts = [s.twice | (~s.used & s.mask) for s in step.samples]
+    parts = [s.twice | (s.mask & (not s.used)) for s in step.samples]
     found = np.concatenate(parts)
     return np.concatenate([found, np.zeros(len(step.weights) - len(found), dtype=bool)])
 

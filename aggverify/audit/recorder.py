@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
+from types import FrameType
 from typing import Any, cast
 
 import numpy as np
@@ -125,6 +126,8 @@ class Recorder:
     ) -> Any:
         if not isinstance(values, Tensor) or not values.requires_grad:
             return values
+        if _shapes_only():
+            return values
         self._advance(step)
         if not self.chosen(self.step):
             return values
@@ -222,6 +225,21 @@ class Recorder:
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
             os.write(self._file, MAGIC)
         os.write(self._file, Record({**record.head, **where}, record.arrays).packed())
+
+
+_OF_STAGES = "torch.distributed.pipelining.stage"
+
+
+def _shapes_only() -> bool:
+    """Whether a pipeline calls its loss to learn the shapes of gradients, which it throws away."""
+    if _OF_STAGES not in sys.modules:
+        return False
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "_backward_metadata_inference":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _per_advantage(log_probs: Tensor, advantages: Any, old: Any, gradient: Tensor) -> Read:

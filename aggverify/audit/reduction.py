@@ -39,7 +39,7 @@ class Reduction:
                 parameter.register_hook(lambda g, shape=shape: self._add(shape, g))
 
     def _add(self, shape: tuple[int, ...], gradient: Tensor) -> None:
-        mine = gradient.detach().to(torch.float64)
+        mine = _part(gradient.detach()).to(torch.float64)
         self._local[shape] = self._local[shape] + mine if shape in self._local else mine.clone()
 
     def seen(self, optimizer: Any) -> Iterator[dict[str, Array]]:
@@ -53,12 +53,20 @@ class Reduction:
             return
         # The same one on every rank: by its shape, which all of them know.
         chosen = min(once, key=lambda p: tuple(p.shape))
-        after = chosen.grad.full_tensor() if hasattr(chosen.grad, "full_tensor") else chosen.grad
+        before, after = local[tuple(chosen.shape)], _part(chosen.grad)
+        if after.shape != before.shape and after is not chosen.grad:
+            after = chosen.grad.full_tensor()  # sharded since: before, every rank had all of it
         yield {
-            "before": _numbers(local[tuple(chosen.shape)]),
+            "before": _numbers(before),
             "after": _numbers(after),
             "shape": np.array(chosen.shape, dtype=np.int64),
         }
+
+
+def _part(gradient: Any) -> Tensor:
+    """This rank's part of one that is a DTensor, as tensor parallelism's are."""
+    mine: Tensor = gradient.to_local() if hasattr(gradient, "to_local") else gradient
+    return mine
 
 
 def _leaves(out: Tensor) -> list[Tensor]:

@@ -106,7 +106,12 @@ class Run:
     reductions: Mapping[int, tuple[Record, ...]]
 
 
-def merged(files: Sequence[RankFile], cp: int | None = None, tp: int | None = None) -> Run:
+def merged(
+    files: Sequence[RankFile],
+    cp: int | None = None,
+    tp: int | None = None,
+    pp: int | None = None,
+) -> Run:
     """The run; raises InputError for records of two runs, or sizes that do not divide its world."""
     records = [record for file in files for record in file.records]
     if not records:
@@ -117,7 +122,7 @@ def merged(files: Sequence[RankFile], cp: int | None = None, tp: int | None = No
             f"several files of rank {twice[0]}: these are records of several runs; empty the "
             f"folder before each"
         )
-    ranks = _ranks(records, cp, tp)
+    ranks = _ranks(records, cp, tp, pp)
     mine = _passes_added([r for r in records if "weights" in r.arrays and not ranks.copy(r)])
     losses = [r for r in mine if r.head["name"] == "loss"]
     shape = Shape()
@@ -156,18 +161,18 @@ def _passes_added(records: Iterable[Record]) -> list[Record]:
     return list(found.values())
 
 
-def _ranks(records: Sequence[Record], cp: int | None, tp: int | None) -> Ranks:
+def _ranks(records: Sequence[Record], cp: int | None, tp: int | None, pp: int | None) -> Ranks:
     head = records[0].head
     found = Ranks(
         head["world"],
         cp or head.get("cp_size", 1),
         tp or head.get("tp_size", 1),
-        head.get("pp_size", 1),
+        pp or head.get("pp_size", 1),
     )
     if found.world % (found.cp_size * found.tp_size * found.pp_size):
         raise InputError(
-            f"context-parallel size {found.cp_size} and tensor-parallel size {found.tp_size} must "
-            f"divide the world of {found.world} ranks"
+            f"context-parallel size {found.cp_size}, tensor-parallel size {found.tp_size} and "
+            f"{found.pp_size} pipeline stages must divide the world of {found.world} ranks"
         )
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 )
 @click.option("--cp", type=click.IntRange(1), help="Context-parallel ranks that share a sample.")
 @click.option("--tp", type=click.IntRange(1), help="Tensor-parallel ranks that have copies.")
+@click.option("--pp", type=click.IntRange(1), help="Pipeline stages, of which one has the losses.")
 @click.option(
     "--verify-engine",
     is_flag=True,
@@ -63,7 +64,7 @@ def audit(what: tuple[str, ...], **given: Any) -> int:
     folder, ended = _recorded(what, at, mine)
     if ended and folder.is_dir() and not any(folder.iterdir()):
         raise InputError(f"the command ended with {ended}, and none of its ranks recorded anything")
-    run = merged(read_folder(folder), mine.get("cp"), mine.get("tp"))
+    run = merged(read_folder(folder), *map(mine.get, ("cp", "tp", "pp")))
     if given["case"] is not None:
         return _store(run, given["case"], asked, mine)
     code = _judged(run, asked, folder, mine)
@@ -136,6 +137,15 @@ def _store(run: Run, number: int, asked: Asked, mine: Mapping[str, Any]) -> int:
     return 0
 
 
+def _again(mine: Mapping[str, Any]) -> Iterator[str]:
+    """Options that the verdict hangs on, but mode and engine."""
+    for name in ("divisor", "cp", "tp", "pp"):
+        if name in mine:
+            yield from (f"--{name}", f"{mine[name]:g}")
+    if "verify_engine" in mine:
+        yield "--verify-engine"
+
+
 def _judged(run: Run, asked: Asked, folder: Path, mine: Mapping[str, Any]) -> int:
     """Audit, show, deliver the reports; the exit code."""
     from aggverify.audit.audited import audited, documented
@@ -145,7 +155,7 @@ def _judged(run: Run, asked: Asked, folder: Path, mine: Mapping[str, Any]) -> in
     where = Path(mine.get("report_dir", ".aggverify"))
     wanted = mine["report"].split(",") if "report" in mine else ()
     delivery = Delivery.to(where, wanted, github="github" in mine)
-    made = documented(audited(run, asked), folder)
+    made = documented(audited(run, asked), folder, *_again(mine))
     screen.terminal(mine, where, shown=bool(delivery.shown)).document(made)
     unwritten = delivery.deliver(made, asked.target)
     for part, reason in unwritten:

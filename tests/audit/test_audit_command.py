@@ -144,3 +144,61 @@ def test_what_cannot_be_audited_is_said(cli: Cli, tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
     ran = cli("audit", "--engine", "ddp", "--", "false")
     assert "the command ended with 1, and none of its ranks recorded anything" in ran.err
+
+
+PARALLEL = LOOPS.parent / "parallel.py"
+SHARED = {
+    # how the model is shared, and what is wrong: codes
+    ("tensor", ""): [],
+    ("tensor", "times the ranks"): ["AGV101"],
+    ("pipeline", ""): [],
+    ("pipeline", "times the micro-batches"): ["AGV101"],
+    ("pipeline", "divided"): ["AGV606"],
+}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("kind", "way"), SHARED)
+def test_ranks_that_share_a_model(cli: Cli, tmp_path: Path, kind: str, way: str) -> None:
+    size = {"tensor": "--tp", "pipeline": "--pp"}[kind]
+    said = ("--mode", "token_mean", "--engine", "sum", "--verify-engine", size, "2")
+    code, verdict = audited(cli, tmp_path, *said, job=[PARALLEL, kind, way])
+    assert (code, found(verdict)) == (bool(way), SHARED[kind, way]), verdict["checks"]
+    assert not verdict["warnings"]
+    for finding in verdict["findings"]:
+        assert finding["replay"][-3:] == [size, "2", "--verify-engine"]
+
+
+SRUN = """#!{python}
+import os, subprocess, sys
+def started(rank):
+    slurm = {{"SLURM_PROCID": str(rank), "SLURM_NTASKS": "2"}}
+    return subprocess.Popen(sys.argv[1:], env={{**os.environ, **slurm}})
+sys.exit(max(one.wait() for one in [started(0), started(1)]))
+"""
+NO_GROUP = """import os, torch, aggverify
+rank = int(os.environ["SLURM_PROCID"])
+theta = torch.nn.Parameter(torch.zeros(3))
+optimizer = torch.optim.SGD([theta], lr=0.1)
+losses = aggverify.probe(theta + rank, torch.ones(3), sample_ids=[rank], lengths=[3])
+(losses.sum() / {tokens}).backward()
+optimizer.step()
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("tokens", "code"), [(6, 0), (3, 1)])
+def test_what_srun_starts_is_told_by_its_own_variables(
+    cli: Cli, tmp_path: Path, tokens: int, code: int
+) -> None:
+    """Also before, and without, a process group."""
+    srun, job = tmp_path / "srun", tmp_path / "job.py"
+    srun.write_text(SRUN.format(python=sys.executable))
+    srun.chmod(0o755)
+    job.write_text(NO_GROUP.format(tokens=tokens))
+    said = ("--mode", "token_mean", "--engine", "sum", "--report", "json")
+    ran = cli("audit", *said, "--", srun, sys.executable, job)
+    assert ran.code == code, ran
+    document = json.loads((tmp_path / ".aggverify" / "verdict.json").read_text())
+    [verdict] = document["verdicts"]
+    assert verdict["worlds"] == {"2": 1}

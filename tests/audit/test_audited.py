@@ -317,3 +317,10 @@ def test_groups_that_span_steps_and_unequal_steps_are_warned_of() -> None:
         ("AGVW22", "2, 1 samples in steps 0, 1"),
         ("AGVW21", "1 groups, the first with id 6"),
     ]
+
+
+def test_a_sample_on_two_ranks_beside_weights_of_no_one_factor_is_told_apart() -> None:
+    """What has a finding of its own takes no part in what is said of all others."""
+    lengths = [[(3, 2, 1.0), (4, 1, 0.5)], [(3, 2, 1.0), (5, 3, 0.7)]]
+    step = [[Pass([row(by, n)], ids=[name]) for name, n, by in rank] for rank in lengths]
+    assert set(found(verdict(step))) == {"AGV602", "AGV101"}
