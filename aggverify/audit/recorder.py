@@ -80,6 +80,7 @@ class Recorder:
         register_optimizer_step_pre_hook(self._before_step)
         register_optimizer_step_post_hook(self._after_step)
         _watch_scaler(self)
+        _watch_deepspeed(self)
         if os.environ.get("AGGVERIFY_PROBE_ENGINE"):
             self._reduction = Reduction()
 
@@ -343,3 +344,35 @@ def _watch_scaler(mine: Recorder) -> None:
         mine.skipped()
 
     scaler.scale, scaler.update = scaled, updated  # type: ignore[method-assign]
+
+
+def _watch_deepspeed(mine: Recorder) -> None:
+    """The same of DeepSpeed's own fp16, which has scalers of its own."""
+    module = sys.modules.get("deepspeed.runtime.fp16.loss_scaler")
+    if module is None:
+        return
+    kinds = [k for k in vars(module).values() if isinstance(k, type) and hasattr(k, "update_scale")]
+    for kind in kinds:
+        own = vars(kind)
+        # One scales what another then goes backward from; older releases have no such method.
+        name = "scale_loss" if hasattr(kind, "scale_loss") else "backward"
+        if name in own:
+            setattr(kind, name, _noting_scale(mine, own[name]))
+        if "update_scale" in own:
+            kind.update_scale = _noting_end(mine, own["update_scale"])
+
+
+def _noting_scale(mine: Recorder, scale: Callable[..., Any]) -> Callable[..., Any]:
+    def scaled(self: Any, loss: Any, *args: Any, **how: Any) -> Any:
+        mine.scaled(float(self.loss_scale))
+        return scale(self, loss, *args, **how)
+
+    return scaled
+
+
+def _noting_end(mine: Recorder, update: Callable[..., Any]) -> Callable[..., Any]:
+    def updated(self: Any, *args: Any, **how: Any) -> None:
+        update(self, *args, **how)
+        mine.skipped()
+
+    return updated

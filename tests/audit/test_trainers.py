@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -12,7 +13,14 @@ import pytest
 
 from tests.audit.test_audit_command import audited, found, worst
 from tests.conftest import ROOT, Cli
-from tests.engines.wheels import ACCELERATE, DEEPSPEED, MEGATRON_CORE, fetched, installed
+from tests.engines.wheels import (
+    ACCELERATE,
+    DEEPSPEED,
+    MEGATRON_CORE,
+    RAY,
+    fetched,
+    installed,
+)
 from tests.frameworks import wheels
 
 pytestmark = [pytest.mark.network, pytest.mark.exhaustive]  # hundreds of megabytes, many minutes
@@ -115,6 +123,42 @@ def test_accelerate_with_deepspeed(
     assert (code, found(verdict)) == (bool(codes), codes)
     if shown:
         assert worst(verdict) == (shown[0], pytest.approx(shown[1], rel=1e-6))
+
+
+@pytest.mark.parametrize(("factor", "codes"), [("1", []), ("2", ["AGV101"])])
+def test_deepspeeds_own_scale_is_taken_out(
+    cli: Cli, tmp_path: Path, packages: Any, factor: str, codes: list[str]
+) -> None:
+    packages("deepspeed", *DEEPSPEED, *ACCELERATE)
+    said = ("--mode", "token_mean", "--engine", "sum")
+    _, seen = audited(cli, tmp_path, *said, job=[TRAINERS / "deepspeed_scaler.py", factor])
+    assert found(seen) == codes
+    assert seen["worlds"] == {"2": 4}  # a step that the scaler leaves out ends, too
+
+
+@pytest.mark.parametrize(("factor", "codes"), [("1", []), ("2", ["AGV101"])])
+def test_ray_actors(
+    cli: Cli,
+    tmp_path: Path,
+    packages: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    factor: str,
+    codes: list[str],
+) -> None:
+    packages("ray", *RAY)
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # or it leaves a token in the home folder
+    seen = alone(cli, tmp_path, TRAINERS / "ray_actors.py", factor)
+    assert found(seen) == codes
+    assert seen["worlds"] == {"2": 2}
+
+
+def alone(cli: Cli, folder: Path, *job: str | Path) -> Any:
+    """The verdict of a job that starts its ranks itself."""
+    said = ("--mode", "token_mean", "--engine", "sum", "--report", "json")
+    ran = cli("audit", *said, "--", sys.executable, *job)
+    assert ran.code in (0, 1), ran
+    [verdict] = json.loads((folder / ".aggverify" / "verdict.json").read_text())["verdicts"]
+    return verdict
 
 
 @pytest.mark.parametrize(

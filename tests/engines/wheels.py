@@ -18,6 +18,11 @@ DEEPSPEED = (
     *("deepspeed==0.19.8", "einops", "hjson", "msgpack", "ninja", "py-cpuinfo", "psutil", "tqdm"),
     *("pydantic", "pydantic_core", "annotated-types", "typing-inspection", "typing-extensions"),
 )
+RAY = (
+    *("ray==2.60.0", "click", "filelock", "jsonschema", "jsonschema-specifications", "attrs"),
+    *("referencing", "rpds-py", "msgpack", "packaging", "protobuf", "pyyaml", "requests"),
+    *("urllib3", "idna", "certifi", "charset-normalizer", "typing-extensions"),
+)
 
 
 def fetched(folder: Path, package: str, release: str) -> Path:
