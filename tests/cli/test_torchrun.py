@@ -277,7 +277,6 @@ def test_all_that_is_started_again_goes_on_where_it_was(
     assert one["executed"] == other["executed"], "what is taken over counts, and once"
     ran = [[(c["name"], c["cases"]) for c in v["checks"]] for v in (one, other)]
     assert ran[0] == ran[1]
-    assert not (tmp_path / ".aggverify" / joined.JOURNAL).exists()
 
 
 @pytest.mark.exhaustive
@@ -286,7 +285,8 @@ def test_one_agent_by_rendezvous(start: Start, tmp_path: Path) -> None:
     agent = start(*run, "-m", "aggverify", "check", RIGHT, *LITTLE)
     assert agent.code() == 0, agent.err
     assert agent.out.count("its token_mean weight") == 1
-    assert "AGVW19" in agent.out and "those of more than 2 were left out" in agent.out
+    assert "AGVW19" in agent.out
+    assert "those of more than 2 were left out" in " ".join(agent.out.split())
     assert _said(tmp_path / ".aggverify" / "verdict.json") == (0, set())
 
 
