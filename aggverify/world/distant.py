@@ -6,20 +6,19 @@ process is known by one number, of its host and of its own there.
 
 from __future__ import annotations
 
-import os
 import socket
-import threading
-from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, Protocol, cast
 
 from aggverify.world import linux
 from aggverify.world.link import Arrived, Link, Output
+from aggverify.world.mail import Ear
 from aggverify.world.processes import Look, Slept, Thread
 
 _SHIFT = 23
 """Processes of host h go by their number there with h above these bits, which no number reaches."""
+_OWN = (1 << _SHIFT) - 1
 _MUCH = 1 << 15
 """Of what a rank prints, at a time: as ``Output.much``."""
 
@@ -32,39 +31,6 @@ class Asked(Protocol):
 
     def tell(self, host: int, request: Mapping[str, Any], blob: bytes = b"") -> None:
         """What needs no answer."""
-
-
-class Ear:
-    """What a thread has put there; ``fd`` can be read when there is something."""
-
-    def __init__(self) -> None:
-        self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._lock = threading.Lock()
-        self._waiting: deque[Any] = deque()
-
-    def fileno(self) -> int:
-        """Its number; another one after it is closed."""
-        return self._fd
-
-    def put(self, what: Any) -> None:
-        """By the thread."""
-        with self._lock:
-            self._waiting.append(what)
-            if self._fd >= 0:
-                os.eventfd_write(self._fd, 1)
-
-    def taken(self) -> list[Any]:
-        """All that is there."""
-        with self._lock:
-            if self._waiting:
-                os.eventfd_read(self._fd)
-            return [self._waiting.popleft() for _ in range(len(self._waiting))]
-
-    def close(self) -> None:
-        """Take nothing more."""
-        with self._lock:
-            os.close(self._fd)
-            self._fd = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,19 +60,15 @@ class Page:
 class FarOutput(Output):
     """What it prints, as far as its host has written that."""
 
-    __slots__ = ("_ear", "_page")
+    __slots__ = ("_page", "ear")
 
     def __init__(self, ear: Ear, page: Page) -> None:
         super().__init__(ear.fileno(), _MUCH)
-        self._ear, self._page = ear, page
-
-    def put(self, size: int, shown: bytes) -> None:
-        """By the thread that reads letters."""
-        self._ear.put((size, shown))
+        self.ear, self._page = ear, page
 
     def read(self) -> int:
         """Take what is there; how many bytes were printed."""
-        taken = self._ear.taken()
+        taken = self.ear.taken()
         if not taken:
             raise BlockingIOError
         for size, shown in taken:
@@ -121,7 +83,7 @@ class FarOutput(Output):
         return Output.drain(self)
 
     def close(self) -> None:
-        self._ear.close()
+        self.ear.close()
 
 
 class FarLink(Link):
@@ -137,9 +99,9 @@ class FarLink(Link):
     def put(self, letter: Mapping[str, Any], blob: bytes) -> None:
         """By the thread that reads letters."""
         if "printed" in letter:
-            self._printed.put(letter["printed"], blob)
+            self._printed.ear.put(letter["printed"], blob)
         else:
-            self._ear.put((letter, blob))
+            self._ear.put(letter, blob)
 
     def read(self) -> Arrived:
         """Take what has arrived."""
@@ -168,69 +130,62 @@ class FarLink(Link):
         self.output.close()
 
 
-def sent(seen: Look) -> dict[str, Any]:
+def sent(seen: Any) -> Any:
     """What a host answers of what it has seen."""
-    return {
-        "threads": [
-            (t.number, t.state.decode(), t.switched, t.used, t.runnable, t.ticks)
-            for t in seen.threads
-        ],
-        "cpu": list(seen.cpu.items()),
-        "roots": list(seen.roots.items()),
-        "load": seen.load,
-    }
+    if not isinstance(seen, Look):
+        return seen
+    threads = [(t.number, t.state.decode(), *astuple(t)[2:]) for t in seen.threads]
+    return threads, list(seen.cpu.items()), list(seen.roots.items()), seen.load
 
 
 @dataclass(frozen=True, slots=True)
 class Far:
-    """Sees the ranks of several hosts; ``Sight``."""
+    """Sees the ranks of several hosts, each by its own ``Near``; ``Sight``."""
 
     hosts: Asked
     template: int
     ranks: range
 
     def look(self, pids: Iterable[int], ticking: Iterable[bytes]) -> Look:
-        names = [name.decode() for name in ticking]
-        return self._seen(pids, {"op": "look", "ticking": names}, glance=False)
+        return self._seen(pids, "look", {"ticking": [name.decode() for name in ticking]})
 
     def glance(self, pids: Iterable[int]) -> Look:
-        return self._seen(pids, {"op": "glance"}, glance=True)
+        return self._seen(pids, "glance", {})
 
-    def _seen(self, pids: Iterable[int], request: Mapping[str, Any], *, glance: bool) -> Look:
-        there: dict[int, list[int]] = {}
+    def _seen(self, pids: Iterable[int], what: str, more: dict[str, Any]) -> Look:
+        there: dict[int, dict[str, Any]] = {}
         for pid in pids:
-            there.setdefault(pid >> _SHIFT, []).append(pid & ((1 << _SHIFT) - 1))
-        each = self._ask({n: {**request, "pids": found} for n, found in there.items()})
-        threads: list[Thread] = []
-        cpu: dict[int, float] = {}
-        roots: dict[int, int] = {}
-        for n, seen in each.items():
-            threads += [Thread(_far(n, t), s.encode(), *rest) for t, s, *rest in seen["threads"]]
-            cpu |= {_far(n, pid): seconds for pid, seconds in seen["cpu"]}
-            roots |= {_far(n, pid): _far(n, root) for pid, root in seen["roots"]}
-        load = max((seen["load"] for seen in each.values()), default=0.0)
-        return Look(tuple(threads), cpu, roots, glance, load)
+            there.setdefault(pid >> _SHIFT, {"pids": [], **more})["pids"].append(pid & _OWN)
+        found: tuple[list[Thread], dict[int, float], dict[int, int]] = [], {}, {}
+        most = 0.0
+        for n, (threads, cpu, roots, load) in self._asked(what, there).items():
+            found[0].extend(Thread(_far(n, t), s.encode(), *rest) for t, s, *rest in threads)
+            found[1].update((_far(n, pid), seconds) for pid, seconds in cpu)
+            found[2].update((_far(n, pid), _far(n, root)) for pid, root in roots)
+            most = max(most, load)
+        return Look(tuple(found[0]), found[1], found[2], what == "glance", most)
 
     def slept(self, pid: int) -> Slept | None:
-        found = self._of(pid, {"op": "slept"})
+        found = self._of(pid, "slept")
         return None if found is None else Slept(*found)
 
     def child(self, rank: int, number: int) -> int:
-        found = self._ask({rank: {"op": "child", "number": number}})[rank]["seen"]
+        found = self._asked("child", {rank: {"rank": rank, "number": number}})[rank]
         return linux.NOBODY if found == linux.NOBODY else _far(rank, found)
 
     def wake(self) -> None:
-        self._ask({n: {"op": "wake"} for n in self.ranks})
+        self._asked("wake", {n: {} for n in self.ranks})
 
     def ask(self, pid: int, *, wake: bool) -> None:
-        self._of(pid, {"op": "ask", "awake": wake})
+        self._of(pid, "ask", wake=wake)
 
-    def _of(self, pid: int, request: dict[str, Any]) -> Any:
-        n, number = pid >> _SHIFT, pid & ((1 << _SHIFT) - 1)
-        return self._ask({n: {**request, "pid": number}})[n]["seen"]
+    def _of(self, pid: int, what: str, **more: Any) -> Any:
+        return self._asked(what, {pid >> _SHIFT: {"pid": pid & _OWN, **more}})[pid >> _SHIFT]
 
-    def _ask(self, each: Mapping[int, dict[str, Any]]) -> dict[int, dict[str, Any]]:
-        return self.hosts.ask({n: {**r, "template": self.template} for n, r in each.items()})
+    def _asked(self, what: str, each: Mapping[int, dict[str, Any]]) -> dict[int, Any]:
+        request = {"op": "see", "what": what, "template": self.template}
+        answers = self.hosts.ask({n: {**request, "with": more} for n, more in each.items()})
+        return {n: answer["seen"] for n, answer in answers.items()}
 
 
 def _far(host: int, pid: int) -> int:

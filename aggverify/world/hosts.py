@@ -8,13 +8,14 @@ the store that their launcher has made.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
+import math
 import os
 import queue
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -23,12 +24,12 @@ from pathlib import Path
 from typing import Any
 
 from aggverify.world.backends import GLOO, Backend
-from aggverify.world.distant import Ear, Far, FarLink, Page
+from aggverify.world.distant import Far, FarLink, Page
 from aggverify.world.faults import NO_EXCESS, Excess, PoolError, TemplateFailure, Unusable
 from aggverify.world.flight import Key
 from aggverify.world.journal import Journal
 from aggverify.world.link import Link
-from aggverify.world.mail import Post
+from aggverify.world.mail import Ear, Post
 from aggverify.world.meeting import LOOPBACK_INTERFACE, PATIENCE, Seat, unreachable
 from aggverify.world.options import Options
 from aggverify.world.source import Ending, NoRoom
@@ -62,24 +63,20 @@ class Hosts:
             stdout=subprocess.DEVNULL,
             start_new_session=True,
         )
-        self._hellos: dict[int, dict[str, str]] = {}
-        self._here = threading.Condition()
         self._answers: queue.SimpleQueue[tuple[int, dict[str, Any]]] = queue.SimpleQueue()
+        self._hellos: list[dict[str, str]] = []
         self.sources: dict[int, Joined] = {}
-        self._post: Post | None = None
-        # Imports torch, for the store alone, while the command goes on.
-        self._begins = threading.Thread(target=self._begin, daemon=True)
-        self._begins.start()
 
-    def _begin(self) -> None:
+    @functools.cached_property
+    def _post(self) -> Post:
+        """Imports torch, for the store alone, as hosts do meanwhile."""
+        self.check()
         try:
-            post = Post(self.seat, "driver", self._deliver, self._lost)
-        except Exception as error:
+            return Post(self.seat, "driver", self._deliver, self._lost)
+        except RuntimeError as error:
             self.lose(self._unmet(str(error).partition("\n")[0]))
-            return
-        with self._here:
-            self._post = post
-            self._here.notify_all()
+            self.check()
+            raise
 
     def _unmet(self, why: str) -> str:
         seat = self.seat
@@ -95,7 +92,7 @@ class Hosts:
 
     @property
     def _machines(self) -> int:
-        return len({hello["machine"] for hello in self._hellos.values()})
+        return len({hello["machine"] for hello in self._hellos})
 
     @property
     def interface(self) -> str:
@@ -111,7 +108,7 @@ class Hosts:
 
     def kept(self) -> Journal:
         """What the run has come to so far, in the store; raises PoolError."""
-        return Journal(self._connected(lambda: None).store)
+        return Journal(self._post.store)
 
     def open(self, request: dict[str, Any], options: Options) -> Joined | TemplateFailure:
         """The handler constructed in every host; the first failure where it is in any."""
@@ -154,7 +151,6 @@ class Hosts:
         if backend != GLOO:
             raise Unusable(f"launched processes are joined by gloo only, not by {backend.name}")
         self._met(lambda: None)
-        self.ask_all({"op": "require", "backend": backend.name})
         return 0
 
     def excess(self, source: Joined) -> Excess:
@@ -173,35 +169,16 @@ class Hosts:
 
     # -- all hosts ----------------------------------------------------------------------------
 
-    def _connected(self, turn: Callable[[], None]) -> Post:
-        self._wait(lambda: self._post is not None, turn)
-        assert self._post is not None
-        return self._post
-
     def _met(self, turn: Callable[[], None]) -> None:
         """Once all have come; raises PoolError."""
-        post, ends = self._connected(turn), time.monotonic() + PATIENCE
-
-        def met() -> bool:
-            if len(self._hellos) < self.seat.size and time.monotonic() > ends:
-                late = sorted(set(range(self.seat.size)) - self._hellos.keys())
-                which = ", ".join(map(str, late))
-                self.lose(self._unmet(f"rank {which} has not come in {PATIENCE:g} s"))
-            return len(self._hellos) == self.seat.size
-
-        self._wait(met, turn)
-        if self._machines > 1 and not all(each["interface"] for each in self._hellos.values()):
+        if self._hellos:
+            return
+        hellos = self.ask_all({"op": "hello"}, turn, PATIENCE)
+        self._hellos = list(hellos.values())
+        if self._machines > 1 and not all(each["interface"] for each in self._hellos):
             self.lose(unreachable(self.seat))
         self.check()
-        post.watch(f"host/{n}" for n in range(self.seat.size))
-
-    def _wait(self, here: Callable[[], bool], turn: Callable[[], None]) -> None:
-        while True:
-            turn()
-            self.check()
-            with self._here:
-                if here() or (self._here.wait(_TURN) and here()):
-                    return
+        self._post.watch(f"host/{n}" for n in hellos)
 
     def check(self) -> None:
         """Raise PoolError where all is lost."""
@@ -209,23 +186,32 @@ class Hosts:
             raise PoolError(self._why_not)
 
     def ask_all(
-        self, request: Mapping[str, Any], turn: Callable[[], None] = lambda: None
+        self,
+        request: Mapping[str, Any],
+        turn: Callable[[], None] = lambda: None,
+        patience: float = math.inf,
     ) -> dict[int, dict[str, Any]]:
         """The answers of all hosts, by number."""
-        return self.ask(dict.fromkeys(range(self.seat.size), request), turn)
+        return self.ask(dict.fromkeys(range(self.seat.size), request), turn, patience)
 
     def ask(
         self,
         requests: Mapping[int, Mapping[str, Any]],
         turn: Callable[[], None] = lambda: None,
+        patience: float = math.inf,
     ) -> dict[int, dict[str, Any]]:
-        """Requests by host, all at a time, and their answers; raises PoolError."""
+        """Requests by host, all at a time, and their answers; raises PoolError, of a host that is
+        lost or has not answered in so many seconds."""
+        ends = time.monotonic() + patience
         waiting = {next(self._ids): n for n in requests}
         for number, n in waiting.items():
             self._send(n, {**requests[n], "id": number})
         found: dict[int, dict[str, Any]] = {}
         while waiting:
             turn()
+            if time.monotonic() > ends:
+                late = ", ".join(map(str, sorted(waiting.values())))
+                self.lose(self._unmet(f"rank {late} has not come in {patience:g} s"))
             self.check()
             with contextlib.suppress(queue.Empty):
                 number, answer = self._answers.get(timeout=_TURN)
@@ -245,7 +231,7 @@ class Hosts:
     def _send(self, host: int, request: dict[str, Any], blob: bytes = b"") -> None:
         self.check()
         try:
-            self._connected(lambda: None).send(f"host/{host}", request, blob)
+            self._post.send(f"host/{host}", request, blob)
         except PoolError as error:
             self.lose(str(error))
             raise
@@ -254,10 +240,6 @@ class Hosts:
         """By the thread that reads what hosts write."""
         if "answer" in letter:
             self._answers.put((letter["id"], letter["answer"]))
-        elif "hello" in letter:
-            with self._here:
-                self._hellos[letter["from"]] = letter["hello"]
-                self._here.notify_all()
         elif "gone" in letter:
             self._lost(f"host/{letter['from']}", letter["gone"])
         elif (source := self.sources.get(letter.get("template", 0))) is not None:
@@ -269,7 +251,7 @@ class Hosts:
         gone = f"the process of rank {rank}, of {self.seat.size} launched, is gone: {why}"
         self.lose(gone if rank else why)
         for source in list(self.sources.values()):
-            source.endings.put(None)
+            source.endings.put({})
 
     def lose(self, why: str) -> None:
         """Nothing more is asked, for this reason; the first one counts."""
@@ -282,26 +264,20 @@ class Hosts:
 
     def end(self, code: int) -> None:
         """Tell all with which code to end; those that can have, when this returns."""
-        request = {"op": "end", "code": code}
-        ends = time.monotonic() + _ENDS
-
-        def in_time() -> None:
-            if time.monotonic() > ends:
-                raise PoolError("hosts do not answer")
-
+        request, told = {"op": "end", "code": code}, False
         with contextlib.suppress(PoolError, KeyboardInterrupt):
             if not self.lost:
                 self._met(lambda: None)
-                ends = time.monotonic() + _ENDS
-                self.ask_all(request, in_time)
-        if self._post is not None:
-            for host in range(self.seat.size if self.lost else 0):
-                with contextlib.suppress(PoolError):
-                    self._post.send(f"host/{host}", request)
-            time.sleep(_TURN if self.lost else 0)
-            self.lose("the command has ended")
-            self._post.close()
+                self.ask_all(request, patience=_ENDS)
+                told = True
         self.lose("the command has ended")
+        if (post := vars(self).get("_post")) is not None:
+            if not told:  # nobody was asked, or somebody does not answer
+                with contextlib.suppress(PoolError):
+                    for host in range(self.seat.size):
+                        post.send(f"host/{host}", request)
+                time.sleep(_TURN)
+            post.close()
         try:
             self._first.wait(_ENDS)
         except subprocess.TimeoutExpired:
@@ -318,7 +294,7 @@ class Joined:
     description: dict[str, Any] = field(default_factory=dict)
     lacks_threads: bool = False
     endings: Ear = field(default_factory=Ear)
-    """What hosts say of the processes that their ranks are forked from; None for the last word."""
+    """What hosts say of what their ranks are forked from; nothing where all is lost."""
     links: dict[tuple[int, int], FarLink] = field(default_factory=dict)
     """By world and host."""
 
@@ -339,8 +315,8 @@ class Joined:
         return {self.endings.fileno(): self._endings}
 
     def _endings(self) -> list[Ending]:
-        letters = self.endings.taken()
         self.hosts.check()
+        letters = [letter for (letter,) in self.endings.taken()]
         if any("over" in letter for letter in letters):
             raise ConnectionResetError("the template process ended")
         # A host has one rank in each world, whatever is said there.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import timedelta
@@ -51,6 +52,39 @@ def delete(store: Any, key: str) -> None:
     for n in range(int.from_bytes(first[:4], "little") - 1):
         store.delete_key(f"{key}/{n}")
     store.delete_key(key)
+
+
+class Ear:
+    """What a thread has put there; its file can be read when there is something."""
+
+    def __init__(self) -> None:
+        self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._lock = threading.Lock()
+        self._waiting: deque[Any] = deque()
+
+    def fileno(self) -> int:
+        """Its number; another one after it is closed."""
+        return self._fd
+
+    def put(self, *what: Any) -> None:
+        """By the thread."""
+        with self._lock:
+            self._waiting.append(what)
+            if self._fd >= 0:
+                os.eventfd_write(self._fd, 1)
+
+    def taken(self) -> list[Any]:
+        """All that is there."""
+        with self._lock:
+            if self._waiting:
+                os.eventfd_read(self._fd)
+            return [self._waiting.popleft() for _ in range(len(self._waiting))]
+
+    def close(self) -> None:
+        """Take nothing more."""
+        with self._lock:
+            os.close(self._fd)
+            self._fd = -1
 
 
 class Post:

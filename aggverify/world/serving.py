@@ -14,7 +14,6 @@ import select
 import signal
 import sys
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, astuple, replace
 from functools import partial
@@ -29,10 +28,11 @@ from aggverify.world.faults import PoolError, TemplateFailure
 from aggverify.world.flight import Key
 from aggverify.world.launcher import Launcher
 from aggverify.world.link import Link, Printed
-from aggverify.world.mail import Post
+from aggverify.world.mail import Ear, Post
 from aggverify.world.meeting import Meeting, Seat
 from aggverify.world.opened import Opened
 from aggverify.world.options import Options
+from aggverify.world.sight import Near
 from aggverify.world.source import NoRoom
 
 ABANDONED = 2
@@ -73,10 +73,10 @@ def _ends_with(parent: int) -> None:
 def serve(seat: Seat) -> int:
     """Do what the driver writes, until it writes with which code to end."""
     launcher = Launcher()  # imports torch meanwhile
-    letters = _Letters()
+    letters = Ear()
     try:
         try:
-            post = Post(seat, f"host/{seat.number}", letters.deliver, letters.lost)
+            post = Post(seat, f"host/{seat.number}", letters.put, letters.put)
         except RuntimeError:
             time.sleep(_FIRST_SPEAKS)
             return ABANDONED
@@ -84,7 +84,7 @@ def serve(seat: Seat) -> int:
         try:
             code = _Serving(seat, launcher, post, letters).run()
         except SystemExit:
-            post.send("driver", {"from": seat.number, "gone": "it was told to end"})
+            post.send("driver", {"from": seat.number, "gone": "it was sent a signal to end"})
             raise
         post.close()
         return code
@@ -92,28 +92,6 @@ def serve(seat: Seat) -> int:
         return ABANDONED
     finally:
         launcher.close()
-
-
-class _Letters:
-    """What has arrived; ``fd`` can be read when there is something, or all is lost."""
-
-    def __init__(self) -> None:
-        self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self.over = False
-        self._waiting: deque[tuple[Request, bytes]] = deque()
-
-    def deliver(self, header: Request, blob: bytes) -> None:
-        self._waiting.append((header, blob))
-        os.eventfd_write(self.fd, 1)
-
-    def lost(self, name: str, why: str) -> None:
-        self.over = True
-        os.eventfd_write(self.fd, 1)
-
-    def taken(self) -> list[tuple[Request, bytes]]:
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self.fd)
-        return [self._waiting.popleft() for _ in range(len(self._waiting))]
 
 
 class _Relayed(Link):
@@ -151,26 +129,25 @@ class _Held:
 class _Serving:
     """Does what letters say, one by one, and tells what ranks do."""
 
-    def __init__(self, seat: Seat, launcher: Launcher, post: Post, letters: _Letters) -> None:
+    def __init__(self, seat: Seat, launcher: Launcher, post: Post, letters: Ear) -> None:
         self._seat, self._launcher, self._post, self._letters = seat, launcher, post, letters
         self._held: dict[int, _Held] = {}
         self._poll = select.poll()
-        self._poll.register(letters.fd, select.POLLIN)
+        self._poll.register(letters, select.POLLIN)
         self._readers: dict[int, Callable[[], bool]] = {}
-        hello = {"machine": meeting.machine(), "interface": meeting.interface(seat)}
-        self._tell({"hello": hello})
 
     def run(self) -> int:
         """Serve until the driver says how to end, or is lost; the exit code."""
-        while not self._letters.over:
+        while True:
             for fd, _ in self._poll.poll():
-                if fd == self._letters.fd:
+                if fd == self._letters.fileno():
                     for request, blob in self._letters.taken():
+                        if isinstance(request, str):  # who is lost: the driver, or the store
+                            return ABANDONED
                         if (code := self._done(request, blob)) is not None:
                             return code
                 elif (reader := self._readers.get(fd)) is not None and not reader():
                     self._forget(fd)
-        return ABANDONED
 
     def _tell(self, header: dict[str, Any], blob: bytes = b"") -> None:
         self._post.send("driver", {"from": self._seat.number, **header}, blob)
@@ -188,10 +165,10 @@ class _Serving:
 
     def _answer(self, request: Request, blob: bytes) -> Answer:
         match request["op"]:
+            case "hello":
+                return {"machine": meeting.machine(), "interface": meeting.interface(self._seat)}
             case "open":
                 return self._open(request)
-            case "require":
-                self._launcher.require(backend(request["backend"]))
             case "close":
                 self._close(request["template"])
             case "excess" if held := self._held.get(request["template"]):
@@ -204,8 +181,8 @@ class _Serving:
                 self._kill(request["template"], request["world"])
             case "page" | "drain":
                 return self._of_rank(request)
-            case "look" | "glance" | "slept" | "child" | "wake" | "ask":
-                return self._seen(request)
+            case "see" if held := self._held.get(request["template"]):
+                return {"seen": seen(held.opened.sight, request["what"], request["with"])}
         return {}
 
     # -- templates --------------------------------------------------------------------------
@@ -322,25 +299,12 @@ class _Serving:
         data = os.pread(link.slate, size, request["at"]).rstrip(b"\0")
         return {"data": data.decode("latin-1"), "size": slate.DUMP + slate.dump_size(link.slate)}
 
-    def _seen(self, request: Request) -> Answer:
-        if (held := self._held.get(request["template"])) is None:
-            return {"seen": None}
-        sight = held.opened.sight
-        match request["op"]:
-            case "look":
-                ticking = {name.encode() for name in request["ticking"]}
-                return sent(sight.look(request["pids"], ticking))
-            case "glance":
-                return sent(sight.glance(request["pids"]))
-            case "slept":
-                return {"seen": sight.slept(request["pid"])}
-            case "child":
-                return {"seen": sight.child(self._seat.number, request["number"])}
-            case "ask":
-                sight.ask(request["pid"], wake=request["awake"])
-            case "wake":
-                sight.wake()
-        return {"seen": None}
+
+def seen(sight: Near, what: str, more: dict[str, Any]) -> Any:
+    """What is seen of the rank, as it is sent."""
+    if "ticking" in more:
+        more["ticking"] = {name.encode() for name in more["ticking"]}
+    return sent(getattr(sight, what)(**more))
 
 
 def _wanted(link: Link) -> int:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 
 from aggverify.errors import InputError
-from aggverify.world import linux, meeting, processes
-from aggverify.world.distant import Far, FarLink, Page, sent
+from aggverify.world import linux, meeting, serving
+from aggverify.world.distant import Far, FarLink, Page
 from aggverify.world.meeting import Seat
+from aggverify.world.sight import Near
 from aggverify.world.wire import encode
 
 TORCHRUN = {
@@ -87,15 +88,10 @@ class _Hosts:
         return {n: self._answer(request) for n, request in requests.items()}
 
     def _answer(self, request: dict[str, object]) -> dict[str, object]:
-        match request["op"]:
-            case "child":
-                return {"seen": request["number"] if request["number"] != 1 else linux.NOBODY}
-            case "slept":
-                return {"seen": processes.slept(request["pid"])}  # type: ignore[arg-type]
-            case "drain":
-                return {}
-        seen = processes.glance(request["pids"])  # type: ignore[arg-type]
-        return sent(replace(seen, load=1.5))
+        if request["op"] == "drain":
+            return {}
+        what, given = str(request["what"]), dict(request["with"])  # type: ignore[call-overload]
+        return json.loads(json.dumps({"seen": serving.seen(Near(os.getpid()), what, given)}))  # type: ignore[no-any-return]
 
 
 def test_processes_of_several_machines_are_told_apart() -> None:
@@ -107,12 +103,14 @@ def test_processes_of_several_machines_are_told_apart() -> None:
         assert far.child(1, 1) == linux.NOBODY
         seen = far.glance(pids)
         assert [thread.number for thread in seen.threads] == pids
-        assert list(seen.cpu) == pids == list(seen.roots) and seen.load == 1.5 and seen.glance
+        assert list(seen.cpu) == pids == list(seen.roots) and seen.glance
+        whole = far.look(pids, {b"python"})
+        assert {thread.number for thread in whole.threads} >= set(pids) and not whole.glance
+        assert all(isinstance(thread.state, bytes) for thread in whole.threads)
         hosts.asked.clear()
         assert far.slept(pids[1]) is not None and hosts.asked == [2]
         process.kill()
     assert far.glance(pids).threads == ()
-    assert far.slept(os.getpid()) is not None
 
 
 def test_what_a_host_has_read_of_its_rank_is_checked_again() -> None:
