@@ -44,17 +44,21 @@ class Page:
 
     def pread(self, size: int, at: int) -> bytes:
         """So many of its bytes from there; zeros at the end are left out."""
-        data: str = self._read(size, at)["data"]
+        data: str = self.ask("page", size=size, at=at)["data"]
         return data.encode("latin-1")
 
     def size(self) -> int:
         """Of its file."""
-        size: int = self._read(0, 0)["size"]
+        size: int = self.ask("page", size=0, at=0)["size"]
         return size
 
-    def _read(self, size: int, at: int) -> dict[str, Any]:
-        request = {"op": "page", "template": self.template, "world": self.world}
-        return self.hosts.ask({self.host: {**request, "size": size, "at": at}})[self.host]
+    def ask(self, what: str, **more: int) -> dict[str, Any]:
+        """Have its host do that with the rank."""
+        return self.hosts.ask({self.host: self.request(what, **more)})[self.host]
+
+    def request(self, what: str, **more: int) -> dict[str, Any]:
+        """About this rank."""
+        return {"op": what, "template": self.template, "world": self.world, **more}
 
 
 class FarOutput(Output):
@@ -77,9 +81,7 @@ class FarOutput(Output):
 
     def drain(self) -> str:
         """Have its host read everything that can be; the tail as text."""
-        page = self._page
-        request = {"op": "drain", "template": page.template, "world": page.world}
-        page.hosts.ask({page.host: request})
+        self._page.ask("drain")
         return Output.drain(self)
 
     def close(self) -> None:
@@ -119,9 +121,8 @@ class FarLink(Link):
         """Send what there is to send."""
         if self.out:
             page = self._page
-            request = {"op": "write", "template": page.template, "world": page.world}
-            more = {"asked": self.asked, "most": self.decoder.most}
-            page.hosts.tell(page.host, request | more, bytes(self.out))
+            request = page.request("write", asked=self.asked, most=self.decoder.most)
+            page.hosts.tell(page.host, request, bytes(self.out))
             self.out.clear()
 
     def close(self) -> None:

@@ -160,7 +160,8 @@ class Hosts:
         return next(filter(None, found), NO_EXCESS)
 
     def kill(self, source: Joined) -> None:
-        """End a source and its ranks."""
+        """End a source and its ranks; nothing more is heard of them."""
+        self.sources.pop(source.number, None)
         for host in range(self.seat.size):
             self.tell(host, {"op": "close", "template": source.number})
 
@@ -357,8 +358,7 @@ class Joined:
             self.hosts.tell(host, {"op": "kill", "template": self.number, "world": world})
 
     def close(self) -> None:
-        """Hear nothing more."""
-        self.hosts.sources.pop(self.number, None)
+        """Let go of its file."""
         self.endings.close()
 
 
