@@ -67,7 +67,7 @@ def check(targets: tuple[str, ...], **given: Any) -> int:
         raise InputError(f"{BY_KEY[one].flag} is for one TARGET, got {len(requests)}")
     run: Run = click.get_current_context().obj
     deadline = request.deadline(began=run.began)
-    hosts = _hosts(run, request, where)
+    hosts = _hosts(run, request)
     if "list" in mine:
         return _list(request, deadline, hosts)
     others = _others(mine, project)
@@ -76,7 +76,7 @@ def check(targets: tuple[str, ...], **given: Any) -> int:
     return _check(requests, where, delivery, deadline, others, hosts, terminal)
 
 
-def _hosts(run: Run, request: Request, where: Path) -> Hosts | None:
+def _hosts(run: Run, request: Request) -> Hosts | None:
     """Of ranks, where they were launched, and what they have come to before they were again."""
     from aggverify.cli.joined import journal
     from aggverify.errors import InputError
@@ -84,7 +84,7 @@ def _hosts(run: Run, request: Request, where: Path) -> Hosts | None:
     if run.hosts is not None and request.sandbox:
         raise InputError("--sandbox is for ranks that are started here, not by torchrun or srun")
     if run.hosts is not None:
-        run.hosts.journal = journal(run.hosts.seat, where)
+        run.hosts.journal = journal(run.hosts)
     return run.hosts
 
 

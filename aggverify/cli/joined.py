@@ -14,13 +14,8 @@ from typing import TYPE_CHECKING
 from aggverify.cli import ways_out
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from aggverify.world import Hosts, Journal
-    from aggverify.world.meeting import Seat
 
-JOURNAL = "so-far.ndjson"
-"""Of replies, as long as it may be needed."""
 _COMMAND = "check"
 _SIGNS = ("TORCHELASTIC_RUN_ID", "SLURM_STEP_NUM_TASKS")
 
@@ -38,7 +33,7 @@ def run(began: float, command: Callable[[Run], object]) -> object:
     if not any(name in os.environ for name in _SIGNS):
         return command(Run(began))
     from aggverify.errors import InputError
-    from aggverify.world import Hosts, host, linux, meeting
+    from aggverify.world import Hosts, linux, meeting, serving
 
     try:
         seat = meeting.seat(os.environ)
@@ -49,7 +44,7 @@ def run(began: float, command: Callable[[Run], object]) -> object:
     if seat is None:
         return command(Run(began))
     if seat.number:
-        return host.beside(seat)
+        return serving.beside(seat)
     hosts, code = Hosts(seat), ways_out.NO_JUDGEMENT
     _ends_in_order(hosts)
     linux.die_with_parent(os.getppid(), signal.SIGTERM)
@@ -66,9 +61,9 @@ def run(began: float, command: Callable[[Run], object]) -> object:
         # Others end from here on, for which the launcher may want to end this one as well.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         goes_on = hosts.lost and seat.restarts < seat.most_restarts
+        if hosts.journal is not None and not goes_on:
+            hosts.journal.end()
         hosts.end(code)
-        if hosts.journal is not None:
-            hosts.journal.end(keep=goes_on)
     return code
 
 
@@ -80,17 +75,15 @@ def refused(arguments: list[str]) -> str:
     return f"launched several times there is only `{_COMMAND}`, not {said}: run it by itself"
 
 
-def journal(seat: Seat, where: Path) -> Journal | None:
-    """What goes into the folder for the case that all are started again, or lies there if they
+def journal(hosts: Hosts) -> Journal | None:
+    """What the launcher's store keeps for the case that all are started again, or has kept if they
     were; None where they will not be. Raises InputError where there is nothing to go on from."""
     from aggverify.errors import InputError
-    from aggverify.world import Journal
 
-    path = where / JOURNAL
-    if not seat.restarts:
-        return Journal.begun(path) if seat.most_restarts else None
-    found = Journal.taken_up(path)
-    if found is None:
+    if not hosts.seat.most_restarts:
+        return None
+    found = hosts.kept()
+    if found.over:
         raise InputError(
             "torchrun has started this again, and a check that came to its end is not run twice: "
             "its result is printed above"

@@ -1,48 +1,47 @@
-"""The driver's side of several hosts: a launcher whose worlds have a rank on each of them.
+"""The driver's side of launched processes: a launcher whose worlds have a rank in each of them.
 
-A world of n ranks lives on the first n hosts, as many as torchrun or srun has started. The driver
-is a process beside the first one, and talks to each over one connection, request by request; to
-every rank over two of its own, made as its world is.
+A world of n ranks lives in the first n hosts, as many as torchrun or srun has started. The driver
+is a process beside the first one. It writes requests to each host, and reads what they write, in
+the store that their launcher has made.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import json
+import math
 import os
-import select
+import queue
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from functools import partial
+from dataclasses import dataclass, field, fields
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from aggverify.world import answers, wire
 from aggverify.world.backends import GLOO, Backend
-from aggverify.world.door import Door
-from aggverify.world.far import Far, Page
+from aggverify.world.distant import Far, FarLink, Page
 from aggverify.world.faults import NO_EXCESS, Excess, PoolError, TemplateFailure, Unusable
 from aggverify.world.flight import Key
 from aggverify.world.journal import Journal
-from aggverify.world.link import Link, Output
-from aggverify.world.meeting import PATIENCE, Seat
-from aggverify.world.opened import endings
+from aggverify.world.link import Link
+from aggverify.world.mail import Ear, Post
+from aggverify.world.meeting import LOOPBACK_INTERFACE, PATIENCE, Seat, unreachable
 from aggverify.world.options import Options
 from aggverify.world.source import Ending, NoRoom
 
 _ROOT = str(Path(__file__).resolve().parent.parent.parent)
 _CODE = (
     "import sys; sys.path.insert(0, {root!r}); "
-    "from aggverify.world.host import main; main({fd}, {parent})"
+    "from aggverify.world.serving import main; main({path!r}, {parent})"
 )
 _TURN = 0.1
-_MUCH = 1 << 15
-"""Of what a rank prints, at a time: as ``Output.much``."""
+_ENDS = 10.0
+"""Seconds in which hosts say that they end."""
 
 
 class Hosts:
@@ -52,43 +51,69 @@ class Hosts:
     journal: Journal | None = None
 
     def __init__(self, seat: Seat) -> None:
-        self.seat = self._seat = seat
-        self._machines = 0
-        self._numbers = count(1)
+        self.seat = seat
+        self._numbers, self._ids = count(1), count(1)
         self._why_not: str | None = None
-        self._connections: list[socket.socket] = []
-        self._own, theirs = socket.socketpair()
-        code = _CODE.format(root=_ROOT, fd=theirs.fileno(), parent=os.getpid())
-        with theirs:
-            # -P: a torch.py in the working directory must not be taken for torch.
-            self._first = subprocess.Popen(
-                [sys.executable, "-P", "-c", code],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
-        self._door: Door | None = None
-        path = [entry or str(Path.cwd()) for entry in sys.path]
-        wire.send(self._own, {"sys_path": path, "seat": asdict(seat)})
+        path = json.dumps([entry or str(Path.cwd()) for entry in sys.path])
+        # -P: a torch.py in the working directory must not be taken for torch.
+        code = _CODE.format(root=_ROOT, path=path, parent=os.getpid())
+        self._first = subprocess.Popen(
+            [sys.executable, "-P", "-c", code],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self._answers: queue.SimpleQueue[tuple[int, dict[str, Any]]] = queue.SimpleQueue()
+        self._hellos: list[dict[str, str]] = []
+        self.sources: dict[int, Joined] = {}
+
+    @functools.cached_property
+    def _post(self) -> Post:
+        """Imports torch, for the store alone, as hosts do meanwhile."""
+        self.check()
+        try:
+            return Post(self.seat, "driver", self._deliver, self._lost)
+        except RuntimeError as error:
+            self.lose(self._unmet(str(error).partition("\n")[0]))
+            self.check()
+            raise
+
+    def _unmet(self, why: str) -> str:
+        seat = self.seat
+        return (
+            f"the {seat.size} processes that were launched do not find each other at "
+            f"{seat.address}:{seat.port}: {why}"
+        )
 
     @property
     def most(self) -> int:
         """Ranks that a world may have."""
-        return self._seat.size
+        return self.seat.size
+
+    @property
+    def _machines(self) -> int:
+        return len({hello["machine"] for hello in self._hellos})
+
+    @property
+    def interface(self) -> str:
+        """That all talk over, "" for each host's own."""
+        return LOOPBACK_INTERFACE if self._machines == 1 else ""
 
     @property
     def carried(self) -> str:
         """What carries collectives, beside the backend."""
-        size, machines = self._seat.size, self._machines
+        size, machines = self.seat.size, self._machines
         where = "one machine" if machines == 1 else f"{machines} machines"
         return f"between {size} launched process{'es' * (size > 1)} on {where}"
 
+    def kept(self) -> Journal:
+        """What the run has come to so far, in the store; raises PoolError."""
+        return Journal(self._post.store)
+
     def open(self, request: dict[str, Any], options: Options) -> Joined | TemplateFailure:
-        """The handler constructed on every host; the first failure where it is on any."""
-        door = self._met(options.turn)
+        """The handler constructed in every host; the first failure where it is in any."""
+        self._met(options.turn)
         number = next(self._numbers)
-        tickets = [door.ticket() for _ in self._connections]
         said = {f.name: getattr(options, f.name) for f in fields(Options)[:-3]}
         message = {
             "op": "open",
@@ -97,10 +122,12 @@ class Hosts:
             "options": said,
             "backend": options.backend.name,
         }
-        each = self.ask({n: {**message, "ticket": t} for n, t in enumerate(tickets)}, options.turn)
+        source = self.sources[number] = Joined(self, number)
+        each = self.ask_all(message, options.turn)
         failed = [(n, answer["failure"]) for n, answer in each.items() if "failure" in answer]
         if failed:
-            self._close(number)
+            self.kill(source)
+            source.close()
             host, failure = failed[0]
             if len(failed) < len(each):
                 failure["message"] += f" (on rank {host}, not on all {len(each)})"
@@ -108,14 +135,15 @@ class Hosts:
         found = [answer["description"] for answer in each.values()]
         for n, description in enumerate(found):
             if _imported(description) != _imported(found[0]):
-                self._close(number)
+                self.kill(source)
+                source.close()
                 raise PoolError(
                     f"rank {n} has imported something else than rank 0: is it the same file, with "
                     "the same packages, on every machine?"
                 )
-        connections = self.take(door, tickets)
-        lacks = any(answer["lacks_threads"] for answer in each.values())
-        return Joined(self, number, door, connections, found[0], lacks)
+        source.description = found[0]
+        source.lacks_threads = any(answer["lacks_threads"] for answer in each.values())
+        return source
 
     def require(self, backend: Backend) -> int:
         """0, as there are processors only; raises PoolError, with the reason, where ranks cannot be
@@ -123,7 +151,6 @@ class Hosts:
         if backend != GLOO:
             raise Unusable(f"launched processes are joined by gloo only, not by {backend.name}")
         self._met(lambda: None)
-        self.ask_all({"op": "require", "backend": backend.name})
         return 0
 
     def excess(self, source: Joined) -> Excess:
@@ -133,107 +160,103 @@ class Hosts:
         return next(filter(None, found), NO_EXCESS)
 
     def kill(self, source: Joined) -> None:
-        """End a source and its ranks."""
-        self._close(source.number)
+        """End a source and its ranks; nothing more is heard of them."""
+        self.sources.pop(source.number, None)
+        for host in range(self.seat.size):
+            self.tell(host, {"op": "close", "template": source.number})
 
     def close(self) -> None:
         """Nothing: hosts are the command's, and end with it."""
 
-    def _close(self, template: int) -> None:
-        with contextlib.suppress(PoolError):  # a host is gone, and with it its ranks
-            self.ask_all({"op": "close", "template": template})
-
     # -- all hosts ----------------------------------------------------------------------------
 
-    def _met(self, turn: Callable[[], None]) -> Door:
-        """Once all have come."""
+    def _met(self, turn: Callable[[], None]) -> None:
+        """Once all have come; raises PoolError."""
+        if self._hellos:
+            return
+        hellos = self.ask_all({"op": "hello"}, turn, PATIENCE)
+        self._hellos = list(hellos.values())
+        if self._machines > 1 and not all(each["interface"] for each in self._hellos):
+            self.lose(unreachable(self.seat))
+        self.check()
+        self._post.watch(f"host/{n}" for n in hellos)
+
+    def check(self) -> None:
+        """Raise PoolError where all is lost."""
         if self._why_not is not None:
             raise PoolError(self._why_not)
-        if self._door is not None:
-            return self._door
-        try:
-            while not select.select([self._own], [], [], _TURN)[0]:
-                turn()
-            try:
-                message = wire.receive(self._own)
-            except (OSError, wire.WireError):
-                message = None
-            if message is None:
-                raise PoolError("the first host has ended before it has met the others")
-            said, files = message
-            if "error" in said:
-                raise PoolError(said["error"])
-            self._machines = said["machines"]
-            self._door = Door(socket.socket(fileno=files[0]))
-            self._connections = self._door.take(said["tickets"], turn)
-        except BaseException as error:
-            self.lose(str(error) or "interrupted")
-            raise
-        return self._door
 
-    def ask_all(self, request: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
+    def ask_all(
+        self,
+        request: Mapping[str, Any],
+        turn: Callable[[], None] = lambda: None,
+        patience: float = math.inf,
+    ) -> dict[int, dict[str, Any]]:
         """The answers of all hosts, by number."""
-        return self.ask(dict.fromkeys(range(self._seat.size), request))
+        return self.ask(dict.fromkeys(range(self.seat.size), request), turn, patience)
 
     def ask(
         self,
         requests: Mapping[int, Mapping[str, Any]],
         turn: Callable[[], None] = lambda: None,
+        patience: float = math.inf,
     ) -> dict[int, dict[str, Any]]:
-        """Requests by host, all at a time, and their answers; raises PoolError."""
-        if self._why_not is not None:
-            raise PoolError(self._why_not)
-        try:
-            for n, request in requests.items():
-                with self._blamed(n):
-                    wire.send(self._connections[n], dict(request))
-            found = {n: self._answer(n, turn) for n in requests}
-        except BaseException as error:  # what has not been read is an answer to nothing else
-            self.lose(str(error) or "interrupted")
-            raise
-        for n, answer in found.items():
-            if "error" in answer:
-                raise PoolError(f"rank {n}: {answer['error']}")
-        return found
-
-    def _answer(self, n: int, turn: Callable[[], None]) -> dict[str, Any]:
-        connection, ends = self._connections[n], time.monotonic() + PATIENCE
-        while True:
+        """Requests by host, all at a time, and their answers; raises PoolError, of a host that is
+        lost or has not answered in so many seconds."""
+        ends = time.monotonic() + patience
+        waiting = {next(self._ids): n for n in requests}
+        for number, n in waiting.items():
+            self._send(n, {**requests[n], "id": number})
+        found: dict[int, dict[str, Any]] = {}
+        while waiting:
             turn()
             if time.monotonic() > ends:
-                raise PoolError(
-                    f"host {n} of {self._seat.size} has sent nothing for {PATIENCE:g} s"
-                )
-            if not select.select([connection], [], [], _TURN)[0]:
-                continue
-            with self._blamed(n):
-                message = wire.receive(connection)
-                if message is None:
-                    raise ConnectionResetError("it has ended")
-            if "busy" not in message[0]:
-                return message[0]
-            ends = time.monotonic() + PATIENCE
+                late = ", ".join(map(str, sorted(waiting.values())))
+                self.lose(self._unmet(f"rank {late} has not come in {patience:g} s"))
+            self.check()
+            with contextlib.suppress(queue.Empty):
+                number, answer = self._answers.get(timeout=_TURN)
+                # Of a request that was interrupted nobody wants the answer.
+                if (host := waiting.pop(number, None)) is not None:
+                    found[host] = answer
+        for n, answer in sorted(found.items()):
+            if "error" in answer:
+                raise PoolError(f"rank {n}: {answer['error']}")
+        return dict(sorted(found.items()))
 
-    @contextlib.contextmanager
-    def _blamed(self, n: int) -> Any:
-        try:
-            yield
-        except (OSError, wire.WireError) as error:
-            why = getattr(error, "strerror", None) or str(error)
-            gone = f"the process of rank {n}, of {self._seat.size} launched, is gone: {why}"
-            raise PoolError(gone) from None
+    def tell(self, host: int, request: Mapping[str, Any], blob: bytes = b"") -> None:
+        """What needs no answer; nothing where all is lost, which whoever waits for one is told."""
+        if not self.lost:
+            self._send(host, dict(request), blob)
 
-    def take(self, door: Door, tickets: Sequence[str]) -> list[socket.socket]:
-        """The connections that hosts have made."""
+    def _send(self, host: int, request: dict[str, Any], blob: bytes = b"") -> None:
+        self.check()
         try:
-            return door.take(tickets, lambda: None)
-        except BaseException as error:
-            self.lose(str(error) or "interrupted")
+            self._post.send(f"host/{host}", request, blob)
+        except PoolError as error:
+            self.lose(str(error))
             raise
 
+    def _deliver(self, letter: dict[str, Any], blob: bytes) -> None:
+        """By the thread that reads what hosts write."""
+        if "answer" in letter:
+            self._answers.put((letter["id"], letter["answer"]))
+        elif "gone" in letter:
+            self._lost(f"host/{letter['from']}", letter["gone"])
+        elif (source := self.sources.get(letter.get("template", 0))) is not None:
+            source.hear(letter, blob)
+
+    def _lost(self, name: str, why: str) -> None:
+        """By a thread: a host is, or the store."""
+        rank = name.rpartition("/")[2]
+        gone = f"the process of rank {rank}, of {self.seat.size} launched, is gone: {why}"
+        self.lose(gone if rank else why)
+        for source in list(self.sources.values()):
+            source.endings.put({})
+
     def lose(self, why: str) -> None:
-        """Nothing more is asked, for this reason."""
-        self._why_not = why
+        """Nothing more is asked, for this reason; the first one counts."""
+        self._why_not = self._why_not or why
 
     @property
     def lost(self) -> bool:
@@ -241,21 +264,23 @@ class Hosts:
         return self._why_not is not None
 
     def end(self, code: int) -> None:
-        """Tell all with which code to end; the first one has, when this returns."""
+        """Tell all with which code to end; those that can have, when this returns."""
+        request, told = {"op": "end", "code": code}, False
         with contextlib.suppress(PoolError, KeyboardInterrupt):
             if not self.lost:
                 self._met(lambda: None)
-        for connection in self._connections:
-            with contextlib.suppress(OSError):
-                wire.send(connection, {"op": "end", "code": code})
+                self.ask_all(request, patience=_ENDS)
+                told = True
         self.lose("the command has ended")
-        for connection in self._connections:
-            connection.close()
-        if self._door is not None:
-            self._door.close()
-        self._own.close()
+        if (post := vars(self).get("_post")) is not None:
+            if not told:  # nobody was asked, or somebody does not answer
+                with contextlib.suppress(PoolError):
+                    for host in range(self.seat.size):
+                        post.send(f"host/{host}", request)
+                time.sleep(_TURN)
+            post.close()
         try:
-            self._first.wait(10)
+            self._first.wait(_ENDS)
         except subprocess.TimeoutExpired:
             self._first.send_signal(signal.SIGKILL)
             self._first.wait()
@@ -263,33 +288,51 @@ class Hosts:
 
 @dataclass(slots=True)
 class Joined:
-    """A handler constructed on every host; a ``Source``."""
+    """A handler constructed in every host; a ``Source``."""
 
     hosts: Hosts
     number: int
-    door: Door
-    connections: Sequence[socket.socket]
-    description: dict[str, Any]
-    lacks_threads: bool
+    description: dict[str, Any] = field(default_factory=dict)
+    lacks_threads: bool = False
+    endings: Ear = field(default_factory=Ear)
+    """What hosts say of what their ranks are forked from; nothing where all is lost."""
+    links: dict[tuple[int, int], FarLink] = field(default_factory=dict)
+    """By world and host."""
+
+    def hear(self, letter: dict[str, Any], blob: bytes) -> None:
+        """By the thread that reads what hosts write."""
+        if "world" not in letter:
+            self.endings.put(letter)
+        elif (link := self.links.get((letter["world"], letter["from"]))) is not None:
+            link.put(letter, blob)
 
     @property
     def sight(self) -> Far:
         """Of the ranks."""
-        return Far(self.hosts, self.number)
+        return Far(self.hosts, self.number, range(self.hosts.most))
 
     def watched(self) -> Mapping[int, Callable[[], Sequence[Ending] | None]]:
         """What each host's process says that its rank is forked from."""
-        return {
-            connection.fileno(): partial(_endings, connection, wire.Decoder(answers.SMALL), n)
-            for n, connection in enumerate(self.connections)
-        }
+        return {self.endings.fileno(): self._endings}
+
+    def _endings(self) -> list[Ending]:
+        self.hosts.check()
+        letters = [letter for (letter,) in self.endings.taken()]
+        if any("over" in letter for letter in letters):
+            raise ConnectionResetError("the template process ended")
+        # A host has one rank in each world, whatever is said there.
+        return [{**letter["ending"], "rank": letter["from"]} for letter in letters]
 
     def start(self, world: int, key: Key, memory: int, *, alone: bool) -> list[Link]:
         """Have each of the first hosts fork its rank; raises NoRoom."""
         if key.size > self.hosts.most:
             raise NoRoom(f"{self.hosts.most} processes were launched")
-        tickets = [(self.door.ticket(), self.door.ticket()) for _ in range(key.size)]
-        message = {
+        pages = [Page(self.hosts, self.number, world, n) for n in range(key.size)]
+        links: list[Link] = []
+        for page in pages:
+            link = self.links[world, page.host] = FarLink(page)
+            links.append(link)
+        request = {
             "op": "world",
             "template": self.number,
             "world": world,
@@ -297,38 +340,26 @@ class Joined:
             "backend": key.backend.name,
             "memory": memory,
             "alone": alone,
+            "interface": self.hosts.interface,
         }
-        each = self.hosts.ask({n: {**message, "tickets": t} for n, t in enumerate(tickets)})
+        each = self.hosts.ask(dict.fromkeys(range(key.size), request))
         for n, answer in each.items():
             if "refused" in answer:
                 self.end(world)
+                for made in links:
+                    made.close()
                 raise NoRoom(f"rank {n}: {answer['refused']}")
-        flat = self.hosts.take(self.door, [ticket for pair in tickets for ticket in pair])
-        for connection in flat:
-            connection.setblocking(False)
-        return [
-            Link(
-                rank,
-                flat[2 * rank],
-                Output(flat[2 * rank + 1].detach(), _MUCH),
-                Page(self.hosts, self.number, world, rank),
-            )
-            for rank in range(key.size)
-        ]
+        return links
 
     def end(self, world: int) -> None:
         """Have its ranks ended."""
-        self.hosts.ask_all({"op": "kill", "template": self.number, "world": world})
+        for each, host in [key for key in self.links if key[0] == world]:
+            del self.links[each, host]
+            self.hosts.tell(host, {"op": "kill", "template": self.number, "world": world})
 
     def close(self) -> None:
-        """Let go of connections."""
-        for connection in self.connections:
-            connection.close()
-
-
-def _endings(connection: socket.socket, decoder: wire.Decoder, rank: int) -> list[Ending]:
-    """A host has one rank in each world, whatever is said there."""
-    return [{**said, "rank": rank} for said in endings(connection, decoder)]
+        """Let go of its file."""
+        self.endings.close()
 
 
 def _imported(description: dict[str, Any]) -> dict[str, Any]:

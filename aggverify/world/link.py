@@ -69,15 +69,19 @@ class Output:
 
     def read(self) -> int:
         """Take what is there; how many bytes that was, 0 at the end."""
-        try:
-            data = os.read(self.fd, _CHUNK)
-        except ConnectionError:  # of another machine's rank
-            data = b""
+        data = os.read(self.fd, _CHUNK)
+        self._keep(data, len(data))
+        return len(data)
+
+    def _keep(self, data: bytes, size: int) -> None:
         self.tail = (self.tail + data)[-_TAIL:]
-        self.size += len(data)
+        self.size += size
         if self.heard is not None:
             self.heard.add(data)
-        return len(data)
+
+    def close(self) -> None:
+        """Let go of it."""
+        os.close(self.fd)
 
     def read_rest(self) -> None:
         """Take what is there and was not read; no more than fits into a pipe."""
@@ -191,7 +195,7 @@ class Link:
     def close(self) -> None:
         """Let go of everything."""
         self.sock.close()
-        _close(self.output.fd)
+        self.output.close()
         if isinstance(self.slate, int):
             _close(self.slate)
 

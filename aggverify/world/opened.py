@@ -11,6 +11,7 @@ from typing import Any
 from aggverify.world import answers, wire
 from aggverify.world.flight import Key
 from aggverify.world.link import Link, Output, open_link
+from aggverify.world.meeting import Meeting
 from aggverify.world.sight import Near
 from aggverify.world.source import Ending, NoRoom
 
@@ -42,27 +43,45 @@ class Opened:
         return {self.connection.fileno(): self._endings, self.output.fd: self._printed}
 
     def _endings(self) -> Sequence[Ending]:
-        return endings(self.connection, self._decoder)
+        data = self.connection.recv(1 << 16)
+        if not data:
+            raise ConnectionResetError("the template process ended")
+        try:
+            return [header for header, _ in self._decoder.feed(data)]
+        except wire.WireError as error:
+            raise ConnectionResetError(f"the template process sent no message: {error}") from None
 
     def _printed(self) -> Sequence[Ending] | None:
         return () if self.output.read() else None
 
-    def start(self, world: int, key: Key, memory: int, *, alone: bool) -> list[Link]:
-        """Have the ranks of a world forked; raises NoRoom, and OSError where this is gone."""
+    def start(
+        self,
+        world: int,
+        key: Key,
+        memory: int,
+        *,
+        alone: bool,
+        ranks: Sequence[int] | None = None,
+        meeting: Meeting | None = None,
+    ) -> list[Link]:
+        """Have the ranks of a world forked, all or these of them; raises NoRoom, and OSError where
+        this is gone. ``meeting``: where they meet others."""
+        mine = range(key.size) if ranks is None else ranks
         links: list[Link] = []
         handed: list[tuple[int, int, int]] = []
         request = {
             "op": "world",
             "world": world,
             "size": key.size,
-            "ranks": list(range(key.size)),
+            "ranks": list(mine),
             "backend": key.backend.name,
             "alone": alone,
             "memory": memory,
+            "meeting": meeting,
         }
         try:
             try:
-                for rank in range(key.size):
+                for rank in mine:
                     link, fds = open_link(rank)
                     links.append(link)
                     handed.append(fds)
@@ -89,15 +108,3 @@ class Opened:
         self.connection.close()
         os.close(self.output.fd)
         os.close(self.slate)
-
-
-def endings(connection: socket.socket, decoder: wire.Decoder) -> list[Ending]:
-    """What has arrived from a process that ranks are forked from; ConnectionResetError at its
-    end."""
-    data = connection.recv(1 << 16)
-    if not data:
-        raise ConnectionResetError("the template process ended")
-    try:
-        return [header for header, _ in decoder.feed(data)]
-    except wire.WireError as error:
-        raise ConnectionResetError(f"the template process sent no message: {error}") from None

@@ -1,7 +1,10 @@
 """What a candidate may alter beyond its return value: noticed after each job, and undone.
 
-Looking must be cheap, since it happens once per job and rank. Module tables and the like are
-compared by size only.
+Watched are random numbers and the environment, which reducers of the corpus leave changed; all
+modes of torch; and what a rank needs to go on: its streams, files, folder, signals and threads.
+Nothing in the corpora or the examples touches limits, priorities, timers or hooks of the
+interpreter, so those are not watched. Looking must be cheap, since it happens once per job and
+rank.
 """
 
 from __future__ import annotations
@@ -9,14 +12,11 @@ from __future__ import annotations
 import _random
 import contextlib
 import ctypes
-import gc
 import os
 import random
-import resource
 import signal
 import sys
 import threading
-import warnings
 
 # The plain one: signal.getsignal makes enumerations, 22 microseconds per job for 0.3.
 from _signal import getsignal as plain_getsignal  # type: ignore[import-not-found]
@@ -183,10 +183,7 @@ def _numpy_aspects() -> list[Aspect]:
         numpy_random.set_bit_generator(generator)
         numpy_random.set_state(whole)
 
-    return [
-        ("numpy random state", look, undo),
-        ("numpy error handling", np.geterr, lambda expected: np.seterr(**expected)),
-    ]
+    return [("numpy random state", look, undo)]
 
 
 def _python_aspects() -> list[Aspect]:
@@ -203,14 +200,6 @@ def _python_aspects() -> list[Aspect]:
     return [
         _random_aspect(),
         ("sys.stdin, stdout or stderr", streams, restore_streams),
-        ("recursion limit", sys.getrecursionlimit, sys.setrecursionlimit),
-        ("sys.path", lambda: tuple(sys.path), _set_path),
-        ("sys.modules lost", _lost_modules(), None),
-        ("excepthook", lambda: sys.excepthook, setter(sys, "excepthook")),
-        ("trace function", sys.gettrace, sys.settrace),
-        ("profile function", sys.getprofile, sys.setprofile),
-        ("garbage collection", gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
-        ("warning filters", _filters, _set_filters),
         ("threads", threading.active_count, None),
     ]
 
@@ -237,39 +226,9 @@ def _random_aspect() -> Aspect:
     return "random state", look, lambda _: random.setstate(whole)
 
 
-def _filters() -> Any:
-    # Torch imports sympy, which adds one, where a functional collective is used first.
-    return [each for each in warnings.filters if not each[2].__module__.startswith("sympy")]
-
-
-def _set_filters(expected: Any) -> None:
-    # In place and by its own functions, since the interpreter keeps a count of changes.
-    warnings.resetwarnings()
-    for action, message, category, module, line in reversed(expected):
-        warnings.filters.insert(0, (action, message, category, module, line))  # type: ignore[attr-defined]
-
-
-def _set_path(expected: Any) -> None:
-    sys.path[:] = expected
-
-
 def setter(owner: Any, name: str) -> Undo:
     """Sets an attribute to what was expected."""
     return lambda expected: setattr(owner, name, expected)
-
-
-def _lost_modules() -> Look:
-    # Lazy imports add modules by right; a table that shrank was tampered with.
-    most = 0
-
-    def look() -> bool:
-        nonlocal most
-        count = len(sys.modules)
-        lost = count < most
-        most = max(most, count)
-        return lost
-
-    return look
 
 
 def _process_aspects() -> list[Aspect]:
@@ -295,55 +254,9 @@ def _process_aspects() -> list[Aspect]:
         ("working directory", os.getcwd, os.chdir),
         ("open files 0, 1 or 2", files, restore_files),
         ("signal handlers", handlers, restore_handlers),
-        # Of this step, and it would end the rank in a later one; signal.alarm sets it as well.
-        ("umask", _umask, _set_umask),
-        ("resource limits", _limits, _set_limits),
-        # Only root may be nicer than before: undone by another rank in its place.
-        ("priority", _priority, _set_priority),
-        ("processors", lambda: os.sched_getaffinity(0), lambda cpus: os.sched_setaffinity(0, cpus)),
-        ("timer", _timer_runs, lambda _: signal.setitimer(signal.ITIMER_REAL, 0)),
         # Flushing subnormals to zero is a mode of the processor that torch can set, not get.
         ("subnormal numbers", lambda: _SMALLEST_NORMAL / 2 > 0.0, _keep_subnormals),
     ]
-
-
-def _timer_runs() -> bool:
-    return signal.getitimer(signal.ITIMER_REAL)[0] > 0.0
-
-
-def _umask() -> int:
-    # There is no other way to read one's own than to set it.
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
-
-
-def _set_umask(expected: int) -> None:
-    os.umask(expected)
-
-
-# Not the address space, which a rank raises by itself for a large step.
-_LIMITS = (
-    resource.RLIMIT_CPU, resource.RLIMIT_DATA, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE,
-    resource.RLIMIT_STACK,
-)  # fmt: skip
-
-
-def _limits() -> Any:
-    return [resource.getrlimit(which) for which in _LIMITS]
-
-
-def _set_limits(expected: Any) -> None:
-    for which, limits in zip(_LIMITS, expected, strict=True):
-        resource.setrlimit(which, limits)
-
-
-def _priority() -> int:
-    return os.getpriority(os.PRIO_PROCESS, 0)
-
-
-def _set_priority(expected: int) -> None:
-    os.setpriority(os.PRIO_PROCESS, 0, expected)
 
 
 _BY_TORCH = b"TORCHINDUCTOR_CACHE_DIR"

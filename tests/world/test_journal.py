@@ -1,91 +1,76 @@
-"""Replies that an earlier start of a run has left, and what is no such file."""
+"""Replies that an earlier start of a run has left in the store."""
 
 from __future__ import annotations
-
-import os
-from pathlib import Path
 
 import pytest
 
 from aggverify.world import Fault, Replies, Reply
 from aggverify.world.journal import Journal, named
+from tests.world.store import Gone, Store
 
 ONE = Replies((Reply({"a": 1.5}, b"\x00\xff"), Reply({}, b"", ("seed",), ("all_reduce",))))
 OTHER = Replies((Reply({"a": 2}, b"x"),))
+LARGE = Replies((Reply({}, bytes(3 << 20)),))
 
 
-def written(path: Path) -> None:
-    journal = Journal.begun(path)
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+def written(store: Store) -> Journal:
+    journal = Journal(store)
     for outcome in (ONE, Fault("died", 0, "it is gone"), OTHER):
         journal.add("job", outcome)
-    journal.add("another", ONE)
-    journal.end(keep=True)
+    journal.add("another", LARGE)
+    return journal
 
 
-def taken(path: Path) -> Journal:
-    found = Journal.taken_up(path)
-    assert found is not None
-    return found
-
-
-def test_replies_come_back_in_their_order_and_faults_do_not(tmp_path: Path) -> None:
-    written(tmp_path / "j")
-    found = taken(tmp_path / "j")
-    assert found.known == 3
+def test_replies_come_back_in_their_order_and_faults_do_not(store: Store) -> None:
+    assert written(store).known == 0
+    found = Journal(store)
+    assert found.known == 3 and not found.over
     assert [found.replies("job") for _ in range(3)] == [ONE, OTHER, None]
-    assert [found.replies(name) for name in ("another", "unknown")] == [ONE, None]
-    found.end(keep=False)
-    assert not (tmp_path / "j").exists()
+    assert [found.replies(name) for name in ("another", "unknown")] == [LARGE, None]
 
 
-def test_a_third_start_has_what_both_have_left(tmp_path: Path) -> None:
-    written(tmp_path / "j")
-    with (tmp_path / "j").open("ab") as file:
-        file.write(b'{"job":"cut off in the mid')
-    second = taken(tmp_path / "j")
+def test_a_third_start_has_what_both_have_left(store: Store) -> None:
+    written(store)
+    second = Journal(store)
     assert second.replies("job") == ONE
     second.add("new", OTHER)
-    second.end(keep=True)
-    third = taken(tmp_path / "j")
+    third = Journal(store)
     assert third.known == 4
     assert (third.replies("job"), third.replies("new")) == (ONE, OTHER)
-    third.end(keep=True)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        b"",
-        b"[]\n",
-        b'{"schema":2}\n',
-        b'{"schema":1}',
-        b'{"schema":1}\nnothing\n',
-        b'{"schema":1}\n{"job":"x","replies":[[1]]}\n',
-        b'{"schema":1}\n{"job":"x","replies":[[{},"!",[],[]]]}\n',
-    ],
-)
-def test_what_is_no_journal_is_not_taken_up(tmp_path: Path, text: bytes) -> None:
-    (tmp_path / "j").write_bytes(text)
-    assert Journal.taken_up(tmp_path / "j") is None
+def test_what_was_cut_off_in_the_middle_is_not_there(store: Store) -> None:
+    journal = written(store)
+    counted, store.fails_at = dict(store), "aggverify/so-far/count"
+    journal.add("job", LARGE)
+    assert store != counted, "it was written, and not counted"
+    store.fails_at = ""
+    found = Journal(store)
+    assert found.known == 3
+    found.add("job", OTHER)
+    assert [Journal(store).replies("job") for _ in range(1)] == [ONE]
+    assert Journal(store).known == 4
 
 
-def test_a_link_is_not_followed(tmp_path: Path) -> None:
-    written(tmp_path / "there")
-    (tmp_path / "j").symlink_to("there")
-    before = (tmp_path / "there").read_bytes()
-    assert Journal.taken_up(tmp_path / "j") is None
-    Journal.begun(tmp_path / "j").end(keep=False)
-    assert (tmp_path / "there").read_bytes() == before
-    assert not (tmp_path / "j").is_symlink()
+def test_after_its_end_nothing_is_left_but_that(store: Store) -> None:
+    written(store).end()
+    found = Journal(store)
+    assert found.over and found.known == 0
+    assert len(store) == 2
 
 
-def test_where_there_is_no_room_the_run_goes_on_without(tmp_path: Path) -> None:
-    journal = Journal.begun(tmp_path / "j")
-    os.close(journal._file or 0)
-    journal._file = os.open("/dev/full", os.O_WRONLY)
+def test_where_the_store_is_gone_the_run_goes_on_without(store: Store) -> None:
+    journal = written(store)
+    store.fails_at = "aggverify"
     journal.add("job", ONE)
-    journal.add("job", ONE)
-    journal.end(keep=False)
+    journal.end()
+    with pytest.raises(Gone):
+        Journal(store)
 
 
 def test_names_differ_where_any_part_does() -> None:

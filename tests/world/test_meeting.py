@@ -1,23 +1,20 @@
-"""Processes that were launched together: which place each has, and who is let in by the driver."""
+"""Processes that were launched together: which place each has, and how the driver sees ranks."""
 
 from __future__ import annotations
 
+import json
 import os
-import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
 from aggverify.errors import InputError
-from aggverify.world import PoolError, linux, meeting, processes
-from aggverify.world import door as doors
-from aggverify.world.door import Door
-from aggverify.world.far import sent
-from aggverify.world.hosts import Far
-from aggverify.world.meeting import Met, Seat
+from aggverify.world import linux, meeting, serving
+from aggverify.world.distant import Far, FarLink, Page
+from aggverify.world.meeting import Seat
+from aggverify.world.sight import Near
+from aggverify.world.wire import encode
 
 TORCHRUN = {
     "TORCHELASTIC_RUN_ID": "none",
@@ -62,113 +59,18 @@ def test_a_place_without_an_address(lacking: str) -> None:
         meeting.seat({name: value for name, value in SRUN.items() if name != lacking})
 
 
-def test_addresses_and_interfaces() -> None:
-    assert meeting.address_of("lo") == meeting.LOOPBACK
-    assert meeting.interface_of(meeting.LOOPBACK) == "lo"
-    assert meeting.address_of("no-such") is None
-    assert meeting.machine() == meeting.machine() != ""
-
-
-class _Store(dict[str, bytes]):
-    """As torch's: what is put as text is got as bytes."""
-
-    def set(self, key: str, value: str) -> None:
-        self[key] = value.encode()
-
-    def get(self, key: str) -> bytes:  # type: ignore[override]
-        return self[key]
-
-
-def test_on_one_machine_they_meet_by_loopback() -> None:
-    store = _Store()
-    store.set("aggverify/0/machine/1", meeting.machine())
-    mine, listening = meeting.meet(Seat(0, 2, "node0", 1), store)
-    assert listening is not None
-    with listening:
-        assert listening.getsockname() == (meeting.LOOPBACK, mine.port)
-    assert meeting.meet(Seat(1, 2, "node0", 1), store) == (mine, None)
-    assert mine.machines == 1 and len(set(mine.tickets)) == 2
-
-
-def test_on_several_machines_an_address_is_needed_that_others_reach(
+def test_the_interface_is_the_one_said_or_the_one_that_leads_to_the_store(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
-    store = _Store()
-    store.set("aggverify/0/machine/1", "another")
-    for number in (0, 1):  # both are told, the first one says it
-        with pytest.raises(InputError, match=r"127.0.0.1 \(MASTER_ADDR\) is no address by which"):
-            meeting.meet(Seat(number, 2, "127.0.0.1", 1), store)
-    store.set("aggverify/0/machine/1", "another")
+    assert meeting.address_of("lo") == "127.0.0.1"
+    assert meeting.address_of("no-such") is None
+    here = Seat(0, 2, "127.0.0.1", 1)
+    assert meeting.interface(here) == "", "others do not reach this machine there"
+    assert "127.0.0.1 (MASTER_ADDR) is no address by which other" in meeting.unreachable(here)
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")  # said by a person, who knows
-    mine, listening = meeting.meet(Seat(0, 2, "127.0.0.1", 1), store)
-    assert listening is not None and mine.machines == 2
-    listening.close()
-
-
-@pytest.fixture
-def door() -> Iterator[Door]:
-    made = Door(socket.create_server((meeting.LOOPBACK, 0)))
-    yield made
-    made.close()
-
-
-def _met(door: Door) -> Met:
-    return Met(*door.listening.getsockname(), (), 1)
-
-
-def _shown_out(connection: socket.socket) -> bool:
-    with connection:
-        try:
-            return connection.recv(1) == b""
-        except ConnectionResetError:
-            return True
-
-
-def test_who_has_a_ticket_is_let_in_whoever_else_is_at_the_door(door: Door) -> None:
-    met, tickets = _met(door), [door.ticket(), door.ticket()]
-    silent = socket.create_connection((met.address, met.port))
-    wrong = meeting.dial(met, "0" * 64)
-    short = socket.create_connection((met.address, met.port))
-    short.sendall(tickets[0][:10].encode())
-    short.shutdown(socket.SHUT_WR)
-    ours = [meeting.dial(met, ticket) for ticket in reversed(tickets)]
-    theirs = door.take(tickets, lambda: None)
-    for n, connection in enumerate(reversed(ours)):
-        with connection:
-            connection.sendall(bytes([n]))
-    assert [connection.recv(2) for connection in theirs] == [b"\0", b"\1"]
-    for connection in theirs:
-        connection.close()
-    # Each is good for one connection.
-    again, last = meeting.dial(met, tickets[0]), door.ticket()
-    known = meeting.dial(met, last)
-    door.take([last], lambda: None)[0].close()
-    known.close()
-    assert _shown_out(wrong) and _shown_out(short) and _shown_out(again)
-    door.close()
-    assert _shown_out(silent)
-
-
-def test_who_says_nothing_makes_room_for_others(
-    door: Door, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(doors, "_MOST_STRANGERS", 2)
-    met, ticket = _met(door), door.ticket()
-    silent = [socket.create_connection((met.address, met.port)) for _ in range(4)]
-    with meeting.dial(met, ticket):
-        door.take([ticket], lambda: None)[0].close()
-    assert _shown_out(silent[0])
-    for connection in silent[1:]:
-        connection.close()
-
-
-def test_who_does_not_come_is_not_waited_for_for_ever(
-    door: Door, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(doors, "PATIENCE", 0.0)
-    with pytest.raises(PoolError, match="1 of 1 connections have not come in 0 s"):
-        door.take([door.ticket()], lambda: None)
+    assert meeting.interface(here) == "lo"
+    assert meeting.machine() == meeting.machine() != ""
 
 
 class _Hosts:
@@ -176,33 +78,64 @@ class _Hosts:
 
     def __init__(self) -> None:
         self.asked: list[int] = []
+        self.told: list[tuple[int, dict[str, object], bytes]] = []
+
+    def tell(self, host: int, request: dict[str, object], blob: bytes = b"") -> None:
+        self.told.append((host, request, blob))
 
     def ask(self, requests: dict[int, dict[str, object]]) -> dict[int, dict[str, object]]:
         self.asked += requests
         return {n: self._answer(request) for n, request in requests.items()}
 
     def _answer(self, request: dict[str, object]) -> dict[str, object]:
-        match request["op"]:
-            case "child":
-                return {"child": request["number"] if request["number"] != 1 else linux.NOBODY}
-            case "slept":
-                return {"slept": processes.slept(request["pid"])}  # type: ignore[arg-type]
-        seen = processes.glance(request["pids"])  # type: ignore[arg-type]
-        return sent(replace(seen, load=1.5))
+        if request["op"] == "drain":
+            return {}
+        what, given = str(request["what"]), dict(request["with"])  # type: ignore[call-overload]
+        return json.loads(json.dumps({"seen": serving.seen(Near(os.getpid()), what, given)}))  # type: ignore[no-any-return]
 
 
 def test_processes_of_several_machines_are_told_apart() -> None:
     hosts = _Hosts()
-    far = Far(hosts, 1)  # type: ignore[arg-type]
+    far = Far(hosts, 1, range(3))  # type: ignore[arg-type]
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         pids = [far.child(rank, process.pid) for rank in (0, 2)]
         assert pids[0] == process.pid and len(set(pids)) == 2
         assert far.child(1, 1) == linux.NOBODY
         seen = far.glance(pids)
         assert [thread.number for thread in seen.threads] == pids
-        assert list(seen.cpu) == pids == list(seen.roots) and seen.load == 1.5 and seen.glance
+        assert list(seen.cpu) == pids == list(seen.roots) and seen.glance
+        whole = far.look(pids, {b"python"})
+        assert {thread.number for thread in whole.threads} >= set(pids) and not whole.glance
+        assert all(isinstance(thread.state, bytes) for thread in whole.threads)
         hosts.asked.clear()
         assert far.slept(pids[1]) is not None and hosts.asked == [2]
         process.kill()
     assert far.glance(pids).threads == ()
-    assert far.slept(os.getpid()) is not None
+
+
+def test_what_a_host_has_read_of_its_rank_is_checked_again() -> None:
+    hosts = _Hosts()
+    link = FarLink(Page(hosts, 1, 7, 2))  # type: ignore[arg-type]
+    link.put({"said": None}, encode({"ready": 12}))
+    link.put({"printed": 100_000}, b"the end of it")
+    assert link.read().complete and link.replies.pop() == ({"ready": 12}, b"")
+    assert link.output.drain() == "the end of it" and link.output.size == 100_000
+    link.out += b"job"
+    link.write()
+    [(host, request, blob)] = hosts.told
+    assert (host, request["world"], request["asked"], blob) == (2, 7, 1, b"job") and not link.out
+    link.put({"said": None}, encode({"ready": 12}))  # once more, unasked
+    link.read()
+    assert link.ended and "answers what it was not asked" in str(link.garbage)
+    link.close()
+    link.put({"ended": None}, b"")  # by a thread that does not know yet
+
+
+def test_the_end_of_a_rank_comes_after_what_it_has_said() -> None:
+    link = FarLink(Page(_Hosts(), 1, 1, 0))  # type: ignore[arg-type]
+    link.put({"said": None}, encode({"ready": 12}))
+    link.put({"ended": "sent what is no answer: x"}, b"")
+    assert link.read().complete and link.ended
+    assert link.garbage == "sent what is no answer: x"
+    assert link.replies.pop() == ({"ready": 12}, b"")
+    link.close()

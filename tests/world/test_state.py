@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from aggverify.world import Replies, Template
-from aggverify.world.state import _environment, _filters, _random_aspect
+from aggverify.world.state import _environment, _random_aspect
 from tests.world.conftest import job
 from tests.world.handlers_names import BEYOND_REPAIR, CHANGED
 
@@ -75,16 +74,13 @@ def test_a_look_draws_no_random_number(
     assert look() == expected
 
 
-def test_what_torch_imports_on_its_way_is_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_torch_sets_on_its_way_is_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a functional collective does, when it is used for the first time."""
-    before = _environment(), _filters()
+    before = _environment()
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "somewhere")
-    with warnings.catch_warnings():
-        own = {"__module__": "sympy.utilities.exceptions"}
-        warnings.simplefilter("once", type("SymPyDeprecationWarning", (DeprecationWarning,), own))
-        assert (_environment(), _filters()) == before
-        warnings.simplefilter("once", DeprecationWarning)
-        assert (_environment(), _filters()) != before
+    assert _environment() == before
+    monkeypatch.setenv("ANOTHER", "somewhere")
+    assert _environment() != before
 
 
 def test_nothing_changed_nothing_said(play: Template) -> None:

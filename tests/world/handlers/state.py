@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import random
-import resource
 import signal
-import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,15 +22,6 @@ def _numpy_seed() -> None:
     np.random.seed(5)
 
 
-def _few_open_files() -> None:
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (200, hard))
-
-
-def _drop_module() -> None:
-    del sys.modules["random"]
-
-
 CHANGES: dict[str, Callable[[], Any]] = {
     "torch default dtype": lambda: torch.set_default_dtype(torch.float64),
     "torch default device": lambda: torch.set_default_device("meta"),
@@ -44,18 +32,9 @@ CHANGES: dict[str, Callable[[], Any]] = {
     "torch random state": lambda: torch.manual_seed(1),
     "numpy random state": _numpy_seed,
     "random state": lambda: random.seed(1),
-    "recursion limit": lambda: sys.setrecursionlimit(5000),
-    "sys.path": lambda: sys.path.append("/nowhere"),
-    "sys.modules lost": _drop_module,
-    "warning filters": lambda: warnings.simplefilter("ignore"),
     "environment": lambda: os.environ.update(AGGVERIFY_TEST="set"),
     "working directory": lambda: os.chdir("/"),
     "signal handlers": lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
-    "timer": lambda: signal.alarm(600),
-    "umask": lambda: os.umask(0),
-    "resource limits": _few_open_files,
-    "priority": lambda: os.nice(1),
-    "processors": lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}),
     "subnormal numbers": lambda: torch.set_flush_denormal(True),
     "threads": lambda: threading.Thread(target=time.sleep, args=(600,), daemon=True).start(),
 }

@@ -1,0 +1,193 @@
+"""A rank of another launched process as the driver sees it: its link, and its process.
+
+The process that has the rank reads, checks and looks; here is what it has written of that. A
+process is known by one number, of its host and of its own there.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass
+from typing import Any, Protocol, cast
+
+from aggverify.world import linux
+from aggverify.world.link import Arrived, Link, Output
+from aggverify.world.mail import Ear
+from aggverify.world.processes import Look, Slept, Thread
+
+_SHIFT = 23
+"""Processes of host h go by their number there with h above these bits, which no number reaches."""
+_OWN = (1 << _SHIFT) - 1
+_MUCH = 1 << 15
+"""Of what a rank prints, at a time: as ``Output.much``."""
+
+
+class Asked(Protocol):
+    """Hosts that are written to; raises PoolError where one is lost."""
+
+    def ask(self, requests: Mapping[int, Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
+        """Each its own request; their answers."""
+
+    def tell(self, host: int, request: Mapping[str, Any], blob: bytes = b"") -> None:
+        """What needs no answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A rank's slate."""
+
+    hosts: Asked
+    template: int
+    world: int
+    host: int
+
+    def pread(self, size: int, at: int) -> bytes:
+        """So many of its bytes from there; zeros at the end are left out."""
+        data: str = self.ask("page", size=size, at=at)["data"]
+        return data.encode("latin-1")
+
+    def size(self) -> int:
+        """Of its file."""
+        size: int = self.ask("page", size=0, at=0)["size"]
+        return size
+
+    def ask(self, what: str, **more: int) -> dict[str, Any]:
+        """Have its host do that with the rank."""
+        return self.hosts.ask({self.host: self.request(what, **more)})[self.host]
+
+    def request(self, what: str, **more: int) -> dict[str, Any]:
+        """About this rank."""
+        return {"op": what, "template": self.template, "world": self.world, **more}
+
+
+class FarOutput(Output):
+    """What it prints, as far as its host has written that."""
+
+    __slots__ = ("_page", "ear")
+
+    def __init__(self, ear: Ear, page: Page) -> None:
+        super().__init__(ear.fileno(), _MUCH)
+        self.ear, self._page = ear, page
+
+    def read(self) -> int:
+        """Take what is there; how many bytes were printed."""
+        taken = self.ear.taken()
+        if not taken:
+            raise BlockingIOError
+        for size, shown in taken:
+            self._keep(shown, size)
+        return sum(size for size, _ in taken)
+
+    def drain(self) -> str:
+        """Have its host read everything that can be; the tail as text."""
+        self._page.ask("drain")
+        return Output.drain(self)
+
+    def close(self) -> None:
+        self.ear.close()
+
+
+class FarLink(Link):
+    """A rank's link: what its host has read of it arrives here, and what is written goes there."""
+
+    __slots__ = ("_ear", "_page", "_printed")
+
+    def __init__(self, page: Page) -> None:
+        ear, printed = Ear(), FarOutput(Ear(), page)
+        super().__init__(page.host, cast("socket.socket", ear), printed, page)
+        self._ear, self._printed, self._page = ear, printed, page
+
+    def put(self, letter: Mapping[str, Any], blob: bytes) -> None:
+        """By the thread that reads letters."""
+        if "printed" in letter:
+            self._printed.ear.put(letter["printed"], blob)
+        else:
+            self._ear.put(letter, blob)
+
+    def read(self) -> Arrived:
+        """Take what has arrived."""
+        size, complete = 0, False
+        for letter, blob in self._ear.taken():
+            if "ended" in letter:
+                self._end()
+                self.garbage = letter["ended"]
+            elif not self.ended:
+                arrived = self.hear(blob)
+                size, complete = size + arrived.size, complete or arrived.complete
+        return Arrived(size, complete)
+
+    def write(self) -> None:
+        """Send what there is to send."""
+        if self.out:
+            page = self._page
+            request = page.request("write", asked=self.asked, most=self.decoder.most)
+            page.hosts.tell(page.host, request, bytes(self.out))
+            self.out.clear()
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self.sock.close()
+        self.output.close()
+
+
+def sent(seen: Any) -> Any:
+    """What a host answers of what it has seen."""
+    if not isinstance(seen, Look):
+        return seen
+    threads = [(t.number, t.state.decode(), *astuple(t)[2:]) for t in seen.threads]
+    return threads, list(seen.cpu.items()), list(seen.roots.items()), seen.load
+
+
+@dataclass(frozen=True, slots=True)
+class Far:
+    """Sees the ranks of several hosts, each by its own ``Near``; ``Sight``."""
+
+    hosts: Asked
+    template: int
+    ranks: range
+
+    def look(self, pids: Iterable[int], ticking: Iterable[bytes]) -> Look:
+        return self._seen(pids, "look", {"ticking": [name.decode() for name in ticking]})
+
+    def glance(self, pids: Iterable[int]) -> Look:
+        return self._seen(pids, "glance", {})
+
+    def _seen(self, pids: Iterable[int], what: str, more: dict[str, Any]) -> Look:
+        there: dict[int, dict[str, Any]] = {}
+        for pid in pids:
+            there.setdefault(pid >> _SHIFT, {"pids": [], **more})["pids"].append(pid & _OWN)
+        found: tuple[list[Thread], dict[int, float], dict[int, int]] = [], {}, {}
+        most = 0.0
+        for n, (threads, cpu, roots, load) in self._asked(what, there).items():
+            found[0].extend(Thread(_far(n, t), s.encode(), *rest) for t, s, *rest in threads)
+            found[1].update((_far(n, pid), seconds) for pid, seconds in cpu)
+            found[2].update((_far(n, pid), _far(n, root)) for pid, root in roots)
+            most = max(most, load)
+        return Look(tuple(found[0]), found[1], found[2], what == "glance", most)
+
+    def slept(self, pid: int) -> Slept | None:
+        found = self._of(pid, "slept")
+        return None if found is None else Slept(*found)
+
+    def child(self, rank: int, number: int) -> int:
+        found = self._asked("child", {rank: {"rank": rank, "number": number}})[rank]
+        return linux.NOBODY if found == linux.NOBODY else _far(rank, found)
+
+    def wake(self) -> None:
+        self._asked("wake", {n: {} for n in self.ranks})
+
+    def ask(self, pid: int, *, wake: bool) -> None:
+        self._of(pid, "ask", wake=wake)
+
+    def _of(self, pid: int, what: str, **more: Any) -> Any:
+        return self._asked(what, {pid >> _SHIFT: {"pid": pid & _OWN, **more}})[pid >> _SHIFT]
+
+    def _asked(self, what: str, each: Mapping[int, dict[str, Any]]) -> dict[int, Any]:
+        request = {"op": "see", "what": what, "template": self.template}
+        answers = self.hosts.ask({n: {**request, "with": more} for n, more in each.items()})
+        return {n: answer["seen"] for n, answer in answers.items()}
+
+
+def _far(host: int, pid: int) -> int:
+    return host << _SHIFT | pid

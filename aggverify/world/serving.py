@@ -1,0 +1,311 @@
+"""One of the processes that torchrun or srun has started: has a rank of every world.
+
+It has a launcher of its own, as a pool has, and does with it what the driver writes: constructs
+handlers, has its rank of a world forked, looks at that one's process. What the rank says is read
+and checked here as a pool does, and written to the driver.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, astuple, replace
+from functools import partial
+from types import FrameType
+from typing import Any, NoReturn
+
+from aggverify.errors import AggverifyError
+from aggverify.world import answers, linux, meeting, slate, wire
+from aggverify.world.backends import backend
+from aggverify.world.distant import sent
+from aggverify.world.faults import PoolError, TemplateFailure
+from aggverify.world.flight import Key
+from aggverify.world.launcher import Launcher
+from aggverify.world.link import Link, Printed
+from aggverify.world.mail import Ear, Post
+from aggverify.world.meeting import Meeting, Seat
+from aggverify.world.opened import Opened
+from aggverify.world.options import Options
+from aggverify.world.sight import Near
+from aggverify.world.source import NoRoom
+
+ABANDONED = 2
+"""Exit code of one whose driver has gone without a word."""
+_FIRST_SPEAKS = 10.0
+"""Seconds in which the first one says what is wrong: a launcher ends it when another has failed."""
+_SHOWN = 1 << 13
+"""Bytes at the beginning, and at the end, of what a rank prints at a time."""
+
+Request = dict[str, Any]
+Answer = dict[str, Any]
+
+
+def main(path: str, parent: int) -> NoReturn:
+    """Be the first of them, beside the driver that has started this process."""
+    sys.path[:] = json.loads(path)
+    _ends_with(parent)
+    seat = meeting.seat(os.environ)
+    sys.exit(ABANDONED if seat is None else serve(replace(seat, serves=False)))
+
+
+def beside(seat: Seat) -> int:
+    """Be another one; its exit code. Says nothing: the first one does."""
+    _ends_with(os.getppid())
+    return serve(seat)
+
+
+def _ends_with(parent: int) -> None:
+    """End when that process does, in order."""
+
+    def ends(number: int, frame: FrameType | None) -> NoReturn:
+        raise SystemExit(ABANDONED)
+
+    signal.signal(signal.SIGTERM, ends)
+    linux.die_with_parent(parent, signal.SIGTERM)
+
+
+def serve(seat: Seat) -> int:
+    """Do what the driver writes, until it writes with which code to end."""
+    launcher = Launcher()  # imports torch meanwhile
+    letters = Ear()
+    try:
+        try:
+            post = Post(seat, f"host/{seat.number}", letters.put, letters.put)
+        except RuntimeError:
+            time.sleep(_FIRST_SPEAKS)
+            return ABANDONED
+        post.watch(["driver"])
+        try:
+            code = _Serving(seat, launcher, post, letters).run()
+        except SystemExit:
+            post.send("driver", {"from": seat.number, "gone": "it was sent a signal to end"})
+            raise
+        post.close()
+        return code
+    except PoolError:  # the store is gone
+        return ABANDONED
+    finally:
+        launcher.close()
+
+
+class _Relayed(Link):
+    """A rank's link whose answers go on to the driver as they are."""
+
+    __slots__ = ("tell",)
+
+    tell: Callable[[str, Any, bytes], None]
+
+    def _take(self, header: dict[str, Any], blob: bytes) -> None:
+        Link._take(self, header, blob)
+        self.replies.clear()
+        self.tell("said", None, wire.encode(header, blob))
+
+
+class _Heard(Printed):
+    """What a rank prints goes on to the driver: how much at a time, its beginning and its end."""
+
+    def __init__(self, tell: Callable[[str, Any, bytes], None]) -> None:
+        self._tell = tell
+
+    def add(self, data: bytes) -> None:
+        shown = data if len(data) <= 2 * _SHOWN else data[:_SHOWN] + data[-_SHOWN:]
+        self._tell("printed", len(data), shown)
+
+
+class _Held:
+    """A template of this process, and the links of its ranks by world."""
+
+    def __init__(self, opened: Opened) -> None:
+        self.opened = opened
+        self.links: dict[int, Link] = {}
+
+
+class _Serving:
+    """Does what letters say, one by one, and tells what ranks do."""
+
+    def __init__(self, seat: Seat, launcher: Launcher, post: Post, letters: Ear) -> None:
+        self._seat, self._launcher, self._post, self._letters = seat, launcher, post, letters
+        self._held: dict[int, _Held] = {}
+        self._poll = select.poll()
+        self._poll.register(letters, select.POLLIN)
+        self._readers: dict[int, Callable[[], bool]] = {}
+
+    def run(self) -> int:
+        """Serve until the driver says how to end, or is lost; the exit code."""
+        while True:
+            for fd, _ in self._poll.poll():
+                if fd == self._letters.fileno():
+                    for request, blob in self._letters.taken():
+                        if isinstance(request, str):  # who is lost: the driver, or the store
+                            return ABANDONED
+                        if (code := self._done(request, blob)) is not None:
+                            return code
+                elif (reader := self._readers.get(fd)) is not None and not reader():
+                    self._forget(fd)
+
+    def _tell(self, header: dict[str, Any], blob: bytes = b"") -> None:
+        self._post.send("driver", {"from": self._seat.number, **header}, blob)
+
+    def _done(self, request: Request, blob: bytes) -> int | None:
+        """Do it; the exit code where that is what it says."""
+        code: int | None = request["code"] if request["op"] == "end" else None
+        try:
+            answer = {} if code is not None else self._answer(request, blob)
+        except AggverifyError as error:
+            answer = {"error": str(error)}
+        if "id" in request:
+            self._tell({"id": request["id"], "answer": answer})
+        return code
+
+    def _answer(self, request: Request, blob: bytes) -> Answer:
+        match request["op"]:
+            case "hello":
+                return {"machine": meeting.machine(), "interface": meeting.interface(self._seat)}
+            case "open":
+                return self._open(request)
+            case "close":
+                self._close(request["template"])
+            case "excess" if held := self._held.get(request["template"]):
+                return {"excess": astuple(self._launcher.excess(held.opened))}
+            case "world":
+                return self._world(request)
+            case "write":
+                self._write(request, blob)
+            case "kill":
+                self._kill(request["template"], request["world"])
+            case "page" | "drain":
+                return self._of_rank(request)
+            case "see" if held := self._held.get(request["template"]):
+                return {"seen": seen(held.opened.sight, request["what"], request["with"])}
+        return {}
+
+    # -- templates --------------------------------------------------------------------------
+
+    def _open(self, request: Request) -> Answer:
+        limits = {**request["options"], "backend": backend(request["backend"])}
+        opened = self._launcher.open(request["request"], Options(**limits))
+        if isinstance(opened, TemplateFailure):
+            return {"failure": asdict(opened)}
+        number = request["template"]
+        self._held[number] = _Held(opened)
+        for fd, read in opened.watched().items():
+            self._follow(fd, partial(self._ended, number, read))
+        return {"description": opened.description, "lacks_threads": opened.lacks_threads}
+
+    def _ended(self, template: int, read: Callable[[], Any]) -> bool:
+        """Tell what the template says of its ranks; whether there may be more."""
+        try:
+            said = read()
+        except OSError:
+            self._tell({"template": template, "over": True})
+            return False
+        for ending in said or ():
+            self._tell({"template": template, "ending": ending})
+        return said is not None
+
+    def _close(self, template: int) -> None:
+        if (held := self._held.pop(template, None)) is not None:
+            for link in held.links.values():
+                self._let_go(link)
+            self._launcher.kill(held.opened)
+            for fd in held.opened.watched():
+                self._forget(fd)
+            held.opened.close()
+
+    def _follow(self, fd: int, reader: Callable[[], bool]) -> None:
+        self._poll.register(fd, select.POLLIN)
+        self._readers[fd] = reader
+
+    def _forget(self, fd: int) -> None:
+        if self._readers.pop(fd, None) is not None:
+            self._poll.unregister(fd)
+
+    # -- worlds -----------------------------------------------------------------------------
+
+    def _world(self, request: Request) -> Answer:
+        template, world = request["template"], request["world"]
+        held, me = self._held[template], self._seat.number
+        part = f"{self._seat.part}/{template}/{world}"
+        by = request["interface"] or meeting.interface(self._seat)
+        where = Meeting(self._seat.address, self._seat.port, part, by)
+        key = Key(request["size"], backend(request["backend"]))
+        try:
+            [made] = held.opened.start(
+                world, key, request["memory"], alone=request["alone"], ranks=[me], meeting=where
+            )
+        except NoRoom as error:
+            return {"refused": str(error)}
+        except OSError:  # it is gone, which the driver is told by its end
+            return {}
+
+        def tell(what: str, value: Any, blob: bytes) -> None:
+            self._tell({"template": template, "world": world, what: value}, blob)
+
+        link = held.links[world] = _Relayed(me, made.sock, made.output, made.slate)
+        link.tell = tell
+        link.output.heard = _Heard(tell)
+        self._follow(link.sock.fileno(), lambda: self._read(link))
+        self._follow(link.output.fd, lambda: link.output.read() > 0)
+        return {}
+
+    def _read(self, link: _Relayed) -> bool:
+        link.write()
+        link.read()
+        if link.ended:
+            link.tell("ended", link.garbage, b"")
+        else:
+            self._poll.modify(link.sock, _wanted(link))
+        return not link.ended
+
+    def _write(self, request: Request, blob: bytes) -> None:
+        held = self._held.get(request["template"])
+        link = None if held is None else held.links.get(request["world"])
+        if link is None or link.ended:
+            return
+        link.asked, link.decoder.most = request["asked"], request["most"]
+        link.out += blob
+        link.write()
+        self._poll.modify(link.sock, _wanted(link))
+
+    def _kill(self, template: int, world: int) -> None:
+        held = self._held.get(template)
+        if held is not None and (link := held.links.pop(world, None)) is not None:
+            self._let_go(link)
+            with contextlib.suppress(OSError):
+                held.opened.end(world)
+
+    def _let_go(self, link: Link) -> None:
+        for fd in (link.sock.fileno(), link.output.fd):
+            self._forget(fd)
+        link.close()
+
+    # -- what is seen of its rank -------------------------------------------------------------
+
+    def _of_rank(self, request: Request) -> Answer:
+        held = self._held.get(request["template"])
+        link = None if held is None else held.links.get(request["world"])
+        if link is None or not isinstance(link.slate, int):
+            return {"data": "", "size": 0}
+        if request["op"] == "drain":
+            link.output.drain()
+            return {}
+        size = min(request["size"], answers.SMALL)
+        data = os.pread(link.slate, size, request["at"]).rstrip(b"\0")
+        return {"data": data.decode("latin-1"), "size": slate.DUMP + slate.dump_size(link.slate)}
+
+
+def seen(sight: Near, what: str, more: dict[str, Any]) -> Any:
+    """What is seen of the rank, as it is sent."""
+    if "ticking" in more:
+        more["ticking"] = {name.encode() for name in more["ticking"]}
+    return sent(getattr(sight, what)(**more))
+
+
+def _wanted(link: Link) -> int:
+    return select.POLLIN | select.POLLOUT if link.out else select.POLLIN
