@@ -12,9 +12,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from aggverify import model
+from aggverify import codec, model
 from aggverify.errors import InputError
-from aggverify.model import codec
 from aggverify.regression import model as compared
 from aggverify.report import formats
 from aggverify.report.document import stopped
@@ -94,7 +93,7 @@ def test_weights_and_bounds_are_exact() -> None:
         (("verdict",), [], "key of the verdict document 'verdict'; did you mean 'verdicts'"),
         (("verdicts", 0, "mode"), 3, "document.verdicts[0].mode must be text, got 3"),
         (("verdicts", 0, "worlds", "1"), 0.5, "worlds.1 must be an integer, got 0.5"),
-        (("verdicts", 0, "seed"), 10**30, "seed must be an integer up to"),
+        (("verdicts", 0, "seed"), 10**30, "seed must be an integer from -9223372036854775807 to"),
         (("verdicts", 0, "findings", 1, "expected"), ["1/2"], "1 expected weights for 4"),
         (("verdicts", 0, "findings", 0, "expected"), ["1/0", "1"], "[0] must be a fraction"),
         (("verdicts", 0, "findings", 0, "expected"), ["1e9999999", "1"], "must be a fraction"),
@@ -105,6 +104,7 @@ def test_weights_and_bounds_are_exact() -> None:
          "its runs hold more than its 2 response tokens"),
         (("verdicts", 0, "findings", 0, "step", "samples", 0, "runs", 0, "mask"), "#",
          "mask must be 'unmasked' or 'masked' or 'rejected', got '#'"),
+        (("verdicts", 0, "checks", 0, "state"), "\ud800", "state must be 'ok' or 'failed' or"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named(place: tuple[Any, ...], value: object, message: str) -> None:
