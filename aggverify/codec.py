@@ -32,6 +32,7 @@ LARGEST = (1 << 63) - 1
 HEX = r"-?(0x[01](\.[0-9a-f]{1,13})?p[+-]\d{1,4}|inf)|nan"
 FRACTION = r"-?\d{1,4000}(/\d{1,4000})?"
 Integer = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]
+Count = Annotated[int, Meta(ge=0)]
 Text = Annotated[str, "lines"]
 """A text of several lines; a plain ``str`` is one line."""
 Case = Annotated[Mapping[str, Any], Meta(extra_json_schema={"$ref": "case.json"})]
@@ -116,13 +117,15 @@ def _parts(kind: Any, data: Any, where: str) -> Iterator[tuple[Any, Any, str]]:
     inner = get_args(kind)
     if _has_fields(kind) and isinstance(data, dict):
         known = {field.name: field for field in msgspec.structs.fields(kind)}
+        if "schema" in known:  # of another version, whatever else there is
+            yield known["schema"].type, data.get("schema"), ".schema"
         for key in data:
-            if key not in known:
+            if key not in known and kind.__struct_config__.forbid_unknown_fields:
                 raise unknown(f"key of {where}", key, known)
         missing = [name for name, field in known.items() if field.required and name not in data]
         if missing:
             raise InputError(f"{where} lacks {', '.join(missing)}")
-        yield from ((known[key].type, value, f".{key}") for key, value in data.items())
+        yield from ((f.type, data[name], f".{name}") for name, f in known.items() if name in data)
     elif get_origin(kind) is tuple and isinstance(data, list):
         kinds = repeat(inner[0]) if inner[-1] is Ellipsis else inner
         yield from ((k, x, f"[{n}]") for n, (k, x) in enumerate(zip(kinds, data, strict=False)))
@@ -133,8 +136,11 @@ def _parts(kind: Any, data: Any, where: str) -> Iterator[tuple[Any, Any, str]]:
 def _what(kind: Any, data: object) -> str:
     """What a value must be, as in "text"."""
     kind, *more = get_args(kind) if get_origin(kind := _one(kind)) is Annotated else (kind,)
-    if kind is int and more and type(data) is int:
-        return f"an integer from {more[0].ge} to {more[0].le}"
+    if kind is int and more:
+        least, most = more[0].ge, more[0].le
+        if most == LARGEST:
+            return "an integer of at most 64 bits" if type(data) is int else "an integer"
+        return f"an integer {f'of at least {least}' if most is None else f'from {least} to {most}'}"
     if kind in _WORDS:
         return _WORDS[kind]
     if get_origin(kind) is Literal or (isinstance(kind, type) and issubclass(kind, StrEnum)):
@@ -148,6 +154,7 @@ _WORDS = {
     str: "text",
     bool: "true or false",
     int: "an integer",
+    int | float: "a number",
     Double: "a double in hex",
     Fraction: "a fraction",
 }
@@ -161,8 +168,7 @@ def _one(kind: Any) -> Any:
     """The type without a None that it may be."""
     if get_origin(kind) not in (Union, UnionType):
         return kind
-    (one,) = (k for k in get_args(kind) if k is not type(None))
-    return one
+    return Union[tuple(k for k in get_args(kind) if k is not type(None))]  # noqa: UP007
 
 
 @cache
