@@ -11,8 +11,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from aggverify import model
-from aggverify.model import codec
+from aggverify import codec, model
 from aggverify.report import baseline
 from aggverify.report.baseline import Baseline, Entry
 from aggverify.report.document import known_findings

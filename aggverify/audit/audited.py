@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
+from msgspec import structs
+
 from aggverify import model, oracles
 from aggverify.audit import judging, reduced
 from aggverify.audit.convention import RECORDED
@@ -96,12 +98,12 @@ def documented(verdict: Verdict, folder: Path, *options: str) -> model.Document:
     claim = verdict.subject.claim
     mode = () if claim.mode is None else ("--mode", claim.mode)
     again = ("aggverify", "audit", str(folder), *mode, "--engine", claim.engine, *options)
-    return replace(
+    return structs.replace(
         made,
         verdicts=tuple(
-            replace(
+            structs.replace(
                 one,
-                findings=tuple(replace(f, replay=again) for f in one.findings),
+                findings=tuple(structs.replace(f, replay=again) for f in one.findings),
             )
             for one in made.verdicts
         ),
@@ -180,10 +182,12 @@ def _settled(
 ) -> model.Check:
     """What was not judged, and why."""
     if done.name == TERMS.name and not any(step.terms for step in run.steps):
-        return replace(done, state=State.LEFT_OUT, cases=0, reason="no further term is probed")
+        return structs.replace(
+            done, state=State.LEFT_OUT, cases=0, reason="no further term is probed"
+        )
     if done.name == WEIGHTS.name and subject.mode is None:
         reason = "no mode has these weights on every step: name the one that is meant with --mode"
-        return replace(done, state=State.NOT_JUDGED, reason=reason)
+        return structs.replace(done, state=State.NOT_JUDGED, reason=reason)
     if done.name == WEIGHTS.name and done.state is State.OK:
         tokens = sum(s.step.num_unmasked for s in run.steps)
         unknown = sum(int(one.left_out.sum()) for one in steps)
@@ -193,7 +197,7 @@ def _settled(
             else f"{tokens:,} tokens"
         )
         told = f"{shown} of {len(run.steps)} optimizer steps on {run.ranks.world} ranks"
-        return replace(done, established=f"{told} have the weights of {subject.mode}")
+        return structs.replace(done, established=f"{told} have the weights of {subject.mode}")
     return done
 
 

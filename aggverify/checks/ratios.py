@@ -24,6 +24,7 @@ from aggverify.steps.case import Case
 
 NAME = "holds_at_other_ratios"
 LAYOUTS, OVERFLOW = "AGV215", "AGV216"
+AT_HAND = "ratios of what is at hand"
 
 
 _NEAR = Fraction(1, 1 << 10)
@@ -63,7 +64,7 @@ def _judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
         found = failed or judge_two(NAME, LAYOUTS, subject, alone, laid_out, near)
         if found is not None:
             # Whether tokens are let in or weigh something else depends on the step: one mistake.
-            return found if failed else replace(found, signs=(*found.signs, LAYOUTS))
+            return found if failed else replace(found, signs=(*found.signs, AT_HAND))
     for ran, where in zip(beyond, ("masked", "that counts"), strict=True):
         if ran.failure is None and ran.weights is not None and _is_nan(ran):
             message = (

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from aggverify.codec import Part
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class About:
+class About(Part, frozen=True, order=True):
     """A reducer under one mode and engine, wherever its project lies."""
 
     target: str
@@ -15,8 +14,7 @@ class About:
     engine: str
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(Part, frozen=True):
     """Findings with the same one are the same finding to a baseline and to ``compare``."""
 
     about: About

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from msgspec import structs
 
 from aggverify.checks import Finding
 from aggverify.codes import Diagnosed
@@ -104,7 +105,7 @@ def deviation(subject: Subject, usual: str) -> Diagnosis:
     known = subject.engine.deviates
     assert known is not None
     sentence = f"what engine {usual} asks for; this trainer {known.instead}"
-    bug = Bug(subject.engine.name, sentence, known.seen, known.fix, ())
+    bug = Bug(subject.engine.name, sentence, known.seen, known.fix)
     return Diagnosis(sentence, None, bug, sentence)
 
 
@@ -278,14 +279,14 @@ def _diagnosis(
         known = bugs_of_parts(seen)
         where = ", ".join(dict.fromkeys(b.seen for b in known))
         name = known[0].name if known else "another-formula"
-        bug = Bug(name, sentence, where or "no historic bug is known to be this", wanted, ())
+        bug = Bug(name, sentence, where or "no historic bug is known to be this", wanted)
     elif bug is not None and wanted is not None and needs_no_count(subject):
-        bug = replace(bug, fix=wanted)  # others divide by what this mode has no use for
+        bug = structs.replace(bug, fix=wanted)  # others divide by what this mode has no use for
     elif bug is not None and wanted is not None and seen.form is not None:
         part = isinstance(form, PartialForm)
         if bug.leaves_out(own) or (part and len(own) < len(PARTS)):
             first = f"{bug.sentence}; all others: " if part else ""
-            bug = replace(bug, sentence=first + described(seen.form), fix=wanted)
+            bug = structs.replace(bug, sentence=first + described(seen.form), fix=wanted)
     factor, off = _named(seen)
     return Diagnosis(sentence, factor, bug, form.sentence if form else sentence, form, off)
 

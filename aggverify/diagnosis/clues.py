@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol
+from typing import Literal, Protocol
 
+from aggverify.codec import Part
 from aggverify.diagnosis.behind import Behind, Poison
 from aggverify.diagnosis.factors import Factor
 from aggverify.diagnosis.forms import SIZES, ClosedForm
@@ -46,21 +47,15 @@ class Clue(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """One of some signs."""
+    """A sign whose name matches a regular expression."""
 
-    names: tuple[str, ...]
+    name: str
 
     def fits(self, seen: Clues) -> bool:
-        return not seen.signs.isdisjoint(self.names)
+        return any(re.fullmatch(self.name, sign) for sign in seen.signs)
 
 
-def sign(*names: str) -> Sign:
-    """A clue: one of these signs."""
-    return Sign(names)
-
-
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(Part, frozen=True):
     """One of some modes, none given for any; under an engine that divides by the counts it is
     handed, or by the rollouts of the step."""
 
@@ -82,8 +77,7 @@ def _divides_by_rollouts(engine: EngineSpec) -> bool:
     return one == 2 * two
 
 
-@dataclass(frozen=True, slots=True)
-class Off:
+class Off(Part, frozen=True):
     """All weights off by a factor of one of these names, or by a number times these sizes."""
 
     names: tuple[str, ...] = ()
@@ -102,8 +96,7 @@ _WINDOWS = 64
 """More than anybody accumulates over."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class WholePart(Part, frozen=True):
     """All weights one half, one third, ... of what they should be, by a number alone."""
 
     def fits(self, seen: Clues) -> bool:
@@ -113,8 +106,7 @@ class Part:
         return 1 < factor.constant.denominator <= _WINDOWS
 
 
-@dataclass(frozen=True, slots=True)
-class Error:
+class Error(Part, frozen=True):
     """An exception with this in its message, or in the candidate's line where it came from; both
     are regular expressions. Whose message: torch's or the interpreter's, never ours."""
 
@@ -130,8 +122,7 @@ class Error:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
+class Broken(Part, frozen=True):
     """Not finite although every loss is: the losses themselves, or only gradients; where
     something is empty, or at masked tokens."""
 
@@ -148,8 +139,7 @@ class Broken:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Leaks:
+class Leaks(Part, frozen=True):
     """Values behind the mask that reach the loss, all of these and none of those; or, with none of
     either, only the gradient. ``weighed``: whether they have weights, None for either."""
 
@@ -172,13 +162,12 @@ class Leaks:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Count:
-    """A pattern for a Term: regular expressions for what and unit; places None match any."""
+class Count(Part, frozen=True):
+    """A pattern for a Term: regular expressions for what and unit; places may be "any"."""
 
     what: str
     unit: str = ""
-    places: tuple[str, ...] | None = ()
+    places: tuple[str, ...] | Literal["any"] = ()
     inside: str = ""
     """A regular expression that one of them must match."""
 
@@ -188,7 +177,7 @@ class Count:
             term is not None
             and re.fullmatch(self.what, term.what) is not None
             and re.fullmatch(self.unit, term.unit) is not None
-            and (self.places is None or self.places == term.places)
+            and self.places in ("any", term.places)
             and (not self.inside or any(re.fullmatch(self.inside, p) for p in term.places))
         )
 
@@ -197,8 +186,7 @@ PARTS = ("inner", "outer", "sizes")
 """Of a form: what a token's own unit is divided by, what is averaged over, parallel sizes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Part, frozen=True):
     """A closed form of this shape; parts left at None match anything, no ``upper`` only none."""
 
     inner: Count | None = None

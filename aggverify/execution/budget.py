@@ -13,7 +13,7 @@ MIN_EXAMPLES = 20
 turn a check into nothing. All that are planned, where those are fewer."""
 MAX_WORLD, MAX_GROUP = 8, 64
 """Most ranks, and most rollouts of a prompt group, that can be asked for."""
-LARGEST = 1 << 63
+LARGEST = (1 << 63) - 1
 """Largest integer of anything else."""
 MAX_EXAMPLES, MAX_SECONDS = 10**9, 10**9
 """Most drawn cases per check, and most seconds; nobody lives to see either."""

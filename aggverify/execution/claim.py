@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from msgspec import Meta, structs
+
+from aggverify import codec
+from aggverify.codec import Integer, Part
 from aggverify.codes import Code, Effect
 from aggverify.conventions import ADAPTED, FEATURES, Convention, convention
 from aggverify.conventions.base import NONLINEAR as NONLINEAR
 from aggverify.engines import engine
 from aggverify.errors import InputError, shown, unknown
-from aggverify.execution.budget import LARGEST, MAX_GROUP, MAX_WORLD, Budget
+from aggverify.execution.budget import MAX_GROUP, MAX_WORLD, Budget
 from aggverify.execution.installed import installed_modes
 from aggverify.execution.limits import RankKind
 from aggverify.files import is_path
 from aggverify.oracles import DEFAULT_POLICY, OracleError, Policy, mode, objective
 from aggverify.world import GLOO, backend
 
-SCHEMA = 1
+SCHEMA: Literal[1] = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +102,7 @@ class Claim:
     def from_json(data: object) -> Claim:
         """Rebuild a claim from :meth:`to_json`'s data, every value checked; raises InputError.
         Data of before there were others is of the usual backend."""
-        usual = {"backend": GLOO.name}
-        values = _exactly(usual | data if isinstance(data, dict) else data, "the claim", _READERS)
-        claim = Claim(**{name: read(name, values[name]) for name, read in _READERS.items()})
-        if (claim.adapter is None) == (claim.convention == ADAPTED):
-            raise InputError(
-                f"an adapter goes with the convention {ADAPTED!r} and no other, got "
-                f"{claim.convention!r:.200} and {claim.adapter!r:.200}"
-            )
-        return claim
+        return codec.read(_Stored, data, "the claim").claim()
 
 
 def is_nonlinear(name: str | None) -> bool:
@@ -122,65 +117,67 @@ def readings(policy: Policy) -> dict[str, Any]:
     return {q: r for q, r in values.items() if r != getattr(DEFAULT_POLICY, q)}
 
 
-Reader = Callable[[str, object], Any]
+class _Budget(Part, frozen=True):
+    """The limits of a search."""
+
+    profile: str
+    max_examples: int | None
+    max_time: int | float | None
+    step: str
 
 
-def _exactly(data: object, what: str, readers: Mapping[str, Reader]) -> Mapping[str, Any]:
-    """A JSON object of this schema with these keys, no more and no fewer."""
-    if not isinstance(data, Mapping):
-        raise InputError(f"{what} is a JSON object, got {data!r:.200}")
-    if data.get("schema") != SCHEMA:
-        raise InputError(f"{what}'s schema must be {SCHEMA}, got {data.get('schema')!r:.200}")
-    if missing := readers.keys() - data.keys():
-        raise InputError(f"{what} lacks {', '.join(sorted(missing))}")
-    for key in data:
-        if key not in readers and key != "schema":
-            raise unknown(f"key of {what}", key, readers)
-    return data
+class _Stored(Part, frozen=True):
+    """A claim as JSON has it, with every key but one that older files lack."""
 
+    schema: Literal[1]
+    target: str
+    function: str
+    convention: str
+    engine: str
+    mode: str | None
+    divisor: int | float | None
+    oracle: str | None
+    adapter: str | None
+    terms: tuple[str, ...]
+    offered: tuple[str, ...]
+    policy: Mapping[str, Any]
+    claimed: tuple[str, ...]
+    without: tuple[str, ...]
+    compiled: bool
+    strict: bool
+    group_size: Annotated[int, Meta(ge=1, le=MAX_GROUP)] | None
+    max_world: Annotated[int, Meta(ge=1, le=MAX_WORLD)]
+    against: Mapping[str, Any] | None
+    seed: Integer
+    budget: _Budget
+    backend: str = GLOO.name
 
-def _text(name: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise InputError(f"{name} must be text, got {value!r:.200}")
-    return value
-
-
-def _texts(name: str, value: object) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        raise InputError(f"{name} must be a list of texts, got {value!r:.200}")
-    return tuple(_text(name, item) for item in value)
-
-
-def _number(name: str, value: object) -> float:
-    try:
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-            return value
-    except OverflowError:
-        pass  # an integer beyond every float
-    raise InputError(f"{name} must be a finite number, got {value!r:.200}")
-
-
-def _file(name: str, value: object) -> str:
-    if not is_path(text := _text(name, value)):
-        raise InputError(f"{name} must be a Python file, got {value!r:.200}")
-    return text
-
-
-def _integer(least: int | None = None, most: int | None = None) -> Reader:
-    def read(name: str, value: object) -> int:
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise InputError(f"{name} must be an integer, got {value!r:.200}")
-        if abs(value) > LARGEST:
-            raise InputError(f"{name} must be an integer of at most 64 bits, got {shown(value)}")
-        if least is not None and most is not None and not least <= value <= most:
-            raise InputError(f"{name} must be between {least} and {most}, got {value!r:.200}")
-        return value
-
-    return read
-
-
-def _or_null(read: Reader) -> Reader:
-    return lambda name, value: None if value is None else read(name, value)
+    def claim(self) -> Claim:
+        """The claim, every name in it checked; raises InputError."""
+        if self.divisor is not None:
+            check_divisor(self.divisor)
+        if self.against is not None and self.against.get("against") is not None:
+            raise InputError("against: the other path has no other path itself")
+        for feature in (*self.claimed, *self.without):
+            if feature not in FEATURES:
+                raise unknown("claim", feature, FEATURES)
+        known = structs.asdict(self)
+        del known["schema"]
+        return Claim(
+            **known
+            | {
+                **_called(self.convention, self.adapter),
+                # A person's own, module:OBJECT, is imported where it is used: this runs no code.
+                "engine": self.engine if ":" in self.engine else engine(self.engine).name,
+                "mode": _mode(self.mode),
+                "policy": _policy(self.policy),
+                "claimed": frozenset(self.claimed),
+                "without": frozenset(self.without),
+                "against": None if self.against is None else Claim.from_json(self.against),
+                "budget": Budget(*structs.astuple(self.budget)),
+                "backend": backend(self.backend).name,
+            }
+        )
 
 
 def called_as(how: Convention) -> dict[str, Any]:
@@ -189,50 +186,36 @@ def called_as(how: Convention) -> dict[str, Any]:
     return {"convention": ADAPTED if own else how.name, "adapter": how.name if own else None}
 
 
-def _convention(name: str, value: object) -> str:
-    text = _text(name, value)
-    if is_path(text):
-        raise InputError(f"{name} must be a name, got {value!r:.200}")
-    return text if text == ADAPTED else convention(text).name
+def _called(name: str, adapter: str | None) -> dict[str, str | None]:
+    """The same, of what is stored."""
+    if is_path(name):
+        raise InputError(f"convention must be a name, got {name!r:.200}")
+    if adapter is not None and not is_path(adapter):
+        raise InputError(f"adapter must be a Python file, got {adapter!r:.200}")
+    name = name if name == ADAPTED else convention(name).name
+    if (adapter is None) == (name == ADAPTED):
+        raise InputError(
+            f"an adapter goes with the convention {ADAPTED!r} and no other, got {name!r:.200} and "
+            f"{adapter!r:.200}"
+        )
+    return {"convention": name, "adapter": adapter}
 
 
-def _engine(name: str, value: object) -> str:
-    text = _text(name, value)
-    # A person's own, module:OBJECT, is imported where it is used: reading data runs no code.
-    return text if ":" in text else engine(text).name
-
-
-def _mode(name: str, value: object) -> str:
-    text = _text(name, value)
+def _mode(name: str | None) -> str | None:
     installed_modes()
     try:
-        if not is_nonlinear(text):
-            mode(text)
+        if name is not None and not is_nonlinear(name):
+            mode(name)
     except OracleError as error:
         raise InputError(f"{error!s:.600}") from None
-    return text
+    return name
 
 
-def _features(name: str, value: object) -> frozenset[str]:
-    for feature in _texts(name, value):
-        if feature not in FEATURES:
-            raise unknown("claim", feature, FEATURES)
-    return frozenset(_texts(name, value))
-
-
-def _flag(name: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise InputError(f"{name} must be true or false, got {value!r:.200}")
-    return value
-
-
-def _policy(name: str, value: object) -> Policy:
-    if not isinstance(value, Mapping):
-        raise InputError(f"{name} must be an object, got {value!r:.200}")
+def _policy(said: Mapping[str, Any]) -> Policy:
     try:
-        return Policy(**value)
+        return Policy(**said)
     except (OracleError, TypeError) as error:
-        raise InputError(f"{name} cannot be used: {error!s:.300}") from None
+        raise InputError(f"policy cannot be used: {error!s:.300}") from None
 
 
 MOST_DIVISOR = 2.0**960
@@ -243,61 +226,6 @@ def check_divisor(divisor: float) -> None:
     """Raise InputError for a divisor by which no float64 can have the right weight."""
     if not 1 / MOST_DIVISOR <= divisor <= MOST_DIVISOR:
         raise InputError(
-            f"divisor {divisor!r} cannot be used: a weight 1/(L*N) must be a normal float64, so L "
-            f"must lie between {1 / MOST_DIVISOR:.0e} and {MOST_DIVISOR:.0e}"
+            f"divisor {shown(divisor)} cannot be used: a weight 1/(L*N) must be a normal float64, "
+            f"so L must lie between {1 / MOST_DIVISOR:.0e} and {MOST_DIVISOR:.0e}"
         )
-
-
-def _divisor(name: str, value: object) -> float:
-    number = _number(name, value)
-    check_divisor(number)
-    return number
-
-
-def _backend(name: str, value: object) -> str:
-    return backend(_text(name, value)).name
-
-
-def _against(name: str, value: object) -> Claim:
-    # Refused before it is read: a file may nest as deep as it likes.
-    if isinstance(value, Mapping) and value.get("against") is not None:
-        raise InputError(f"{name}: the other path has no other path itself")
-    return Claim.from_json(value)
-
-
-def _budget(name: str, value: object) -> Budget:
-    known = {f.name for f in fields(Budget)}
-    if not isinstance(value, Mapping) or set(value) != known:
-        raise InputError(f"{name} must have {', '.join(sorted(known))}, got {value!r:.200}")
-    return Budget(
-        _text("profile", value["profile"]),
-        _or_null(_integer())("max_examples", value["max_examples"]),
-        _or_null(_number)("max_time", value["max_time"]),
-        _text("step", value["step"]),
-    )
-
-
-_READERS: Mapping[str, Reader] = {
-    "target": _text,
-    "function": _text,
-    "convention": _convention,
-    "engine": _engine,
-    "mode": _or_null(_mode),
-    "divisor": _or_null(_divisor),
-    "oracle": _or_null(_text),
-    "adapter": _or_null(_file),
-    "terms": _texts,
-    "offered": _texts,
-    "policy": _policy,
-    "claimed": _features,
-    "without": _features,
-    "compiled": _flag,
-    "strict": _flag,
-    "group_size": _or_null(_integer(1, MAX_GROUP)),
-    "max_world": _integer(1, MAX_WORLD),
-    "backend": _backend,
-    "against": _or_null(_against),
-    "seed": _integer(),
-    "budget": _budget,
-}
-"""How each field is read; a test holds them to the fields."""

@@ -7,7 +7,10 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+from msgspec import structs
+
 from aggverify import oracles
+from aggverify.codec import Double, Integer, Part
 from aggverify.conventions import FEATURES, UNUSUAL, Convention, convention
 from aggverify.conventions.calls import Called
 from aggverify.conventions.policy_loss import score_terms
@@ -29,14 +32,13 @@ division by a second count, up to three scale factors, the accumulation of a par
 spare; see docs/bounds.md. Independent of the number of tokens."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Part, frozen=True):
     """A feature of layouts or steps that the candidate declines by an exception of its own."""
 
     feature: str
     words: str
     """Its own, from the simplest case."""
-    beyond: int = 1
+    beyond: Integer = 1
     """The largest size it still takes."""
 
     @property
@@ -49,8 +51,7 @@ class Refused:
 _UNSEEN = Ranks("", "")
 
 
-@dataclass(frozen=True, slots=True)
-class Discovered:
+class Discovered(Part, frozen=True):
     """What a run has found out about a subject, and nobody said."""
 
     identified: bool = False
@@ -70,7 +71,7 @@ class Discovered:
     """What it says no to, which is right where it is not claimed."""
     returns_logs: bool = True
     """False once a step was seen without."""
-    constants: tuple[float, ...] = ()
+    constants: tuple[Double, ...] = ()
     """The numbers that its code names: what it may compare anything with."""
     dtypes: tuple[str, ...] = ()
     """Those of losses that its code names."""
@@ -83,7 +84,7 @@ class Discovered:
     conditions: tuple[Condition, ...] = ()
     """Those in them, by place."""
     ranks: Ranks = _UNSEEN
-    room: int | None = None
+    room: Integer | None = None
     """The largest world that the machine has room for, where that is less than was asked for."""
     no_room: str = ""
     """Why no larger one."""
@@ -97,6 +98,9 @@ class Discovered:
     assumed: tuple[Assumption, ...] = ()
 
 
+_NOTHING = Discovered()
+
+
 @dataclass(frozen=True, slots=True)
 class Subject:
     """One candidate under its claim. ``mode`` is None while it implements no known mode."""
@@ -108,7 +112,7 @@ class Subject:
     """The person's own mode, instead of a built-in one."""
     against: Subject | None = None
     """Another path that must agree with this one on every step."""
-    found: Discovered = Discovered()
+    found: Discovered = _NOTHING
 
     @staticmethod
     def of(claim: Claim) -> Subject:
@@ -143,7 +147,7 @@ class Subject:
 
     def knowing(self, **changes: Any) -> Subject:
         """The same subject with more found out."""
-        return replace(self, found=replace(self.found, **changes))
+        return replace(self, found=structs.replace(self.found, **changes))
 
     def noting(self, *notes: str) -> Subject:
         """The same subject with more to say about it in its verdict."""

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from msgspec.structs import replace
+
+from aggverify import codec
+from aggverify.codec import Double, Integer, Part, Text
 from aggverify.codes.identity import Identity
 from aggverify.codes.state import Again, Incomplete, Standing
 from aggverify.errors import InputError
 from aggverify.escape import json_text
 from aggverify.files import read_json
-from aggverify.model import codec
-from aggverify.model.codec import Text
 from aggverify.model.finding import Finding
 from aggverify.model.verdict import Verdict
 
@@ -25,8 +25,7 @@ MAX_BYTES = 1 << 28
 """Of a stored document: every mode of a large step, each with 100,000 weights in full."""
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
+class Environment(Part, frozen=True):
     """What verdicts depend on beside the reducer."""
 
     python: str
@@ -35,8 +34,7 @@ class Environment:
     transport: str
 
 
-@dataclass(frozen=True, slots=True)
-class Replay:
+class Replay(Part, frozen=True):
     """A finding of another document whose case was run again on this one's reducer."""
 
     id: str
@@ -46,12 +44,11 @@ class Replay:
     """What it shows now."""
     words: Text | None
     """Why it was refused or not run."""
-    observed: tuple[float, ...] | None = None
+    observed: tuple[Double, ...] | None = None
     """The weights that it has now, where they are wrong."""
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(Part, frozen=True):
     """A known finding of a baseline, and how it stands."""
 
     what: str
@@ -64,14 +61,13 @@ class Accepted:
     """Why it is refused or not run; the code that it shows instead."""
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Part, frozen=True):
     """All verdicts of one command, or why there is none."""
 
     schema: Literal[6]
     aggverify: str
     environment: Environment
-    exit: int
+    exit: Integer
     error: Text | None
     incomplete: Incomplete | None
     """What ended the command before everything planned was judged."""
@@ -114,7 +110,7 @@ D = TypeVar("D", Document, Verdict, Finding)
 
 def harmless(part: D) -> D:
     """The same with every text escaped and, where one is due, on one line."""
-    return codec.read(type(part), codec.plain(part), "the document", harmless=True)
+    return codec.harmless(part)
 
 
 def render(document: Document) -> str:
@@ -126,9 +122,7 @@ def from_json(data: object) -> Document:
     """The document that plain data is; raises InputError saying what is wrong, and where."""
     given = data.get("schema") if isinstance(data, dict) else None
     if isinstance(data, dict) and type(given) is int and given == WITH_SCRIPTS:
-        data, given = _without_scripts(data), SCHEMA
-    if type(given) is int and given != SCHEMA:
-        raise InputError(f"the schema of the verdict document must be {SCHEMA}, got {given}")
+        data = _without_scripts(data)
     return codec.read(Document, data, "the verdict document")
 
 
@@ -158,5 +152,4 @@ def load(path: Path | str) -> Document:
 
 def schema() -> str:
     """``schema/verdict.json``: the tests hold that file to this."""
-    named = {"title": "aggverify verdict document", **codec.schema(Document)}
-    return json.dumps(named, indent=2) + "\n"
+    return codec.schema("aggverify verdict document", Document)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from aggverify.codec import Double, Integer, Part
 from aggverify.codes.identity import Identity
 from aggverify.codes.state import State
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Part, frozen=True):
     """What one check did."""
 
     name: str
     title: str
     tests: str
-    cases: int
+    cases: Integer
     state: State
     reason: str | None
     """Why it was not judged or not run, where the state does not say it all."""
@@ -26,97 +25,90 @@ class Check:
     """What is proven by its passing."""
     spoiled: bool
     """Whether it is not judged for what another check has found."""
-    planned: int
+    planned: Integer
     """Cases that were to be drawn at most; 0 for a check that runs all of its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReportedLoss:
+class ReportedLoss(Part, frozen=True):
     """Which factor on the reported loss is caught: with one loss alone, and on dense steps."""
 
-    smallest_caught_alone: float
-    smallest_caught_dense: float
-    dense_steps: int
-    vacuous_steps: int
+    smallest_caught_alone: Double
+    smallest_caught_dense: Double
+    dense_steps: Integer
+    vacuous_steps: Integer
 
 
-@dataclass(frozen=True, slots=True)
-class SizeMargin:
+class SizeMargin(Part, frozen=True):
     """How close right weights came to their bound on steps of at most so many unmasked tokens."""
 
-    tokens: int
+    tokens: Integer
     """A power of 4; the next smaller one has the shorter steps."""
-    worst_error_over_bound: float
+    worst_error_over_bound: Double
 
 
-@dataclass(frozen=True, slots=True)
-class Margin:
+class Margin(Part, frozen=True):
     """How close right weights came to their bound in one precision, and what would be caught."""
 
     dtype: str
-    worst_error_over_bound: float
-    smallest_caught: float
+    worst_error_over_bound: Double
+    smallest_caught: Double
     reported_loss: ReportedLoss
     by_size: tuple[SizeMargin, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Tried:
+class Tried(Part, frozen=True):
     """The largest of everything that was executed; 0 where there was none."""
 
-    response: int
+    response: Integer
     """Tokens."""
-    sharded_response: int
+    sharded_response: Integer
     """Of a response that was sliced over context-parallel ranks."""
-    prompt: int
-    step_tokens: int
+    prompt: Integer
+    step_tokens: Integer
     """Unmasked, of a whole step."""
-    step_samples: int
-    micro_batch_samples: int
-    micro_batches: int
+    step_samples: Integer
+    micro_batch_samples: Integer
+    micro_batches: Integer
     """On a rank."""
-    dp_size: int
-    cp_size: int
-    virtual_ranks: int
+    dp_size: Integer
+    cp_size: Integer
+    virtual_ranks: Integer
     """Of a world whose ranks were run one after another; 0 where there was none."""
-    identifier: int
+    identifier: Integer
     """Of a rollout or a prompt group."""
     dtypes: Mapping[str, tuple[str, ...]]
     """On which kinds of layout losses were of that dtype."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(Part, frozen=True):
     """A check whose search the clock has ended: so many cases drawn of those planned."""
 
     check: str
-    drawn: int
-    planned: int
+    drawn: Integer
+    planned: Integer
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Part, frozen=True):
     """What was asked for, beside what is claimed of the reducer."""
 
     profile: str
-    examples: int
+    examples: Integer
     """Drawn cases per check."""
-    max_time: float | None
+    max_time: Double | None
     step: str
     """``usual``, or ``production``, where one of that size was run as well."""
-    max_world: int
-    seed: int
+    max_world: Integer
+    seed: Integer
     strict: bool
     compiled: bool
-    group_size: int | None
+    group_size: Integer | None
 
 
 SHARDED = "several ranks"
 """The kind of step that a line must run on to be judged where it matters."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ranks:
+class Ranks(Part, frozen=True):
     """What the bits of a result may depend on beside torch and the code."""
 
     processor: str
@@ -125,38 +117,35 @@ class Ranks:
     """Of torch, in one rank."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lines:
+class Lines(Part, frozen=True):
     """A function of the reducer's file that ran, with the lines of its body that could."""
 
     function: str
-    lines: tuple[int, ...]
-    first: int
+    lines: tuple[Integer, ...]
+    first: Integer
     """The line that its source begins on."""
     source: tuple[str, ...]
     """Line by line; none of a very long one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decided:
+class Decided(Part, frozen=True):
     """Part of a test in such a function, with the kinds of step on which it was true and false."""
 
     function: str
-    line: int
+    line: Integer
     text: str
-    then: int
+    then: Integer
     """The line that comes next where it is true; 0 for none."""
-    otherwise: int
+    otherwise: Integer
     true: tuple[str, ...]
     false: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Covered:
+class Covered(Part, frozen=True):
     """What ran of the reducer's file in executed steps, and on which kinds of them."""
 
     functions: tuple[Lines, ...]
-    lines: Mapping[str, tuple[int, ...]]
+    lines: Mapping[str, tuple[Integer, ...]]
     """By kind; every step is on one rank or on several, and may be of other kinds besides."""
     conditions: tuple[Decided, ...]
 
@@ -171,8 +160,7 @@ class Covered:
         return frozenset(self.lines.get(SHARDED, ()))
 
 
-@dataclass(frozen=True, slots=True)
-class Warned:
+class Warned(Part, frozen=True):
     """What the run could not have seen; never a reason for another exit code."""
 
     code: str
@@ -182,8 +170,7 @@ class Warned:
     """True of most runs: one line for all of these, and not counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Part, frozen=True):
     """One question of the policy that the mode asks, and the reading it was judged with."""
 
     question: str
@@ -192,27 +179,24 @@ class Reading:
     asks: str
 
 
-@dataclass(frozen=True, slots=True)
-class Power:
+class Power(Part, frozen=True):
     """A size of the step, and how often it is a factor; negative where it divides."""
 
     size: str
-    power: int
+    power: Integer
 
 
-@dataclass(frozen=True, slots=True)
-class Assumption:
+class Assumption(Part, frozen=True):
     """What an adapter takes for granted of the call, until a person has confirmed it."""
 
     name: str
     """Of the argument, or ``mode``."""
     reading: str
-    line: int | None
+    line: Integer | None
     """Of the adapter."""
 
 
-@dataclass(frozen=True, slots=True)
-class OtherEngine:
+class OtherEngine(Part, frozen=True):
     """An engine that the trainer may have just as well: nobody has said which it is."""
 
     name: str
@@ -222,13 +206,12 @@ class OtherEngine:
     """Its update over the one judged."""
 
 
-@dataclass(frozen=True, slots=True)
-class Waiver:
+class Waiver(Part, frozen=True):
     """What a person accepts, and how many findings that covers."""
 
     what: str
     reason: str
-    findings: int
+    findings: Integer
     identity: Identity | None
     """Of one from a baseline, what it is for."""
     owner: str | None
@@ -239,8 +222,7 @@ class Waiver:
     """Of an older version, the findings that it may be for, where they differ: it covers none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Part, frozen=True):
     """A feature of layouts or steps that the reducer declines, in its own words."""
 
     feature: str

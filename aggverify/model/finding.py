@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
+from aggverify.codec import Case, Double, Fault, Integer, Part, Text
 from aggverify.codes.identity import Identity
 from aggverify.errors import InputError
-from aggverify.model.codec import Case, Fault, Text
 
 MAX_WEIGHTS = 100_000
 """Of a step with more tokens no weights are written: its case says it all."""
 Mask = Literal["unmasked", "masked", "rejected"]
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Part, frozen=True):
     """Neighbouring response tokens on one context-parallel rank with the same mask."""
 
     mask: Mask
-    cp_rank: int
-    tokens: int
+    cp_rank: Integer
+    tokens: Integer
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Part, frozen=True):
     """One sample and where it was. Of a very long and ragged one only the first runs are told."""
 
-    prompt_length: int
-    response_length: int
-    rollout: int
-    prompt_group: int
-    dp_rank: int
-    micro_batch: int
+    prompt_length: Integer
+    response_length: Integer
+    rollout: Integer
+    prompt_group: Integer
+    dp_rank: Integer
+    micro_batch: Integer
     runs: tuple[Run, ...]
 
     def __post_init__(self) -> None:
@@ -43,16 +40,15 @@ class Sample:
             raise InputError(f"its runs hold more than its {self.response_length} response tokens")
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Part, frozen=True):
     """The step of a case and its layout, as far as they are drawn; ``case`` has all of it."""
 
-    prompts: int
-    rollouts: int
-    dp_size: int
-    cp_size: int
+    prompts: Integer
+    rollouts: Integer
+    dp_size: Integer
+    cp_size: Integer
     cp_kind: str
-    micro_batches: int
+    micro_batches: Integer
     dtype: str
     samples: tuple[Sample, ...]
 
@@ -65,8 +61,7 @@ class Step:
         raise IndexError("no such token")
 
 
-@dataclass(frozen=True, slots=True)
-class Bug:
+class Bug(Part, frozen=True):
     """A historic bug that computes the same, where it was seen and how it was mended."""
 
     name: str
@@ -75,8 +70,7 @@ class Bug:
     fix: str
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(Part, frozen=True):
     """A value that the reducer was given: its name there, its type, dtype and shape, itself."""
 
     name: str
@@ -84,31 +78,28 @@ class Given:
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Part, frozen=True):
     """What the reducer was given in the simplest step, and what it must return."""
 
     given: tuple[Given, ...]
     returns: str
 
 
-@dataclass(frozen=True, slots=True)
-class Suspect:
+class Suspect(Part, frozen=True):
     """A line, or a condition that went one way: how many failing and passing cases took it."""
 
     function: str
-    line: int
+    line: Integer
     condition: str | None
     truth: bool
-    failing: int
-    all_failing: int
-    passing: int
-    all_passing: int
+    failing: Integer
+    all_failing: Integer
+    passing: Integer
+    all_passing: Integer
     sentence: str
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Part, frozen=True):
     """One way in which the reducer is wrong, on its smallest case.
 
     ``expected`` and ``observed`` are the weights of all response tokens, ``token`` the flat index
@@ -146,13 +137,13 @@ class Finding:
     step: Step
     reference: str
     expected: tuple[Fraction, ...] | None
-    observed: tuple[float, ...] | None
-    token: int | None
-    error: float | None
-    bound: float | None
+    observed: tuple[Double, ...] | None
+    token: Integer | None
+    error: Double | None
+    bound: Double | None
     precision: str
     """The lowest precision on the path, which the bound is for."""
-    roundings: int | None
+    roundings: Integer | None
     """On one token's path; None where the bound is fixed instead of proven."""
     matters: tuple[str, ...]
     does_not_matter: tuple[str, ...]

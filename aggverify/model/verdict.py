@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from aggverify.codec import Claim, Double, Integer, Part
 from aggverify.codes.identity import About
 from aggverify.codes.state import Incomplete, State
-from aggverify.model.codec import Claim
 from aggverify.model.established import (
     Asked,
     Assumption,
@@ -26,8 +25,7 @@ from aggverify.model.established import (
 from aggverify.model.finding import Finding
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Part, frozen=True):
     """The outcome for one subject.
 
     ``mode`` is None where none was declared or found out, and ``oracle`` the person's own mode.
@@ -59,28 +57,28 @@ class Verdict:
     linear: bool
     only_called: bool
     """Whether it reduces no losses and was judged call by call: engine and mode say nothing."""
-    divisor: float | None
+    divisor: Double | None
     computes_in: str
     policy: tuple[Reading, ...]
     claimed: tuple[str, ...]
     without: tuple[str, ...]
     """Features that the person took out of the claim."""
     refused: tuple[Refusal, ...]
-    layouts_refused: int
-    layouts_left: int
+    layouts_refused: Integer
+    layouts_left: Integer
     """Sizes of layouts that were judged instead of all that are claimed."""
     not_claimed: Mapping[str, str]
     """With the reason."""
     never_claimed: tuple[str, ...]
     """Those of them that the engine's trainers never have, whatever is claimed."""
     ranks: Ranks
-    seed: int
+    seed: Integer
     sandbox: str | None
     """What the ranks saw of the machine, where they lived in a sandbox."""
     notes: tuple[str, ...]
     checks: tuple[Check, ...]
-    executed: int
-    worlds: Mapping[str, int]
+    executed: Integer
+    worlds: Mapping[str, Integer]
     """Steps by number of ranks."""
     tried: Tried
     covered: Covered
@@ -88,7 +86,7 @@ class Verdict:
     cuts: tuple[Cut, ...]
     warnings: tuple[Warned, ...]
     findings: tuple[Finding, ...]
-    call_milliseconds: int | None
+    call_milliseconds: Integer | None
     """About what one call takes by the clock, to one digit; None where it is next to nothing."""
     waivers: tuple[Waiver, ...]
     incomplete: Incomplete | None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
+
+from msgspec.structs import fields
 
 from aggverify.codes.state import Standing
 from aggverify.model import Document, Environment, Verdict

@@ -7,7 +7,8 @@ is new or fixed if the other side's replay of its case says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from aggverify.codes.state import Again
 from aggverify.model import Finding, Replay, Verdict

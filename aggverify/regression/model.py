@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
+from aggverify import codec
+from aggverify.codec import Double, Integer, Part, Text
 from aggverify.codes.identity import About
 from aggverify.escape import json_text
-from aggverify.model import Environment, Finding, codec
-from aggverify.model.codec import Text
+from aggverify.model import Environment, Finding
 
 SCHEMA: Literal[3] = 3
 CONFORMS, FINDINGS, NO_JUDGEMENT = 0, 1, 2
@@ -46,8 +45,7 @@ QUIET = (Kind.KNOWN, Kind.FIXED, Kind.UNCHANGED)
 """What nobody has to look at."""
 
 
-@dataclass(frozen=True, slots=True)
-class Also:
+class Also(Part, frozen=True):
     """Another finding of the same cause."""
 
     code: str
@@ -55,8 +53,7 @@ class Also:
     id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Part, frozen=True):
     """One thing that differs between base and head, or that stays."""
 
     kind: Kind
@@ -73,27 +70,25 @@ class Change:
     finding: Finding | None
     """As the head shows it; of what is fixed, as the base did."""
     also: tuple[Also, ...]
-    base_weights: tuple[float, ...] | None = None
-    head_weights: tuple[float, ...] | None = None
+    base_weights: tuple[Double, ...] | None = None
+    head_weights: tuple[Double, ...] | None = None
     """Of every response token of the finding's case on either side, where they are known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(Part, frozen=True):
     """Where one of the two documents comes from."""
 
     name: str
     aggverify: str
     environment: Environment
-    exit: int
+    exit: Integer
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Part, frozen=True):
     """Everything that ``compare`` found, the worst first."""
 
     schema: Literal[3]
-    exit: int
+    exit: Integer
     strict: bool
     base: Side
     head: Side
@@ -108,7 +103,7 @@ class Comparison:
 
 def harmless(comparison: Comparison) -> Comparison:
     """The same with every text escaped and, where one is due, on one line."""
-    return codec.read(Comparison, codec.plain(comparison), "the comparison", harmless=True)
+    return codec.harmless(comparison)
 
 
 def render(comparison: Comparison) -> str:
@@ -118,8 +113,7 @@ def render(comparison: Comparison) -> str:
 
 def schema() -> str:
     """``schema/comparison.json``: the tests hold that file to this."""
-    named = {"title": "aggverify comparison", **codec.schema(Comparison)}
-    return json.dumps(named, indent=2) + "\n"
+    return codec.schema("aggverify comparison", Comparison)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+
+from msgspec.structs import fields
 
 from aggverify.model import Covered, Margin, Tried, Verdict
 from aggverify.regression.lost import THIN, Lost

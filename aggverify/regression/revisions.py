@@ -8,9 +8,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from aggverify.errors import InputError
 from aggverify.files import put, write_inside

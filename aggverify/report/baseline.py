@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Literal
 
+from msgspec.structs import replace
+
+from aggverify import codec
+from aggverify.codec import Case, Part
 from aggverify.codes.identity import Identity
 from aggverify.codes.state import Again, Standing
 from aggverify.errors import InputError
 from aggverify.files import put, read_json
-from aggverify.model import Accepted, Document, Replay, Waiver, codec
-from aggverify.model.codec import Case
+from aggverify.model import Accepted, Document, Replay, Waiver
 from aggverify.run.again import Known, replay
 from aggverify.run.outcome.store import StoredCase
 from aggverify.run.planning.waiver import accepting
@@ -30,8 +32,7 @@ _STANDING: Mapping[Again, Standing] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Part, frozen=True):
     """One finding that is known: what it is, why it is accepted, and the case that shows it."""
 
     id: str
@@ -83,8 +84,7 @@ class Entry:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Baseline:
+class Baseline(Part, frozen=True):
     """All of them, of any number of reducers."""
 
     schema: Literal[1]
@@ -192,8 +192,7 @@ def write(baseline: Baseline, path: Path) -> None:
 
 def schema() -> str:
     """``schema/baseline.json``: the tests hold that file to this."""
-    named = {"title": "aggverify baseline", **codec.schema(Baseline)}
-    return json.dumps(named, indent=2) + "\n"
+    return codec.schema("aggverify baseline", Baseline)
 
 
 if __name__ == "__main__":

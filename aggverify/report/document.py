@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from aggverify import __version__, model
 from aggverify.checks.spaces import spread

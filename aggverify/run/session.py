@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+
+from msgspec import structs
 
 from aggverify import model
 from aggverify.checks import CHECKS, Check, Finding, installed
@@ -321,7 +322,7 @@ def _printed(what: Printed, *, replayed: bool) -> Iterator[str]:
 
 def _failed(done: model.Check) -> model.Check:
     """Of a check whose finding was seen before it had its turn."""
-    return replace(done, cases=max(done.cases, 1), state=State.FAILED, reason=None)
+    return structs.replace(done, cases=max(done.cases, 1), state=State.FAILED, reason=None)
 
 
 def _missed(entry: Entry, first: ReportedFinding | None, why_not: str | None) -> model.Check:

@@ -6,11 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Meta
 
+from aggverify import codec
+from aggverify.codec import Count, Part
 from aggverify.errors import InputError, unknown
 from aggverify.oracles import Sample, Step
 
@@ -105,12 +108,8 @@ class Layout:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Layout:
         """Rebuild a layout from :meth:`to_json`'s data; raises InputError."""
-        try:
-            ranks = data["micro_batches"]
-            cells = tuple([tuple([tuple(map(_index, cell)) for cell in rank]) for rank in ranks])
-            layout = Layout(cells, data["cp"], data["kind"])
-        except (KeyError, TypeError) as error:
-            raise InputError(f"not a layout: {data!r:.200} ({error!r:.200})") from error
+        stored = codec.read(_Stored, data, "the layout")
+        layout = Layout(stored.micro_batches, stored.cp, stored.kind)
         if layout.world_size > MAX_RANKS:
             raise InputError(
                 f"a layout of at most {MAX_RANKS} ranks can be run, got cp_size "
@@ -125,10 +124,12 @@ def dimensions(layout: Layout) -> frozenset[str]:
     return frozenset(name for name in names if getattr(layout, name) > 1)
 
 
-def _index(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InputError(f"a sample index must be a non-negative integer, got {value!r:.200}")
-    return value
+class _Stored(Part, frozen=True, forbid_unknown_fields=False):
+    """A layout as JSON has it."""
+
+    micro_batches: tuple[tuple[tuple[Count, ...], ...], ...]
+    cp: Annotated[int, Meta(ge=1)]
+    kind: CpKind
 
 
 @lru_cache(maxsize=1 << 16)

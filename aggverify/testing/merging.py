@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import reduce
+
+from msgspec.structs import replace
 
 from aggverify import __version__
 from aggverify.codes import CODES

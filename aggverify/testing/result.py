@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from aggverify import escape
+from aggverify import codec, escape
 from aggverify.codes.state import State
 from aggverify.errors import AggverifyError
-from aggverify.model import Check, Finding, Verdict, codec, harmless
+from aggverify.model import Check, Finding, Verdict, harmless
 from aggverify.report import reading, text
 from aggverify.report.document import written
 from aggverify.run.outcome import verdict as run

@@ -14,10 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from aggverify import codec
 from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Discovered, Subject
 from aggverify.files import read_json, write_inside
-from aggverify.model import codec
 
 MAX_BYTES = 1 << 20
 Find = Callable[[], Subject | None]

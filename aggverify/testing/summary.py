@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from aggverify import escape
+from aggverify import codec, escape
 from aggverify.files import write_inside
-from aggverify.model import Finding, Verdict, codec, harmless
+from aggverify.model import Finding, Verdict, harmless
 from aggverify.report import formats, reading
 from aggverify.testing import merging, settings
 

@@ -8,10 +8,14 @@ from __future__ import annotations
 import ast
 import dis
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import takewhile
 from types import CodeType
 from typing import Any
+
+from msgspec.structs import replace
+
+from aggverify.codec import Double, Integer, Part
 
 Position = tuple[int | None, int | None, int | None, int | None]
 _LONGEST = 60
@@ -20,18 +24,17 @@ _ON_THE_WAY = {"TO_BOOL", "COPY", "EXTENDED_ARG", "CACHE", "NOP", "NOT_TAKEN"}
 """Instructions between a value and the jump that looks at it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Part, frozen=True):
     """Part of a test that is true or false by itself, such as one side of an ``and``."""
 
     function: str
-    line: int
+    line: Integer
     text: str
-    numbers: tuple[float, ...]
+    numbers: tuple[Double, ...]
     """Those that stand in the whole test, as they are or by a global name."""
-    then: int = 0
+    then: Integer = 0
     """The line that comes next where it is true; 0 for none."""
-    otherwise: int = 0
+    otherwise: Integer = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,14 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, astuple
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from msgspec import structs
 
 from aggverify.conventions import CONVENTIONS, Convention, convention
 from aggverify.conventions.adapter_functions import loaded
@@ -68,7 +70,7 @@ def described(
         "surroundings": {name: _read(_surroundings, module, name) for name in own},
         "functions": source.functions if source else [],
         "texts": source.texts if source else [],
-        "conditions": [astuple(each) for each in source.conditions.all] if source else [],
+        "conditions": [structs.astuple(each) for each in source.conditions.all] if source else [],
         "declared": _plain(getattr(module, "AGGVERIFY", None)),
         "environment": environment(),
         "versions": versions(),

@@ -155,7 +155,7 @@ def test_replay_tells_failed_and_fixed(cli: Cli, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["nosuch"], "none is stored here"),
-        (["case.json"], "a stored case is a JSON object"),
+        (["case.json"], "the stored case must be an object, got"),
         (["broken.json"], "cannot read a case"),
     ],
 )

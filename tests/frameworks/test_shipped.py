@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from aggverify import conventions
 from aggverify.checks import arguments, formula, logs, terms
@@ -256,7 +257,7 @@ def test_logs_of_several_calls_of_a_tinker_client_are_not_merged() -> None:
     claim = Claim("r.py", "loss_fn", "tinker", "sum", "token_sum")
     claim = replace(claim, claimed=frozenset({"micro-batches"}))
     subject = Subject.of(claim)
-    subject = replace(subject, found=replace(subject.found, returns_logs=True))
+    subject = replace(subject, found=structs.replace(subject.found, returns_logs=True))
     space = logs.CHECK.space(subject)
     assert space is not None and space.max_microbatches == 1
     assert (more := MICRO_BATCHES.space(subject)) is not None and more.max_microbatches > 1

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from aggverify import model
 from aggverify.codes.state import Again, Incomplete, Standing, State
@@ -116,7 +116,7 @@ def test_nothing_is_written_of_a_run_that_does_not_say_it_all() -> None:
         ({"reason": " "}, r"known\[0\]: a known finding needs a reason"),
         ({"expires": "soon"}, "expires must be a day, as in 2026-12-31, got 'soon'"),
         ({"id": "aaaaaa"}, f"AGV201:aaaaaa has the case of AGV201:{FINDING.id}"),
-        ({"case": {}}, "a stored case's schema must be"),
+        ({"case": {}}, "the stored case.schema must be"),
         ({"owner": None}, r"known\[0\].owner must be text, got None"),
     ],
 )

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from aggverify import model
+from aggverify import codec, model
 from aggverify.codes.state import Again
-from aggverify.model import Verdict, codec
+from aggverify.model import Verdict
 from aggverify.regression.compare import compare
 from aggverify.regression.model import Kind
 from tests.regression.documents import again, document, verdict, waiver

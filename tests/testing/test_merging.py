@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
+
+from msgspec import structs
+from msgspec.structs import fields
 
 from aggverify import model
 from aggverify.conventions import convention
@@ -20,8 +23,8 @@ from tests.verdicts import verdict
 def test_the_largest_of_everything_is_that_of_any_test() -> None:
     numbers = [field.name for field in fields(Tried) if field.name != "dtypes"]
     least = Tried(**dict.fromkeys(numbers, 1), dtypes={"float64": ("one rank",)})
-    parts = [replace(least, **{name: n + 2}) for n, name in enumerate(numbers)]
-    parts[0] = replace(parts[0], dtypes={"float64": ("cp",), "bfloat16": ("one rank",)})
+    parts = [structs.replace(least, **{name: n + 2}) for n, name in enumerate(numbers)]
+    parts[0] = structs.replace(parts[0], dtypes={"float64": ("cp",), "bfloat16": ("one rank",)})
     found = widest(parts)
     assert [getattr(found, name) for name in numbers] == list(range(2, len(numbers) + 2))
     assert found.dtypes == {"bfloat16": ("one rank",), "float64": ("cp", "one rank")}

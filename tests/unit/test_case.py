@@ -76,7 +76,7 @@ def test_a_shrunk_case_is_small() -> None:
         ({"losses": [0.0, True, 1.0]}, "got True"),
         ({"losses": [0.0, "NaN", 1.0]}, "got 'NaN'"),
         ({"losses": "abc"}, "losses must be a list"),
-        ({"layout": {"cp": 1, "kind": "zigzag"}}, "not a layout"),
+        ({"layout": {"cp": 1, "kind": "zigzag"}}, "the layout lacks micro_batches"),
         ({"layout": {"cp": 1, "kind": "zigzag", "micro_batches": [[[0, -1]]]}}, "got -1"),
         ({"layout": {"cp": 1, "kind": "zigzag", "micro_batches": [[[0]]]}}, "exactly once"),
         ({"step": {"samples": [{"prompt": -1, "mask": "1", "rollout": 0, "group": 0}]}}, "-1"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from aggverify.checks import check
 from aggverify.checks.base import FORMULA
@@ -127,7 +128,7 @@ def test_a_wrong_formula_leaves_invariance_and_skips_what_needs_it() -> None:
 
 def test_a_hazard_is_no_failure_but_spoils_what_its_code_says() -> None:
     hazard = failed("weights_are_the_modes", "AGV101")
-    hazard = replace(hazard, summary=replace(hazard.summary, state=State.HAZARD))
+    hazard = replace(hazard, summary=structs.replace(hazard.summary, state=State.HAZARD))
     assert FORMULA not in hazard.wrong
     last = [
         e for e in plan(SUBJECT.claiming(engine="mean", budget=EVERYTHING)).entries if e.check.last

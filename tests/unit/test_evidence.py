@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from aggverify.checks import CHECKS, Finding, formula
 from aggverify.diagnosis import Observation, diagnose
@@ -113,7 +114,9 @@ def test_a_smaller_case_is_looked_for_until_two_have_not_come_to_an_end(
 def test_state_is_said_before_any_other_cause() -> None:
     [verdict] = verdicts.written(verdicts.verdict()).verdicts
     [finding] = verdict.findings
-    assert facts(replace(finding, confirmed=False))[0].startswith("seen once, not again in fresh")
+    assert facts(structs.replace(finding, confirmed=False))[0].startswith(
+        "seen once, not again in fresh"
+    )
     assert not any("seen once" in line for line in facts(finding))
 
 

@@ -178,10 +178,10 @@ def test_a_layout_as_json() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"micro_batches": [[[True]]]}, "non-negative integer, got True"),
-        ({"micro_batches": [[[-1]]]}, "non-negative integer, got -1"),
-        ({"micro_batches": [[[0.0]]]}, "non-negative integer, got 0.0"),
-        ({"micro_batches": [[0]]}, "not a layout"),
+        ({"micro_batches": [[[True]]]}, "an integer of at least 0, got True"),
+        ({"micro_batches": [[[-1]]]}, "an integer of at least 0, got -1"),
+        ({"micro_batches": [[[0.0]]]}, "an integer of at least 0, got 0.0"),
+        ({"micro_batches": [[0]]}, r"micro_batches\[0\]\[0\] must be a list, got 0"),
         ({"cp": "2"}, "at least 1, got '2'"),
         ({"cp": 1.5}, "at least 1, got 1.5"),
         ({"cp": 22}, "at most 64 ranks can be run, got cp_size 22 times 3 data-parallel ranks"),

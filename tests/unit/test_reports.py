@@ -8,6 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from msgspec import structs
 
 from aggverify.checks.paths import NAME as PATHS
 from aggverify.errors import InputError
@@ -68,9 +69,9 @@ def test_green_is_green_everywhere() -> None:
 
 
 def test_a_hazard_is_shown_in_full_and_is_no_failure() -> None:
-    hazard = replace(FINDING, effect="hazard")
-    verdict = replace(GREEN.verdicts[0], findings=(hazard,))
-    document = replace(GREEN, verdicts=(verdict,))
+    hazard = structs.replace(FINDING, effect="hazard")
+    verdict = structs.replace(GREEN.verdicts[0], findings=(hazard,))
+    document = structs.replace(GREEN, verdicts=(verdict,))
     named = "1 hazard (AGV201 Result depends on context-parallel size)"
     conforms = f"Conforms: token_mean, 3 checks passed, {named}, 1 warning"
     assert reading.headline(document) == conforms
@@ -83,7 +84,10 @@ def test_a_hazard_is_shown_in_full_and_is_no_failure() -> None:
     (line,) = github.commands(document, Path())
     assert line.startswith("::notice title=AGV201 ")
     # Beside a failure it comes last.
-    both = replace(RED, verdicts=(replace(VERDICT, findings=(hazard, replace(FINDING, id="b"))),))
+    both = structs.replace(
+        RED,
+        verdicts=(structs.replace(VERDICT, findings=(hazard, structs.replace(FINDING, id="b"))),),
+    )
     assert [cause[0].fails for _, cause in reading.every_cause(both)] == [True, False]
     assert "\nFAIL  1 finding · aggverify explain AGV201\n" in text.render(both)
 
@@ -95,14 +99,14 @@ def test_the_headline_states_the_consequence() -> None:
     )
     # Told no less than where it conforms: how much of the layouts was judged at all.
     declines = Refusal("context-parallel", "context parallelism", "cp_size == 1 only", False)
-    partly = replace(VERDICT, refused=(declines,), layouts_refused=3, layouts_left=5)
-    assert reading.headline(replace(RED, verdicts=(partly,))) == (
+    partly = structs.replace(VERDICT, refused=(declines,), layouts_refused=3, layouts_left=5)
+    assert reading.headline(structs.replace(RED, verdicts=(partly,))) == (
         f"This reducer {what}: result depends on context-parallel size; refuses context "
         "parallelism: 'cp_size == 1 only' (3 layouts refused, 5 judged)"
     )
     two = verdicts.written(verdicts.verdict(reports=2))
     assert reading.headline(two).endswith(" (1 more finding)")
-    finding = replace(FINDING, factor=None, off=None)
+    finding = structs.replace(FINDING, factor=None, off=None)
     assert reading.consequence(finding, VERDICT).startswith(
         "makes some gradients 2 times too small in token_mean"
     )
@@ -164,8 +168,8 @@ def test_a_heat_map_is_cut_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_mode_has_its_column_suite_and_row() -> None:
-    other = replace(GREEN.verdicts[0], mode="sample_mean")
-    both = replace(RED, verdicts=(VERDICT, other))
+    other = structs.replace(GREEN.verdicts[0], mode="sample_mean")
+    both = structs.replace(RED, verdicts=(VERDICT, other))
     assert "<th>check</th><th>token_mean</th><th>sample_mean</th>" in page.render(both)
     suites = ElementTree.fromstring(FORMATS["junit"].render(both))
     names = ["r.py · reduce · token_mean", "r.py · reduce · sample_mean"]
@@ -183,7 +187,7 @@ def test_every_mode_has_its_column_suite_and_row() -> None:
     ],
 )  # fmt: skip
 def test_shades(expected: str, actual: float, shade: str) -> None:
-    finding = replace(FINDING, expected=(Fraction(expected),) * 2, observed=(actual,) * 2)
+    finding = structs.replace(FINDING, expected=(Fraction(expected),) * 2, observed=(actual,) * 2)
     ((_, cells),) = page.heat_map(finding.step, finding.weights, finding.token)
     assert cells[0].shade == shade
 

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from aggverify import model
+from aggverify import codec, model
 from aggverify.errors import InputError
-from aggverify.model import codec
 from aggverify.regression import model as compared
 from aggverify.report import formats
 from aggverify.report.document import stopped
@@ -87,14 +86,14 @@ def test_weights_and_bounds_are_exact() -> None:
     ("place", "value", "message"),
     [
         ((), [], "the verdict document must be an object, got []"),
-        (("schema",), 1, "the schema of the verdict document must be 6, got 1"),
+        (("schema",), 1, "the verdict document.schema must be 6, got 1"),
         (("schema",), "2", "document.schema must be 6, got '2'"),
         (("verdicts", 0, "claim"), None, "document.verdicts[0].claim must be an object, got None"),
         (("exit",), True, "document.exit must be an integer, got True"),
         (("verdict",), [], "key of the verdict document 'verdict'; did you mean 'verdicts'"),
         (("verdicts", 0, "mode"), 3, "document.verdicts[0].mode must be text, got 3"),
         (("verdicts", 0, "worlds", "1"), 0.5, "worlds.1 must be an integer, got 0.5"),
-        (("verdicts", 0, "seed"), 10**30, "seed must be an integer up to"),
+        (("verdicts", 0, "seed"), 10**30, "seed must be an integer of at most 64 bits, got 1000"),
         (("verdicts", 0, "findings", 1, "expected"), ["1/2"], "1 expected weights for 4"),
         (("verdicts", 0, "findings", 0, "expected"), ["1/0", "1"], "[0] must be a fraction"),
         (("verdicts", 0, "findings", 0, "expected"), ["1e9999999", "1"], "must be a fraction"),
@@ -105,6 +104,7 @@ def test_weights_and_bounds_are_exact() -> None:
          "its runs hold more than its 2 response tokens"),
         (("verdicts", 0, "findings", 0, "step", "samples", 0, "runs", 0, "mask"), "#",
          "mask must be 'unmasked' or 'masked' or 'rejected', got '#'"),
+        (("verdicts", 0, "checks", 0, "state"), "\ud800", "state must be 'ok' or 'failed' or"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named(place: tuple[Any, ...], value: object, message: str) -> None:

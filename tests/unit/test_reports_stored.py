@@ -60,7 +60,7 @@ def test_output_goes_to_a_file(stored: Path) -> None:
         (["nosuch.json"], "no such file: nosuch.json"),
         (["verdict.json", "--format", "htm"], "unknown report format 'htm'; did you mean 'html'"),
         (["verdict.json", "--output", "verdict.json/x"], "cannot write verdict.json/x"),
-        (["old.json"], "the schema of the verdict document must be 6, got 1"),
+        (["old.json"], "the verdict document.schema must be 6, got 1"),
         (["broken.json"], "cannot read a verdict document from broken.json"),
         (["case.json"], "the verdict document"),
     ],

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from sarif_kit.validate import validation_errors
 
 from aggverify.errors import InputError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -110,11 +111,11 @@ def test_another_findings_file_is_never_overwritten(tmp_path: Path) -> None:
         ({"check": 1}, "check must be text, got 1"),
         ({"check": "weights_are_the_mode"}, "weights_are_the_modes"),
         ({"code": None}, "code must be text, got None"),
-        ({"trust_formula": 1}, "trust_formula must be a bool, got 1"),
-        ({"whose": "r.py"}, "whose must be a list of texts, got 'r.py'"),
-        ({"whose": [1]}, "whose must be a list of texts"),
-        ({"claim": {}}, "the claim's schema must be 1, got None"),
-        ({"claim": "x"}, "the claim is a JSON object, got 'x'"),
+        ({"trust_formula": 1}, "stored case.trust_formula must be true or false, got 1"),
+        ({"whose": "r.py"}, "stored case.whose must be a list, got 'r.py'"),
+        ({"whose": [1]}, r"stored case.whose\[0\] must be text, got 1"),
+        ({"claim": {}}, "the claim.schema must be 1, got None"),
+        ({"claim": "x"}, "stored case.claim must be an object, got 'x'"),
     ],
     ids=str,
 )
@@ -125,7 +126,8 @@ def test_a_wrong_value_is_shown(changes: dict[str, Any], message: str) -> None:
 
 @pytest.mark.parametrize("data", [None, [], "x", 3])
 def test_no_object_at_all(data: object) -> None:
-    with pytest.raises(InputError, match=f"JSON object, got {type(data).__name__}"):
+    message = re.escape(f"the stored case must be an object, got {data!r}")
+    with pytest.raises(InputError, match=message):
         StoredCase.from_json(data)
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from aggverify.codes import Code, Effect, registered
 from aggverify.codes.state import State
@@ -66,14 +67,14 @@ def test_mistakes_without_a_factor_are_told_apart_by_what_they_compute() -> None
 def test_a_waiver_of_an_older_version_holds_where_it_is_not_ambiguous() -> None:
     plain = replace(FIRST, diagnosis=None)
     other = replace(SECOND, diagnosis=Diagnosis("the mask is inverted"))
-    old = accepting(f"AGV201:{plain.stored.id}", REASON, replace(plain.identity, form=None))
+    old = accepting(f"AGV201:{plain.stored.id}", REASON, structs.replace(plain.identity, form=None))
     alone = accepted(replace(TWO, reports=(plain,)), [old])
     assert [r.fails for r in alone.reports] == [False]
     both = accepted(replace(TWO, reports=(plain, other)), [old])
     assert [r.fails for r in both.reports] == [True, True]
     (told,) = verdicts.written(both).verdicts[0].waivers
     assert told.ambiguous == (f"AGV201:{plain.signature}", f"AGV201:{other.signature}")
-    new = replace(old, identity=plain.identity)
+    new = structs.replace(old, identity=plain.identity)
     assert [r.fails for r in accepted(both, [new]).reports] == [False, True]
 
 
@@ -92,9 +93,9 @@ def test_the_exit_code() -> None:
 
 
 def test_what_the_finding_spoils_is_not_held_against_the_rest() -> None:
-    checks = (*TWO.checks, replace(TWO.checks[0], state=State.NOT_JUDGED, spoiled=True))
+    checks = (*TWO.checks, structs.replace(TWO.checks[0], state=State.NOT_JUDGED, spoiled=True))
     assert exit_code([under(f"AGV201={REASON}", of=replace(TWO, checks=checks))]) is Exit.CONFORMS
-    checks = (*TWO.checks, replace(TWO.checks[0], state=State.NOT_JUDGED))
+    checks = (*TWO.checks, structs.replace(TWO.checks[0], state=State.NOT_JUDGED))
     left = under(f"AGV201={REASON}", of=replace(TWO, checks=checks))
     assert exit_code([left]) is Exit.NO_JUDGEMENT
 

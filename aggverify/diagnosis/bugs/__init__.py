@@ -1,24 +1,16 @@
-"""Bugs that really happened, with the clues each leaves. Data: one entry a bug."""
+"""Bugs that really happened, with the clues each leaves: one entry of a TOML file a bug."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
 
-from aggverify.diagnosis.bugs import contract, counts, masks, pairs, parallel, steps
-from aggverify.diagnosis.bugs.base import Bug
+from aggverify.diagnosis.bugs.base import Bug, stored
 from aggverify.diagnosis.clues import PARTS, Clues
 from aggverify.diagnosis.factors import Factor, product_of_sizes
 from aggverify.diagnosis.forms import SIZES
 
 _ALL = frozenset(PARTS)
-BUGS: tuple[Bug, ...] = (
-    *steps.BUGS,
-    *contract.BUGS,
-    *pairs.BUGS,
-    *masks.BUGS,
-    *counts.BUGS,
-    *parallel.BUGS,
-)
+BUGS: tuple[Bug, ...] = tuple(stored())
 """The first that fits is meant, so the more specific ones stand first."""
 
 

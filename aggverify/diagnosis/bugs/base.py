@@ -2,23 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Iterator, Set
+from importlib.resources import files
 
-from aggverify.diagnosis.clues import Clue, Clues, Shape
+from aggverify import codec
+from aggverify.codec import Part
+from aggverify.diagnosis.clues import (
+    Broken,
+    Claimed,
+    Clue,
+    Clues,
+    Error,
+    Leaks,
+    Off,
+    Shape,
+    Sign,
+    WholePart,
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Bug:
+class Bug(Part, frozen=True):
     """What is computed, where it was seen, how it was mended; recognised when every clue fits."""
 
     name: str
     sentence: str
     seen: str
     fix: str
-    clues: tuple[Clue, ...]
+    signs: tuple[str, ...] = ()
+    """Regular expressions; each is to match one."""
+    shape: Shape | None = None
+    off: Off | None = None
+    claimed: Claimed | None = None
+    leaks: Leaks | None = None
+    broken: Broken | None = None
+    error: Error | None = None
+    whole_part: WholePart | None = None
     in_numbers: bool = False
     """Whether the finding's message says in numbers what ``sentence`` says in words."""
+
+    @property
+    def clues(self) -> Iterator[Clue]:
+        """All that it says of how it is recognised."""
+        yield from map(Sign, self.signs)
+        told = (self.shape, self.off, self.claimed, self.leaks, self.broken, self.error)
+        yield from (clue for clue in (*told, self.whole_part) if clue is not None)
 
     def explains(self, seen: Clues) -> bool:
         """Whether it is what was seen."""
@@ -26,5 +54,17 @@ class Bug:
 
     def leaves_out(self, own: Set[str]) -> bool:
         """Whether a form has parts that it says nothing of; ``own``: those that are right."""
-        shapes = [clue for clue in self.clues if isinstance(clue, Shape)]
-        return any(shape.open - own for shape in shapes)
+        return self.shape is not None and bool(self.shape.open - own)
+
+
+class Bugs(Part, frozen=True):
+    """A file of them."""
+
+    bugs: tuple[Bug, ...]
+
+
+def stored() -> Iterator[Bug]:
+    """Those of every file beside this module, in order of their names."""
+    for file in sorted(files(__package__).iterdir(), key=lambda f: f.name):
+        if file.name.endswith(".toml"):
+            yield from codec.read(Bugs, tomllib.loads(file.read_text("utf-8")), file.name).bugs

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from msgspec import structs
+
 from aggverify import model
 from aggverify.codes.state import State
 from aggverify.run.outcome.store import about
@@ -28,4 +30,4 @@ def accepted(verdict: Verdict, waivers: Iterable[model.Waiver]) -> Verdict:
 def _summary(check: model.Check, reports: Sequence[ReportedFinding]) -> model.Check:
     mine = [report for report in reports if report.finding.check == check.name]
     waived = check.state is State.FAILED and not any(report.fails for report in mine)
-    return replace(check, state=State.WAIVED) if waived else check
+    return structs.replace(check, state=State.WAIVED) if waived else check

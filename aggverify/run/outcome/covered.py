@@ -4,8 +4,10 @@ what no case took is not judged."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
+
+from msgspec.structs import replace
 
 from aggverify.execution.executed import Execution
 from aggverify.model import Decided, Lines

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
+
+from msgspec.structs import fields
 
 from aggverify.model import Tried
 from aggverify.oracles import Step

@@ -12,9 +12,11 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from errno import EEXIST
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from aggverify import codec
 from aggverify.checks import Finding, check
+from aggverify.codec import Part
 from aggverify.codes.identity import About
 from aggverify.errors import InputError
 from aggverify.execution.claim import Claim
@@ -24,7 +26,7 @@ from aggverify.run.planning import project
 from aggverify.run.planning.target import is_path, split
 from aggverify.steps.case import Case
 
-SCHEMA = 3
+SCHEMA: Literal[3] = 3
 UNKNOWN = "no known mode"
 MAX_BYTES = 1 << 20
 """A stored case is at most 3 KB when shrunk; anything near this is not one of ours."""
@@ -76,32 +78,28 @@ class StoredCase:
     @staticmethod
     def from_json(data: object) -> StoredCase:
         """Rebuild a stored case, every name checked; raises InputError."""
-        if not isinstance(data, Mapping):
-            raise InputError(f"a stored case is a JSON object, got {type(data).__name__}")
-        if data.get("schema") != SCHEMA:
-            raise InputError(
-                f"a stored case's schema must be {SCHEMA}, got {data.get('schema')!r:.200}"
-            )
-        missing = {f.name for f in fields(StoredCase)} - set(data)
-        if missing:
-            raise InputError(f"the stored case lacks {', '.join(sorted(missing))}")
-        for name in ("check", "code"):
-            if not isinstance(data[name], str):
-                raise InputError(f"{name} must be text, got {data[name]!r:.200}")
-        if not isinstance(data["trust_formula"], bool):
-            raise InputError(f"trust_formula must be a bool, got {data['trust_formula']!r:.200}")
-        whose = data["whose"]
-        if not isinstance(whose, list) or not all(isinstance(r, str) for r in whose):
-            raise InputError(f"whose must be a list of texts, got {whose!r:.200}")
-        check(data["check"])
+        read = codec.read(_Stored, data, "the stored case")
+        check(read.check)
         return StoredCase(
-            Case.from_json(data["case"]),
-            Claim.from_json(data["claim"]),
-            data["check"],
-            data["code"],
-            data["trust_formula"],
-            tuple(whose),
+            Case.from_json(read.case),
+            Claim.from_json(read.claim),
+            read.check,
+            read.code,
+            read.trust_formula,
+            read.whose,
         )
+
+
+class _Stored(Part, frozen=True, forbid_unknown_fields=False):
+    """A stored case as JSON has it."""
+
+    schema: Literal[3]
+    case: Mapping[str, Any]
+    claim: Mapping[str, Any]
+    check: str
+    code: str
+    trust_formula: bool
+    whose: tuple[str, ...]
 
 
 _ALWAYS = frozenset({"convention", "engine", "mode", "divisor", "policy"})

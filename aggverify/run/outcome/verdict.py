@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
+from msgspec import structs
+
 from aggverify import model
 from aggverify.checks import Check, Finding
 from aggverify.checks.base import ORACLE
@@ -299,7 +301,7 @@ def counted(waiver: model.Waiver, reports: Sequence[ReportedFinding]) -> model.W
     """The waiver with how many of these it covers."""
     exact, like = covered(waiver, reports)
     ambiguous = tuple(f"{report.finding.code}:{report.signature}" for report in like)
-    return replace(waiver, findings=len(exact), ambiguous=ambiguous)
+    return structs.replace(waiver, findings=len(exact), ambiguous=ambiguous)
 
 
 def _has_unmatched(verdicts: Sequence[Verdict]) -> bool:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
+
+import msgspec
+from msgspec import structs
 
 from aggverify.checks import CHECKS, Check
 from aggverify.codes.state import State
@@ -85,11 +88,11 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: the claim, what was found out before, and every entry."""
-        without_source = (replace(each, source=()) for each in self.subject.found.functions)
+        without_source = (structs.replace(each, source=()) for each in self.subject.found.functions)
         known = self.subject.knowing(functions=tuple(without_source))
         return {
             "claim": self.subject.claim.to_json(),
-            "found": asdict(known.found),
+            "found": msgspec.to_builtins(known.found),
             "entries": [entry.to_json() for entry in self.entries],
         }
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from aggverify.codes import Effect, code
 from aggverify.codes.identity import Identity

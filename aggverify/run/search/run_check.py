@@ -8,6 +8,8 @@ from copy import deepcopy
 from dataclasses import replace
 from itertools import islice
 
+from msgspec import structs
+
 from aggverify import model
 from aggverify.checks import Finding
 from aggverify.checks.steadiness import FLAKY
@@ -104,7 +106,7 @@ def run_check(
     if run.peak_bytes and check.only_with:
         emit(Measured(check.name, laboratory.clock() - began, run.peak_bytes))
     least = 0 if before.only else entry.least
-    done = replace(
+    done = structs.replace(
         _summary(run, reported, stopped, least=least), planned=0 if before.only else entry.examples
     )
     emit(CheckFinished(done))
