@@ -9,10 +9,10 @@ def main() -> None:
     """Run the command, or say why its own imports fail."""
     try:
         from aggverify.cli import main as command
-    except Exception:
+    except Exception as error:
         from aggverify.shadowed import shadowed
 
-        if (why := shadowed()) is None:
+        if (why := shadowed(error)) is None:
             raise
         sys.stderr.write(f"aggverify: error: {why}\n")
         sys.exit(2)

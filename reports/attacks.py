@@ -176,6 +176,16 @@ def crowd():
                     time.sleep(600)
     time.sleep(600)
 """
+MEMFDS = """import os
+
+kept = []
+
+def keep():
+    while True:
+        kept.append(os.memfd_create("kept"))
+        os.write(kept[-1], b"x" * (64 << 20))
+"""
+SHADOWED = (ROOT / RIGHT).read_text()
 CROWD = "starts processes without end"
 DIED = r"(exited with status|was ended by|sent what is no answer)"
 HOSTILE = (
@@ -225,6 +235,28 @@ HOSTILE = (
     Attack("cuts off its slate", (1,), acting("cut()", SLATE), DIED),
     Attack(
         "answers when imported", (2,), acting("pass", REACH + FRAME), "sent what is no answer"
+    ),
+    Attack(
+        "ignores SIGCHLD when imported", (0,),
+        acting("pass", "signal.signal(signal.SIGCHLD, signal.SIG_IGN)"),
+    ),
+    Attack(
+        "raises at random", (1,), acting("1 / (os.urandom(1)[0] > 9)"),
+        "passes and fails",
+    ),
+    Attack(
+        "keeps files in memory without end", (1,), acting("keep()", MEMFDS),
+        "in memfd files|takes memory without end", memory=3 << 30,
+    ),
+    Attack(
+        "a module of its own is named json", (2,), SHADOWED, "in place of Python.s own",
+        shell('echo "raise ImportError" > json.py; exec "$@"'),
+    ),
+    Attack(
+        "writes commands of a workflow", (1,),
+        acting(r"raise ValueError('\n::error file=x::forged')"),
+        r"(?m)\A(?!.*^::error file=x::forged)",
+        options=(*OPTIONS, "--github"),
     ),
     Attack("reads what is typed", (0, 1), acting("sys.stdin.read()")),
     Attack("closes every file", (1,), acting("os.closerange(0, 256)"), DIED),

@@ -62,7 +62,7 @@ def explained(error: BaseException, directory: Path | None = None) -> int:
             complain(f"error: {told(error)}")
         case MemoryError():
             complain("error: the machine has no memory left for this")
-        case _ if (why := shadowed()) is not None:
+        case _ if (why := shadowed(error)) is not None:
             complain(f"error: {why}")
         case _:
             _internal(error, directory)

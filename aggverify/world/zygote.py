@@ -48,8 +48,8 @@ def main(control: int, parent: int) -> None:
     sys.argv[:] = ["aggverify"]
     try:
         _preload()
-    except BaseException:
-        wire.send(connection, {"error": shadowed() or traceback.format_exc()})
+    except BaseException as error:
+        wire.send(connection, {"error": shadowed(error) or traceback.format_exc()})
         os._exit(1)
     try:
         wire.send(connection, {"ready": os.getpid()})

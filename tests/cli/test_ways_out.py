@@ -231,9 +231,14 @@ def test_signals_that_end_a_command_are_taken_as_ctrl_c(number: signal.Signals) 
         signal.signal(number, before)
 
 
-@pytest.mark.parametrize("name", ["queue", "gettext"])
-def test_a_file_in_place_of_pythons_own_module_is_named(tmp_path: Path, name: str) -> None:
-    (tmp_path / f"{name}.py").write_text("x = 1\n")
+@pytest.mark.parametrize(
+    ("name", "text"), [("queue", "x = 1"), ("gettext", "x = 1"), ("json", "raise ImportError")]
+)
+def test_a_file_in_place_of_pythons_own_module_is_named(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    """Also where it raises, and no such module is there afterwards."""
+    (tmp_path / f"{name}.py").write_text(f"{text}\n")
     ran = subprocess.run(
         [sys.executable, "-m", "aggverify", "check", str(RIGHT)],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
