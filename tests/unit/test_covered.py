@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from aggverify.execution.executed import Execution
-from aggverify.execution.sorts import FIRST, Sorts
+from aggverify.execution.trace_sampling import FIRST, TraceSampling
 from aggverify.model import Lines
 from aggverify.run.outcome.covered import Covered
 from aggverify.run.outcome.weakness import Sights
@@ -193,7 +193,7 @@ def test_a_usual_case_is_not_looked_at(tmp_path: Path) -> None:
 
 
 def test_cases_are_usual_after_the_first_of_each_sort_and_large_ones_never() -> None:
-    sorts = Sorts()
+    sorts = TraceSampling()
     others = [SPREAD, replace(ALONE, dtype="bfloat16"), ALONE.with_losses((math.nan, 0.0))]
     for case in (ALONE, *others):
         assert [sorts.usual(case, "reduce") for _ in range(FIRST + 1)] == [False] * FIRST + [True]

@@ -13,7 +13,7 @@ FIRST = 16
 _FEW_MICRO_BATCHES, _FEW_SAMPLES, _FEW_TOKENS, _LARGE_LOSS = 4, 32, 256, 1e9
 
 
-class Sorts:
+class TraceSampling:
     """Counts cases by what they have in common that take the same lines again and again.
 
     Counted where cases are sent, not in ranks, which may be replaced in the midst of a run.
