@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Hashable
 
 from aggverify.steps.case import Case
-from aggverify.steps.kinds import kinds
+from aggverify.steps.case_tags import tags
 
 FIRST = 16
 """Cases of each sort."""
@@ -42,4 +42,4 @@ def _sort(case: Case) -> Hashable | None:
         return None
     rejected = any(s.original_mask is not None for s in step.samples)
     ordinary = all(-_LARGE_LOSS < loss < _LARGE_LOSS for loss in case.losses)
-    return kinds(case), case.dtype, layout.cp_kind, rejected, ordinary
+    return tags(case), case.dtype, layout.cp_kind, rejected, ordinary

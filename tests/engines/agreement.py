@@ -19,7 +19,7 @@ from aggverify.execution.claim import Claim
 from aggverify.execution.executed import Execution
 from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
-from aggverify.generation.catalogue import blanked, grid_case, plain_losses
+from aggverify.generation.catalogue import fully_masked, grid_case, plain_losses
 from aggverify.oracles import LEGACY, Sample, Step
 from aggverify.run.opening import opened
 from aggverify.steps.case import Case
@@ -106,7 +106,7 @@ def fixed(kinds: Sequence[CpKind]) -> list[Case]:
     for n, (dp, cp, k) in enumerate(SIZES):
         one, other = _DTYPES[n % 2], _DTYPES[1 - n % 2]
         ragged = grid_case(2000 + n, dp, cp, k, kinds[n % len(kinds)] if kinds else "zigzag", one)
-        *_, empty = blanked(replace(ragged, dtype=other))
+        *_, empty = fully_masked(replace(ragged, dtype=other))
         found += (ragged, empty, _even(ragged, other))
     return found
 

@@ -11,7 +11,7 @@ from aggverify.codes import CODES
 from aggverify.execution.claim import Claim
 from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
-from aggverify.generation.corpus import Hard, corpus
+from aggverify.generation.corpus import CorpusCase, corpus
 from aggverify.run.opening import opened
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.search.check_run import CheckRun
@@ -31,12 +31,12 @@ def executor(shared_pool: Pool) -> Iterator[Executor]:
         yield Executor(template)
 
 
-def subject(hard: Hard, terms: tuple[str, ...], mode: str) -> Subject:
+def subject(hard: CorpusCase, terms: tuple[str, ...], mode: str) -> Subject:
     claim = Claim("tests.hard.wrong", hard.name, "native", "sum", mode, terms=terms)
     return Subject.of(claim)
 
 
-def run_of(hard: Hard, executor: Executor) -> tuple[Check, CheckRun]:
+def run_of(hard: CorpusCase, executor: Executor) -> tuple[Check, CheckRun]:
     if hard.name in SPECIAL:
         name, mode, terms = SPECIAL[hard.name]
     else:
@@ -53,7 +53,7 @@ every = thorough_but(corpus(), lambda hard: hard.name in QUICK, ids=lambda hard:
 
 
 @pytest.mark.parametrize("hard", every)
-def test_a_hard_case_kills_its_reducer(hard: Hard, executor: Executor) -> None:
+def test_a_hard_case_kills_its_reducer(hard: CorpusCase, executor: Executor) -> None:
     how, run = run_of(hard, executor)
     assert hard.checks in ((), (how.name,))
     assert hard.case in run.stored_cases() or how.project(hard.case) in run.stored_cases()
@@ -63,7 +63,7 @@ def test_a_hard_case_kills_its_reducer(hard: Hard, executor: Executor) -> None:
 
 
 @pytest.mark.parametrize("hard", thorough_at_times(corpus(), 18, ids=lambda hard: hard.name))
-def test_random_search_finds_it_late(hard: Hard, executor: Executor) -> None:
+def test_random_search_finds_it_late(hard: CorpusCase, executor: Executor) -> None:
     how, run = run_of(hard, executor)
     drawn, late = how.draws(run.space), float("inf")
     most = min(LATE, how.max_examples or LATE)

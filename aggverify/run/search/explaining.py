@@ -47,7 +47,7 @@ from aggverify.execution.executed import Execution
 from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import (
-    blanked,
+    fully_masked,
     grid,
     hard_cases,
     more_cases,
@@ -346,7 +346,7 @@ def _not_finite(
     as it was found."""
     space = spread(subject, min_units=1, empty_samples=True)
     stored = (*hard_cases(), *grid(subject.max_world, space.cp_kinds))
-    cases = [finding.case, *own, *(c for case in stored for c in (case, *blanked(case)))]
+    cases = [finding.case, *own, *(c for case in stored for c in (case, *fully_masked(case)))]
     fitting = [case for case in cases if case in space or case is finding.case]
     found = list(_observe(subject, executor, fitting).values())
     if not_finite(found) is None:
