@@ -19,7 +19,7 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, settings
 
 from aggverify.checks import check
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.generation.space import Space
 from aggverify.generation.strategies import related
 from aggverify.run.opening import frozen, opened
@@ -73,10 +73,10 @@ def drawn(check_run: CheckRun, examples: int, seed: int) -> None:
 
 def timed(check_run: CheckRun, examples: int, seed: int) -> tuple[float, int, int]:
     """Seconds, cases, and steps that ranks ran."""
-    cases, steps, begun = check_run.cases, check_run.laboratory.executed, time.perf_counter()
+    cases, steps, begun = check_run.cases, check_run.executor.executed, time.perf_counter()
     drawn(check_run, examples, seed)
     seconds = time.perf_counter() - begun
-    return seconds, check_run.cases - cases, check_run.laboratory.executed - steps
+    return seconds, check_run.cases - cases, check_run.executor.executed - steps
 
 
 def main() -> None:
@@ -90,13 +90,13 @@ def main() -> None:
         subject = subjects(
             Request(str(EXAMPLE), modes=("prompt_mean",)), target, template.description
         )[0]
-        laboratory = Laboratory(template)
+        executor = Executor(template)
         for world in WORLDS:
             space = Space(
                 max_dp=world, max_cp=world, max_microbatches=3, min_world=world, max_world=world
             )
             combined = check("independent_of_the_combination")
-            check_run = CheckRun(combined, subject, space, laboratory, Tally(), lambda: None)
+            check_run = CheckRun(combined, subject, space, executor, Tally(), lambda: None)
             check_run.submit([next(iter(check_run.stored_cases()))]).findings()
             if world == WORLDS[0]:
                 ready = time.perf_counter() - start

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from aggverify.checks import Finding, check
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.limits import LIMITS
 from aggverify.run.opening import opened
 from aggverify.run.outcome.tally import Tally
@@ -72,7 +72,7 @@ def shrunk(pool: Pool, path: Path) -> str:
                 seen["all"] += 1
                 return found
 
-        check_run = Counting(combined, subject, space, Laboratory(template), Tally(), lambda: None)
+        check_run = Counting(combined, subject, space, Executor(template), Tally(), lambda: None)
         began = time.perf_counter()
         found = check_run.run(examples=200, seed=0, deadline=time.monotonic() + 5)
         taken = time.perf_counter() - began

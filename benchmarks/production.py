@@ -20,7 +20,7 @@ from pathlib import Path
 from aggverify.checks.comparison import worst_weight
 from aggverify.checks.production import GROUP, case_of
 from aggverify.engines import ENGINES, RealEngine
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.limits import LIMITS
 from aggverify.execution.subject import Subject
 from aggverify.run.opening import opened
@@ -67,10 +67,10 @@ class Taken:
         return self._before - self._least
 
 
-def run(laboratory: Laboratory, subject: Subject, case: Case) -> tuple[float, int]:
+def run(executor: Executor, subject: Subject, case: Case) -> tuple[float, int]:
     """Seconds of running and judging it, and the bytes of the rank that held most."""
     start = time.perf_counter()
-    [done] = laboratory.run(subject, [case])
+    [done] = executor.run(subject, [case])
     assert done.weights is not None, done.failure
     expected = subject.expected(case.step)
     assert expected is not None
@@ -96,15 +96,15 @@ def main() -> None:
             template = stack.enter_context(opened(pool, target.setup(), engine=name))
             request = Request(path, modes=("token_mean",), engine=name)
             [subject] = subjects(request, target, template.description)
-            laboratory = Laboratory(template)
+            executor = Executor(template)
             run(
-                laboratory, subject, case_of(32, GROUP, DP, CP, K)
+                executor, subject, case_of(32, GROUP, DP, CP, K)
             )  # the first of a world of this size
             for rollouts in sizes:
                 case = case_of(rollouts, GROUP, DP, CP, K)
                 tokens = case.step.num_response_tokens
                 with Taken() as taken:
-                    seconds, peak = run(laboratory, subject, case)
+                    seconds, peak = run(executor, subject, case)
                 print(
                     f"{name:<7}{rollouts:>9}{tokens:>12,}{seconds:>9.1f}"
                     f"{1e6 * seconds / tokens:>9.2f}{peak / GIB:>10.2f}{taken.bytes / GIB:>13.2f}"

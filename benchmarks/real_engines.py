@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from aggverify.engines import ENGINES, RealEngine
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.limits import LIMITS
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import grid_case
@@ -34,7 +34,7 @@ SIZES = ((1, 1, 2), (2, 1, 2), (2, 2, 2), (4, 2, 2))
 ROUNDS = 3
 
 
-def laboratory(engine: str, pool: Pool, stack: ExitStack) -> tuple[Subject, Laboratory]:
+def executor(engine: str, pool: Pool, stack: ExitStack) -> tuple[Subject, Executor]:
     """Where a right reducer of that engine is run."""
     spec = ENGINES[engine]
     formula = spec.formula.name if isinstance(spec, RealEngine) else engine
@@ -42,15 +42,15 @@ def laboratory(engine: str, pool: Pool, stack: ExitStack) -> tuple[Subject, Labo
     target = parse_target(path)
     template = stack.enter_context(opened(pool, target.setup(), engine=engine))
     request = Request(path, modes=("token_mean",), engine=engine)
-    return subjects(request, target, template.description)[0], Laboratory(template)
+    return subjects(request, target, template.description)[0], Executor(template)
 
 
-def seconds(run: tuple[Subject, Laboratory], cases: Sequence[Case], together: int) -> float:
+def seconds(run: tuple[Subject, Executor], cases: Sequence[Case], together: int) -> float:
     """Of one case, where so many of them are run together."""
-    subject, laboratory = run
+    subject, executor = run
     start = time.perf_counter()
     for n in range(0, len(cases), together):
-        for done in laboratory.run(subject, cases[n : n + together]):
+        for done in executor.run(subject, cases[n : n + together]):
             assert done.failure is None, done.failure
     return (time.perf_counter() - start) / len(cases)
 
@@ -63,7 +63,7 @@ def main() -> None:
     with Pool(LIMITS) as pool, ExitStack() as stack:
         formulas = {name: ENGINES[name].formula.name for name in usable}  # type: ignore[attr-defined]
         names = dict.fromkeys((*formulas.values(), *usable))
-        runs = {name: laboratory(name, pool, stack) for name in names}
+        runs = {name: executor(name, pool, stack) for name in names}
         for dp, cp, k in SIZES:
             cases = [grid_case(seed, dp, cp, k, "zigzag", "float64") for seed in range(count)]
             fastest = {(name, n): float("inf") for name in runs for n in (1, count)}

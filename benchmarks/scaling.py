@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from aggverify.checks.comparison import worst_weight
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.limits import LIMITS
 from aggverify.execution.subject import Subject
 from aggverify.generation.building import GRID
@@ -44,10 +44,10 @@ def case_of(tokens: int, rng: np.random.Generator) -> Case:
     return Case(step, layout, tuple(losses))
 
 
-def seconds(laboratory: Laboratory, subject: Subject, cases: list[Case]) -> float:
+def seconds(executor: Executor, subject: Subject, cases: list[Case]) -> float:
     """Wall time of running and judging these cases."""
     began = time.perf_counter()
-    for execution in laboratory.run(subject, cases):
+    for execution in executor.run(subject, cases):
         expected = subject.expected(execution.case.step)
         assert execution.weights is not None, execution.failure
         assert expected is not None
@@ -66,14 +66,14 @@ def main() -> None:
     with Pool(LIMITS) as pool, opened(pool, target.setup()) as template:
         request = Request(str(EXAMPLE), modes=("prompt_mean",))
         subject = subjects(request, target, template.description)[0]
-        laboratory = Laboratory(template)
-        seconds(laboratory, subject, [case_of(1000, rng)] * 4)
+        executor = Executor(template)
+        seconds(executor, subject, [case_of(1000, rng)] * 4)
         for tokens in TOKENS:
-            taken = seconds(laboratory, subject, [case_of(tokens, rng)])
+            taken = seconds(executor, subject, [case_of(tokens, rng)])
             figures["tokens"].append((tokens, taken))
             print(f"{tokens:8} tokens: {taken:6.3f} s = {1e6 * taken / tokens:5.2f} us each")
         for cases in CASES:
-            taken = seconds(laboratory, subject, [case_of(40, rng) for _ in range(cases)])
+            taken = seconds(executor, subject, [case_of(40, rng) for _ in range(cases)])
             figures["cases"].append((cases, taken))
             print(f"{cases:8} cases:  {taken:6.3f} s = {1e3 * taken / cases:5.2f} ms each")
     if path:

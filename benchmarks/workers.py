@@ -20,7 +20,7 @@ ROUNDS = 3
 
 def work(count: int, world: int) -> None:
     """Run so many cases and leave; told to start and telling when ready, by a line each."""
-    from aggverify.execution.laboratory import Laboratory
+    from aggverify.execution.executor import Executor
     from aggverify.execution.limits import LIMITS
     from aggverify.run.opening import opened
     from aggverify.run.planning.claims import subjects
@@ -34,15 +34,15 @@ def work(count: int, world: int) -> None:
     target = parse_target(str(ROOT / "examples" / "native" / "sum" / "token_mean.py"))
     with Pool(LIMITS) as pool, opened(pool, target.setup()) as template:
         [subject] = subjects(Request(target.text), target, template.description)
-        laboratory = Laboratory(template)
+        executor = Executor(template)
         step = parse_step("; ".join(["1/11011"] * world))
         layout = Layout(tuple(((i,),) for i in range(world)))
         values = [tuple((n + t) / 16 for t in range(5 * world)) for n in range(count)]
         cases = [Case(step, layout, losses, "float64") for losses in values]
-        laboratory.run(subject, cases[:8])
+        executor.run(subject, cases[:8])
         print("ready", flush=True)
         sys.stdin.readline()
-        assert all(e.failure is None for e in laboratory.run(subject, cases))
+        assert all(e.failure is None for e in executor.run(subject, cases))
         print("done", flush=True)
         sys.stdin.readline()
 

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from aggverify.checks import Check, check, shapes  # noqa: E402
-from aggverify.execution.laboratory import Laboratory  # noqa: E402
+from aggverify.execution.executor import Executor  # noqa: E402
 from aggverify.execution.limits import LIMITS  # noqa: E402
 from aggverify.execution.subject import Subject  # noqa: E402
 from aggverify.generation.constants import CONSTANTS, shaped  # noqa: E402
@@ -115,13 +115,13 @@ def of_shape(shape: str) -> list[Check]:
     return [replace(shapes.CHECK, steers=False, stored=partial(listed, shape=shape))]
 
 
-def runs(subject: Subject, shape: str, laboratory: Laboratory) -> tuple[int, bool]:
+def runs(subject: Subject, shape: str, executor: Executor) -> tuple[int, bool]:
     """The cases of a shape, until one is found to be wrong; whether one is."""
     cases = 0
     for entry in plan(subject, of_shape(shape)).entries:
         if entry.instead is not None or entry.space is None:
             continue
-        run = CheckRun(entry.check, subject, entry.space, laboratory, Tally())
+        run = CheckRun(entry.check, subject, entry.space, executor, Tally())
         found = run.stored_failure()
         if shape in LISTS:
             return after_lists(run, shape) if found is None else (0, False)
@@ -152,13 +152,13 @@ def after_lists(run: CheckRun, shape: str) -> tuple[int, bool]:
 
 def found_by(wanted: Request, pool: Pool) -> list[str]:
     """The shapes that find it, each by itself."""
-    with loaded(wanted, pool) as (subjects, laboratory):
+    with loaded(wanted, pool) as (subjects, executor):
         found = []
-        laboratory.begin()
-        subject = prepared(subjects[0], laboratory)
+        executor.begin()
+        subject = prepared(subjects[0], executor)
         for shape in SHAPES:
-            laboratory.begin()
-            if runs(subject, shape, laboratory)[1]:
+            executor.begin()
+            if runs(subject, shape, executor)[1]:
                 found.append(shape)
         return found
 
@@ -191,14 +191,14 @@ def import_torch() -> float:
 def costs(pool: Pool) -> tuple[dict[str, tuple[int, int]], dict[str, Cost]]:
     """Cases and steps of every check of a default run; the cost of each shape."""
     rows, found = {}, {}
-    with loaded(RIGHT, pool) as (subjects, laboratory):
-        laboratory.begin()
-        subject = prepared(subjects[0], laboratory)
+    with loaded(RIGHT, pool) as (subjects, executor):
+        executor.begin()
+        subject = prepared(subjects[0], executor)
         for entry in plan(subject).entries:
-            before = laboratory.executed
-            outcome = run_check(entry, laboratory)
-            if laboratory.executed > before:
-                rows[entry.check.name] = (outcome.summary.cases, laboratory.executed - before)
+            before = executor.executed
+            outcome = run_check(entry, executor)
+            if executor.executed > before:
+                rows[entry.check.name] = (outcome.summary.cases, executor.executed - before)
     for shape in SHAPES:
         found[shape] = cost(shape, NEEDS.get(shape, RIGHT), pool)
     return rows, found
@@ -206,13 +206,13 @@ def costs(pool: Pool) -> tuple[dict[str, tuple[int, int]], dict[str, Cost]]:
 
 def cost(shape: str, request: Request, pool: Pool) -> Cost:
     """Of one shape, on a right reducer whose ranks are up."""
-    with loaded(request, pool) as (subjects, laboratory):
-        laboratory.begin()
-        subject = prepared(subjects[0], laboratory)
-        laboratory.run(subject, up_to_eight())
-        steps, began = laboratory.executed, spent()
-        cases, wrong = runs(subject, shape, laboratory)
-        made = Cost(cases, laboratory.executed - steps, spent() - began)
+    with loaded(request, pool) as (subjects, executor):
+        executor.begin()
+        subject = prepared(subjects[0], executor)
+        executor.run(subject, up_to_eight())
+        steps, began = executor.executed, spent()
+        cases, wrong = runs(subject, shape, executor)
+        made = Cost(cases, executor.executed - steps, spent() - began)
     if wrong or not cases:
         raise SystemExit(f"{shape} is not measured on {request.target}: {made}")
     return made

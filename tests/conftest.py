@@ -18,7 +18,7 @@ import pytest
 from hypothesis import settings
 
 from aggverify.cli import main
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.limits import LIMITS
 from aggverify.run.opening import opened
 from aggverify.world import Launcher, Options, Pool, Template
@@ -80,9 +80,9 @@ def corpus(shared_pool: Pool) -> Iterator[Template]:
 
 
 @pytest.fixture
-def laboratory(corpus: Template) -> Laboratory:
+def executor(corpus: Template) -> Executor:
     """The corpus under test, and the corpus beside it for what compares two paths."""
-    made = Laboratory(corpus, Laboratory(corpus))
+    made = Executor(corpus, Executor(corpus))
     made.begin()
     return made
 

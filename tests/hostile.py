@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from aggverify.cli.oracle import read_step
 from aggverify.errors import AggverifyError
-from aggverify.execution import reading
+from aggverify.execution import decode_replies
 from aggverify.execution.budget import Budget
 from aggverify.execution.claim import Claim
-from aggverify.execution.trial import Trial
+from aggverify.execution.run_spec import RunSpec
 from aggverify.oracles import OracleError, Policy, Sample, Step
 from aggverify.run.outcome import store
 from aggverify.run.outcome.store import StoredCase
@@ -258,7 +258,7 @@ def feed_rank(data: bytes) -> None:
             outcome, _ = outcomes.finished([link.replies[0]], [link], 0, room.Watched(), HERE)
             assert len(outcomes.apart(outcome, 2)) == 2
             if isinstance(outcome, Replies):
-                reading.answers(Trial(CASE), outcome.replies)
+                decode_replies.answers(RunSpec(CASE), outcome.replies)
             else:
                 Fault.from_json(json.loads(json.dumps(outcome.to_json())))
             link.replies.popleft()

@@ -17,8 +17,8 @@ from aggverify.run.outcome.store import stored_case
 from aggverify.run.outcome.verdict import Relevance, ReportedFinding, Verdict
 from aggverify.run.outcome.weakness import warned
 from aggverify.steps.case import Case
-from aggverify.steps.kinds import ONE_RANK, SHARDED
-from aggverify.steps.kinds import written as written_kinds
+from aggverify.steps.case_tags import ONE_RANK, SHARDED
+from aggverify.steps.case_tags import encode as written_kinds
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
 from aggverify.trainer.conditions import Condition

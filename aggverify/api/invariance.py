@@ -12,7 +12,7 @@ from aggverify import oracles
 from aggverify.checks.comparison import Mismatch, worst_weight
 from aggverify.errors import InputError
 from aggverify.execution.subject import CANDIDATE_ROUNDINGS
-from aggverify.generation.repeatable import whatever_is_imported
+from aggverify.generation.repeatable import deterministic_draws
 from aggverify.generation.strategies import cases
 from aggverify.report.drawing import drawing, fraction, number, token_name
 from aggverify.report.findings import drawn
@@ -59,7 +59,7 @@ def assert_invariant(
             reference = mode or "the same step on one rank"
             raise AssertionError(_told(case, expected, found, worst, reference))
 
-    with whatever_is_imported():
+    with deterministic_draws():
         holds()
 
 

@@ -13,8 +13,8 @@ from aggverify.api.observation import Observation, observation
 from aggverify.api.targets import Reducer, target_text
 from aggverify.errors import InputError
 from aggverify.execution.deadline import NEVER, Deadline
-from aggverify.execution.kinds import Kind
 from aggverify.execution.limits import LIMITS
+from aggverify.execution.option_types import OptionType
 from aggverify.execution.options import BY_KEY, OPTIONS, texts
 from aggverify.generation.catalogue import plain_losses
 from aggverify.model import Verdict, harmless
@@ -69,7 +69,7 @@ def request(target: str, options: Mapping[str, Any]) -> Request:
         plain = sorted(value) if isinstance(value, set | frozenset) else value
         if (why := option.wrong(plain)) is not None:
             raise InputError(f"{key} {why}")
-        given[key] = texts(plain) if option.kind is Kind.TEXTS else plain
+        given[key] = texts(plain) if option.kind is OptionType.TEXTS else plain
     return requested(target, given, {})
 
 
@@ -153,8 +153,8 @@ def observe(
     case = Case(step, layout, tuple(plain_losses(step) if losses is None else losses), dtype)
     wanted = request(target_text(reducer), options)
     with ranks(pool, wanted=wanted) as running, loaded(wanted, running) as found:
-        (subject, *_), laboratory = found
+        (subject, *_), executor = found
         subject.must_reduce()
         subject = replace(subject, claim=replace(subject.claim, max_world=case.layout.world_size))
-        [execution] = laboratory.run(subject, [case])
+        [execution] = executor.run(subject, [case])
         return observation(subject, execution)

@@ -11,9 +11,9 @@ import numpy as np
 from aggverify.checks.base import Check, Finding, as_it_is
 from aggverify.checks.spaces import SHORT, alone, of_a_loss, with_branches
 from aggverify.execution.executed import Execution
-from aggverify.execution.laboratory import DIVISOR
+from aggverify.execution.executor import DIVISOR
+from aggverify.execution.run_spec import RunSpec
 from aggverify.execution.subject import Subject
-from aggverify.execution.trial import Trial
 from aggverify.generation.constants import around
 from aggverify.generation.shapes import long_and_sharded
 from aggverify.generation.space import Space
@@ -31,10 +31,10 @@ def _space(subject: Subject) -> Space | None:
     return of_a_loss(subject, empty_samples=True, needs_hole=True)
 
 
-def _watched(case: Case) -> tuple[Trial]:
+def _watched(case: Case) -> tuple[RunSpec]:
     """No loss is 0: a change behind the mask would not show."""
     losses = tuple((3 * t + 1) / 16 for t in range(len(case.losses)))
-    return (Trial(case.with_losses(losses), watch=True),)
+    return (RunSpec(case.with_losses(losses), watch=True),)
 
 
 def _judge_inputs(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
@@ -104,7 +104,7 @@ SWITCH = Check(
     title="every two modes on offer give different weights where they should",
     tests="T16",
     space=_switchable,
-    variants=lambda case: (case, *(Trial(case, mode=mode) for mode in SWITCHES)),
+    variants=lambda case: (case, *(RunSpec(case, mode=mode) for mode in SWITCHES)),
     judge=_judge_switched,
     one_will_do=True,
     project=lambda case: case.trivial,
@@ -142,7 +142,7 @@ REFUSES = Check(
     title="missing, contradictory, non-positive and NaN arguments raise",
     tests="T16",
     space=_validating,
-    variants=lambda case: (case, Trial(case, misuse=True)),
+    variants=lambda case: (case, RunSpec(case, misuse=True)),
     judge=_judge_bad,
     project=lambda case: case.trivial,
     max_examples=6,

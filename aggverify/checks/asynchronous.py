@@ -11,8 +11,8 @@ from aggverify.checks.base import Check, Finding, as_it_is
 from aggverify.checks.judging import is_finite
 from aggverify.checks.spaces import hard, spread
 from aggverify.execution.executed import Execution
+from aggverify.execution.run_spec import RunSpec
 from aggverify.execution.subject import Subject
-from aggverify.execution.trial import Trial
 from aggverify.generation.shapes import levels
 from aggverify.generation.space import Space
 from aggverify.oracles import Sample, Step
@@ -60,8 +60,8 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     return Finding(CODE, NAME, message, late.case, subject.mode, fault=late.failure)
 
 
-def _variants(case: Case) -> tuple[Trial, ...]:
-    return (*[Trial(case, arrival=AT_ONCE)] * 2, Trial(case, arrival=WAITED_FOR))
+def _variants(case: Case) -> tuple[RunSpec, ...]:
+    return (*[RunSpec(case, arrival=AT_ONCE)] * 2, RunSpec(case, arrival=WAITED_FOR))
 
 
 _MANY = 33

@@ -15,8 +15,8 @@ from aggverify.checks.comparison import lowest_precision, worst_weight
 from aggverify.checks.judging import is_finite
 from aggverify.checks.spaces import hard_and_long, of_a_loss
 from aggverify.execution.executed import Execution
+from aggverify.execution.run_spec import RunSpec
 from aggverify.execution.subject import Subject
-from aggverify.execution.trial import Trial
 from aggverify.generation.space import Space
 from aggverify.steps.case import Case
 
@@ -53,8 +53,8 @@ def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:
     return replace(found, token=off.token, error=off.error, bound=off.bound, limit=off.limit)
 
 
-def _variants(case: Case) -> tuple[Trial, Trial]:
-    return Trial(case), Trial(case, scale=SCALE)
+def _variants(case: Case) -> tuple[RunSpec, RunSpec]:
+    return RunSpec(case), RunSpec(case, scale=SCALE)
 
 
 CHECK = Check(

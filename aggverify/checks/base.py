@@ -9,8 +9,8 @@ from fractions import Fraction
 
 from aggverify.codes import Code, Diagnosed, code, code_of_failure
 from aggverify.execution.executed import Execution
+from aggverify.execution.run_spec import RunSpec
 from aggverify.execution.subject import Subject
-from aggverify.execution.trial import Trial
 from aggverify.generation.space import Space
 from aggverify.steps.case import Case
 from aggverify.world import Fault
@@ -105,7 +105,7 @@ class Check:
     """The minimal test of historic-bugs.md it carries out, for example ``T1``."""
     space: Callable[[Subject], Space | None]
     """What to generate; None when the subject's claims leave nothing to check."""
-    variants: Callable[[Case], tuple[Case | Trial, ...]] = lambda case: (case,)
+    variants: Callable[[Case], tuple[Case | RunSpec, ...]] = lambda case: (case,)
     """What to run; ``judge`` gets the executions in this order."""
     judge: Judge
     project: Callable[[Case], Case] = as_it_is
@@ -126,7 +126,7 @@ class Check:
     """The cases it begins with instead of the catalogue and the grid."""
     draws: Callable[[Space], Space] = lambda space: space
     """The part of its space that cases are drawn from."""
-    confirming: Callable[[Case], tuple[Case | Trial, ...]] | None = None
+    confirming: Callable[[Case], tuple[Case | RunSpec, ...]] | None = None
     """What to run instead to see a finding again; where that does not show it, it is a warning."""
     steers: bool = False
     """Whether what has not run of the reducer's conditions by then has more cases made for it,

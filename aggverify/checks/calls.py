@@ -9,8 +9,8 @@ from dataclasses import replace
 from aggverify.checks.base import Check, Finding, failure_finding
 from aggverify.conventions.calls import Call, Called
 from aggverify.execution.executed import Execution
+from aggverify.execution.run_spec import RunSpec
 from aggverify.execution.subject import Subject
-from aggverify.execution.trial import Trial
 from aggverify.generation.catalogue import plain_losses
 from aggverify.generation.space import Space
 from aggverify.steps.case import Case
@@ -84,7 +84,7 @@ CHECK = Check(
     tests="T16",
     space=space,
     only=cases,
-    variants=lambda case: (Trial(case, misuse=True),),
+    variants=lambda case: (RunSpec(case, misuse=True),),
     judge=judge,
     of_calls=True,
     as_found=True,

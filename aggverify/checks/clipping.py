@@ -21,8 +21,8 @@ from aggverify.checks.spaces import hard, spread
 from aggverify.engines import TRAIN_STEP
 from aggverify.engines.train_step import LARGE
 from aggverify.execution.executed import Execution, Weights
+from aggverify.execution.run_spec import RunSpec
 from aggverify.execution.subject import Subject
-from aggverify.execution.trial import Trial
 from aggverify.generation.space import Space
 from aggverify.oracles.bounds import PRECISIONS, weight_bound
 from aggverify.steps.case import Case
@@ -46,10 +46,10 @@ def _space(subject: Subject) -> Space | None:
     return spread(subject, dp=4, cp=2, min_units=1, dtypes=("float64",))
 
 
-def _variants(case: Case) -> tuple[Trial, ...]:
+def _variants(case: Case) -> tuple[RunSpec, ...]:
     """One rank, one rank whose GradScaler begins with another scale, and as laid out."""
-    alone = Trial(case.trivial, gain=LARGE)
-    return alone, replace(alone, scaler=_OTHER_SCALE), Trial(case, gain=LARGE)
+    alone = RunSpec(case.trivial, gain=LARGE)
+    return alone, replace(alone, scaler=_OTHER_SCALE), RunSpec(case, gain=LARGE)
 
 
 def _stored(subject: Subject) -> Iterator[Case]:

@@ -11,8 +11,8 @@ from aggverify.checks.judging import is_finite, judge_elsewhere
 from aggverify.checks.spaces import small
 from aggverify.errors import NotJudged
 from aggverify.execution.executed import Execution
+from aggverify.execution.run_spec import COMPILED, RunSpec
 from aggverify.execution.subject import Subject
-from aggverify.execution.trial import COMPILED, Trial
 from aggverify.generation.space import Space
 from aggverify.oracles import Step
 from aggverify.steps.case import Case
@@ -70,7 +70,7 @@ CHECK = Check(
     title="compiled by torch.compile the weights are those of the code run eagerly",
     tests="T14",
     space=_space,
-    variants=lambda case: (case, Trial(case, where=COMPILED)),
+    variants=lambda case: (case, RunSpec(case, where=COMPILED)),
     judge=_judge,
     only=_handful,
     nothing_to_say="nothing was given to torch.compile, or all of it is compiled",

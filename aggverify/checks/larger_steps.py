@@ -19,8 +19,8 @@ from aggverify.checks.comparison import as_floats, lowest_precision, worst_weigh
 from aggverify.checks.spaces import spread
 from aggverify.engines.emulated import EmulatedEngine
 from aggverify.execution.executed import Execution
+from aggverify.execution.run_spec import RunSpec
 from aggverify.execution.subject import Subject
-from aggverify.execution.trial import Trial
 from aggverify.generation.catalogue import plain_losses
 from aggverify.generation.space import Space
 from aggverify.oracles import Sample, Step
@@ -71,8 +71,8 @@ def _listed(subject: Subject) -> Iterator[Case]:
         yield Case(step, Layout(parse_micro_batches(cells)), plain_losses(step))
 
 
-def _variants(case: Case) -> tuple[Case | Trial, ...]:
-    return case, *(Trial(case, elsewhere=tokens, virtual=(0,)) for tokens in (FEW, *ELSEWHERE))
+def _variants(case: Case) -> tuple[Case | RunSpec, ...]:
+    return case, *(RunSpec(case, elsewhere=tokens, virtual=(0,)) for tokens in (FEW, *ELSEWHERE))
 
 
 def _judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:

@@ -10,8 +10,8 @@ from aggverify.checks.judging import is_finite, judge_elsewhere
 from aggverify.checks.logs import objective
 from aggverify.checks.spaces import small
 from aggverify.execution.executed import Execution
+from aggverify.execution.run_spec import LAUNCHED, RunSpec
 from aggverify.execution.subject import Subject
-from aggverify.execution.trial import LAUNCHED, Trial
 from aggverify.generation.space import Space
 from aggverify.oracles import Step
 from aggverify.steps.case import Case
@@ -80,7 +80,7 @@ CHECK = Check(
     name=NAME,
     title="ranks that are launched as trainers launch them give what forked ones give",
     space=_space,
-    variants=lambda case: (Trial(case, alone=True), Trial(case, where=LAUNCHED)),
+    variants=lambda case: (RunSpec(case, alone=True), RunSpec(case, where=LAUNCHED)),
     judge=_judge,
     only=_handful,
     nothing_to_say="its code asks nothing that a launch decides",

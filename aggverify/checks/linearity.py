@@ -17,8 +17,8 @@ from aggverify.checks.comparison import lowest_precision, worst_weight
 from aggverify.checks.judging import is_finite
 from aggverify.checks.spaces import alone
 from aggverify.execution.executed import Execution
+from aggverify.execution.run_spec import RunSpec
 from aggverify.execution.subject import Subject
-from aggverify.execution.trial import Trial
 from aggverify.generation.space import Space
 from aggverify.oracles.bounds import PRECISIONS, scalar_bound
 from aggverify.steps.case import Case
@@ -34,7 +34,7 @@ def space(subject: Subject) -> Space | None:
     return alone(subject) if subject.mode_name is not None else None
 
 
-def variants(case: Case) -> tuple[Case | Trial, ...]:
+def variants(case: Case) -> tuple[Case | RunSpec, ...]:
     """The case; other losses of both signs; those scaled; some of them zero, and all."""
     other = tuple((-1) ** t * (7 * t + 3) / 16 for t in range(len(case.losses)))
     scaled = [case.with_losses(tuple(c * x for x in other)) for c in SCALES]
@@ -42,7 +42,7 @@ def variants(case: Case) -> tuple[Case | Trial, ...]:
     none = first if len(case.step.samples) > 1 else first[1::2]
     some = case.with_losses(tuple(0.0 if t in none else x for t, x in enumerate(other)))
     zero = case.with_losses((0.0,) * len(other))
-    return case, case.with_losses(other), *scaled, Trial(some, zeros=True), zero
+    return case, case.with_losses(other), *scaled, RunSpec(some, zeros=True), zero
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:

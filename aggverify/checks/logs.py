@@ -15,7 +15,7 @@ from aggverify.checks.judging import is_finite
 from aggverify.checks.spaces import cp_kinds, spread
 from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
-from aggverify.generation.catalogue import blanked, grid, hard_cases
+from aggverify.generation.catalogue import fully_masked, grid, hard_cases
 from aggverify.generation.shapes import LONG_WITH_A_HOLE, sum_of_many
 from aggverify.generation.space import Space
 from aggverify.oracles.bounds import PRECISIONS, scalar_bound
@@ -315,7 +315,7 @@ def _stored(subject: Subject) -> Iterator[Case]:
     own = space(subject)
     split = [c for c in usual if own and c in own and c.layout.num_microbatches > 1]
     for case in split[:_BLANKED]:
-        yield from blanked(case)
+        yield from fully_masked(case)
     yield from (replace(LONG_WITH_A_HOLE, dtype=dtype) for dtype in ("float64", "bfloat16"))
     for case in (sum_of_many(), sum_of_many(samples=True)):
         # What is wrong in float64 as well is lost by no few bits.

@@ -14,8 +14,8 @@ from aggverify.checks.judging import is_finite
 from aggverify.checks.poison import huge, judge, poisoned, space
 from aggverify.checks.refusal import refusal
 from aggverify.execution.executed import Execution
+from aggverify.execution.run_spec import RunSpec
 from aggverify.execution.subject import Subject
-from aggverify.execution.trial import Trial
 from aggverify.generation.space import Space
 from aggverify.steps.case import Case
 
@@ -32,12 +32,12 @@ def _term_space(subject: Subject) -> Space | None:
     return space(subject) if subject.terms else None
 
 
-def _variants(case: Case) -> tuple[Trial, ...]:
+def _variants(case: Case) -> tuple[RunSpec, ...]:
     """The clean step twice, then huge values behind the mask, then NaN and infinities."""
-    return Trial(case), Trial(case, alone=True), Trial(huge(case)), Trial(poisoned(case))
+    return RunSpec(case), RunSpec(case, alone=True), RunSpec(huge(case)), RunSpec(poisoned(case))
 
 
-def _of_a_term(case: Case) -> tuple[Trial, ...]:
+def _of_a_term(case: Case) -> tuple[RunSpec, ...]:
     """The same of one term, which the step's size picks, with everything else 0."""
     return tuple(replace(trial, term=_picked(case)) for trial in _variants(case))
 

@@ -13,8 +13,8 @@ from aggverify.checks.comparison import lowest_precision, worst_weight
 from aggverify.checks.nonlinear import judge_two
 from aggverify.checks.spaces import spread
 from aggverify.execution.executed import Execution
+from aggverify.execution.run_spec import AGAINST, RunSpec
 from aggverify.execution.subject import Subject
-from aggverify.execution.trial import AGAINST, Trial
 from aggverify.generation.space import Space
 from aggverify.oracles.bounds import PRECISIONS
 
@@ -80,7 +80,7 @@ CHECK = Check(
     title="on every step the weights of both paths agree within both bounds",
     tests="T14",
     space=space,
-    variants=lambda case: (case, Trial(case, where=AGAINST)),
+    variants=lambda case: (case, RunSpec(case, where=AGAINST)),
     judge=judge,
     nothing_to_say="no --against TARGET",
     compares_paths=True,

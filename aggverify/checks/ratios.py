@@ -17,8 +17,8 @@ from aggverify.checks.spaces import spread
 from aggverify.conventions.base import NONLINEAR
 from aggverify.conventions.policy_loss import OVERFLOWS
 from aggverify.execution.executed import Execution
+from aggverify.execution.run_spec import RunSpec
 from aggverify.execution.subject import Subject
-from aggverify.execution.trial import Trial
 from aggverify.generation.space import Space
 from aggverify.steps.case import Case
 
@@ -38,13 +38,13 @@ def _space(subject: Subject) -> Space | None:
     return spread(subject, dp=4, cp=2, micro_batches=3, dtypes=("float64",))
 
 
-def _variants(case: Case) -> tuple[Trial, ...]:
+def _variants(case: Case) -> tuple[RunSpec, ...]:
     """On one rank and as laid out; then the ratio of one masked and of one counted token beyond
     every number."""
     behind = case.masked_tokens()
     counted = sorted(set(range(len(case.losses))) - set(behind))
     cases = (case.trivial, case, _beyond(case.trivial, behind), _beyond(case.trivial, counted))
-    return tuple(Trial(replace(each, dtype="float64"), mode=NONLINEAR) for each in cases)
+    return tuple(RunSpec(replace(each, dtype="float64"), mode=NONLINEAR) for each in cases)
 
 
 def _beyond(case: Case, tokens: Sequence[int]) -> Case:

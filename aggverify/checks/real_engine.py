@@ -14,8 +14,8 @@ from aggverify.checks.judging import is_finite, judge_elsewhere
 from aggverify.checks.spaces import spread
 from aggverify.engines import closing
 from aggverify.execution.executed import Execution
+from aggverify.execution.run_spec import REAL, RunSpec
 from aggverify.execution.subject import Subject
-from aggverify.execution.trial import REAL, Trial
 from aggverify.generation.catalogue import grid, hard_cases, plain_losses
 from aggverify.generation.space import Space
 from aggverify.steps.case import Case
@@ -79,7 +79,7 @@ CHECK = Check(
     name=NAME,
     title="two dozen cases give under the library's own engine what its formula gives",
     space=_space,
-    variants=lambda case: (Trial(case, alone=True), Trial(case, where=REAL)),
+    variants=lambda case: (RunSpec(case, alone=True), RunSpec(case, where=REAL)),
     judge=_judge,
     only=_listed,
     nothing_to_say="no library's engine is at hand that the formula stands for, or it runs anyway",

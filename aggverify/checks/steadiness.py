@@ -15,8 +15,8 @@ from aggverify.checks.comparison import LOW
 from aggverify.checks.logs import OBJECTIVE
 from aggverify.checks.spaces import small
 from aggverify.execution.executed import Execution
+from aggverify.execution.run_spec import RunSpec
 from aggverify.execution.subject import Subject
-from aggverify.execution.trial import Trial
 from aggverify.generation.catalogue import hard_cases
 from aggverify.generation.shapes import LONG_STEP, levels
 from aggverify.generation.space import Space
@@ -34,31 +34,31 @@ def _space(subject: Subject) -> Space:
     return small(subject, max_world=min(_RANKS, subject.max_world))
 
 
-def _repeated(case: Case) -> tuple[Trial, ...]:
+def _repeated(case: Case) -> tuple[RunSpec, ...]:
     """Fresh ranks first: what a reducer may remember of this very step is then the same."""
-    return Trial(case, fresh=True), Trial(case, before=(case,))
+    return RunSpec(case, fresh=True), RunSpec(case, before=(case,))
 
 
-def _remembered(case: Case) -> tuple[Trial, ...]:
-    return Trial(case, fresh=True), *(trial for _, trial in _pasts(case))
+def _remembered(case: Case) -> tuple[RunSpec, ...]:
+    return RunSpec(case, fresh=True), *(trial for _, trial in _pasts(case))
 
 
-def _pasts(case: Case) -> Iterator[tuple[str, Trial]]:
+def _pasts(case: Case) -> Iterator[tuple[str, RunSpec]]:
     """What ranks may have run before, in words and as a trial."""
     if case.step == LONG_STEP:
         small = Case(_PLAIN, Layout.trivial(len(_PLAIN.samples)), _values(_PLAIN))
         for dtype, (which, first) in product(LOW, (("", small), ("the same ", case))):
             words = f"when the very first step was {which}in {dtype}"
-            yield words, Trial(case, before=(replace(first, dtype=dtype),), fresh=True)
+            yield words, RunSpec(case, before=(replace(first, dtype=dtype),), fresh=True)
         return
     others = _other_steps(case)
-    yield "after other steps", Trial(case, before=others)
-    yield "when the very first steps were others", Trial(case, before=others, fresh=True)
+    yield "after other steps", RunSpec(case, before=others)
+    yield "when the very first steps were others", RunSpec(case, before=others, fresh=True)
     for other in _regrouped(case):
         words = "when the very first step was the same in another number of micro-batches"
-        yield words, Trial(case, before=(other,), fresh=True)
+        yield words, RunSpec(case, before=(other,), fresh=True)
     if case.step == _PLAIN:
-        yield f"{OFTEN} times before", Trial(case, before=(case,) * OFTEN)
+        yield f"{OFTEN} times before", RunSpec(case, before=(case,) * OFTEN)
 
 
 def _regrouped(case: Case) -> tuple[Case, ...]:

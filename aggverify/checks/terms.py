@@ -19,9 +19,9 @@ from aggverify.checks.comparison import LOW, lowest_precision, worst_weight
 from aggverify.checks.judging import is_finite, judge_spread
 from aggverify.checks.spaces import SHORT, spread, with_branches
 from aggverify.execution.executed import Execution
+from aggverify.execution.run_spec import RunSpec
 from aggverify.execution.subject import Subject
 from aggverify.execution.term_readings import TERM_READINGS
-from aggverify.execution.trial import Trial
 from aggverify.generation.catalogue import plain_losses
 from aggverify.generation.constants import around
 from aggverify.generation.shapes import long_and_sharded
@@ -57,11 +57,15 @@ _REFERENCE = Case(_RAGGED, Layout.trivial(len(_RAGGED.samples)), plain_losses(_R
 _LONG_ONES = 6
 
 
-def variants(case: Case) -> tuple[Trial, ...]:
+def variants(case: Case) -> tuple[RunSpec, ...]:
     """One term, which the step's size picks, on one rank and as laid out; all others 0. Then on a
     step that shows its own mode."""
     term = case.step.num_response_tokens + len(case.step.samples)
-    return Trial(case.trivial, term=term), Trial(case, term=term), Trial(_REFERENCE, term=term)
+    return (
+        RunSpec(case.trivial, term=term),
+        RunSpec(case, term=term),
+        RunSpec(_REFERENCE, term=term),
+    )
 
 
 def judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:

@@ -13,8 +13,8 @@ from aggverify.checks.judging import is_finite
 from aggverify.checks.logs import objective
 from aggverify.checks.spaces import hard_and_long, of_a_loss
 from aggverify.execution.executed import Execution, Weights
+from aggverify.execution.run_spec import RunSpec
 from aggverify.execution.subject import Subject
-from aggverify.execution.trial import Trial
 from aggverify.generation.space import Space
 from aggverify.steps.case import Case
 from aggverify.trainer.torch_modes import AUTOCAST, NO_GRAD
@@ -68,8 +68,8 @@ def _lowered(subject: Subject, plain: Weights, lowered: Execution) -> Finding | 
     return replace(found, token=off.token, error=off.error, bound=off.bound)
 
 
-def _variants(case: Case) -> tuple[Trial, ...]:
-    return Trial(case), Trial(case, under=NO_GRAD), Trial(case, under=AUTOCAST)
+def _variants(case: Case) -> tuple[RunSpec, ...]:
+    return RunSpec(case), RunSpec(case, under=NO_GRAD), RunSpec(case, under=AUTOCAST)
 
 
 CHECK = Check(

@@ -17,8 +17,8 @@ from aggverify.checks.spaces import cp_kinds, spread
 from aggverify.engines.emulated import EmulatedEngine
 from aggverify.execution.budget import MAX_WORLD
 from aggverify.execution.executed import Execution
+from aggverify.execution.run_spec import APART, RunSpec
 from aggverify.execution.subject import Subject
-from aggverify.execution.trial import APART, Trial
 from aggverify.generation.shapes import Builder, holed
 from aggverify.generation.space import Space
 from aggverify.steps.case import Case
@@ -82,17 +82,17 @@ def _listed(subject: Subject) -> Iterator[Case]:
     yield from islice(filter(None, made), subject.claim.budget.shapes[SHAPE])
 
 
-def _variants(case: Case) -> tuple[Case | Trial, ...]:
+def _variants(case: Case) -> tuple[Case | RunSpec, ...]:
     """The step on one rank, and as laid out: real ranks as far as they go."""
     world = case.layout.world_size
     if world <= MAX_WORLD:
         return case.trivial, case
-    return case.trivial, Trial(case, virtual=tuple(range(world)))
+    return case.trivial, RunSpec(case, virtual=tuple(range(world)))
 
 
-def _confirming(case: Case) -> tuple[Case | Trial, ...]:
+def _confirming(case: Case) -> tuple[Case | RunSpec, ...]:
     trivial, laid_out = _variants(case)
-    return trivial, replace(laid_out, where=APART) if isinstance(laid_out, Trial) else laid_out
+    return trivial, replace(laid_out, where=APART) if isinstance(laid_out, RunSpec) else laid_out
 
 
 def _judge(subject: Subject, executions: Sequence[Execution]) -> Finding | None:

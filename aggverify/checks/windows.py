@@ -15,8 +15,8 @@ from aggverify.checks.base import Check, Finding, failure_finding
 from aggverify.checks.judging import is_finite
 from aggverify.checks.spaces import spread
 from aggverify.execution.executed import Execution
+from aggverify.execution.run_spec import RunSpec
 from aggverify.execution.subject import Subject
-from aggverify.execution.trial import Trial
 from aggverify.generation.space import Space
 from aggverify.oracles import Sample, Step
 from aggverify.steps.case import Case
@@ -104,11 +104,11 @@ def _is_of_the_last_window(alone: Execution, after: Execution) -> bool:
     return any(np.allclose(ratios, ratio, rtol=_NEAR, atol=0) for ratio in (last, 1 / last))
 
 
-def variants(case: Case) -> tuple[Trial, Trial, Trial]:
+def variants(case: Case) -> tuple[RunSpec, RunSpec, RunSpec]:
     """Alone and after a fuller one in ranks that are new, so that no earlier case is remembered in
     either; between them, the fuller one by itself."""
-    alone, full = Trial(case, fresh=True), full_window(case)
-    return alone, Trial(full), replace(alone, before=(full,))
+    alone, full = RunSpec(case, fresh=True), full_window(case)
+    return alone, RunSpec(full), replace(alone, before=(full,))
 
 
 def project(case: Case) -> Case:

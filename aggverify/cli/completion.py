@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from aggverify.cli.early import accepted, properties
-from aggverify.execution.kinds import Kind
+from aggverify.execution.option_types import OptionType
 from aggverify.execution.options import Option
 
 Completes = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
@@ -26,7 +26,7 @@ def of_option(option: Option) -> Completes | None:
     """The values of an option, None where they cannot be listed."""
     if option.is_path:
         return of_files
-    if option.kind is Kind.READINGS:
+    if option.kind is OptionType.READINGS:
         return lambda _context, _parameter, begun: _items(_readings(option.key), begun)
     if not option.names:
         return None

@@ -61,18 +61,18 @@ def schema(*, url: bool) -> None:
 def section() -> Iterator[str]:
     """The section's lines: each setting, commented out, below what it means."""
     from aggverify.cli import early
-    from aggverify.execution.kinds import Kind
+    from aggverify.execution.option_types import OptionType
     from aggverify.execution.options import BY_KEY, GROUPS, Where
 
     known = early.properties()
     yield "[tool.aggverify]"
     examples = {
-        Kind.TEXT: '"..."',
-        Kind.TEXTS: "[]",
-        Kind.NUMBER: "1.0",
-        Kind.INTEGER: "1",
-        Kind.READINGS: "{}",
-        Kind.FLAG: "true",
+        OptionType.TEXT: '"..."',
+        OptionType.TEXTS: "[]",
+        OptionType.NUMBER: "1.0",
+        OptionType.INTEGER: "1",
+        OptionType.READINGS: "{}",
+        OptionType.FLAG: "true",
     }
     for heading, keys in GROUPS.items():
         options = [BY_KEY[key] for key in keys if BY_KEY[key].where is not Where.NOWHERE]
@@ -84,7 +84,7 @@ def section() -> Iterator[str]:
             names, _ = early.accepted(known[option.key])
             if isinstance(option.default, str) and option.default:
                 value = f'"{option.default}"'
-            elif option.kind is Kind.TEXT and names:
+            elif option.kind is OptionType.TEXT and names:
                 value = f'"{names[0]}"'
             elif isinstance(option.default, int) and not isinstance(option.default, bool):
                 value = str(option.default)

@@ -9,11 +9,11 @@ import click
 
 from aggverify.cli.completion import of_option
 from aggverify.errors import InputError
-from aggverify.execution.kinds import Kind
+from aggverify.execution.option_types import OptionType
 from aggverify.execution.options import BY_KEY, OPTIONS, Option
 
 F = TypeVar("F", bound=Callable[..., Any])
-_TYPES = {Kind.NUMBER: float, Kind.INTEGER: int}
+_TYPES = {OptionType.NUMBER: float, OptionType.INTEGER: int}
 
 
 def every_option(command: F) -> F:
@@ -49,14 +49,14 @@ def options(*keys: str) -> Callable[[F], F]:
 
 
 def _decorated(option: Option) -> Callable[[F], F]:
-    usual = option.kind in (Kind.TEXT, Kind.INTEGER) and option.default is not None
-    several = option.kind in (Kind.TEXTS, Kind.READINGS) and not option.one_text
+    usual = option.kind in (OptionType.TEXT, OptionType.INTEGER) and option.default is not None
+    several = option.kind in (OptionType.TEXTS, OptionType.READINGS) and not option.one_text
     return click.option(
         *filter(None, (option.short, option.flag)),
         option.key,
-        is_flag=option.kind is Kind.FLAG,
+        is_flag=option.kind is OptionType.FLAG,
         multiple=several,
-        type=None if option.kind is Kind.FLAG else _TYPES.get(option.kind, str),
+        type=None if option.kind is OptionType.FLAG else _TYPES.get(option.kind, str),
         metavar=option.metavar,
         shell_complete=of_option(option),
         help=option.help + (f"  [default: {option.default}]" if usual else ""),

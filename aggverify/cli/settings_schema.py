@@ -16,7 +16,7 @@ from aggverify.conventions import ALIASES, CONVENTIONS, FEATURES
 from aggverify.engines import ENGINES
 from aggverify.execution.budget import LARGEST, PROFILES, STEPS
 from aggverify.execution.claim import NONLINEAR
-from aggverify.execution.kinds import LONGEST, MOST_TEXTS, Kind
+from aggverify.execution.option_types import LONGEST, MOST_TEXTS, OptionType
 from aggverify.execution.options import Option
 from aggverify.execution.term_readings import TERM_READINGS
 from aggverify.oracles import FAMILIES, MODES, NAMES, OBJECTIVES, PAIRED
@@ -47,7 +47,7 @@ _NAMES: dict[str, dict[str, Any]] = {
     "step": {"enum": list(STEPS)},
     "report": {"enum": list(FORMATS.own)},
 }
-_SIMPLE = {Kind.NUMBER: "number", Kind.INTEGER: "integer", Kind.FLAG: "boolean"}
+_SIMPLE = {OptionType.NUMBER: "number", OptionType.INTEGER: "integer", OptionType.FLAG: "boolean"}
 
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -99,15 +99,15 @@ def _property(option: Option) -> dict[str, Any]:
 
 
 def _values(option: Option) -> dict[str, Any]:
-    if option.kind is Kind.READINGS:
+    if option.kind is OptionType.READINGS:
         terms = {"type": "object", "additionalProperties": {"enum": list(TERM_READINGS)}}
         return terms if option.key == "terms" else _readings()
     names = _NAMES[option.names]
-    if option.kind is Kind.TEXT:
+    if option.kind is OptionType.TEXT:
         return names
-    if option.kind is Kind.TEXTS:
+    if option.kind is OptionType.TEXTS:
         return {"anyOf": [names, {"type": "array", "items": names, "maxItems": MOST_TEXTS}]}
-    whole = LARGEST if option.kind is Kind.INTEGER else None
+    whole = LARGEST if option.kind is OptionType.INTEGER else None
     limits = {
         "minimum": option.least if option.least is not None else whole and -whole,
         "maximum": option.most if option.most is not None else whole,

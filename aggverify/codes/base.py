@@ -74,7 +74,7 @@ class Code:
     promise: str = ""
     """Of a hazard, the feature it depends on: where that is claimed, it is a failure."""
     failure: str = ""
-    """The kind of failure that it names (``execution.laboratory.Failure.kind``)."""
+    """The kind of failure that it names (``execution.executor.Failure.kind``)."""
     ends_the_run: bool = False
     """Whether no other check can be judged: there is no result."""
     unsteady: bool = False

@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from aggverify.engines import Sizes
 from aggverify.engines.emulated import EmulatedEngine
-from aggverify.execution import reading
+from aggverify.execution import decode_replies
+from aggverify.execution.run_spec import RunSpec
 from aggverify.execution.subject import Subject
-from aggverify.execution.trial import Trial
 from aggverify.steps.case import Case
 from aggverify.trainer.answer import Answer, Log
 from aggverify.trainer.showing import Argument
@@ -89,13 +89,13 @@ class Execution:
         return _scalar(subject, self.case, losses, self.counts)
 
 
-def executed(subject: Subject, wanted: Trial, outcome: Outcome) -> Execution:
+def executed(subject: Subject, wanted: RunSpec, outcome: Outcome) -> Execution:
     """What came of a trial."""
     case = wanted.case
     if isinstance(outcome, Fault):
         return Execution(case, failure=outcome)
     replies = outcome.replies
-    answers = reading.answers(wanted, replies)
+    answers = decode_replies.answers(wanted, replies)
     if isinstance(answers, Fault):
         return Execution(case, failure=answers)
     if wanted.misuse:
@@ -133,7 +133,7 @@ def executed(subject: Subject, wanted: Trial, outcome: Outcome) -> Execution:
     )
 
 
-def _played(subject: Subject, wanted: Trial, answer: Answer, blob: bytes) -> Execution:
+def _played(subject: Subject, wanted: RunSpec, answer: Answer, blob: bytes) -> Execution:
     """One process's virtual ranks; reduced where they are all there are."""
     k = wanted.case.layout.num_microbatches
     places = range(len(wanted.virtual))

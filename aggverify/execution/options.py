@@ -17,7 +17,7 @@ from aggverify.execution.budget import (
     MAX_WORLD,
     STEPS,
 )
-from aggverify.execution.kinds import Kind, too_much
+from aggverify.execution.option_types import OptionType, too_much
 
 COLORS = ("auto", "always", "never")
 
@@ -35,7 +35,7 @@ class Option:
     """One option. ``key`` is its name in settings and, with dashes, on the command line."""
 
     key: str
-    kind: Kind
+    kind: OptionType
     help: str
     where: Where = Where.PROJECT
     field: str = ""
@@ -71,7 +71,10 @@ class Option:
         """Why the value cannot be used, as in "must be ..., got ..."; None where it can."""
         if not self.kind.fits(value):
             return f"must be {self.kind.value}, got {shown(value)}"
-        if (why := too_much(value)) is not None or self.kind not in (Kind.NUMBER, Kind.INTEGER):
+        if (why := too_much(value)) is not None or self.kind not in (
+            OptionType.NUMBER,
+            OptionType.INTEGER,
+        ):
             return why
         number: Any = value
         if self.above is not None and not number > self.above:
@@ -85,7 +88,7 @@ class Option:
 OPTIONS = (
     Option(
         key="mode",
-        kind=Kind.TEXTS,
+        kind=OptionType.TEXTS,
         help="Mode it should implement (`aggverify modes` lists them); repeatable.",
         where=Where.ANYWHERE,
         late=True,
@@ -95,7 +98,7 @@ OPTIONS = (
     ),
     Option(
         key="oracle",
-        kind=Kind.TEXT,
+        kind=OptionType.TEXT,
         is_path=True,
         help="Your own mode: a file with weights(step) or scalar(step, losses).",
         field="oracle",
@@ -103,14 +106,14 @@ OPTIONS = (
     ),
     Option(
         key="against",
-        kind=Kind.TEXT,
+        kind=OptionType.TEXT,
         help="Another path, old.py[:name], that must agree on every step.",
         where=Where.NOWHERE,
         field="against",
     ),
     Option(
         key="convention",
-        kind=Kind.TEXT,
+        kind=OptionType.TEXT,
         help="How it is called (`aggverify conventions`); identified from the file by default.",
         where=Where.ANYWHERE,
         late=True,
@@ -119,14 +122,14 @@ OPTIONS = (
     ),
     Option(
         key="adapter",
-        kind=Kind.TEXT,
+        kind=OptionType.TEXT,
         is_path=True,
         help="Your own convention: a file with ADAPTER = {...} and call(function, losses, batch).",
         field="adapter",
     ),
     Option(
         key="engine",
-        kind=Kind.TEXT,
+        kind=OptionType.TEXT,
         help="How local losses become the update (`aggverify engines`), or module:OBJECT; the "
         "convention's by default.",
         where=Where.ANYWHERE,
@@ -136,7 +139,7 @@ OPTIONS = (
     ),
     Option(
         key="divisor",
-        kind=Kind.NUMBER,
+        kind=OptionType.NUMBER,
         help="L of --mode constant.",
         where=Where.ANYWHERE,
         late=True,
@@ -144,7 +147,7 @@ OPTIONS = (
     ),
     Option(
         key="claim",
-        kind=Kind.TEXTS,
+        kind=OptionType.TEXTS,
         help="Also test a feature that is not claimed by default (the screen names them as not "
         "tested); repeatable.",
         where=Where.ANYWHERE,
@@ -156,7 +159,7 @@ OPTIONS = (
     ),
     Option(
         key="without",
-        kind=Kind.TEXTS,
+        kind=OptionType.TEXTS,
         help="Take a feature out of what is claimed and tested; repeatable.",
         where=Where.ANYWHERE,
         late=True,
@@ -167,7 +170,7 @@ OPTIONS = (
     ),
     Option(
         key="strict",
-        kind=Kind.FLAG,
+        kind=OptionType.FLAG,
         help="A hazard is a failure.",
         where=Where.ANYWHERE,
         late=True,
@@ -177,7 +180,7 @@ OPTIONS = (
     ),
     Option(
         key="accept",
-        kind=Kind.TEXTS,
+        kind=OptionType.TEXTS,
         help="Accept a known finding for a reason: it is shown, and fails nothing; repeatable.",
         field="accept",
         default=frozenset(),
@@ -187,27 +190,27 @@ OPTIONS = (
     ),
     Option(
         key="baseline",
-        kind=Kind.TEXT,
+        kind=OptionType.TEXT,
         is_path=True,
         help="A committed list of known findings: they fail nothing, each is run again.",
     ),
     Option(
         key="baseline_write",
-        kind=Kind.FLAG,
+        kind=OptionType.FLAG,
         help="Write what fails now into --baseline, and take out what is fixed.",
         where=Where.NOWHERE,
         default=False,
     ),
     Option(
         key="compile",
-        kind=Kind.FLAG,
+        kind=OptionType.FLAG,
         help="Compile what the reducer gives to torch.compile in every step, not in a few.",
         field="compiled",
         default=False,
     ),
     Option(
         key="group_size",
-        kind=Kind.INTEGER,
+        kind=OptionType.INTEGER,
         help="Promise whole prompt groups of this many rollouts.",
         where=Where.ANYWHERE,
         late=True,
@@ -217,7 +220,7 @@ OPTIONS = (
     ),
     Option(
         key="micro_batch_size",
-        kind=Kind.INTEGER,
+        kind=OptionType.INTEGER,
         help="Samples of every micro-batch, for --mode token_mean_legacy.",
         where=Where.ANYWHERE,
         late=True,
@@ -227,7 +230,7 @@ OPTIONS = (
     ),
     Option(
         key="policy",
-        kind=Kind.READINGS,
+        kind=OptionType.READINGS,
         help="Reading of an open question, for example empty_units=exclude (`aggverify modes` "
         "lists them); repeatable.",
         where=Where.ANYWHERE,
@@ -238,7 +241,7 @@ OPTIONS = (
     ),
     Option(
         key="terms",
-        kind=Kind.READINGS,
+        kind=OptionType.READINGS,
         help="An auxiliary term that is no mean over the step by design, as "
         "aux=micro_batch_mean; repeatable.",
         where=Where.ANYWHERE,
@@ -250,7 +253,7 @@ OPTIONS = (
     ),
     Option(
         key="world",
-        kind=Kind.INTEGER,
+        kind=OptionType.INTEGER,
         help="Largest number of ranks.",
         field="max_world",
         default=MAX_WORLD,
@@ -259,7 +262,7 @@ OPTIONS = (
     ),
     Option(
         key="backend",
-        kind=Kind.TEXT,
+        kind=OptionType.TEXT,
         help="gloo (default), nccl or cuda+gloo, with the device it implies; auto: the first there "
         "is of nccl, cuda+gloo, gloo.",
         field="backend",
@@ -267,14 +270,14 @@ OPTIONS = (
     ),
     Option(
         key="device",
-        kind=Kind.TEXT,
+        kind=OptionType.TEXT,
         help="cpu (default), or cuda, by the first there is of nccl and cuda+gloo.",
         field="device",
         names="device",
     ),
     Option(
         key="profile",
-        kind=Kind.TEXT,
+        kind=OptionType.TEXT,
         help="quick, ci or thorough.",
         field="profile",
         default="ci",
@@ -282,7 +285,7 @@ OPTIONS = (
     ),
     Option(
         key="step",
-        kind=Kind.TEXT,
+        kind=OptionType.TEXT,
         help="production: also one of 512 rollouts of up to 32,768 tokens, on all ranks.",
         field="step",
         default=STEPS[0],
@@ -290,7 +293,7 @@ OPTIONS = (
     ),
     Option(
         key="max_examples",
-        kind=Kind.INTEGER,
+        kind=OptionType.INTEGER,
         help="Drawn cases per check.",
         field="max_examples",
         least=1,
@@ -298,7 +301,7 @@ OPTIONS = (
     ),
     Option(
         key="max_time",
-        kind=Kind.NUMBER,
+        kind=OptionType.NUMBER,
         help="Seconds for the whole command, imports and reports included.",
         field="max_time",
         above=0,
@@ -306,16 +309,18 @@ OPTIONS = (
     ),
     Option(
         key="sandbox",
-        kind=Kind.FLAG,
+        kind=OptionType.FLAG,
         help="Ranks see no network, no home directory, a few variables, and write nowhere (bwrap).",
         where=Where.NOWHERE,
         field="sandbox",
         default=False,
     ),
-    Option(key="seed", kind=Kind.INTEGER, help="Seed of the search.", field="seed", default=0),
+    Option(
+        key="seed", kind=OptionType.INTEGER, help="Seed of the search.", field="seed", default=0
+    ),
     Option(
         key="report",
-        kind=Kind.TEXTS,
+        kind=OptionType.TEXTS,
         help="Also write: json, junit, md, html, sarif, pytest, text (with commas); json=- "
         "writes to standard output.",
         default="",
@@ -324,21 +329,21 @@ OPTIONS = (
     ),
     Option(
         key="github",
-        kind=Kind.FLAG,
+        kind=OptionType.FLAG,
         help="In GitHub Actions: annotate the reducer's line, add to the step summary.",
         where=Where.NOWHERE,
         default=False,
     ),
     Option(
         key="report_dir",
-        kind=Kind.TEXT,
+        kind=OptionType.TEXT,
         is_path=True,
         help="Where cases and reports go.",
         default=".aggverify",
     ),
     Option(
         key="only",
-        kind=Kind.TEXTS,
+        kind=OptionType.TEXTS,
         help="Run these checks only (with commas); --list names all.",
         where=Where.NOWHERE,
         field="only",
@@ -347,7 +352,7 @@ OPTIONS = (
     ),
     Option(
         key="skip",
-        kind=Kind.TEXTS,
+        kind=OptionType.TEXTS,
         help="Run all checks but these (with commas).",
         where=Where.NOWHERE,
         field="skip",
@@ -357,7 +362,7 @@ OPTIONS = (
     Option(
         key="exit_first",
         short="-x",
-        kind=Kind.FLAG,
+        kind=OptionType.FLAG,
         help="Stop at the first confirmed finding.",
         where=Where.NOWHERE,
         field="exit_first",
@@ -365,7 +370,7 @@ OPTIONS = (
     ),
     Option(
         key="replay_from",
-        kind=Kind.TEXTS,
+        kind=OptionType.TEXTS,
         help="Also run the cases of another version's findings, of its verdict document; "
         "repeatable.",
         where=Where.NOWHERE,
@@ -374,7 +379,7 @@ OPTIONS = (
     ),
     Option(
         key="replay_into",
-        kind=Kind.TEXT,
+        kind=OptionType.TEXT,
         help="Check nothing else, and add the results of these to a verdict document of this "
         "version.",
         where=Where.NOWHERE,
@@ -383,7 +388,7 @@ OPTIONS = (
     Option(
         key="verbose",
         short="-v",
-        kind=Kind.FLAG,
+        kind=OptionType.FLAG,
         help="Also show every check, margins, policies and what was not tested.",
         where=Where.NOWHERE,
         default=False,
@@ -391,14 +396,14 @@ OPTIONS = (
     Option(
         key="quiet",
         short="-q",
-        kind=Kind.FLAG,
+        kind=OptionType.FLAG,
         help="Show findings and the last line only.",
         where=Where.NOWHERE,
         default=False,
     ),
     Option(
         key="color",
-        kind=Kind.TEXT,
+        kind=OptionType.TEXT,
         help="auto (on a terminal, unless NO_COLOR is set), always or never.",
         where=Where.NOWHERE,
         default=COLORS[0],
@@ -406,14 +411,14 @@ OPTIONS = (
     ),
     Option(
         key="list",
-        kind=Kind.FLAG,
+        kind=OptionType.FLAG,
         help="Print what would be run, and run no check.",
         where=Where.NOWHERE,
         default=False,
     ),
     Option(
         key="config",
-        kind=Kind.TEXT,
+        kind=OptionType.TEXT,
         is_path=True,
         help="TOML file with [tool.aggverify]; the nearest pyproject.toml that has it by default.",
         where=Where.NOWHERE,

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from aggverify.generation.dealing import Unit, dealt, disordered, units_of
+from aggverify.generation.choices import ChoiceSource, mostly_short
+from aggverify.generation.partition import Unit, partition_samples, permuted, units_of
 from aggverify.generation.shapes import NAMINGS, named
-from aggverify.generation.source import Source, mostly_short
 from aggverify.generation.space import Size, Space, fitting
 from aggverify.oracles import Sample, Step
 from aggverify.steps.case import Case
@@ -56,15 +56,15 @@ def build(
 
     ``most``: different cases at most; there is one only where the step follows the layout.
     """
-    source = Source(rest)
+    source = ChoiceSource(rest)
     # A shuffled step shrinks to one without fan-out while its lengths still differ.
     if space.shuffled and space.fan_out and not source.flag():
         drawn = build_step(records, replace(space, fan_out=False))
     else:
         drawn = build_step(records, space)
-    step, layout = drawn.step, dealt(size, drawn.units, drawn.where, space)
+    step, layout = drawn.step, partition_samples(size, drawn.units, drawn.where, space)
     if space.blank_a_unit:
-        step = _blanked(step, source.pick(_parts(step, layout)))
+        step = _fully_masked(step, source.pick(_parts(step, layout)))
     if not space.empty_steps and step.num_unmasked == 0:
         first, *others = step.samples
         full = replace(first, loss_mask=b"\1" * first.response_length, original_mask=None)
@@ -75,7 +75,7 @@ def build(
         padding = Padding(source.pick((0, 1, 2)), source.flag(), space.dummies and source.flag())
         step, layout = padded(step, layout, padding)
     if space.shuffled:
-        step, layout = disordered(source, step, layout, space)
+        step, layout = permuted(source, step, layout, space)
     if space.ids:
         step = named(step, source.pick((_row, *NAMINGS.values())))
     losses = _losses(step, drawn.levels, slope=source.pick((0, 1, 2, 3)))
@@ -85,7 +85,7 @@ def build(
     layouts = {layout: None}
     for _ in range(most - 1):
         other = source.pick(fitting(space, len(drawn.units)))
-        layouts[dealt(other, drawn.units, source.take(len(drawn.units)), space)] = None
+        layouts[partition_samples(other, drawn.units, source.take(len(drawn.units)), space)] = None
     return tuple(map(case.with_layout, layouts))
 
 
@@ -102,7 +102,7 @@ def build_step(records: Sequence[bytes], space: Space) -> Drawn:
     where = bytearray()
     group = rollout = -1
     for record in records:
-        source = Source(record)
+        source = ChoiceSource(record)
         where += source.take(1)
         count = source.pick(mostly_short(_LARGEST_GROUP))
         if space.uniform and sizes:
@@ -125,7 +125,7 @@ def build_step(records: Sequence[bytes], space: Space) -> Drawn:
     return Drawn(Step(tuple(samples)), units_of(sizes), bytes(where), levels)
 
 
-def _relation(source: Source, space: Space) -> int:
+def _relation(source: ChoiceSource, space: Space) -> int:
     """0: a new prompt, 1: another rollout of the same, 2: another sample of the same rollout."""
     return source.pick((0, 1, 2) if space.fan_out else (0, 1))
 
@@ -144,7 +144,7 @@ def _mask_bytes(space: Space) -> int:
     return -(-space.max_length // 8)
 
 
-def _sample(source: Source, rollout: int, group: int, space: Space) -> Sample:
+def _sample(source: ChoiceSource, rollout: int, group: int, space: Space) -> Sample:
     if space.holes:
         return Sample(1 + source.take(1)[0], _holed(source, space), rollout, group)
     if space.lengths:
@@ -165,7 +165,7 @@ def _sample(source: Source, rollout: int, group: int, space: Space) -> Sample:
     return Sample(prompt, mask, rollout, group, _bits(counted, length) if rejected else None)
 
 
-def _holed(source: Source, space: Space) -> bytes:
+def _holed(source: ChoiceSource, space: Space) -> bytes:
     """The mask of a response of one of the lengths, one block of it masked or nothing."""
     mask = bytearray(b"\1" * source.pick(space.lengths))
     if source.flag():
@@ -182,7 +182,7 @@ def _bits(mask: int, length: int) -> bytes:
 _BITS = bytes.maketrans(b"01", b"\0\1")
 
 
-def _level(source: Source) -> int:
+def _level(source: ChoiceSource) -> int:
     """0, -1, 1, -2, 2 ...: ten bits, small ones first."""
     folded = int.from_bytes(source.take(2)) & 1023
     return folded >> 1 if folded % 2 == 0 else -(folded + 1 >> 1)
@@ -209,7 +209,7 @@ def _parts(step: Step, layout: Layout) -> list[tuple[int, ...]]:
     return sorted(set(parts), key=lambda part: (len(part), part))
 
 
-def _blanked(step: Step, part: tuple[int, ...]) -> Step:
+def _fully_masked(step: Step, part: tuple[int, ...]) -> Step:
     samples = list(step.samples)
     for i in part:
         samples[i] = replace(samples[i], loss_mask=bytes(samples[i].response_length))

@@ -27,7 +27,7 @@ def unit_case() -> Case:
     return Case(step, Layout.trivial(1), plain_losses(step))
 
 
-def blanked(case: Case) -> Iterator[Case]:
+def fully_masked(case: Case) -> Iterator[Case]:
     """The case with its first sample fully masked, with its first micro-batch, and with the last
     one of every rank."""
     first = frozenset(next(case.layout.cells())[2])

@@ -19,7 +19,7 @@ VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Hard:
+class CorpusCase:
     """A case that is worth running before any is drawn."""
 
     name: str
@@ -35,19 +35,19 @@ class Hard:
 
 
 @cache
-def corpus() -> tuple[Hard, ...]:
+def corpus() -> tuple[CorpusCase, ...]:
     """Every case, in the order of the file."""
     text = resources.files("aggverify.generation").joinpath("corpus.toml").read_text("utf-8")
-    return tuple(_hard(name, entry) for name, entry in tomllib.loads(text).items())
+    return tuple(_corpus_case(name, entry) for name, entry in tomllib.loads(text).items())
 
 
-def _hard(name: str, entry: Mapping[str, Any]) -> Hard:
+def _corpus_case(name: str, entry: Mapping[str, Any]) -> CorpusCase:
     step = parse_step(entry["step"])
     cells = parse_micro_batches(entry["micro_batches"])
     layout = Layout(cells, entry.get("cp", 1), entry.get("kind", "zigzag"))
     case = Case(step, layout, plain_losses(step), entry.get("dtype", "float64"))
     shows, checks = tuple(entry["shows"]), tuple(entry.get("checks", ()))
-    return Hard(name, case, entry["why"], entry["bug"], shows, checks)
+    return CorpusCase(name, case, entry["why"], entry["bug"], shows, checks)
 
 
 def plain_losses(step: Step) -> tuple[float, ...]:

@@ -16,7 +16,7 @@ if hasattr(providers, "_get_local_constants"):  # releases before collect none
 
 
 @contextmanager
-def whatever_is_imported() -> Iterator[None]:
+def deterministic_draws() -> Iterator[None]:
     """Draw without the numbers that happen to stand in modules of this process.
 
     Now and then Hypothesis draws one out of a module that is no installed package's: in an editable

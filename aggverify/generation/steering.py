@@ -13,7 +13,7 @@ from aggverify.generation.constants import MOST_TOKENS, around
 from aggverify.generation.shapes import holed, levels
 from aggverify.generation.space import Space
 from aggverify.oracles import Sample, Step
-from aggverify.steps import kinds
+from aggverify.steps import case_tags
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.trainer.conditions import Condition
@@ -41,7 +41,7 @@ def steered(
         if seen in ran and other not in ran
     ]
     rare = sorted(ran, key=lambda outcome: (ran[outcome].bit_count(), outcome))
-    again = [_again(space, examples[o], kinds.read(kinds.ALL & ~ran[o])) for o in rare]
+    again = [_again(space, examples[o], case_tags.decode(case_tags.ALL & ~ran[o])) for o in rare]
     found = (case for row in zip_longest(*missing, *again) for case in row if case is not None)
     yield from dict.fromkeys(found)
 
@@ -49,11 +49,11 @@ def steered(
 def _like(space: Space, cases: Iterable[Case | None], example: Case) -> Iterator[Case]:
     """Each case, before it one that also is of all kinds that the example is of: a condition is
     reached on cases like the one that has reached it, and may be on no others."""
-    wanted = [kind for kind in kinds.read(kinds.kinds(example)) if kind in _MADE]
+    wanted = [kind for kind in case_tags.decode(case_tags.tags(example)) if kind in _MADE]
     for case in filter(None, cases):
         made = case
         for kind in wanted:
-            if kind not in kinds.read(kinds.kinds(made)):
+            if kind not in case_tags.decode(case_tags.tags(made)):
                 made = of_kind(space, made, kind) or made
         yield from (each for each in dict.fromkeys((made, case)) if each in space)
 
@@ -142,7 +142,7 @@ def _in_dtype(dtype: str, space: Space, case: Case) -> Case | None:
 
 
 _MADE: Mapping[str, Callable[[Space, Case], Case | None]] = {
-    kinds.ONE_RANK: _on_one_rank,
+    case_tags.ONE_RANK: _on_one_rank,
     "data parallel": _data_parallel,
     "context parallel": _context_parallel,
     "micro-batches": _micro_batches,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from aggverify.errors import InputError
 from aggverify.generation.building import build, build_step, record_size, rest_size
-from aggverify.generation.dealing import dealt, units_of
+from aggverify.generation.partition import partition_samples, units_of
 from aggverify.generation.space import Size, Space, fitting, sizes
 from aggverify.oracles import Sample, Step
 from aggverify.oracles.coincidence import tells_apart
@@ -68,7 +68,7 @@ def _layout(draw: st.DrawFn, step: Step, space: Space) -> Layout:
     units = list(step.groups.values()) if whole else units
     bare = any(s.prompt_length < 1 for s in step.samples)  # no logit owns its first token
     left = [size for size in fitting(space, len(units)) if size[1] == 1 or not bare]
-    return dealt(_size(draw, left, space), units, draw(_bytes(len(units))), space)
+    return partition_samples(_size(draw, left, space), units, draw(_bytes(len(units))), space)
 
 
 @lru_cache(maxsize=64)

@@ -26,8 +26,8 @@ from aggverify.run.again import Known
 from aggverify.run.outcome.store import StoredCase, about
 from aggverify.run.outcome.verdict import Exit, Verdict, exit_code, why
 from aggverify.run.planning.engine import possible_engines
-from aggverify.steps import kinds
-from aggverify.steps.kinds import KINDS
+from aggverify.steps import case_tags
+from aggverify.steps.case_tags import TAGS
 from aggverify.world import GLOO, backend
 
 
@@ -209,7 +209,7 @@ def _covered(verdict: Verdict) -> model.Covered:
         for each in found.functions
         if not seen.lines.keys().isdisjoint(each.lines)
     )
-    lines = {kind: tuple(sorted(seen.on(kind))) for kind in KINDS}
+    lines = {kind: tuple(sorted(seen.on(kind))) for kind in TAGS}
     names = {function.function for function in functions}
     conditions = tuple(
         model.Decided(
@@ -218,8 +218,8 @@ def _covered(verdict: Verdict) -> model.Covered:
             c.text,
             c.then,
             c.otherwise,
-            kinds.read(seen.outcomes.get(2 * n + 1, 0)),
-            kinds.read(seen.outcomes.get(2 * n, 0)),
+            case_tags.decode(seen.outcomes.get(2 * n + 1, 0)),
+            case_tags.decode(seen.outcomes.get(2 * n, 0)),
         )
         for n, c in enumerate(found.conditions)
         if c.function in names and c.text not in fixed

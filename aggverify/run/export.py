@@ -26,9 +26,9 @@ from aggverify.engines import Sizes
 from aggverify.errors import InputError
 from aggverify.escape import line
 from aggverify.execution.executed import Execution
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
+from aggverify.execution.run_spec import RunSpec, as_run_spec
 from aggverify.execution.subject import Subject
-from aggverify.execution.trial import Trial, trial
 from aggverify.files import is_path, parsed, split
 from aggverify.oracles.bounds import PRECISIONS, weight_bound
 from aggverify.steps.case import Case
@@ -58,7 +58,7 @@ class Export:
 
 def export(
     subject: Subject,
-    laboratory: Laboratory,
+    executor: Executor,
     check: Check,
     case: Case,
     finding: Finding | None,
@@ -75,8 +75,8 @@ def export(
         raise InputError(
             f"the engine {subject.engine.name} does more than scale losses and add them up"
         )
-    wanted, expected, allowed = _shown(subject, laboratory, check, case, finding)
-    [ran] = laboratory.run(subject, [replace(wanted, record=True)])
+    wanted, expected, allowed = _shown(subject, executor, check, case, finding)
+    [ran] = executor.run(subject, [replace(wanted, record=True)])
     head, _ = split(subject.target)
     adapter = _adapter(subject)
     places = [(i, t) for i, s in enumerate(case.step.samples) for t in range(s.response_length)]
@@ -142,8 +142,8 @@ def _scale(subject: Subject, case: Case) -> Fraction | None:
 
 
 def _shown(
-    subject: Subject, laboratory: Laboratory, check: Check, case: Case, finding: Finding | None
-) -> tuple[Trial, Sequence[Fraction], list[float]]:
+    subject: Subject, executor: Executor, check: Check, case: Case, finding: Finding | None
+) -> tuple[RunSpec, Sequence[Fraction], list[float]]:
     """The one of the check's runs of this step that shows the finding by its weights, those that
     are right, and by how much each may be off."""
     wanted = list(_trials(check, case))
@@ -153,19 +153,19 @@ def _shown(
     if expected is None:
         raise InputError("no formula gives the weights that are right on this step")
     for one in wanted:
-        [ran] = laboratory.run(subject, [one])
+        [ran] = executor.run(subject, [one])
         allowed, off = _judged(subject, ran, expected, finding)
         if off or finding is None:
             return one, expected, allowed
     raise InputError("what is wrong does not show in the weights of this step by itself")
 
 
-def _trials(check: Check, case: Case) -> Iterator[Trial]:
+def _trials(check: Check, case: Case) -> Iterator[RunSpec]:
     """The check's runs of the very step on this layout, each without what plain torch lacks; those
     after other steps first."""
-    found = map(trial, check.variants(case))
+    found = map(as_run_spec, check.variants(case))
     mine = [t for t in found if (t.case.step, t.case.layout) == (case.step, case.layout)]
-    bare = [Trial(t.case, t.before, term=t.term) for t in mine] or [Trial(case)]
+    bare = [RunSpec(t.case, t.before, term=t.term) for t in mine] or [RunSpec(case)]
     yield from sorted(dict.fromkeys(bare), key=lambda t: -len(t.before))
 
 
@@ -193,7 +193,7 @@ def _judged(
     return allowed, not (finite and near.all())
 
 
-def _steps(wanted: Trial, ran: Execution) -> list[dict[str, Any]]:
+def _steps(wanted: RunSpec, ran: Execution) -> list[dict[str, Any]]:
     """Of each step its response tokens, and of each rank its micro-batches."""
     if ran.failure is not None:
         raise InputError(f"its calls cannot be recorded: {ran.failure.message}")

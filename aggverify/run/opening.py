@@ -17,7 +17,7 @@ from aggverify.engines import how_to_install
 from aggverify.errors import CandidateError, InputError
 from aggverify.execution.claim import called_as
 from aggverify.execution.deadline import OutOfTime, TooLate
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.limits import USUAL, RankKind
 from aggverify.execution.oracle_process import interruptible
 from aggverify.execution.subject import Subject
@@ -41,7 +41,7 @@ HANDLER = "aggverify.trainer.training:Trainer"
 
 
 @contextmanager
-def loaded(request: Request, pool: Pool) -> Iterator[tuple[tuple[Subject, ...], Laboratory]]:
+def loaded(request: Request, pool: Pool) -> Iterator[tuple[tuple[Subject, ...], Executor]]:
     """The subjects of a request, and ranks that have imported them; raises AggverifyError."""
     target = parse_target(request.target)
     installed()
@@ -63,8 +63,8 @@ def loaded(request: Request, pool: Pool) -> Iterator[tuple[tuple[Subject, ...], 
     ):
         found = resolved(request, target, template, other)
         try:
-            laboratory = Laboratory(template, None if other is None else other.laboratory)
-            yield taken(with_room(found, laboratory), laboratory), laboratory
+            executor = Executor(template, None if other is None else other.executor)
+            yield taken(with_room(found, executor), executor), executor
         except OracleError as error:
             # A person's own oracle can be wrong on any step.
             raise InputError(str(error)) from None
@@ -115,13 +115,13 @@ def resolved(
     return tuple(s.noting(*notes, *newer(s.convention, known)) for s in found)
 
 
-def with_room(subjects: Sequence[Subject], laboratory: Laboratory) -> tuple[Subject, ...]:
+def with_room(subjects: Sequence[Subject], executor: Executor) -> tuple[Subject, ...]:
     """The subjects with no larger worlds than there is room for; looked into where it is scarce, or
     fewer ranks were launched."""
     wanted = max(s.max_world for s in subjects)
-    if not room.tight() and wanted <= laboratory.most:
+    if not room.tight() and wanted <= executor.most:
         return tuple(subjects)
-    size, why = laboratory.largest(wanted)
+    size, why = executor.largest(wanted)
     fits = [s.max_world <= size for s in subjects]
     return tuple(
         s if enough else s.knowing(room=size, no_room=why)
@@ -143,7 +143,7 @@ class OtherPath:
 
     target: Target
     description: Mapping[str, Any]
-    laboratory: Laboratory
+    executor: Executor
 
     def beside(self, subject: Subject, how: str, what: str | None = None) -> Subject:
         """The subject with this path to agree with, called as ``how``: same mode; the engine
@@ -180,7 +180,7 @@ def other_path(
     target = parse_target(text)
     ranks = RankKind(backend=backend)
     with opened(pool, target.setup(), paths, ranks=ranks, adapter=adapter) as template:
-        yield OtherPath(target, template.description, Laboratory(template))
+        yield OtherPath(target, template.description, Executor(template))
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from aggverify.codes.state import Again
 from aggverify.errors import InputError
 from aggverify.execution.claim import Claim, called_as
 from aggverify.execution.executed import Execution
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.limits import RankKind
 from aggverify.execution.subject import Refused, Subject
 from aggverify.execution.term_readings import said_readings
@@ -172,7 +172,7 @@ def _judged(
         against=None,
     )
     subject = Subject.of(mine)
-    laboratory = Laboratory(template, None if other is None else other.laboratory)
+    executor = Executor(template, None if other is None else other.executor)
     if other is not None:
         known = claim.against
         if known is None:
@@ -180,14 +180,14 @@ def _judged(
         else:
             same = known.engine if said.against == known.target else None
             subject = other.beside(subject, _called(known, said), same)
-    subject = discovered(subject, laboratory).knowing(trust_formula=stored.trust_formula)
+    subject = discovered(subject, executor).knowing(trust_formula=stored.trust_formula)
     broken = check(stored.check)
     space = broken.space(subject) or Space()
-    check_run = CheckRun(broken, subject, space, laboratory, Tally())
-    laboratory.printed.clear()
-    with laboratory.patient():
+    check_run = CheckRun(broken, subject, space, executor, Tally())
+    executor.printed.clear()
+    with executor.patient():
         finding = check_run.judge(stored.case)
-    printed = replace(laboratory.printed)
+    printed = replace(executor.printed)
     refused = check_run.refusals[-1] if check_run.refusals else None
     failures = [] if refused else check_run.failures
     failure = failures[0] if failures and finding is None else None
@@ -196,11 +196,11 @@ def _judged(
     subject, executions = check_run.subject, check_run.executions
     found = Replayed(stored, subject, finding, failure, refused, executions, printed=printed)
     if exports and (finding is not None or found.fixed):
-        return _exported(found, laboratory, broken)
+        return _exported(found, executor, broken)
     return found
 
 
-def _exported(found: Replayed, laboratory: Laboratory, check: Check) -> Replayed:
+def _exported(found: Replayed, executor: Executor, check: Check) -> Replayed:
     """With its case as data, or why it is none."""
     subject, stored = found.subject, found.stored
     about = stored.code if found.finding is None else found.finding.code
@@ -208,8 +208,8 @@ def _exported(found: Replayed, laboratory: Laboratory, check: Check) -> Replayed
     how = f"mode {subject.claim.mode}, engine {subject.engine.name}, {stored.case.dtype}"
     title = f"{words}: {subject.target}, {how}"
     try:
-        with laboratory.patient():
-            made = export(subject, laboratory, check, stored.case, found.finding, title)
+        with executor.patient():
+            made = export(subject, executor, check, stored.case, found.finding, title)
     except InputError as error:
         return replace(found, not_exported=str(error))
     return replace(found, exported=made)

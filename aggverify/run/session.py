@@ -11,7 +11,7 @@ from aggverify.checks import CHECKS, Check, Finding, installed
 from aggverify.codes.state import Incomplete, State
 from aggverify.errors import InputError, NotJudged, UnknownVersion, unknown
 from aggverify.execution.deadline import NEVER, Deadline, OutOfTime
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.run.opening import loaded
 from aggverify.run.outcome.accepting import accepted
@@ -67,7 +67,7 @@ def verify(
         left = (r for r in found if not any(covered(w, [r])[0] for w in waivers))
         return request.exit_first and any(r.fails for r in left)
 
-    with loaded(request, pool) as (found, laboratory):
+    with loaded(request, pool) as (found, executor):
 
         def waived(event: Event) -> None:
             """Also a verdict of what was known when it was stopped has its waivers."""
@@ -79,7 +79,7 @@ def verify(
             try:
                 verdict = examine(
                     subject,
-                    laboratory,
+                    executor,
                     waived,
                     deadline=deadline,
                     part=1 / (len(found) - n),
@@ -89,7 +89,7 @@ def verify(
                 )
             except KeyboardInterrupt:
                 for missed in found[n + 1 :]:
-                    emit(Finished(examine(missed, laboratory, stopped=Incomplete.INTERRUPTED)))
+                    emit(Finished(examine(missed, executor, stopped=Incomplete.INTERRUPTED)))
                 raise
             verdict = accepted(verdict, waivers)
             emit(Finished(verdict))
@@ -116,23 +116,23 @@ def chosen(only: Iterable[str], skip: Iterable[str]) -> tuple[Sequence[Check], l
 
 def plans(request: Request, *, pool: Pool) -> tuple[Plan, ...]:
     """What :func:`verify` would run, one plan a subject; modes are found out, nothing is judged."""
-    with loaded(request, pool) as (found, laboratory):
+    with loaded(request, pool) as (found, executor):
         made = []
         for subject in found:
-            laboratory.begin()
-            made.append(plan(prepared(subject, laboratory)))
+            executor.begin()
+            made.append(plan(prepared(subject, executor)))
         return tuple(made)
 
 
-def prepared(subject: Subject, laboratory: Laboratory) -> Subject:
+def prepared(subject: Subject, executor: Executor) -> Subject:
     """The subject with all that has to be known before its checks can be planned."""
-    subject = identified(subject, laboratory)
-    return discovered(engine_settled(subject, laboratory), laboratory)
+    subject = identified(subject, executor)
+    return discovered(engine_settled(subject, executor), executor)
 
 
 def examine(
     subject: Subject,
-    laboratory: Laboratory,
+    executor: Executor,
     emit: Emit = lambda event: None,
     *,
     checks: Iterable[Check] = CHECKS,
@@ -155,8 +155,8 @@ def examine(
     if subject.claim.compiled and not known:
         emit(Waiting("torch.compile compiles the first steps, in every rank"))
     if not known:
-        laboratory.begin()
-    work = _Work(subject, laboratory, tuple(checks), first, before)
+        executor.begin()
+    work = _Work(subject, executor, tuple(checks), first, before)
     try:
         if stopped is None and first is None and (known or not work.fails_at_once(emit)):
             if not known:
@@ -180,12 +180,12 @@ class _Work:
     def __init__(
         self,
         subject: Subject,
-        laboratory: Laboratory,
+        executor: Executor,
         checks: tuple[Check, ...],
         first: ReportedFinding | None,
         before: Before,
     ) -> None:
-        self.subject, self._laboratory = subject, laboratory
+        self.subject, self._executor = subject, executor
         self.entries = plan(subject, checks).entries
         self._checks = checks
         self._outcomes: list[Outcome] = []
@@ -195,11 +195,11 @@ class _Work:
         self.unknown: str | None = None
         """Why nothing can be judged, where its version is not known to the convention."""
         self._tally = Tally()
-        self._executed, self._worlds = laboratory.executed, dict(laboratory.worlds)
+        self._executed, self._worlds = executor.executed, dict(executor.worlds)
 
     def fails_at_once(self, emit: Emit) -> bool:
         """Whether the reducer does not get through the simplest step."""
-        self._first = first_step(self.subject, self._laboratory)
+        self._first = first_step(self.subject, self._executor)
         if self._first is not None:
             emit(Found(self._first))
         return self._first is not None
@@ -209,7 +209,7 @@ class _Work:
         if len(self.entries) < 2 or self._before.only:
             return
         try:
-            seen = first_look(self.entries, self._laboratory, self._tally, deadline)
+            seen = first_look(self.entries, self._executor, self._tally, deadline)
         except NotJudged:
             return  # the check that it happens to says so
         if seen is not None:
@@ -220,7 +220,7 @@ class _Work:
         """Find out what must be known before the checks can be planned."""
         while True:
             try:
-                self.subject = prepared(self.subject, self._laboratory)
+                self.subject = prepared(self.subject, self._executor)
             except NotJudged:
                 if self._in_less_room():
                     continue
@@ -230,7 +230,7 @@ class _Work:
 
     def _in_less_room(self) -> bool:
         """Whether a world had no room, so that from now on there are smaller ones only."""
-        less = self._laboratory.in_less_room(self.subject)
+        less = self._executor.in_less_room(self.subject)
         if less is None:
             return False
         self.subject, self.entries = less, plan(less, self._checks).entries
@@ -244,15 +244,15 @@ class _Work:
         is_enough: Callable[[Sequence[ReportedFinding]], bool],
     ) -> Incomplete | None:
         """Run the entries, each with its share of the time; what ended one before its time."""
-        laboratory, outcomes = self._laboratory, self._outcomes
-        ends = laboratory.clock() + min(self.subject.claim.budget.seconds, part * deadline.left)
+        executor, outcomes = self._executor, self._outcomes
+        ends = executor.clock() + min(self.subject.claim.budget.seconds, part * deadline.left)
         while left_over := self.entries[len(outcomes) :]:
             deadline.look()
-            seconds = (ends - laboratory.clock()) * share(left_over)
+            seconds = (ends - executor.clock()) * share(left_over)
             left = remaining(left_over[0], outcomes)
             outcome = run_check(
                 left,
-                laboratory,
+                executor,
                 emit,
                 seen=self._tally,
                 before=self._before,
@@ -282,8 +282,8 @@ class _Work:
 
     def verdict(self, incomplete: Incomplete | None = None) -> Verdict:
         """Of the outcomes so far; what was not reached is not judged, for that reason."""
-        laboratory, outcomes = self._laboratory, self._outcomes
-        worlds = sorted(laboratory.worlds.items())
+        executor, outcomes = self._executor, self._outcomes
+        worlds = sorted(executor.worlds.items())
         why_not = self.unknown or (None if incomplete is None else str(incomplete))
         why_not = ENDED if self._ended else why_not
         missed = [_missed(e, self._first, why_not) for e in self.entries[len(outcomes) :]]
@@ -292,14 +292,14 @@ class _Work:
         if (seen := self._seen_only()) is not None:
             first, name = (seen,), seen.finding.check
             summaries = [_failed(s) if s.name == name else s for s in summaries]
-        self._tally.sights.outlived = laboratory.outlived
+        self._tally.sights.outlived = executor.outlived
         reports = (*first, *together([r for outcome in outcomes for r in outcome.findings]))
-        subject = self.subject.noting(*_printed(laboratory.printed, replayed=bool(reports)))
+        subject = self.subject.noting(*_printed(executor.printed, replayed=bool(reports)))
         return Verdict(
             subject=subject.knowing(computes_in=precision(subject, outcomes)),
             reports=reports,
             checks=tuple(summaries),
-            executed=laboratory.executed - self._executed,
+            executed=executor.executed - self._executed,
             worlds=tuple((w, n - self._worlds.get(w, 0)) for w, n in worlds),
             margins=self._tally.margins(subject),
             seed=subject.claim.seed,

@@ -16,7 +16,7 @@ from aggverify.conventions.offer import Offer
 from aggverify.conventions.parameters import role
 from aggverify.errors import CandidateError, InputError, NoReducer
 from aggverify.execution.deadline import OutOfTime
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.run.opening import opened, resolved
 from aggverify.run.planning.choosing import Choice, choose, nearest
 from aggverify.run.planning.naming import canonical
@@ -171,7 +171,7 @@ def _as_it_is(
         engine=wanted.engine,
         divisor=wanted.divisor,
     )
-    found = [prepared(s, Laboratory(template)) for s in resolved(request, target, template)]
+    found = [prepared(s, Executor(template)) for s in resolved(request, target, template)]
     declared = template.description.get("declared") or {}
     options, left = of_subject(found, ask)
     options = {key: value for key, value in options.items() if key.rstrip("s") not in declared}

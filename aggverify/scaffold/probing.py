@@ -17,7 +17,7 @@ from aggverify.conventions.adapting import Adapter
 from aggverify.conventions.offer import Offer
 from aggverify.errors import AggverifyError
 from aggverify.execution.executed import Execution
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.run.opening import opened
 from aggverify.run.planning.claims import subjects
@@ -88,9 +88,9 @@ class Probe:
     def _tried(self, filled: Sequence[Known], form: Known) -> list[Probed]:
         tried = [replace(known, shape=form.shape, first=form.first) for known in filled]
         with self._loaded(tried) as template:
-            laboratory = Laboratory(template)
-            laboratory.begin()
-            return [self._one(laboratory, n, known) for n, known in enumerate(tried)]
+            executor = Executor(template)
+            executor.begin()
+            return [self._one(executor, n, known) for n, known in enumerate(tried)]
 
     @contextmanager
     def _loaded(self, tried: Sequence[Known]) -> Iterator[Template]:
@@ -111,20 +111,20 @@ class Probe:
             with opened(self.pool, {"path": str(path)}, [str(start), name]) as template:
                 yield template
 
-    def _one(self, laboratory: Laboratory, n: int, known: Known) -> Probed:
+    def _one(self, executor: Executor, n: int, known: Known) -> Probed:
         """What is seen of one adapter; after one that runs away, others get less time."""
-        done = laboratory.run(_subject(self.offer, known, n, {}), telling_cases())
+        done = executor.run(_subject(self.offer, known, n, {}), telling_cases())
         if any(e.weights is None or not np.isfinite(e.weights).all() for e in done):
             return Probed(replace(known, trouble=_trouble(done)))
         claimed = claims(Adapter(self.offer, known))
         subject = _subject(self.offer, known, n, claimed)
         with suppress(AggverifyError):
-            subject = identified(subject, laboratory)
+            subject = identified(subject, executor)
         if subject.mode is None or subject.mode != (meant(self.offer, known) or subject.mode):
             return Probed(known, ran=True)
         right: tuple[str, ...] = ()
         with suppress(AggverifyError):
-            right = right_engines(subject, laboratory)
+            right = right_engines(subject, executor)
         return Probed(known, subject.mode, subject.divisor, right, ran=True)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aggverify.errors import InputError
 from aggverify.execution.claim import Claim, called_as
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.limits import USUAL
 from aggverify.execution.subject import Subject
 from aggverify.files import resolved
@@ -66,12 +66,12 @@ def record(request: Request, *, pool: Pool) -> Snapshot:
     ranks = opening.placed(request, pool).ranks
     with opening.opened(pool, target.setup(), ranks=ranks, adapter=request.adapter) as template:
         subjects = opening.resolved(request, target, template)
-        laboratory = Laboratory(template)
-        laboratory.begin()
+        executor = Executor(template)
+        executor.begin()
         entries: dict[Key, Entry] = {}
         claims: dict[str, Claim] = {}
         for subject in subjects:
-            ran = taking.steady(subject, laboratory)
+            ran = taking.steady(subject, executor)
             entries |= {key: taking.pinned(execution) for key, execution in ran.items()}
             claims[taking.mode_name(subject)] = subject.claim
         named = f"{store.file_of(request.target)}:{subjects[0].function}"
@@ -107,15 +107,15 @@ def check(
             )
     ranks = max((claim.ranks for claim in snapshot.claims.values()), default=USUAL)
     with opening.opened(pool, wanted.setup(), ranks=ranks, adapter=adapter) as template:
-        laboratory = Laboratory(template)
-        laboratory.begin()
+        executor = Executor(template)
+        executor.begin()
         found: list[Moved] = []
         for mode, recorded in snapshot.by_mode().items():
             if mode in snapshot.claims:
                 own = adapter if snapshot.claims[mode].adapter else None
                 subject = _subject(snapshot.claims[mode], wanted, template, own)
                 subject.must_reduce()
-                ran = taking.run(subject, laboratory, taking.cases(subject))
+                ran = taking.run(subject, executor, taking.cases(subject))
                 found += compared(subject, recorded, ran, ulps)
             else:
                 found += [Moved(k, Level.ORPHANED, before=e) for k, e in recorded.items()]

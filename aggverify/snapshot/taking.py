@@ -11,7 +11,7 @@ import numpy as np
 from aggverify.checks.spaces import spread
 from aggverify.errors import NotJudged
 from aggverify.execution.executed import Execution
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.generation.corpus import corpus
 from aggverify.oracles import Step
@@ -65,26 +65,26 @@ def named(layout: Layout) -> str:
     return f"dp{layout.dp_size}.cp{layout.cp_size}.mb{layout.num_microbatches}{kind}"
 
 
-def run(subject: Subject, laboratory: Laboratory, wanted: Iterable[tuple[Key, Case]]) -> Ran:
+def run(subject: Subject, executor: Executor, wanted: Iterable[tuple[Key, Case]]) -> Ran:
     """In batches; a reduction that cases share adds zeros to every token's one number."""
     pairs = list(wanted)
     found: dict[Key, Execution] = {}
     for start in range(0, len(pairs), BATCH):
         part = pairs[start : start + BATCH]
-        done = laboratory.run(subject, [case for _, case in part])
+        done = executor.run(subject, [case for _, case in part])
         found |= {key: execution for (key, _), execution in zip(part, done, strict=True)}
     return found
 
 
-def steady(subject: Subject, laboratory: Laboratory) -> Ran:
+def steady(subject: Subject, executor: Executor) -> Ran:
     """All of it, seen twice, by other ranks in another order; raises NotJudged where it differs."""
     subject.must_reduce()
     wanted = list(cases(subject))
     if not wanted:
         raise NotJudged(f"no case of the corpus can be given to {subject.target}")
-    once = run(subject, laboratory, wanted)
-    laboratory.fresh()
-    again = run(subject, laboratory, reversed(wanted))
+    once = run(subject, executor, wanted)
+    executor.fresh()
+    again = run(subject, executor, reversed(wanted))
     for key, _ in wanted:
         if str(pinned(once[key])) != str(pinned(again[key])):
             raise NotJudged(

@@ -51,7 +51,7 @@ def token_ids(step: Step) -> tuple[Index, ...]:
     return tuple(1 + (f + np.arange(n)) % most for f, n in zip(firsts, lengths, strict=False))
 
 
-class Rows(NamedTuple):
+class SequenceRows(NamedTuple):
     """Positions whose logits a rank has: of which samples, and which token of the step's responses
     each predicts, or NOTHING."""
 
@@ -60,7 +60,7 @@ class Rows(NamedTuple):
     token: Index
 
 
-def rows(step: Step, members: Sequence[int], layout: Layout, cp_rank: int) -> Rows:
+def rows(step: Step, members: Sequence[int], layout: Layout, cp_rank: int) -> SequenceRows:
     """Those of a micro-batch, in the order of its samples and of the rank's chunks."""
     parts = []
     for i, own in zip(members, row_positions(step, members, layout, cp_rank), strict=True):
@@ -68,10 +68,10 @@ def rows(step: Step, members: Sequence[int], layout: Layout, cp_rank: int) -> Ro
         t = own + 1 - before(sample)
         inside = (t >= 0) & (t < sample.response_length)
         parts.append((np.full(len(own), i), own, np.where(inside, first + t, NOTHING)))
-    return Rows(*map(np.concatenate, zip(*parts, strict=True)))
+    return SequenceRows(*map(np.concatenate, zip(*parts, strict=True)))
 
 
-def next_ids(step: Step, known: Rows) -> Index:
+def next_ids(step: Step, known: SequenceRows) -> Index:
     """The id of what follows each position; 0 at the end of a sequence."""
     ids = token_ids(step)
     found = np.zeros(len(known.token), np.int64)

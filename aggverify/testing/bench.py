@@ -10,7 +10,7 @@ from typing import Any
 from aggverify.api.running import request
 from aggverify.checks import check
 from aggverify.errors import AggverifyError, InputError
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.files import told
 from aggverify.oracles import OracleError
@@ -68,7 +68,7 @@ class Bench:
 
         Cases that earlier runs have stored come first; counterexamples are stored.
         """
-        wanted, known, laboratory = self._ready(cell)
+        wanted, known, executor = self._ready(cell)
         if self._stored is None:
             self._stored = store.every(self._report_dir)
         stored, unread = self._stored
@@ -76,7 +76,7 @@ class Bench:
         known = replace(known, subject=known.subject.noting(*notes))
         before = [s for s in stored if s.check == cell.check]
         mine = tuple(s for s in before if store.is_about(s, known.subject))
-        verdict = self._examined(cell, known, laboratory, Before(mine))
+        verdict = self._examined(cell, known, executor, Before(mine))
         for found in verdict.reports:
             try:
                 store.write(found.stored, self._report_dir)
@@ -88,7 +88,7 @@ class Bench:
     def again(self, cell: Cell, stored: StoredCase, reason: str) -> Verdict:
         """The verdict of the cell's check on one stored case, whose finding is accepted for that
         reason; raises AggverifyError where nothing can be judged."""
-        _, known, laboratory = self._ready(cell)
+        _, known, executor = self._ready(cell)
         if not store.is_about(stored, known.subject):
             raise InputError(
                 f"case {stored.id} was stored of {stored.whose[0]} with other options than this "
@@ -96,17 +96,15 @@ class Bench:
             )
         subject = known.subject.knowing(trust_formula=stored.trust_formula)
         known = replace(known, subject=subject)
-        verdict = self._examined(cell, known, laboratory, Before((stored,), only=True))
+        verdict = self._examined(cell, known, executor, Before((stored,), only=True))
         return accepted(verdict, [accepting(f"{stored.code}:{stored.id}", reason)])
 
-    def _examined(
-        self, cell: Cell, known: Known, laboratory: Laboratory, before: Before
-    ) -> Verdict:
-        laboratory.begin()
+    def _examined(self, cell: Cell, known: Known, executor: Executor, before: Before) -> Verdict:
+        executor.begin()
         try:
             return examine(
                 known.subject,
-                laboratory,
+                executor,
                 checks=(check(cell.check),),
                 known=True,
                 first=known.first,
@@ -115,7 +113,7 @@ class Bench:
         except OracleError as error:
             raise InputError(str(error)) from None
 
-    def _ready(self, cell: Cell) -> tuple[Request, Known, Laboratory]:
+    def _ready(self, cell: Cell) -> tuple[Request, Known, Executor]:
         """With all that is found out before any check, once for every reducer, mode and engine."""
         wanted = self._request(cell)
         loaded = self._ranks.of(wanted)
@@ -130,7 +128,7 @@ class Bench:
         known = self._known[key]
         if isinstance(known, AggverifyError):
             raise known
-        return wanted, known, loaded.laboratory
+        return wanted, known, loaded.executor
 
     def _request(self, cell: Cell) -> Request:
         """What the test says, and where it says nothing, the suite."""
@@ -143,14 +141,14 @@ class Bench:
         return request(placed(cell.target, self._root), said)
 
     def _found_out(self, cell: Cell, wanted: Request, loaded: Loaded) -> Known:
-        subject, laboratory = _chosen(loaded.subjects(wanted), cell), loaded.laboratory
+        subject, executor = _chosen(loaded.subjects(wanted), cell), loaded.executor
         first: ReportedFinding | None = None
 
         def find() -> Subject | None:
             nonlocal first
-            laboratory.begin()
-            first = first_step(subject, laboratory)
-            return prepared(subject, laboratory) if first is None else None
+            executor.begin()
+            first = first_step(subject, executor)
+            return prepared(subject, executor) if first is None else None
 
         return Known(once(subject, self._shared, find) or subject, first)
 

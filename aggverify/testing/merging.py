@@ -27,7 +27,7 @@ from aggverify.model import (
 )
 from aggverify.report.document import environment
 from aggverify.run.outcome import covered, extent
-from aggverify.steps import kinds
+from aggverify.steps import case_tags
 
 Key = tuple[str, str, str, str, str, float | None]
 
@@ -117,7 +117,7 @@ def _covered(parts: Sequence[Verdict]) -> Covered:
 
 
 def _kinds(names: Iterable[str]) -> tuple[str, ...]:
-    return kinds.read(kinds.written(names))
+    return case_tags.decode(case_tags.encode(names))
 
 
 def _never(of: Covered) -> Mapping[str, str]:
@@ -125,11 +125,11 @@ def _never(of: Covered) -> Mapping[str, str]:
     seen = covered.Covered()
     for kind, ran in of.lines.items():
         for line in ran:
-            seen.lines[line] = seen.lines.get(line, 0) | kinds.written([kind])
+            seen.lines[line] = seen.lines.get(line, 0) | case_tags.encode([kind])
     for n, each in enumerate(of.conditions):
         for outcome, names in ((2 * n, each.false), (2 * n + 1, each.true)):
             if names:
-                seen.outcomes[outcome] = kinds.written(names)
+                seen.outcomes[outcome] = case_tags.encode(names)
     return dict(seen.weaknesses(of.functions, of.conditions))
 
 

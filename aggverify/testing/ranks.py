@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from aggverify.errors import AggverifyError, InputError
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.limits import LIMITS, RankKind
 from aggverify.execution.subject import Subject
 from aggverify.run.opening import OtherPath, opened, other_path, placed, resolved, with_room
@@ -29,13 +29,13 @@ class Loaded:
 
     template: Template
     other: OtherPath | None
-    laboratory: Laboratory
+    executor: Executor
     stack: ExitStack
 
     def subjects(self, wanted: Request) -> tuple[Subject, ...]:
         """One for each mode of the request; raises AggverifyError."""
         found = resolved(wanted, parse_target(wanted.target), self.template, self.other)
-        return taken(with_room(found, self.laboratory), self.laboratory)
+        return taken(with_room(found, self.executor), self.executor)
 
 
 class Ranks:
@@ -90,8 +90,8 @@ class Ranks:
                     backend=wanted.ranks.backend,
                 )
             )
-            beside = None if other is None else other.laboratory
-            return Loaded(template, other, Laboratory(template, beside), stack.pop_all())
+            beside = None if other is None else other.executor
+            return Loaded(template, other, Executor(template, beside), stack.pop_all())
 
     def close(self) -> None:
         while self._loaded:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aggverify.errors import InputError
-from aggverify.execution.kinds import Kind
+from aggverify.execution.option_types import OptionType
 from aggverify.execution.options import BY_KEY, default, texts
 from aggverify.run.planning import settings
 
@@ -28,10 +28,10 @@ def usual(config: pytest.Config) -> dict[str, Any]:
 
 def _number(key: str, text: str) -> str | int | float:
     kind = BY_KEY[key].kind
-    if kind is Kind.TEXT:
+    if kind is OptionType.TEXT:
         return text
     try:
-        return int(text) if kind is Kind.INTEGER else float(text)
+        return int(text) if kind is OptionType.INTEGER else float(text)
     except ValueError:
         flag = key.replace("_", "-")
         raise InputError(f"--aggverify-{flag} must be {kind.value}, got {text!r:.100}") from None

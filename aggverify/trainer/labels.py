@@ -17,7 +17,15 @@ from aggverify.conventions import Site
 from aggverify.conventions.base import placed
 from aggverify.conventions.token_labels import FAR, USUALLY_FAR
 from aggverify.steps.layouts import Index
-from aggverify.steps.sequences import NOTHING, Rows, before, next_ids, rows, token_ids, vocabulary
+from aggverify.steps.sequences import (
+    NOTHING,
+    SequenceRows,
+    before,
+    next_ids,
+    rows,
+    token_ids,
+    vocabulary,
+)
 from aggverify.world.candidate_errors import Breach
 
 if TYPE_CHECKING:
@@ -66,7 +74,7 @@ def logits(
 
 
 def _judge(
-    site: Site, k: int, known: Rows, wrong: Callable[[WrongLabel], None], gradient: Tensor
+    site: Site, k: int, known: SequenceRows, wrong: Callable[[WrongLabel], None], gradient: Tensor
 ) -> None:
     """Tell of the first position whose label, that with the most gradient, is not the right one.
     With smoothing all others have a little."""

@@ -7,7 +7,7 @@ from types import CodeType
 from typing import Any
 
 from aggverify.steps.case import Case
-from aggverify.steps.kinds import kinds
+from aggverify.steps.case_tags import tags
 from aggverify.trainer.conditions import Conditions, Jump, outcome
 
 _OURS = (4, 3, 2)
@@ -39,7 +39,7 @@ class Monitoring:
     def begin(self, subject: object, case: Case) -> bool:
         if self._tool is None and not self._start():
             return False
-        self._kinds = kinds(case)
+        self._kinds = tags(case)
         if subject != self._subject:
             self._subject, self._known = subject, 0
             self._seen.clear()

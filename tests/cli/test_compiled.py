@@ -43,8 +43,8 @@ def judged(path: Path, pool: Pool, world: int = 1) -> tuple[Verdict, list[Event]
     """What the check of compiled code alone says."""
     told: list[Event] = []
     request = Request(str(path), max_world=world)
-    with loaded(request, pool) as ([subject], laboratory):
-        return examine(subject, laboratory, told.append, checks=[compiled.CHECK]), told
+    with loaded(request, pool) as ([subject], executor):
+        return examine(subject, executor, told.append, checks=[compiled.CHECK]), told
 
 
 @pytest.mark.thorough

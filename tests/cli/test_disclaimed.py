@@ -10,7 +10,7 @@ import pytest
 from aggverify.checks.layout import COMBINED
 from aggverify.checks.spaces import spread
 from aggverify.execution.claim import Claim
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import plain_losses
 from aggverify.run.opening import opened
@@ -88,7 +88,7 @@ def test_prompt_groups_that_are_whole_on_every_data_parallel_rank(
     step = parse_step("2/1 3/101; 5/11 1/1011")
     over = [("0 1 | 3 2", True), ("0 2 | 1 3", False), ("0 1,2,3", True)]
     with opened(shared_pool, {"path": str(tmp_path / "r.py")}) as template:
-        ranks = Laboratory(template)
+        ranks = Executor(template)
         for function, wrong in {"whole_on_a_rank": False, "whole_in_a_micro_batch": True}.items():
             subject = Subject.of(replace(claim, function=function))
             kept = subject.claiming(without=claim.without | {"straddling-shards"})
@@ -110,7 +110,7 @@ def test_a_reducer_that_refuses_groups_over_ranks_is_judged_on_the_rest(
     (tmp_path / "r.py").write_text(SHARDS)
     claim = Claim("r.py", "refuses", "native", "sum", "prompt_mean", max_world=2)
     with opened(shared_pool, {"path": str(tmp_path / "r.py")}) as template:
-        told = settled(Subject.of(claim), Laboratory(template))
+        told = settled(Subject.of(claim), Executor(template))
     [refused] = told.refused
     assert (refused.feature, refused.beyond) == ("straddling-shards", 1)
     assert refused.words == "1 rollouts of 0 are elsewhere"

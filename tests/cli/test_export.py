@@ -17,7 +17,7 @@ from aggverify.checks.counts import BEYOND
 from aggverify.conventions import ADAPTED
 from aggverify.errors import InputError
 from aggverify.execution.claim import Claim
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.generation.catalogue import plain_losses
 from aggverify.generation.space import Space
 from aggverify.report import exported
@@ -257,16 +257,16 @@ def test_only_an_empty_folder_is_written_into(there: str, cli: Cli, tmp_path: Pa
     assert there != "a file in it" or names(out) == {"mine"}
 
 
-def found(name: str, laboratory: Laboratory) -> Export:
+def found(name: str, executor: Executor) -> Export:
     """What the example of a code is exported as; raises InputError where it cannot be."""
     example = dict(zip(IDS, EXAMPLES, strict=True))[name][1]
     subject = subject_of(example)
     how = check(example.check)
-    run = CheckRun(how, subject, Space(), laboratory, Tally(), lambda: None)
+    run = CheckRun(how, subject, Space(), executor, Tally(), lambda: None)
     finding = run.judge(case_of(example))
     assert finding is not None
     subject = subject.claiming(target=f"tests.corpus.all_shown:{subject.function}")
-    return export(subject, laboratory, how, finding.case, finding, name)
+    return export(subject, executor, how, finding.case, finding, name)
 
 
 @pytest.mark.parametrize(
@@ -276,11 +276,9 @@ def found(name: str, laboratory: Laboratory) -> Export:
         ("AGV102-reported_loss_is_the_scalar", "does not show in the weights of this step"),
     ],
 )
-def test_what_is_no_data_is_refused_in_a_sentence(
-    name: str, why: str, laboratory: Laboratory
-) -> None:
+def test_what_is_no_data_is_refused_in_a_sentence(name: str, why: str, executor: Executor) -> None:
     with pytest.raises(InputError, match=why):
-        found(name, laboratory)
+        found(name, executor)
 
 
 WHY_NOT = (
@@ -296,12 +294,12 @@ SMALL = [name for name, (_, e) in zip(IDS, EXAMPLES, strict=True) if e.ones < BE
 
 @pytest.mark.parametrize("each", [pytest.param(12, marks=pytest.mark.thorough), LATER(1)])
 def test_what_is_exported_of_every_code_shows_it(
-    each: int, laboratory: Laboratory, tmp_path: Path
+    each: int, executor: Executor, tmp_path: Path
 ) -> None:
     for name in SMALL[::each]:
-        laboratory.begin()
+        executor.begin()
         try:
-            made = found(name, laboratory)
+            made = found(name, executor)
         except InputError as error:
             assert str(error).endswith(WHY_NOT), (name, error)
             continue

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from aggverify.execution.claim import Claim
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.run.opening import opened
 from aggverify.run.planning.request import Request
@@ -127,7 +127,7 @@ def test_what_gets_through_a_simple_step_is_left_to_the_checks(
     path.write_text(f"{HEAD}{SOMETIMES[when]}    return kept.sum() / batch.num_tokens\n")
     subject = Subject.of(Claim(str(path), "reduce", "native", "sum", "token_mean"))
     with opened(shared_pool, {"path": str(path)}) as template:
-        assert first_step(subject, Laboratory(template)) is None
+        assert first_step(subject, Executor(template)) is None
 
 
 @pytest.mark.parametrize("size", [None, 1, 2, 3, 5])
@@ -165,7 +165,7 @@ def test_a_mode_that_nobody_asked_for_and_the_function_refuses_is_said(
     ]
     unsaid = [Subject.of(replace(c, offered=modes)).knowing(mode_said=False) for c in claims]
     with opened(shared_pool, {"path": str(tmp_path / "r.py")}) as template:
-        ranks = Laboratory(template)
+        ranks = Executor(template)
         found = taken(unsaid, ranks)
         # What fails in another way is no refusal.
         assert [s.mode for s in found] == ["token_mean", "sequence_sum", "token_sum"]

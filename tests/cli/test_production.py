@@ -41,13 +41,13 @@ def test_it_is_asked_for_by_name(cli: Cli) -> None:
 def found_in(path: Path, pool: Pool) -> tuple[Subject, Finding | None]:
     """What the check's one case comes to."""
     request, holds = Request(str(path), modes=("token_mean",), step="production"), check(NAME)
-    with loaded(request, pool) as ([subject], laboratory):
-        laboratory.begin()
+    with loaded(request, pool) as ([subject], executor):
+        executor.begin()
         assert holds.only is not None
         [case] = holds.only(subject)
         assert case.step.num_response_tokens > 8_000_000
         assert (case.layout.world_size, case.layout.num_microbatches) == (8, 4)
-        [done] = laboratory.run(subject, [case])
+        [done] = executor.run(subject, [case])
         assert done.failure is None
         assert done.peak_bytes > 8 * case.step.num_response_tokens
         return subject, holds.judge(subject, [done])

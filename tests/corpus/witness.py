@@ -8,9 +8,9 @@ from fractions import Fraction
 
 from aggverify.api.observation import observation
 from aggverify.execution.executed import Execution, copies
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
+from aggverify.execution.run_spec import RunSpec, Where
 from aggverify.execution.subject import Subject
-from aggverify.execution.trial import Trial, Where
 from aggverify.oracles import Step
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import CpKind, Layout
@@ -62,8 +62,8 @@ class Witness:
         return Case(step, Layout(cells, self.cp, self.kind), tuple(flat), self.dtype)
 
     @property
-    def trial(self) -> Trial:
-        return Trial(
+    def trial(self) -> RunSpec:
+        return RunSpec(
             self.case,
             before=tuple(step.case for step in self.before),
             fresh=bool(self.before),
@@ -79,7 +79,7 @@ def _all(step: Step) -> tuple[tuple[int, ...], ...]:
     return (tuple(range(len(step.samples))),)
 
 
-def run(subject: Subject, laboratory: Laboratory, witnesses: Sequence[Witness]) -> list[str]:
+def run(subject: Subject, laboratory: Executor, witnesses: Sequence[Witness]) -> list[str]:
     """Of each witness what is wrong on it, "" for nothing."""
     found = laboratory.run(subject, [witness.trial for witness in witnesses])
     pairs = zip(witnesses, found, strict=True)

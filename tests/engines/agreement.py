@@ -17,9 +17,9 @@ from aggverify.engines import ENGINES, RealEngine, formulas
 from aggverify.engines.variants import VARIANTS
 from aggverify.execution.claim import Claim
 from aggverify.execution.executed import Execution
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
-from aggverify.generation.catalogue import blanked, grid_case, plain_losses
+from aggverify.generation.catalogue import fully_masked, grid_case, plain_losses
 from aggverify.oracles import LEGACY, Sample, Step
 from aggverify.run.opening import opened
 from aggverify.steps.case import Case
@@ -106,7 +106,7 @@ def fixed(kinds: Sequence[CpKind]) -> list[Case]:
     for n, (dp, cp, k) in enumerate(SIZES):
         one, other = _DTYPES[n % 2], _DTYPES[1 - n % 2]
         ragged = grid_case(2000 + n, dp, cp, k, kinds[n % len(kinds)] if kinds else "zigzag", one)
-        *_, empty = blanked(replace(ragged, dtype=other))
+        *_, empty = fully_masked(replace(ragged, dtype=other))
         found += (ragged, empty, _even(ragged, other))
     return found
 
@@ -153,13 +153,13 @@ Found = Mapping[tuple[str, str, str, str], Agreement]
 
 
 def agreement(
-    subject: Subject, spec: RealEngine, laboratory: Laboratory, cases: Sequence[Case]
+    subject: Subject, spec: RealEngine, executor: Executor, cases: Sequence[Case]
 ) -> Agreement:
     """Run the cases under the subject's formula and under the engine; raises AssertionError where
     they do not agree."""
-    laboratory.begin()
-    ours = laboratory.run(subject, cases)
-    theirs = laboratory.run(replace(subject, engine=spec), cases)
+    executor.begin()
+    ours = executor.run(subject, cases)
+    theirs = executor.run(replace(subject, engine=spec), cases)
     exactly = sum(map(_same, ours, theirs, [subject] * len(cases), [spec] * len(cases)))
     return Agreement(len(cases), exactly)
 
@@ -185,7 +185,7 @@ def compared(wanted: Iterable[Row], pool: Pool) -> Iterator[tuple[Row, str, Agre
         for spec in row.engines:
             if spec.available() is None:
                 with opened(pool, {kind: where}, engine=spec.name) as template:
-                    agreed = agreement(row.subject, spec, Laboratory(template), cases)
+                    agreed = agreement(row.subject, spec, Executor(template), cases)
                     yield row, label(spec), agreed
 
 

@@ -14,7 +14,7 @@ from aggverify.engines.emulated import EmulatedEngine, over, times
 from aggverify.engines.ratio import ratio
 from aggverify.execution.budget import Budget
 from aggverify.execution.claim import NONLINEAR, Claim
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.model import Power
 from aggverify.report import reading
@@ -32,9 +32,9 @@ FILE = Path(__file__).with_name("undeclared.py")
 
 
 @pytest.fixture(scope="module")
-def laboratory(shared_pool: Pool) -> Iterator[Laboratory]:
+def executor(shared_pool: Pool) -> Iterator[Executor]:
     with opened(shared_pool, {"path": str(FILE)}) as template:
-        yield Laboratory(template)
+        yield Executor(template)
 
 
 def undeclared(
@@ -74,19 +74,19 @@ def undeclared(
     ],
 )
 def test_the_engine_that_fits(
-    laboratory: Laboratory, function: str, mode: str | None, engine: str
+    executor: Executor, function: str, mode: str | None, engine: str
 ) -> None:
     subject = undeclared(function, mode)
     if mode == "constant":
         subject = subject.claiming(divisor=16.0)
-    found = engine_settled(identified(subject, laboratory), laboratory)
+    found = engine_settled(identified(subject, executor), executor)
     assert found.engine.name == engine
     assert found.engine_in_question == (engine != "sum")
 
 
-def test_what_fits_without_context_parallelism_only_is_asked_so(laboratory: Laboratory) -> None:
+def test_what_fits_without_context_parallelism_only_is_asked_so(executor: Executor) -> None:
     ddp = undeclared("averaged_without_context_parallelism", "token_mean")
-    verdict = examine(ddp, laboratory, checks=FEW)
+    verdict = examine(ddp, executor, checks=FEW)
     assert told(verdict) == (
         Exit.NO_JUDGEMENT,
         "Which engine? assumed --engine mean --without context-parallel: your trainer averages "
@@ -97,20 +97,20 @@ def test_what_fits_without_context_parallelism_only_is_asked_so(laboratory: Labo
     assert "which no option names" in verdict.subject.not_claimed["context-parallel"]
     # Claimed, it is judged; and so is a slice that is wrong under every engine.
     claimed = ddp.claiming(claimed=frozenset({"context-parallel"}))
-    assert engine_settled(claimed, laboratory).without == frozenset()
-    mistaken = engine_settled(undeclared("averaged_over_shards", "token_mean"), laboratory)
+    assert engine_settled(claimed, executor).without == frozenset()
+    mistaken = engine_settled(undeclared("averaged_over_shards", "token_mean"), executor)
     assert (mistaken.engine.name, mistaken.without) == ("mean", frozenset())
 
 
-def test_an_engine_that_was_said_is_not_doubted(laboratory: Laboratory) -> None:
+def test_an_engine_that_was_said_is_not_doubted(executor: Executor) -> None:
     subject = undeclared("averaged", "token_mean", said=True)
-    assert engine_settled(subject, laboratory) is subject
-    before = laboratory.executed
+    assert engine_settled(subject, executor) is subject
+    before = executor.executed
     hook = undeclared("averaged", "token_mean").claiming(
         convention="slime", engine="megatron-token"
     )
-    assert engine_settled(hook, laboratory) is hook
-    assert laboratory.executed == before
+    assert engine_settled(hook, executor) is hook
+    assert executor.executed == before
 
 
 def test_the_trial_has_every_dimension_above_one() -> None:
@@ -122,13 +122,13 @@ def test_the_trial_has_every_dimension_above_one() -> None:
     assert {case.layout.world_size for case in one_rank} == {1}
 
 
-def test_the_path_beside_it_moves_along_unless_it_names_its_own(laboratory: Laboratory) -> None:
+def test_the_path_beside_it_moves_along_unless_it_names_its_own(executor: Executor) -> None:
     subject = undeclared("averaged", "token_mean")
-    follows = engine_settled(subject.beside(undeclared("averaged", "token_mean")), laboratory)
+    follows = engine_settled(subject.beside(undeclared("averaged", "token_mean")), executor)
     assert follows.against is not None
     assert follows.against.engine.name == follows.engine.name == "mean"
     own = undeclared("summed", "token_mean", said=True)
-    stays = engine_settled(subject.beside(own), laboratory)
+    stays = engine_settled(subject.beside(own), executor)
     assert stays.against is not None
     assert (stays.engine.name, stays.against.engine.name) == ("mean", "sum")
 
@@ -137,8 +137,8 @@ def told(verdict: Verdict) -> tuple[Exit, str]:
     return verdict.exit, reading.headline(document([verdict]))
 
 
-def test_right_elsewhere_is_a_question(laboratory: Laboratory) -> None:
-    verdict = examine(undeclared("averaged"), laboratory, checks=FEW)
+def test_right_elsewhere_is_a_question(executor: Executor) -> None:
+    verdict = examine(undeclared("averaged"), executor, checks=FEW)
     assert not verdict.reports
     assert told(verdict) == (
         Exit.NO_JUDGEMENT,
@@ -148,20 +148,20 @@ def test_right_elsewhere_is_a_question(laboratory: Laboratory) -> None:
     )
 
 
-def test_right_where_one_begins_is_assumed(laboratory: Laboratory) -> None:
-    assert told(examine(undeclared("summed"), laboratory, checks=FEW)) == (
+def test_right_where_one_begins_is_assumed(executor: Executor) -> None:
+    assert told(examine(undeclared("summed"), executor, checks=FEW)) == (
         Exit.CONFORMS,
         "Conforms: token_mean, 2 checks passed, 1 warning; assumed --engine sum: your trainer "
         "sums gradients over ranks. If it averages gradients over ranks, as DDP and FSDP do "
         "(--engine mean), updates are dp_size x cp_size times too small",
     )
     # On one rank there are no ranks to average over.
-    _, alone = told(examine(undeclared("summed", world=1), laboratory, checks=FEW))
+    _, alone = told(examine(undeclared("summed", world=1), executor, checks=FEW))
     assert "(--engine accumulated-mean), updates are num_microbatches times too small" in alone
 
 
-def test_what_fails_is_judged_where_it_fits_best(laboratory: Laboratory) -> None:
-    verdict = examine(undeclared("averaged", "sample_mean"), laboratory, checks=FEW)
+def test_what_fails_is_judged_where_it_fits_best(executor: Executor) -> None:
+    verdict = examine(undeclared("averaged", "sample_mean"), executor, checks=FEW)
     assert verdict.exit is Exit.FINDINGS
     assert [report.finding.code for report in verdict.reports] == ["AGV101"]
     assert verdict.reports[0].stored.claim.engine == "mean"

@@ -33,8 +33,8 @@ def test_collectives_that_are_coalesced_are_waited_for(shared_pool: Pool, tmp_pa
     (tmp_path / "r.py").write_text(REDUCER)
     case = Case(parse_step("1/11"), Layout((((0,),),), cp_size=2), (1.0, 2.0))
     judges = check("waits_for_collectives")
-    with loaded(Request(str(tmp_path / "r.py")), shared_pool) as ([subject], laboratory):
-        laboratory.begin()
-        done = laboratory.run(subject, list(judges.variants(case)))
+    with loaded(Request(str(tmp_path / "r.py")), shared_pool) as ([subject], executor):
+        executor.begin()
+        done = executor.run(subject, list(judges.variants(case)))
         assert [one.failure for one in done] == [None] * len(done)
         assert judges.judge(subject, done) is None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.generation.catalogue import hard_cases
 from aggverify.run.opening import opened
 from aggverify.run.planning.claims import subjects
@@ -69,7 +69,7 @@ def test_defaults_of_the_candidate(tmp_path: Path, code: str, engine: str) -> No
             with opened(pool, target.setup()) as template:
                 request = Request(str(path), modes=("token_mean",), engine=engine)
                 subject = subjects(request, target, template.description)[0]
-                found.append(Laboratory(template).run(subject, cases))
+                found.append(Executor(template).run(subject, cases))
     for plain, altered in zip(*found, strict=True):
         assert plain.weights is not None, plain.failure
         assert altered.weights is not None, altered.failure

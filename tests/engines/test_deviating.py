@@ -14,7 +14,7 @@ from aggverify.engines import ENGINES, RealEngine, engine
 from aggverify.execution.budget import Budget
 from aggverify.execution.claim import Claim
 from aggverify.execution.executed import Execution
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
 from aggverify.run.opening import opened
@@ -50,9 +50,9 @@ RIGHT = (
 
 
 @pytest.fixture(scope="module")
-def laboratory(shared_pool: Pool) -> Iterator[Laboratory]:
+def executor(shared_pool: Pool) -> Iterator[Executor]:
     with opened(shared_pool, {"path": str(FILE)}) as template:
-        yield Laboratory(template)
+        yield Executor(template)
 
 
 def subject(function: str, name: str) -> Subject:
@@ -81,13 +81,13 @@ def wrong(one: Subject, done: Sequence[Execution]) -> list[bool]:
     ("function", "name", "other"),
     [pytest.param(*row, marks=pytest.mark.covers(engine=row[1])) for row in RIGHT],
 )
-def test_right_under_it_alone(laboratory: Laboratory, function: str, name: str, other: str) -> None:
+def test_right_under_it_alone(executor: Executor, function: str, name: str, other: str) -> None:
     right = subject(function, name)
     ours = cases(right)
-    assert not any(wrong(right, laboratory.run(right, ours)))
+    assert not any(wrong(right, executor.run(right, ours)))
     elsewhere = subject(function, other)
     both = [case for case in ours if case in cases(elsewhere)]
-    found = wrong(elsewhere, laboratory.run(elsewhere, both))
+    found = wrong(elsewhere, executor.run(elsewhere, both))
     # What a plain sum does of gathered losses, SkyRL on FSDP does by other means.
     assert any(found) == ((function, other) != ("gathered_sum", "sum"))
 
@@ -113,11 +113,11 @@ THOROUGH = pytest.mark.thorough
     ],
 )
 def test_what_the_engine_does_is_told_as_that(
-    laboratory: Laboratory, function: str, name: str, told: str
+    executor: Executor, function: str, name: str, told: str
 ) -> None:
     mine = subject(function, name)
     empty = "empty_units_weigh_nothing" if "phantom" in name else COMBINED.name
-    run = CheckRun(check(empty), mine, Space(), laboratory, Tally())
+    run = CheckRun(check(empty), mine, Space(), executor, Tally())
     finding = next(filter(None, map(run.judge, cases(mine)[::-1])))
     diagnosis = explained(run, finding)
     assert diagnosis is not None

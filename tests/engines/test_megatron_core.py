@@ -74,10 +74,10 @@ def test_the_formula_is_what_it_does(
     cases = [c for c in drawn if c.layout.world_size in (1, 2) and c.layout.cp_kind == "zigzag"]
     assert {c.dtype for c in cases} >= {"float32", "float64"}
     with Pool() as pool, loaded(Request(str(path), modes=(mode,), engine=name), pool) as ready:
-        [[subject], laboratory] = ready
-        laboratory.begin()
-        ours = laboratory.run(replace(subject, engine=engine(formula)), cases)
-        theirs = laboratory.run(subject, cases)
+        [[subject], executor] = ready
+        executor.begin()
+        ours = executor.run(replace(subject, engine=engine(formula)), cases)
+        theirs = executor.run(subject, cases)
     near = 2.0**-24 if subject.engine.takes_counts else 0.0
     for mine, other in zip(ours, theirs, strict=True):
         assert mine.weights is not None, mine.failure

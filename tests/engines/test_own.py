@@ -10,7 +10,7 @@ import pytest
 from aggverify.engines import ENGINES, engine, usable
 from aggverify.engines.plain_sum import PLAIN_SUM
 from aggverify.errors import InputError
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.generation.catalogue import hard_cases
 from aggverify.run.opening import HANDLER
 from aggverify.run.planning.claims import subjects
@@ -25,7 +25,7 @@ NONE_HERE = replace(PLAIN_SUM, name=f"{__name__}:NONE_HERE")
 MISNAMED = replace(PLAIN_SUM, name="sum")
 
 
-class Recording(Laboratory):
+class Recording(Executor):
     """Notes which jobs may share a dispatch."""
 
     def __init__(self, template: Template) -> None:
@@ -49,10 +49,10 @@ def test_first_use_costs_are_the_engines() -> None:
         assert isinstance(template, Template)
         request = Request(str(PATH), modes=("token_mean",), engine=SLOW.name)
         subject = subjects(request, target, template.description)[0]
-        laboratory = Recording(template)
-        slow = laboratory.run(subject, cases)
-        plain = laboratory.run(replace(subject, engine=PLAIN_SUM), cases)
-        apart = laboratory.run(replace(subject, engine=replace(PLAIN_SUM, merges=False)), cases)
+        executor = Recording(template)
+        slow = executor.run(subject, cases)
+        plain = executor.run(replace(subject, engine=PLAIN_SUM), cases)
+        apart = executor.run(replace(subject, engine=replace(PLAIN_SUM, merges=False)), cases)
     assert subject.engine is SLOW
     for one, other, third in zip(slow, plain, apart, strict=True):
         assert one.weights is not None, one.failure
@@ -62,7 +62,7 @@ def test_first_use_costs_are_the_engines() -> None:
         assert one.first_seconds < SECONDS
     # Cases share a dispatch, and a reduction, only if the engine says that they may.
     count = len(cases)
-    assert laboratory.together == [True] * (2 * count) + [False] * count
+    assert executor.together == [True] * (2 * count) + [False] * count
 
 
 def test_an_engine_is_found_by_module_and_name(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aggverify.engines import RealEngine, real
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.run.opening import opened
 from aggverify.world import Pool
 from tests.engines.agreement import agreement, rows
@@ -42,6 +42,6 @@ def test_the_formula_is_what_it_does(
     cases = [case for case in row.cases() if case.layout.world_size <= 2]
     setup = {row.setup[0]: row.setup[1]}
     with Pool() as pool, opened(pool, setup, engine=spec.name) as template:
-        found = agreement(row.subject, spec, Laboratory(template), cases)
+        found = agreement(row.subject, spec, Executor(template), cases)
     assert found.cases == len(cases) >= 8
     assert (found.exactly == len(cases)) == exactly

@@ -44,8 +44,8 @@ def test_the_formula_is_what_it_does(name: str, ranks: int, shared_pool: Pool) -
     assert len(cases) >= 8
     assert {c.dtype for c in cases} == {"float32", "float64"}
     request = Request(row.setup[1], modes=(row.mode,), engine=name)
-    with loaded(request, shared_pool) as (_, laboratory):
-        found = agreement(row.subject, spec, laboratory, cases)
+    with loaded(request, shared_pool) as (_, executor):
+        found = agreement(row.subject, spec, executor, cases)
     assert found == Agreement(len(cases), exactly=len(cases))
 
 

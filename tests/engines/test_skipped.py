@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aggverify.checks import check
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
 from aggverify.run.opening import loaded
@@ -37,14 +37,14 @@ def reduce(losses, batch):
 def test_the_same_cause_under_every_engine(shared_pool: Pool, tmp_path: Path, engine: str) -> None:
     (tmp_path / "r.py").write_text(REDUCER)
     case = Case(parse_step("1/1"), Layout((((0,),),), cp_size=2), (1.0,))
-    with loaded(Request(str(tmp_path / "r.py"), engine=engine), shared_pool) as (found, laboratory):
-        told = judged(found[0], laboratory, case)
+    with loaded(Request(str(tmp_path / "r.py"), engine=engine), shared_pool) as (found, executor):
+        told = judged(found[0], executor, case)
     assert told == ("AGV404", "conditional-collective")
 
 
-def judged(subject: Subject, laboratory: Laboratory, case: Case) -> tuple[str, str]:
+def judged(subject: Subject, executor: Executor, case: Case) -> tuple[str, str]:
     judges = check("independent_of_context_parallel_size")
-    run = CheckRun(judges, subject, Space(), laboratory, Tally())
+    run = CheckRun(judges, subject, Space(), executor, Tally())
     finding = run.judge(case)
     assert finding is not None
     diagnosis = explained(run, finding)

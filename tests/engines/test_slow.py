@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aggverify.execution import limits
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.run.opening import opened
 from aggverify.run.planning.claims import subjects
@@ -73,7 +73,7 @@ def _brief(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def under_test(folder: Path, act: str) -> Iterator[tuple[Laboratory, Subject]]:
+def under_test(folder: Path, act: str) -> Iterator[tuple[Executor, Subject]]:
     (folder / "busy.py").write_text(BUSY)
     (folder / "heavy.py").write_text("from busy import busy\nbusy(1.2)\n")
     (folder / "waits.py").write_text(WAITS)
@@ -82,7 +82,7 @@ def under_test(folder: Path, act: str) -> Iterator[tuple[Laboratory, Subject]]:
     target = parse_target(str(path))
     with Pool(LIMITS) as pool, opened(pool, target.setup()) as template:
         request = Request(str(path), modes=("token_sum",))
-        yield Laboratory(template), subjects(request, target, template.description)[0]
+        yield Executor(template), subjects(request, target, template.description)[0]
 
 
 @pytest.mark.thorough
@@ -91,19 +91,19 @@ def under_test(folder: Path, act: str) -> Iterator[tuple[Laboratory, Subject]]:
     ["busy(0.4)", pytest.param("import heavy", marks=pytest.mark.thorough), "import waits"],
 )
 def test_a_slow_start_is_no_failure(tmp_path: Path, act: str) -> None:
-    with under_test(tmp_path, act) as (laboratory, subject):
+    with under_test(tmp_path, act) as (executor, subject):
         for _ in range(2):
-            ran = laboratory.run(subject, CASES)
+            ran = executor.run(subject, CASES)
             assert [e.failure for e in ran] == [None] * len(CASES)
             assert all(e.weights is not None and e.weights.tolist() == [1, 1, 1] for e in ran)
-            laboratory.fresh()
+            executor.fresh()
 
 
 @pytest.mark.thorough
 def test_what_never_comes_back_is_looked_at_again_once(tmp_path: Path) -> None:
-    with under_test(tmp_path, "busy(3600)") as (laboratory, subject):
-        began = laboratory.run(subject, CASES[:1])[0].failure
-        later = laboratory.run(subject, CASES)
+    with under_test(tmp_path, "busy(3600)") as (executor, subject):
+        began = executor.run(subject, CASES[:1])[0].failure
+        later = executor.run(subject, CASES)
     assert began is not None
     assert (began.kind, "within 0.2 s" in began.message) == ("runaway", True)
     assert [e.failure and e.failure.kind for e in later] == ["runaway"] * len(CASES)
@@ -115,10 +115,10 @@ def test_what_never_comes_back_is_looked_at_again_once(tmp_path: Path) -> None:
 )
 @pytest.mark.thorough
 def test_what_one_reducer_does_is_not_held_against_the_next(tmp_path: Path, other: str) -> None:
-    with under_test(tmp_path, "busy(3600)") as (laboratory, subject):
-        first = laboratory.run(subject, CASES)
-        laboratory.begin()
-        then = laboratory.run(subject.claiming(function=other), CASES * 2)
+    with under_test(tmp_path, "busy(3600)") as (executor, subject):
+        first = executor.run(subject, CASES)
+        executor.begin()
+        then = executor.run(subject.claiming(function=other), CASES * 2)
     assert [e.failure and e.failure.kind for e in first] == ["runaway"] * len(CASES)
     assert [e.failure for e in then] == [None] * len(then)
 
@@ -127,9 +127,9 @@ def test_every_subject_begins_anew(tmp_path: Path) -> None:
     class Begun(Exception):
         pass
 
-    class Strict(Laboratory):
+    class Strict(Executor):
         def begin(self) -> None:
             raise Begun
 
-    with under_test(tmp_path, "pass") as (laboratory, subject), pytest.raises(Begun):
-        examine(subject, Strict(laboratory._template))
+    with under_test(tmp_path, "pass") as (executor, subject), pytest.raises(Begun):
+        examine(subject, Strict(executor._template))

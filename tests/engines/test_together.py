@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aggverify.execution.laboratory import Laboratory
-from aggverify.execution.trial import Trial
+from aggverify.execution.executor import Executor
+from aggverify.execution.run_spec import RunSpec
 from aggverify.generation.catalogue import grid, hard_cases
 from aggverify.run.opening import opened
 from aggverify.run.planning.claims import subjects
@@ -33,10 +33,10 @@ def test_together_as_alone(shared_pool: Pool, path: str, mode: str, engine: str)
     with opened(shared_pool, target.setup()) as template:
         request = Request(str(EXAMPLES / path), modes=(mode,), engine=engine)
         subject = subjects(request, target, template.description)[0]
-        laboratory = Laboratory(template)
-        together = laboratory.run(subject, cases)
+        executor = Executor(template)
+        together = executor.run(subject, cases)
         # A watched case has its dispatch, and its reduction, to itself.
-        alone = laboratory.run(subject, [Trial(case, watch=True) for case in cases])
+        alone = executor.run(subject, [RunSpec(case, watch=True) for case in cases])
     assert len(cases) >= 20
     for one, other in zip(together, alone, strict=True):
         assert one.weights is not None, one.failure

@@ -38,10 +38,10 @@ def ran(path: Path, pool: Pool, ranks: int = 2) -> tuple[Subject, list[Execution
     cases = [c for c in stored if c.layout.world_size in range(2, ranks + 1)]
     cases = [c for c in cases if c.layout.cp_kind == "zigzag"]
     assert {len(c.layout.micro_batches[0]) for c in cases} > {1}
-    with loaded(request, pool) as (found, laboratory):
+    with loaded(request, pool) as (found, executor):
         [subject] = found
-        laboratory.begin()
-        return subject, laboratory.run(subject, cases)
+        executor.begin()
+        return subject, executor.run(subject, cases)
 
 
 @pytest.mark.parametrize("name", EVERY)

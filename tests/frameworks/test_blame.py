@@ -16,7 +16,7 @@ from aggverify.conventions import CONVENTIONS, convention
 from aggverify.conventions.validation import Validation
 from aggverify.errors import UnknownVersion
 from aggverify.execution.claim import Claim
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import plain_losses
 from aggverify.run.opening import opened
@@ -47,12 +47,12 @@ OWN = ("native", "policy-loss", "trainer", "trainer-engine")
 
 
 @pytest.fixture(scope="module")
-def ranks(shared_pool: Pool) -> Iterator[Laboratory]:
+def ranks(shared_pool: Pool) -> Iterator[Executor]:
     with opened(shared_pool, {"module": MODULE}) as template:
-        yield Laboratory(template)
+        yield Executor(template)
 
 
-def told(name: str, way: str, ranks: Laboratory) -> str:
+def told(name: str, way: str, ranks: Executor) -> str:
     """What is raised of a version that is newer in this way; "" where nothing is."""
     mode, engine = next(iter(possible(convention(name))))
     size = 2 if mode.startswith("token_mean_legacy") else 1
@@ -73,7 +73,7 @@ def test_every_convention_is_looked_at() -> None:
 
 
 @pytest.mark.parametrize("way", ["attribute", "key", "more", "fewer"])
-def test_what_a_convention_does_not_know_of_a_version(way: str, ranks: Laboratory) -> None:
+def test_what_a_convention_does_not_know_of_a_version(way: str, ranks: Executor) -> None:
     names = {*CHECKED, "slime"}
     names -= OF_TENSORS if way == "attribute" else set()
     names &= WITH_MAPPINGS if way == "key" else names
@@ -104,7 +104,7 @@ def test_what_a_convention_does_not_know_of_a_version(way: str, ranks: Laborator
     ],
 )
 def test_what_a_reducer_gets_wrong_itself_stays_a_finding(
-    function: str, error: str, ranks: Laboratory
+    function: str, error: str, ranks: Executor
 ) -> None:
     claim = Claim(f"{MODULE}:{function}", function, "native", "sum", "token_mean")
     case = Case(step := parse_step("2/11"), Layout.trivial(1), plain_losses(step))
@@ -115,7 +115,7 @@ def test_what_a_reducer_gets_wrong_itself_stays_a_finding(
 
 
 def test_a_mode_that_an_older_version_does_not_offer_leaves_its_others_judged(
-    ranks: Laboratory,
+    ranks: Executor,
 ) -> None:
     offered = ("token_mean", "sample_mean", "constant")
     claim = Claim(f"{MODULE}:older_skyrl", "older_skyrl", "skyrl", "skyrl-fsdp", "token_mean")
@@ -128,7 +128,7 @@ def test_a_mode_that_an_older_version_does_not_offer_leaves_its_others_judged(
     assert SWITCH.judge(mine, ran) is None
 
 
-def test_functions_that_reduce_nothing(ranks: Laboratory) -> None:
+def test_functions_that_reduce_nothing(ranks: Executor) -> None:
     def validate(args: Any) -> None:
         args.not_yet  # noqa: B018
 

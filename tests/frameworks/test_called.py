@@ -24,7 +24,7 @@ from aggverify.conventions.validated_arguments import Names
 from aggverify.conventions.validation import Validation
 from aggverify.errors import InputError
 from aggverify.execution.claim import Claim
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.run.opening import opened
 from aggverify.run.planning.plan import plan
@@ -204,7 +204,7 @@ def test_nothing_else_is_run_and_nobody_takes_a_reducer_for_one() -> None:
 def test_logs_are_merged(shared_pool: Pool) -> None:
     module = "tests.frameworks.log_reducers"
     with opened(shared_pool, {"module": module}) as template:
-        ranks = Laboratory(template)
+        ranks = Executor(template)
         for name, codes in {
             "means": [None, None],
             "one_count": ["AGV505", "AGV505"],

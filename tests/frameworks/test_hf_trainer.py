@@ -17,7 +17,7 @@ import pytest
 from aggverify.checks.comparison import worst_weight
 from aggverify.conventions import convention
 from aggverify.execution.claim import Claim
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import plain_losses
 from aggverify.oracles import Step
@@ -74,13 +74,13 @@ def subject(name: str) -> Subject:
 
 
 @pytest.fixture(scope="module")
-def ranks(shared_pool: Pool) -> Iterator[Laboratory]:
+def ranks(shared_pool: Pool) -> Iterator[Executor]:
     with opened(shared_pool, {"module": MODULE}) as template:
-        yield Laboratory(template)
+        yield Executor(template)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
-def test_what_every_loss_weighs(dtype: str, ranks: Laboratory) -> None:
+def test_what_every_loss_weighs(dtype: str, ranks: Executor) -> None:
     case = Case(STEP, Layout(CELLS), plain_losses(STEP), dtype)
     for name in TRAINED:
         [ran] = ranks.run(under := subject(name), [case])

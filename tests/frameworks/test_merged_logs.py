@@ -11,7 +11,7 @@ from aggverify.checks import logs
 from aggverify.checks.base import Finding
 from aggverify.conventions import convention
 from aggverify.errors import InputError
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import plain_losses
 from aggverify.run.opening import loaded
@@ -87,9 +87,9 @@ def test_what_the_adapter_merges_is_what_is_judged(
     adapter.write_text(ADAPTER.format(merge=MERGES[name]))
     target = f"{tmp_path / 'r.py'}:loss_function"
     wanted = Request(target, modes=("token_mean",), adapter=str(adapter))
-    with loaded(wanted, shared_pool) as ([subject], laboratory):
+    with loaded(wanted, shared_pool) as ([subject], executor):
         assert subject.mode == "token_mean"
-        found = judged(subject, laboratory)
+        found = judged(subject, executor)
     if FOUND[name] is None:
         assert found is None
         return
@@ -98,8 +98,8 @@ def test_what_the_adapter_merges_is_what_is_judged(
     assert found.code == code and said in found.message, found.message
 
 
-def judged(subject: Subject, laboratory: Laboratory) -> Finding | None:
-    done = laboratory.run(subject, logs.CHECK.variants(CASE))
+def judged(subject: Subject, executor: Executor) -> Finding | None:
+    done = executor.run(subject, logs.CHECK.variants(CASE))
     return logs.CHECK.judge(subject, done)
 
 

@@ -14,7 +14,7 @@ from aggverify.checks.layout import MICRO_BATCHES
 from aggverify.conventions import Offer, convention
 from aggverify.errors import InputError
 from aggverify.execution.claim import NONLINEAR, Claim
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.run.opening import opened
 from aggverify.run.planning.discovery import discovered
@@ -32,9 +32,9 @@ CASE = Case(STEP, Layout(parse_micro_batches("0,1 3,2")), LOSSES)
 
 
 @pytest.fixture(scope="module")
-def ranks(shared_pool: Pool) -> Iterator[Laboratory]:
+def ranks(shared_pool: Pool) -> Iterator[Executor]:
     with opened(shared_pool, {"module": MODULE}) as template:
-        yield Laboratory(template)
+        yield Executor(template)
 
 
 def subject(function: str, mode: str = "token_mean") -> Subject:
@@ -42,7 +42,7 @@ def subject(function: str, mode: str = "token_mean") -> Subject:
 
 
 @pytest.mark.covers(convention="policy-loss")
-def test_weights_are_read_at_ratio_1(ranks: Laboratory) -> None:
+def test_weights_are_read_at_ratio_1(ranks: Executor) -> None:
     mine = subject("right")
     wanted = [*linearity.variants(CASE.trivial), *MICRO_BATCHES.variants(CASE)]
     done = ranks.run(mine, wanted)
@@ -54,7 +54,7 @@ def test_weights_are_read_at_ratio_1(ranks: Laboratory) -> None:
     assert found is not None and found.code == "AGV202"
 
 
-def test_a_token_without_an_advantage_counts(ranks: Laboratory) -> None:
+def test_a_token_without_an_advantage_counts(ranks: Executor) -> None:
     mine = subject("only_with_advantage")
     found = linearity.judge(mine, ranks.run(mine, linearity.variants(CASE.trivial)))
     assert found is not None and found.code == "AGV131"
@@ -64,7 +64,7 @@ def test_a_token_without_an_advantage_counts(ranks: Laboratory) -> None:
     ("function", "code"), [("scores", None), ("scores_before_the_division", scalar.CODE)]
 )
 def test_a_loss_may_report_log_probabilities_times_advantages(
-    function: str, code: str | None, ranks: Laboratory
+    function: str, code: str | None, ranks: Executor
 ) -> None:
     mine = subject(function)
     case = CASE.without_zeros()
@@ -75,7 +75,7 @@ def test_a_loss_may_report_log_probabilities_times_advantages(
         assert (found and found.code) == code, found
 
 
-def test_a_term_without_an_advantage_is_no_finding_but_told(ranks: Laboratory) -> None:
+def test_a_term_without_an_advantage_is_no_finding_but_told(ranks: Executor) -> None:
     for name in ("right", "scores", "own_mean"):
         discovered(subject(name), ranks)
     with pytest.raises(InputError, match=r"no advantage multiplies.*\n?.*--mode nonlinear"):
@@ -83,7 +83,7 @@ def test_a_term_without_an_advantage_is_no_finding_but_told(ranks: Laboratory) -
     discovered(subject("with_a_penalty", NONLINEAR), ranks)
 
 
-def test_what_is_behind_the_mask_is_exponentiated(ranks: Laboratory) -> None:
+def test_what_is_behind_the_mask_is_exponentiated(ranks: Executor) -> None:
     wanted = poison.WITH_NANS.variants(CASE.trivial)
     assert poison.judge_not_finite(subject("right"), ranks.run(subject("right"), wanted)) is None
     mine = subject("masked_after_exp")
@@ -93,7 +93,7 @@ def test_what_is_behind_the_mask_is_exponentiated(ranks: Laboratory) -> None:
     assert poison.judge_huge(mine, huge) is None
 
 
-def test_other_ratios_are_compared_between_layouts_only(ranks: Laboratory) -> None:
+def test_other_ratios_are_compared_between_layouts_only(ranks: Executor) -> None:
     for name, right in (("right", True), ("clip_cov", False)):
         mine = subject(name, NONLINEAR)
         alone, spread = ranks.run(mine, [CASE.trivial, CASE])
@@ -102,7 +102,7 @@ def test_other_ratios_are_compared_between_layouts_only(ranks: Laboratory) -> No
 
 
 @pytest.mark.parametrize("other", ["old", "rollout", "ref"])
-def test_what_the_note_says_of_ratios_is_what_is_run(other: str, ranks: Laboratory) -> None:
+def test_what_the_note_says_of_ratios_is_what_is_run(other: str, ranks: Executor) -> None:
     """Such a loss raises where its ratio is no 1: never where weights are read, and elsewhere."""
     at_one, others = (subject(f"at_ratio_1_to_{other}", mode) for mode in ("token_mean", NONLINEAR))
     rest = CASE.with_losses((0.0,) * len(LOSSES))

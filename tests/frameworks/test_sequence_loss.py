@@ -12,7 +12,7 @@ from aggverify.checks.arguments import LEFT_ALONE
 from aggverify.checks.base import Check
 from aggverify.checks.layout import DATA_PARALLEL, MICRO_BATCHES
 from aggverify.execution.claim import NONLINEAR, Claim
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.run.opening import opened
 from aggverify.steps.case import Case
@@ -31,12 +31,12 @@ CASE = Case(
 
 
 @pytest.fixture(scope="module")
-def ranks(shared_pool: Pool) -> Iterator[Laboratory]:
+def ranks(shared_pool: Pool) -> Iterator[Executor]:
     with opened(shared_pool, {"module": MODULE}) as template:
-        yield Laboratory(template)
+        yield Executor(template)
 
 
-def found(ranks: Laboratory, check: Check, function: str, mode: str = "sample_mean") -> str | None:
+def found(ranks: Executor, check: Check, function: str, mode: str = "sample_mean") -> str | None:
     mine = Subject.of(Claim(f"{MODULE}:{function}", function, ADAPTER, "sum", mode))
     case = CASE if check in (MICRO_BATCHES, DATA_PARALLEL) else CASE.trivial
     finding = check.judge(mine, ranks.run(mine, [*check.variants(case)]))
@@ -65,11 +65,11 @@ def found(ranks: Laboratory, check: Check, function: str, mode: str = "sample_me
         ("forgets_upstream", backward.CHECK, "AGV126"),
     ],
 )
-def test_what_is_found(ranks: Laboratory, function: str, check: Check, code: str | None) -> None:
+def test_what_is_found(ranks: Executor, function: str, check: Check, code: str | None) -> None:
     assert found(ranks, check, function) == code
 
 
-def test_a_sample_has_one_loss(ranks: Laboratory) -> None:
+def test_a_sample_has_one_loss(ranks: Executor) -> None:
     mine = Subject.of(Claim(f"{MODULE}:right", "right", ADAPTER, "sum", "sample_mean"))
     [ran] = ranks.run(mine, [CASE])
     assert ran.case.losses == (1.0, 1.5, -2.0, 1.5, 3.0, 3.0, 2.0, 0.5, 2.0, 2.0)
@@ -78,6 +78,6 @@ def test_a_sample_has_one_loss(ranks: Laboratory) -> None:
     assert ran.value == (1 + 1.5 + 3 + 2) / 4
 
 
-def test_other_ratios_are_the_same_in_every_layout(ranks: Laboratory) -> None:
+def test_other_ratios_are_the_same_in_every_layout(ranks: Executor) -> None:
     assert found(ranks, MICRO_BATCHES, "right", NONLINEAR) is None
     assert found(ranks, MICRO_BATCHES, "padded_length", NONLINEAR) == "AGV202"

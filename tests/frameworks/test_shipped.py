@@ -19,7 +19,7 @@ from aggverify.checks.layout import MICRO_BATCHES
 from aggverify.conventions import CONVENTIONS, Convention, Offer, convention
 from aggverify.conventions.declared import Declared
 from aggverify.execution.claim import Claim
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import plain_losses
 from aggverify.oracles import LEGACY
@@ -72,9 +72,9 @@ SHARED = (
 
 
 @pytest.fixture(scope="module")
-def ranks(shared_pool: Pool) -> Iterator[Laboratory]:
+def ranks(shared_pool: Pool) -> Iterator[Executor]:
     with opened(shared_pool, {"module": MODULE}) as template:
-        yield Laboratory(template)
+        yield Executor(template)
 
 
 def cases(name: str, mode: str) -> list[Case]:
@@ -111,7 +111,7 @@ def test_each_is_short_and_has_a_function_here() -> None:
         assert len(file.read_text().splitlines()) <= 200, file
 
 
-def judged(name: str, function: str, mode: str, engine: str, ranks: Laboratory) -> list[bool]:
+def judged(name: str, function: str, mode: str, engine: str, ranks: Executor) -> list[bool]:
     """Of each case, whether its weights are the mode's."""
     divisor = 7.0 if mode == "constant" else None
     claim = Claim(f"{MODULE}:{function}", function, name, engine, mode, divisor)
@@ -142,7 +142,7 @@ def possible(how: Convention) -> Iterator[tuple[str, str]]:
 @pytest.mark.covers(engine="verl-megatron")
 @pytest.mark.covers(engine="areal")
 def test_right_in_every_mode_and_engine_and_what_was_wrong_is_found(
-    name: str, ranks: Laboratory
+    name: str, ranks: Executor
 ) -> None:
     cells = list(possible(convention(name)))
     assert cells
@@ -153,14 +153,14 @@ def test_right_in_every_mode_and_engine_and_what_was_wrong_is_found(
     assert not all(all(right) for right in found.values()), found
 
 
-def test_the_divisor_of_miles_by_its_own_keyword(ranks: Laboratory) -> None:
+def test_the_divisor_of_miles_by_its_own_keyword(ranks: Executor) -> None:
     cell = "constant", "megatron-sample"
     assert all(judged("miles-core", "miles_by_divisor", *cell, ranks))
     assert not any(judged("miles-core", "wrong_miles_by_divisor", *cell, ranks))
 
 
 def test_what_contradicts_itself_must_be_refused_by_the_reducer_where_that_is_claimed(
-    ranks: Laboratory,
+    ranks: Executor,
 ) -> None:
     """Arguments inside of ``args`` and ``batch``: those of a good call stay as they are."""
     case = Case(step := parse_step("2/11 2/1; 3/111 3/1"), Layout.trivial(4), plain_losses(step))
@@ -188,13 +188,13 @@ def test_what_contradicts_itself_must_be_refused_by_the_reducer_where_that_is_cl
                 assert all(name in finding.message for name in names), finding.message
 
 
-def test_a_factor_that_a_trainer_part_leaves_out_is_seen_on_both_paths(ranks: Laboratory) -> None:
+def test_a_factor_that_a_trainer_part_leaves_out_is_seen_on_both_paths(ranks: Executor) -> None:
     for mode, engine in possible(convention("slime-trainer")):
         assert not all(judged("slime-trainer", "wrong_slime_trainer", mode, engine, ranks)), mode
 
 
 def test_a_mode_that_is_never_right_is_found_wrong_with_the_function_that_is_right_in_others(
-    ranks: Laboratory,
+    ranks: Executor,
 ) -> None:
     found = {name: [*getattr(how, "always_wrong", {})] for name, how in CONVENTIONS.items()}
     assert any(found.values())
@@ -213,7 +213,7 @@ def test_a_mode_that_is_never_right_is_found_wrong_with_the_function_that_is_rig
     ],
 )
 def test_terms_of_an_adapter_are_looked_at_alone(
-    ranks: Laboratory, function: str, wrong: set[str]
+    ranks: Executor, function: str, wrong: set[str]
 ) -> None:
     """SkyRL's KL and entropy: the second in its releases a mean over each micro-batch's tokens; a
     micro-batch that weighs 1 instead of its share."""
@@ -244,7 +244,7 @@ def test_terms_of_an_adapter_are_looked_at_alone(
     ],
 )
 def test_tinker_calls_a_custom_loss_once_and_returns_what_it_logs(
-    ranks: Laboratory, function: str, mode: str, check: Check, code: str | None
+    ranks: Executor, function: str, mode: str, check: Check, code: str | None
 ) -> None:
     claim = Claim(f"{MODULE}:{function}", function, "tinker", "sum", mode)
     subject, case = Subject.of(claim), cases("tinker", mode)[1].trivial
@@ -278,7 +278,7 @@ def test_logs_of_several_calls_of_a_tinker_client_are_not_merged() -> None:
     ],
 )
 def test_what_trainers_of_megatron_log(
-    ranks: Laboratory, name: str, mode: str, function: str, code: str | None, key: str
+    ranks: Executor, name: str, mode: str, function: str, code: str | None, key: str
 ) -> None:
     """Objective and metric, merged by slime's and miles' own, a count for each key included."""
     engine = convention(name).default_engine(mode)
@@ -294,7 +294,7 @@ def test_what_trainers_of_megatron_log(
         assert f"log[{key!r}]" in finding.message, finding.message
 
 
-def test_each_window_of_a_generation_batch_has_its_own_tokens(ranks: Laboratory) -> None:
+def test_each_window_of_a_generation_batch_has_its_own_tokens(ranks: Executor) -> None:
     """TRL #5619, #6024: tokens counted over the generation, losses summed over the step."""
     trl = ("GRPOTrainer._compute_loss", "trl", "mean")
     rows = [("window_mean", "native", "sum", True), ("generation_mean", "native", "sum", False)]

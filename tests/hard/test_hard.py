@@ -9,9 +9,9 @@ import pytest
 from aggverify.checks import Check, check
 from aggverify.codes import CODES
 from aggverify.execution.claim import Claim
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
-from aggverify.generation.corpus import Hard, corpus
+from aggverify.generation.corpus import CorpusCase, corpus
 from aggverify.run.opening import opened
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.search.check_run import CheckRun
@@ -26,17 +26,17 @@ QUICK = {"a_response_that_begins_with_a_chunk", "every_other_token"}
 
 
 @pytest.fixture(scope="module")
-def laboratory(shared_pool: Pool) -> Iterator[Laboratory]:
+def executor(shared_pool: Pool) -> Iterator[Executor]:
     with opened(shared_pool, {"module": "tests.hard.wrong"}) as template:
-        yield Laboratory(template)
+        yield Executor(template)
 
 
-def subject(hard: Hard, terms: tuple[str, ...], mode: str) -> Subject:
+def subject(hard: CorpusCase, terms: tuple[str, ...], mode: str) -> Subject:
     claim = Claim("tests.hard.wrong", hard.name, "native", "sum", mode, terms=terms)
     return Subject.of(claim)
 
 
-def run_of(hard: Hard, laboratory: Laboratory) -> tuple[Check, CheckRun]:
+def run_of(hard: CorpusCase, executor: Executor) -> tuple[Check, CheckRun]:
     if hard.name in SPECIAL:
         name, mode, terms = SPECIAL[hard.name]
     else:
@@ -45,16 +45,16 @@ def run_of(hard: Hard, laboratory: Laboratory) -> tuple[Check, CheckRun]:
     how, about = check(name), subject(hard, terms, mode)
     space = how.space(about)
     assert space is not None
-    laboratory.begin()
-    return how, CheckRun(how, about, space, laboratory, Tally())
+    executor.begin()
+    return how, CheckRun(how, about, space, executor, Tally())
 
 
 every = thorough_but(corpus(), lambda hard: hard.name in QUICK, ids=lambda hard: hard.name, each=10)
 
 
 @pytest.mark.parametrize("hard", every)
-def test_a_hard_case_kills_its_reducer(hard: Hard, laboratory: Laboratory) -> None:
-    how, run = run_of(hard, laboratory)
+def test_a_hard_case_kills_its_reducer(hard: CorpusCase, executor: Executor) -> None:
+    how, run = run_of(hard, executor)
     assert hard.checks in ((), (how.name,))
     assert hard.case in run.stored_cases() or how.project(hard.case) in run.stored_cases()
     case = hard.case if hard.checks else how.project(hard.case)
@@ -63,8 +63,8 @@ def test_a_hard_case_kills_its_reducer(hard: Hard, laboratory: Laboratory) -> No
 
 
 @pytest.mark.parametrize("hard", thorough_at_times(corpus(), 18, ids=lambda hard: hard.name))
-def test_random_search_finds_it_late(hard: Hard, laboratory: Laboratory) -> None:
-    how, run = run_of(hard, laboratory)
+def test_random_search_finds_it_late(hard: CorpusCase, executor: Executor) -> None:
+    how, run = run_of(hard, executor)
     drawn, late = how.draws(run.space), float("inf")
     most = min(LATE, how.max_examples or LATE)
     found = [

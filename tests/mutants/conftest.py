@@ -9,7 +9,7 @@ from aggverify.checks.base import FORMULA
 from aggverify.conventions import Offer, convention
 from aggverify.diagnosis import Diagnosis
 from aggverify.execution.claim import Claim
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.planning.discovery import discovered
@@ -24,7 +24,7 @@ FOREVER = float("inf")
 EXAMPLES = 4
 
 
-def subject_of(entry: Mutant | Correct, laboratory: Laboratory) -> Subject:
+def subject_of(entry: Mutant | Correct, executor: Executor) -> Subject:
     """The corpus entry as ``aggverify check`` would verify it."""
     subject = Subject.of(
         Claim(
@@ -40,8 +40,8 @@ def subject_of(entry: Mutant | Correct, laboratory: Laboratory) -> Subject:
             offered=_offered(entry),
         )
     )
-    laboratory.begin()
-    return discovered(subject, laboratory)
+    executor.begin()
+    return discovered(subject, executor)
 
 
 def _terms(entry: Mutant | Correct) -> tuple[str, ...]:
@@ -59,16 +59,16 @@ def _offered(entry: Mutant | Correct) -> tuple[str, ...]:
     return how.modes(Offer(entry.function, tuple(parameters)))
 
 
-def first_told(mutant: Mutant, laboratory: Laboratory) -> list[Told]:
+def first_told(mutant: Mutant, executor: Executor) -> list[Told]:
     """Findings on stored cases (drawn ones where a check has none), until an expected code."""
-    subject = subject_of(mutant, laboratory)
+    subject = subject_of(mutant, executor)
     told: list[Told] = []
     for check in CHECKS:
         space = check.space(subject)
         skipped = check.thorough or (subject.nonlinear and check.linear_only)
         if space is None or skipped:
             continue
-        check_run = CheckRun(check, subject, space, laboratory, Tally(), lambda: None)
+        check_run = CheckRun(check, subject, space, executor, Tally(), lambda: None)
         if check_run.stored_cases():
             finding = check_run.stored_failure()
         else:
@@ -83,16 +83,16 @@ def first_told(mutant: Mutant, laboratory: Laboratory) -> list[Told]:
     return told
 
 
-def every_finding(entry: Correct, laboratory: Laboratory, examples: int) -> list[Finding]:
+def every_finding(entry: Correct, executor: Executor, examples: int) -> list[Finding]:
     """Findings of all checks on stored cases and on a few drawn ones, but for what runs last."""
-    subject = subject_of(entry, laboratory)
+    subject = subject_of(entry, executor)
     found = []
     for check in CHECKS:
         space = check.space(subject)
         skipped = check.last or check.thorough or (subject.nonlinear and check.linear_only)
         if space is None or skipped:
             continue
-        check_run = CheckRun(check, subject, space, laboratory, Tally(), lambda: None)
+        check_run = CheckRun(check, subject, space, executor, Tally(), lambda: None)
         most = min(examples, check.max_examples or examples)
         found += [
             check_run.stored_failure(),

@@ -15,7 +15,7 @@ import pytest
 from aggverify.checks import check, scalar, terms
 from aggverify.codes import CODES
 from aggverify.diagnosis.bugs import BUGS
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.run import session
 from aggverify.run.opening import loaded
@@ -75,10 +75,10 @@ def is_quick(entry: Blind) -> bool:
 
 
 @contextmanager
-def under_test(wanted: Request, pool: Pool) -> Iterator[tuple[Subject, Laboratory]]:
+def under_test(wanted: Request, pool: Pool) -> Iterator[tuple[Subject, Executor]]:
     """The reducer as its ranks have it."""
-    with loaded(wanted, pool) as ((subject, *_), laboratory):
-        yield subject, laboratory
+    with loaded(wanted, pool) as ((subject, *_), executor):
+        yield subject, executor
 
 
 def steps(seed: int, number: int) -> Iterator[Witness]:
@@ -126,12 +126,12 @@ def _mask(chance: random.Random) -> str:
 )
 def test_a_wrong_one_is_wrong_on_its_witness_only(entry: Blind, shared_pool: Pool) -> None:
     assert entry.witness is not None
-    with under_test(request(entry), shared_pool) as (subject, laboratory):
-        assert run(subject, laboratory, [PLAIN]) == [""]
+    with under_test(request(entry), shared_pool) as (subject, executor):
+        assert run(subject, executor, [PLAIN]) == [""]
         # What is not waited for may have come by chance.
         races = entry.alone is not None and entry.alone.check == "waits_for_collectives"
         tries = range(30 if races else 1)
-        assert any(run(subject, laboratory, [entry.witness]) != [""] for _ in tries)
+        assert any(run(subject, executor, [entry.witness]) != [""] for _ in tries)
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,8 @@ def test_a_wrong_one_is_wrong_on_its_witness_only(entry: Blind, shared_pool: Poo
 )
 def test_a_right_one_is_right_on_every_witness(entry: Blind, shared_pool: Pool) -> None:
     tried = [*_known("kl" in entry.met.lower()), *steps(len(entry.id), 24)]
-    with under_test(request(entry), shared_pool) as (subject, laboratory):
-        found = run(subject, laboratory, tried)
+    with under_test(request(entry), shared_pool) as (subject, executor):
+        found = run(subject, executor, tried)
     assert not _wrong(entry, tried, found)
 
 
@@ -164,8 +164,8 @@ def test_a_right_one_of_the_first_wave_has_no_finding(entry: Blind, shared_pool:
 def test_one_check_alone_finds_it_and_names_nothing_else(entry: Blind, shared_pool: Pool) -> None:
     """A name of a bug that it is not is worse than none."""
     assert entry.alone is not None
-    with under_test(request(entry), shared_pool) as (subject, laboratory):
-        verdict = session.examine(subject, laboratory, checks=[check(entry.alone.check)])
+    with under_test(request(entry), shared_pool) as (subject, executor):
+        verdict = session.examine(subject, executor, checks=[check(entry.alone.check)])
     first = verdict.reports[0]
     known = first.diagnosis.bug if first.diagnosis is not None else None
     assert first.finding.code == entry.alone.code
@@ -176,8 +176,8 @@ def test_one_check_alone_finds_it_and_names_nothing_else(entry: Blind, shared_po
 def test_a_right_loss_is_none_of_its_findings(shared_pool: Pool) -> None:
     """Its code branches as that of ``added_by_index`` does, whose loss is wrong there."""
     [entry] = (entry for entry in RIGHT if entry.id == "accumulated_by_index")
-    with under_test(request(entry), shared_pool) as (subject, laboratory):
-        assert not session.examine(subject, laboratory, checks=[scalar.CHECK]).reports
+    with under_test(request(entry), shared_pool) as (subject, executor):
+        assert not session.examine(subject, executor, checks=[scalar.CHECK]).reports
 
 
 @pytest.mark.thorough
@@ -196,8 +196,8 @@ def test_a_term_keeps_its_mode_on_long_responses(
     """It has an oracle of its own where it has a mode's weights on a small step, and none where it
     has no mode's."""
     wanted = Request(f"tests.corpus.branches.penalties:{name}", modes=("token_mean",))
-    with under_test(wanted, shared_pool) as (subject, laboratory):
-        verdict = session.examine(subject, laboratory, checks=[terms.CHECK])
+    with under_test(wanted, shared_pool) as (subject, executor):
+        verdict = session.examine(subject, executor, checks=[terms.CHECK])
     assert [report.finding.code for report in verdict.reports] == codes
     assert all("token_mean's, times 0.25" in r.finding.message for r in verdict.reports)
 

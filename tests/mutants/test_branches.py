@@ -11,9 +11,9 @@ import pytest
 from aggverify.checks import check, shapes, virtual
 from aggverify.codes.state import State
 from aggverify.execution.budget import Budget
-from aggverify.execution.laboratory import Laboratory, Submitted
+from aggverify.execution.executor import Executor, Submitted
+from aggverify.execution.run_spec import RunSpec, as_run_spec
 from aggverify.execution.subject import Subject
-from aggverify.execution.trial import Trial, trial
 from aggverify.generation.constants import around
 from aggverify.generation.shapes import Builder
 from aggverify.run.opening import loaded
@@ -47,11 +47,11 @@ def outcomes(entry: Branchy, module: str, pool: Pool, *checks: str) -> list[Outc
     request = Request(
         target=f"tests.corpus.branches.{module}:{entry.function}", modes=(entry.mode,)
     )
-    with loaded(request, pool) as (found, laboratory):
-        laboratory.begin()
-        subject = prepared(found[0], laboratory)
+    with loaded(request, pool) as (found, executor):
+        executor.begin()
+        subject = prepared(found[0], executor)
         planned = plan(subject, [check(each) for each in checks]).entries
-        return [run_check(one, laboratory) for one in planned]
+        return [run_check(one, executor) for one in planned]
 
 
 @pytest.mark.covers(check=shapes.NAME)
@@ -84,12 +84,12 @@ def test_a_right_branch_passes(entry: Branchy, shared_pool: Pool) -> None:
         assert not outcome.findings
 
 
-def steered(subject: Subject, laboratory: Laboratory, *, steers: bool = True) -> CheckRun:
+def steered(subject: Subject, executor: Executor, *, steers: bool = True) -> CheckRun:
     """The shapes with one listed case, and what it leads to."""
     space = shapes.space(subject)
     one = next(case for case in around(space, [700]) if case is not None)
     check = replace(shapes.CHECK, steers=steers, stored=lambda _: [one])
-    run = CheckRun(check, subject, space, laboratory, Tally())
+    run = CheckRun(check, subject, space, executor, Tally())
     run.found = run.stored_failure() or run.steered_failure()
     return run
 
@@ -100,9 +100,9 @@ def test_what_has_not_run_steers_to_a_branch_behind_a_branch(
 ) -> None:
     """Of one long case in float64 the way leads to 16 bits, and from there to micro-batches."""
     target = "tests.corpus.branches.wrong:fused_rows_are_scaled_twice"
-    with loaded(Request(target=target, modes=("token_mean",)), shared_pool) as (found, laboratory):
-        laboratory.begin()
-        run = steered(found[0], laboratory, steers=steers)
+    with loaded(Request(target=target, modes=("token_mean",)), shared_pool) as (found, executor):
+        executor.begin()
+        run = steered(found[0], executor, steers=steers)
     assert (run.found is not None) is steers
     assert run.cases <= 1 + Budget().steered
     if run.found is not None:
@@ -116,20 +116,20 @@ def test_what_is_steered_to_does_not_depend_on_what_ran_before(shared_pool: Pool
         modes=("token_mean",),
         profile="quick",
     )
-    with loaded(request, shared_pool) as (found, laboratory):
+    with loaded(request, shared_pool) as (found, executor):
         sent: list[list[Case]] = []
-        submit = laboratory.submit
+        submit = executor.submit
 
-        def noting(subject: Subject, cases: Sequence[Case | Trial]) -> Submitted:
-            sent[-1] += [trial(case).case for case in cases]
+        def noting(subject: Subject, cases: Sequence[Case | RunSpec]) -> Submitted:
+            sent[-1] += [as_run_spec(case).case for case in cases]
             return submit(subject, cases)
 
-        laboratory.submit = noting  # type: ignore[method-assign]
+        executor.submit = noting  # type: ignore[method-assign]
         for others in ((), (ALONE, WIDE)):
-            laboratory.begin()
+            executor.begin()
             submit(found[0], others).executions()
             sent.append([])
-            assert steered(found[0], laboratory).found is None
+            assert steered(found[0], executor).found is None
     alone, after = sent
     assert alone == after
     assert len(alone) == 1 + Budget("quick").steered
@@ -144,12 +144,12 @@ def test_what_virtual_ranks_show_is_asked_of_a_process_for_each(
     function: str, module: str, again: bool, shared_pool: Pool
 ) -> None:
     target = f"tests.corpus.branches.{module}:{function}"
-    with loaded(Request(target=target, modes=("token_mean",)), shared_pool) as (found, laboratory):
+    with loaded(Request(target=target, modes=("token_mean",)), shared_pool) as (found, executor):
         space = virtual.space(found[0])
         assert space is not None
         case = Builder(space).case((b"\1\1",), (9, 1, 1))
         assert case is not None
-        run = CheckRun(virtual.CHECK, found[0], space, laboratory, Tally())
+        run = CheckRun(virtual.CHECK, found[0], space, executor, Tally())
         assert run.judge(case) is not None
         assert (run.judge_again(case) is not None) is again
 
@@ -186,16 +186,16 @@ def test_nothing_is_said_of_one_that_issues_collectives(shared_pool: Pool) -> No
 def test_a_collective_of_a_virtual_rank_is_seen_and_not_judged(shared_pool: Pool) -> None:
     """On a branch that nothing has taken before."""
     target = "tests.corpus.branches.right:counts_over_the_group_when_long"
-    with loaded(Request(target=target, modes=("token_mean",)), shared_pool) as (found, laboratory):
-        subject = prepared(found[0], laboratory)
+    with loaded(Request(target=target, modes=("token_mean",)), shared_pool) as (found, executor):
+        subject = prepared(found[0], executor)
         assert not subject.found.communicates
         check = replace(
             virtual.CHECK,
-            variants=lambda case: (case.trivial, Trial(case, virtual=(0, 1))),
+            variants=lambda case: (case.trivial, RunSpec(case, virtual=(0, 1))),
             only=lambda _: [replace(WIDE, dtype="float64")],
         )
         [planned] = plan(subject, [check]).entries
-        outcome = run_check(planned, laboratory)
+        outcome = run_check(planned, executor)
     assert outcome.summary.state is State.LEFT_OUT
     assert outcome.summary.reason and "talk to others" in outcome.summary.reason
 
@@ -207,10 +207,10 @@ def test_a_virtual_world_gives_what_the_real_one_gives(shared_pool: Pool) -> Non
     case = Case(step, Layout((((0,), (1,)), ((2,), (3,))), 2), tuple(map(float, range(10))))
     for engine in ("sum", "megatron-token"):
         request = Request(target=target, modes=("token_mean",), engine=engine)
-        with loaded(request, shared_pool) as (found, laboratory):
+        with loaded(request, shared_pool) as (found, executor):
             ranks = tuple(range(4))
-            played = Trial(case, virtual=ranks), Trial(case, virtual=ranks, where="apart")
-            real, *others = laboratory.run(found[0], [case, *played])
+            played = RunSpec(case, virtual=ranks), RunSpec(case, virtual=ranks, where="apart")
+            real, *others = executor.run(found[0], [case, *played])
         assert real.weights is not None
         for other in others:
             assert other.weights is not None

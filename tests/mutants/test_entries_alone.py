@@ -9,7 +9,7 @@ import pytest
 
 from aggverify.checks import CHECKS, Check
 from aggverify.codes.state import State
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.run import session
 from aggverify.run.opening import loaded
@@ -34,7 +34,7 @@ Asked = dict[str, list[tuple[str, Case]]]
 
 def asked(
     subject: Subject,
-    laboratory: Laboratory,
+    executor: Executor,
     checks: Iterable[Check],
     monkeypatch: pytest.MonkeyPatch,
 ) -> tuple[Asked, dict[str, State]]:
@@ -55,7 +55,7 @@ def asked(
     with monkeypatch.context() as patched:
         patched.setattr(session, "run_check", running)
         patched.setattr(CheckRun, "submit", noting)
-        verdict = session.examine(subject, laboratory, checks=checks)
+        verdict = session.examine(subject, executor, checks=checks)
     return cases, {summary.name: summary.state for summary in verdict.checks}
 
 
@@ -63,11 +63,11 @@ def compared(
     request: Request, checks: Sequence[Check], pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the whole plan of these checks, and each of them alone."""
-    with loaded(request, pool) as ((subject,), laboratory):
-        together, states = asked(subject, laboratory, checks, monkeypatch)
+    with loaded(request, pool) as ((subject,), executor):
+        together, states = asked(subject, executor, checks, monkeypatch)
         assert together and State.FAILED not in states.values()
         for check in (each for each in checks if each.name in states):
-            alone, state = asked(subject, laboratory, [check], monkeypatch)
+            alone, state = asked(subject, executor, [check], monkeypatch)
             assert alone == ({check.name: together[check.name]} if check.name in together else {})
             assert state == {check.name: states[check.name]}
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from aggverify.checks.exhaustive import CHECK
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.generation.enumeration import Box, every_case
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.search.check_run import CheckRun
@@ -19,33 +19,33 @@ SMALL = Box(samples=2, tokens=2, ranks=2)
 SMALL_CHECK = replace(CHECK, only=lambda subject: every_case(SMALL))
 
 
-def check_run(entry: Mutant | Correct, laboratory: Laboratory) -> CheckRun:
-    subject = subject_of(entry, laboratory)
+def check_run(entry: Mutant | Correct, executor: Executor) -> CheckRun:
+    subject = subject_of(entry, executor)
     space = CHECK.space(subject)
     assert space is not None
-    return CheckRun(SMALL_CHECK, subject, space, laboratory, Tally(), lambda: None)
+    return CheckRun(SMALL_CHECK, subject, space, executor, Tally(), lambda: None)
 
 
 def named(entries: tuple[Mutant, ...] | tuple[Correct, ...], name: str) -> Mutant | Correct:
     return next(entry for entry in entries if entry.function == name)
 
 
-def test_a_right_reducer_holds_on_every_one(laboratory: Laboratory) -> None:
-    run = check_run(CORRECT[0], laboratory)
+def test_a_right_reducer_holds_on_every_one(executor: Executor) -> None:
+    run = check_run(CORRECT[0], executor)
     assert run.run(examples=0, seed=0, deadline=FOREVER) is None
     assert run.complete
     assert run.cases == sum(1 for _ in every_case(SMALL))
 
 
-def test_time_that_runs_out_is_told(laboratory: Laboratory) -> None:
-    run = check_run(CORRECT[0], laboratory)
+def test_time_that_runs_out_is_told(executor: Executor) -> None:
+    run = check_run(CORRECT[0], executor)
     assert run.run(examples=0, seed=0, deadline=0.0) is None
     assert not run.complete
 
 
 @pytest.mark.parametrize("function", ["shard_means", "phantom_tokens", "rank_means"])
-def test_a_mutant_is_found_on_its_smallest_step(function: str, laboratory: Laboratory) -> None:
-    finding = check_run(named(MUTANTS, function), laboratory).run(
+def test_a_mutant_is_found_on_its_smallest_step(function: str, executor: Executor) -> None:
+    finding = check_run(named(MUTANTS, function), executor).run(
         examples=0, seed=0, deadline=FOREVER
     )
     assert finding is not None

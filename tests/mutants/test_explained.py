@@ -14,7 +14,7 @@ from aggverify.checks.counts import BEYOND
 from aggverify.codes import CODES, Effect, Example
 from aggverify.codes.explanations import explanations
 from aggverify.engines import engine
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.generation.space import Space
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.search.check_run import CheckRun
@@ -54,14 +54,12 @@ def covering(example: Example) -> pytest.MarkDecorator:
         for c, e in QUICK
     ],
 )
-def test_the_example_fails_with_this_code(
-    code: str, example: Example, laboratory: Laboratory
-) -> None:
+def test_the_example_fails_with_this_code(code: str, example: Example, executor: Executor) -> None:
     subject = subject_of(example)
     judged = check(example.check)
     if judged is real_engine.CHECK and (why := engine("fsdp2").available()) is not None:
         pytest.skip(f"what is printed was found under FSDP2, and {why}")
-    found = CheckRun(judged, subject, Space(), laboratory, Tally(), lambda: None).judge(
+    found = CheckRun(judged, subject, Space(), executor, Tally(), lambda: None).judge(
         case_of(example)
     )
     assert found is not None, "nothing found"

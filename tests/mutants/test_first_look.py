@@ -14,7 +14,7 @@ from aggverify.codes.state import State
 from aggverify.execution.budget import Budget
 from aggverify.execution.claim import Claim
 from aggverify.execution.deadline import NEVER
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.run.opening import opened
 from aggverify.run.outcome.events import CheckStarted, Event, Finished, Found, Seen
@@ -48,7 +48,7 @@ def examined(
     path, budget = str(EXAMPLES / file), Budget("quick", max_examples=5)
     claim = Claim(path, "reduce", "native", engine, "token_mean", max_world=4, budget=budget)
     with opened(pool, {"path": path}) as template:
-        verdict = examine(Subject.of(claim), Laboratory(template), emit, checks=checks, known=True)
+        verdict = examine(Subject.of(claim), Executor(template), emit, checks=checks, known=True)
     return verdict, told
 
 
@@ -85,7 +85,7 @@ def test_state_and_exceptions_are_left_to_their_checks(
     subject = Subject.of(replace(claim, budget=Budget("quick", max_examples=5)))
     with opened(shared_pool, {"path": str(path)}) as template:
         entries = plan(subject, CHECKS).entries
-        assert first_look(entries, Laboratory(template), Tally(), NEVER) is None
+        assert first_look(entries, Executor(template), Tally(), NEVER) is None
 
 
 @pytest.mark.thorough
@@ -102,12 +102,12 @@ def test_what_runs_away_is_not_held_against_the_checks(
 
     calmed: list[bool] = []
     monkeypatch.setattr(CheckRun, "first_failure", runs_away)
-    monkeypatch.setattr(Laboratory, "calm", lambda laboratory: calmed.append(True))
+    monkeypatch.setattr(Executor, "calm", lambda executor: calmed.append(True))
     path = str(EXAMPLES / "native/mean/token_mean.py")
     subject = Subject.of(Claim(path, "reduce", "native", "mean", "token_mean", max_world=4))
     with opened(shared_pool, {"path": path}) as template:
         entries = plan(subject, ORDER).entries
-        assert first_look(entries, Laboratory(template), Tally(), NEVER) is None
+        assert first_look(entries, Executor(template), Tally(), NEVER) is None
     assert calmed == [True], "and nothing more is looked at"
 
 
@@ -128,7 +128,7 @@ def test_what_was_told_is_in_the_verdict_whenever_it_is_stopped(shared_pool: Poo
     path = str(EXAMPLES / "broken/cp_shard_mean.py")
     claim = Claim(path, "reduce", "native", "mean", "token_mean", max_world=4)
     with opened(shared_pool, {"path": path}) as template, pytest.raises(KeyboardInterrupt):
-        examine(Subject.of(claim), Laboratory(template), emit, checks=ORDER, known=True)
+        examine(Subject.of(claim), Executor(template), emit, checks=ORDER, known=True)
     [verdict] = verdicts
     [report] = verdict.reports
     assert report.finding.code == "AGV201" and report.confirmed and report.diagnosis is None

@@ -11,7 +11,7 @@ import pytest
 from aggverify.checks.base import Check, Finding
 from aggverify.checks.counts import BEYOND, BEYOND_FLOAT32
 from aggverify.execution.claim import Claim
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
 from aggverify.oracles import Sample, Step
@@ -34,8 +34,8 @@ def judged(file: Path, check: Check = BEYOND_FLOAT32) -> tuple[Subject, Finding 
     with Pool() as pool, opened(pool, {"path": str(file)}) as template:
         subject = Subject.of(Claim(str(file), "reduce", "native", "sum", "token_mean"))
         space = check.space(subject) or Space()
-        laboratory = Laboratory(template)
-        check_run = CheckRun(check, subject, space, laboratory, Tally(), lambda: None)
+        executor = Executor(template)
+        check_run = CheckRun(check, subject, space, executor, Tally(), lambda: None)
         return subject, check_run.stored_failure()
 
 

@@ -21,10 +21,10 @@ def outcome(function: str, pool: Pool) -> Outcome:
     request = Request(
         target=f"tests.corpus.branches.long_ones:{function}", modes=("token_mean",), profile="quick"
     )
-    with loaded(request, pool) as (found, laboratory):
-        laboratory.begin()
-        [entry] = plan(prepared(found[0], laboratory), [check(shapes.NAME)]).entries
-        return run_check(entry, laboratory)
+    with loaded(request, pool) as (found, executor):
+        executor.begin()
+        [entry] = plan(prepared(found[0], executor), [check(shapes.NAME)]).entries
+        return run_check(entry, executor)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from aggverify.conventions import convention
 from aggverify.diagnosis.bugs import BUGS
 from aggverify.engines import ENGINES
 from aggverify.execution.claim import is_nonlinear
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.oracles import MODES, PAIRED
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.search.check_run import CheckRun
@@ -52,8 +52,8 @@ QUICK = FIRST[1:7:2]
         always=FIRST.__contains__,
     ),
 )
-def test_a_mutant_is_killed_and_named(mutant: Mutant, laboratory: Laboratory) -> None:
-    told = first_told(mutant, laboratory)
+def test_a_mutant_is_killed_and_named(mutant: Mutant, executor: Executor) -> None:
+    told = first_told(mutant, executor)
     found = [(f.code, d.bug.name if d and d.bug else None) for f, d in told]
     assert {code for code, _ in found} & set(mutant.codes), found
     # What is told first must be the cause, not a consequence of it.
@@ -63,14 +63,14 @@ def test_a_mutant_is_killed_and_named(mutant: Mutant, laboratory: Laboratory) ->
 
 # Of each convention, a right one by default: tests/frameworks/test_shipped.py.
 @pytest.mark.parametrize("entry", thorough_at_times(CORRECT, 16, ids=name, marks=covering))
-def test_a_right_reducer_is_not_blamed(entry: Correct, laboratory: Laboratory) -> None:
-    assert every_finding(entry, laboratory, EXAMPLES) == []
+def test_a_right_reducer_is_not_blamed(entry: Correct, executor: Executor) -> None:
+    assert every_finding(entry, executor, EXAMPLES) == []
 
 
 @pytest.mark.parametrize("entry", thorough_at_times(CORRECT, 18, ids=name))
-def test_a_right_reducer_holds_where_others_branch(entry: Correct, laboratory: Laboratory) -> None:
-    subject = subject_of(entry, laboratory)
-    run = CheckRun(shapes.CHECK, subject, shapes.space(subject), laboratory, Tally())
+def test_a_right_reducer_holds_where_others_branch(entry: Correct, executor: Executor) -> None:
+    subject = subject_of(entry, executor)
+    run = CheckRun(shapes.CHECK, subject, shapes.space(subject), executor, Tally())
     assert run.run(examples=EXAMPLES, seed=0, deadline=float("inf")) is None
 
 

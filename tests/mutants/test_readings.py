@@ -9,7 +9,7 @@ import pytest
 
 from aggverify.execution.budget import Budget
 from aggverify.execution.claim import Claim
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.oracles import MODES, Policy
 from aggverify.run.opening import opened
@@ -33,12 +33,12 @@ READINGS = [
 
 
 @pytest.fixture(scope="module")
-def laboratory(shared_pool: Pool) -> Iterator[Laboratory]:
+def executor(shared_pool: Pool) -> Iterator[Executor]:
     with opened(shared_pool, {"path": str(FILE)}) as template:
-        yield Laboratory(template)
+        yield Executor(template)
 
 
-def verdict(laboratory: Laboratory, function: str, mode: str, policy: Policy) -> Verdict:
+def verdict(executor: Executor, function: str, mode: str, policy: Policy) -> Verdict:
     subject = Subject.of(
         Claim(
             str(FILE),
@@ -52,19 +52,19 @@ def verdict(laboratory: Laboratory, function: str, mode: str, policy: Policy) ->
             budget=Budget("quick", max_examples=5),
         )
     )
-    return examine(subject, laboratory)
+    return examine(subject, executor)
 
 
 @pytest.mark.parametrize("row", thorough_at_times(READINGS, 3, ids=lambda row: row[0]))
 def test_the_reading_is_named_and_can_be_declared(
-    laboratory: Laboratory, row: tuple[str, str, dict[str, str]]
+    executor: Executor, row: tuple[str, str, dict[str, str]]
 ) -> None:
     function, mode, readings = row
-    found = verdict(laboratory, function, mode, Policy())
+    found = verdict(executor, function, mode, Policy())
     assert found.exit is Exit.FINDINGS
     if "group_size" not in readings:  # nobody declared G, so P cannot be recognised as N / G
         ((question, reading),) = readings.items()
         told = [r.diagnosis.sentence for r in found.reports if r.diagnosis]
         assert any(f"another reading: {question} = {reading!r}" in text for text in told), told
-    declared = verdict(laboratory, function, mode, Policy.from_text(readings))
+    declared = verdict(executor, function, mode, Policy.from_text(readings))
     assert declared.exit is Exit.CONFORMS, declared.reports

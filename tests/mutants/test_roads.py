@@ -9,7 +9,7 @@ import pytest
 
 from aggverify.checks import virtual
 from aggverify.codes.state import State
-from aggverify.execution.trial import Trial
+from aggverify.execution.run_spec import RunSpec
 from aggverify.run.opening import loaded
 from aggverify.run.planning.plan import plan
 from aggverify.run.planning.request import Request
@@ -30,15 +30,15 @@ CASE = Case(STEP, Layout((((0,),), ((1,),)), 1), (1.0, 2.0, 3.0))
 @pytest.mark.parametrize("road", thorough_at_times(ROADS, 9, ids=str))
 def test_a_road_is_seen_and_its_reducer_is_right(shared_pool: Pool, road: str) -> None:
     request = Request(target=f"tests.corpus.roads:{road}", modes=("token_mean",), engine="sum")
-    with loaded(request, shared_pool) as (found, laboratory):
+    with loaded(request, shared_pool) as (found, executor):
         subject = found[0]
-        early, late, traced, played = laboratory.run(
+        early, late, traced, played = executor.run(
             subject,
             [
-                Trial(CASE, arrival=AT_ONCE),
-                Trial(CASE, arrival=WAITED_FOR),
-                Trial(CASE, alone=True),
-                Trial(CASE, virtual=(0, 1)),
+                RunSpec(CASE, arrival=AT_ONCE),
+                RunSpec(CASE, arrival=WAITED_FOR),
+                RunSpec(CASE, alone=True),
+                RunSpec(CASE, virtual=(0, 1)),
             ],
         )
         for each in (early, late, traced):
@@ -50,9 +50,9 @@ def test_a_road_is_seen_and_its_reducer_is_right(shared_pool: Pool, road: str) -
         assert played.communicates
         check = replace(
             virtual.CHECK,
-            variants=lambda case: (case.trivial, Trial(case, virtual=(0, 1))),
+            variants=lambda case: (case.trivial, RunSpec(case, virtual=(0, 1))),
             only=lambda _: [CASE],
         )
-        [planned] = plan(prepared(subject, laboratory), [check]).entries
-        outcome = run_check(planned, laboratory)
+        [planned] = plan(prepared(subject, executor), [check]).entries
+        outcome = run_check(planned, executor)
     assert (outcome.summary.state, outcome.findings) == (State.LEFT_OUT, ())

@@ -12,7 +12,7 @@ from aggverify.checks import Check, formula, scalar
 from aggverify.checks.layout import CONTEXT_PARALLEL, DATA_PARALLEL, MICRO_BATCHES
 from aggverify.execution.budget import Budget
 from aggverify.execution.claim import Claim
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.run.opening import opened
 from aggverify.run.outcome.verdict import Exit, Verdict
@@ -25,13 +25,13 @@ CHECKS = (MICRO_BATCHES, DATA_PARALLEL, CONTEXT_PARALLEL)
 
 
 @pytest.fixture(scope="module")
-def laboratory(shared_pool: Pool) -> Iterator[Laboratory]:
+def executor(shared_pool: Pool) -> Iterator[Executor]:
     with opened(shared_pool, {"path": str(FILE)}) as template:
-        yield Laboratory(template)
+        yield Executor(template)
 
 
 def verdict(
-    laboratory: Laboratory,
+    executor: Executor,
     function: str,
     checks: Sequence[Check] = CHECKS,
 ) -> Verdict:
@@ -39,11 +39,11 @@ def verdict(
     claim = Claim(
         f"{FILE}:{function}", function, "native", "sum", "token_mean", max_world=4, budget=budget
     )
-    return examine(Subject.of(claim), laboratory, checks=checks)
+    return examine(Subject.of(claim), executor, checks=checks)
 
 
-def test_a_rounded_constant_is_no_dependence_on_the_layout(laboratory: Laboratory) -> None:
-    found = verdict(laboratory, "right")
+def test_a_rounded_constant_is_no_dependence_on_the_layout(executor: Executor) -> None:
+    found = verdict(executor, "right")
     assert (found.exit, found.reports) == (Exit.CONFORMS, ())
     # Told by the layouts, and by them alone; so are the sizes that were judged before.
     assert found.subject.computes_in == "float32"
@@ -60,9 +60,9 @@ def test_a_rounded_constant_is_no_dependence_on_the_layout(laboratory: Laborator
     ],
 )
 def test_no_mistake_passes_for_a_rounding(
-    laboratory: Laboratory, shared_pool: Pool, function: str, code: str, least: float
+    executor: Executor, shared_pool: Pool, function: str, code: str, least: float
 ) -> None:
-    found = verdict(laboratory, function)
+    found = verdict(executor, function)
     assert [report.finding.code for report in found.reports] == [code]
     [report] = found.reports
     told = report.finding
@@ -77,9 +77,9 @@ def test_no_mistake_passes_for_a_rounding(
     ["one_and_back", "value_by_way_of_the_sum"],
 )
 def test_rounding_of_what_is_taken_away_again_is_a_warning(
-    laboratory: Laboratory, function: str
+    executor: Executor, function: str
 ) -> None:
-    found = verdict(laboratory, function, [formula.CHECK, MICRO_BATCHES, scalar.CHECK])
+    found = verdict(executor, function, [formula.CHECK, MICRO_BATCHES, scalar.CHECK])
     assert (found.exit, found.reports) == (Exit.CONFORMS, ())
     assert found.subject.computes_in == "float64"
     [told] = [w for w in found.weaknesses if w.code == "AGV302"]
@@ -98,7 +98,7 @@ def test_rounding_of_what_is_taken_away_again_is_a_warning(
     ],
 )
 def test_a_mistake_beyond_such_rounding_is_found(
-    laboratory: Laboratory, function: str, code: str
+    executor: Executor, function: str, code: str
 ) -> None:
-    found = verdict(laboratory, function, [formula.CHECK, MICRO_BATCHES])
+    found = verdict(executor, function, [formula.CHECK, MICRO_BATCHES])
     assert code in [report.finding.code for report in found.reports]

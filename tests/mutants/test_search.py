@@ -14,7 +14,7 @@ from aggverify.checks.steadiness import REPEAT, STATE
 from aggverify.codes.state import State
 from aggverify.execution.budget import MIN_EXAMPLES, Budget
 from aggverify.execution.claim import Claim
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.run.opening import opened
 from aggverify.run.outcome.consequences import Outcome
@@ -28,9 +28,9 @@ FILE = Path(__file__).with_name("searched.py")
 
 
 @pytest.fixture(scope="module")
-def laboratory(shared_pool: Pool) -> Iterator[Laboratory]:
+def executor(shared_pool: Pool) -> Iterator[Executor]:
     with opened(shared_pool, {"path": str(FILE)}) as template:
-        yield Laboratory(template)
+        yield Executor(template)
 
 
 def subject(function: str, mode: str, *terms: str) -> Subject:
@@ -39,48 +39,48 @@ def subject(function: str, mode: str, *terms: str) -> Subject:
     return Subject.of(replace(claim, terms=terms))
 
 
-def outcome(laboratory: Laboratory, about: Subject, check: Check) -> Outcome:
+def outcome(executor: Executor, about: Subject, check: Check) -> Outcome:
     [entry] = plan(about, [check]).entries
-    return run_check(entry, laboratory)
+    return run_check(entry, executor)
 
 
-def test_a_wrong_factor_does_not_slide_into_its_rounding(laboratory: Laboratory) -> None:
+def test_a_wrong_factor_does_not_slide_into_its_rounding(executor: Executor) -> None:
     about = subject("sum_of_means_in_float32", "sample_mean")
-    [found] = outcome(laboratory, about, formula.CHECK).findings
+    [found] = outcome(executor, about, formula.CHECK).findings
     told = found.finding
     assert told.expected is not None and told.observed is not None and told.token is not None
     assert told.observed[told.token] / told.expected[told.token] == pytest.approx(2)
 
 
 @pytest.mark.parametrize("check", [REPEAT, STATE, windows.CHECK], ids=lambda check: check.name)
-def test_equal_exceptions_are_no_evidence(laboratory: Laboratory, check: Check) -> None:
-    summary = outcome(laboratory, subject("raises", "token_mean"), check).summary
+def test_equal_exceptions_are_no_evidence(executor: Executor, check: Check) -> None:
+    summary = outcome(executor, subject("raises", "token_mean"), check).summary
     assert summary.cases > 0
     assert summary.state is State.NOT_JUDGED
     assert "KeyError: 'loss_mask'" in str(summary.reason)
 
 
-def test_a_few_results_are_not_enough(laboratory: Laboratory) -> None:
-    summary = outcome(laboratory, subject("mostly_raises", "token_mean"), REPEAT).summary
+def test_a_few_results_are_not_enough(executor: Executor) -> None:
+    summary = outcome(executor, subject("mostly_raises", "token_mean"), REPEAT).summary
     assert summary.state is State.NOT_JUDGED
     assert "cases came to a result, and 3 are the least that a check passes on" in summary.reason
 
 
-def test_what_the_clock_leaves_out_is_counted(laboratory: Laboratory) -> None:
+def test_what_the_clock_leaves_out_is_counted(executor: Executor) -> None:
     budget = Budget("ci")
     about = replace(subject("right", "token_mean").claim, budget=budget, max_world=1)
     [entry] = plan(Subject.of(about), [formula.CHECK]).entries
-    late = run_check(entry, laboratory, seconds=0.0)
+    late = run_check(entry, executor, seconds=0.0)
     [cut] = late.tally.sights.cut_short
     assert late.summary.state is State.OK
     assert (cut.check, cut.planned) == (formula.NAME, budget.examples)
     assert MIN_EXAMPLES <= cut.drawn < budget.examples
-    assert run_check(entry, laboratory).tally.sights.cut_short == []
+    assert run_check(entry, executor).tally.sights.cut_short == []
 
 
-def test_another_count_of_the_last_window_is_state(laboratory: Laboratory) -> None:
+def test_another_count_of_the_last_window_is_state(executor: Executor) -> None:
     about = subject("tokens_of_the_fullest_window", "token_mean")
-    [found] = outcome(laboratory, about, windows.CHECK).findings
+    [found] = outcome(executor, about, windows.CHECK).findings
     assert found.finding.code == windows.CODE
     assert found.finding.signs == (windows.EARLIER_STEP,)
     assert found.diagnosis is not None and found.diagnosis.bug is not None
@@ -88,9 +88,9 @@ def test_another_count_of_the_last_window_is_state(laboratory: Laboratory) -> No
 
 
 @pytest.mark.thorough
-def test_what_raises_in_one_dimension_does_not_hide_another(laboratory: Laboratory) -> None:
+def test_what_raises_in_one_dimension_does_not_hide_another(executor: Executor) -> None:
     about = subject("raises_in_data_parallel", "token_mean")
-    verdict = examine(about, laboratory, checks=[DATA_PARALLEL, CONTEXT_PARALLEL, padding.CHECK])
+    verdict = examine(about, executor, checks=[DATA_PARALLEL, CONTEXT_PARALLEL, padding.CHECK])
     raised, factor = verdict.reports
     assert raised.finding.case.layout.dp_size == 2
     assert "KeyError: 'dp'" in raised.finding.message
@@ -99,28 +99,28 @@ def test_what_raises_in_one_dimension_does_not_hide_another(laboratory: Laborato
     assert verdict.checks[-1].state is State.OK, verdict.checks[-1]
 
 
-def test_the_first_wrong_term_does_not_hide_the_second(laboratory: Laboratory) -> None:
+def test_the_first_wrong_term_does_not_hide_the_second(executor: Executor) -> None:
     about = subject("two_terms", "token_mean", "kl", "entropy")
-    found = outcome(laboratory, about, terms.CHECK).findings
+    found = outcome(executor, about, terms.CHECK).findings
     assert {report.finding.term for report in found} == {"kl", "entropy"}
     assert len(found) == 2 and all(report.confirmed for report in found)
 
 
 @pytest.mark.thorough
-def test_time_spent_on_one_finding_does_not_hide_the_next(laboratory: Laboratory) -> None:
+def test_time_spent_on_one_finding_does_not_hide_the_next(executor: Executor) -> None:
     [entry] = plan(subject("two_terms", "token_mean", "kl", "entropy"), [terms.CHECK]).entries
-    found = run_check(entry, laboratory, seconds=0.0).findings
+    found = run_check(entry, executor, seconds=0.0).findings
     assert {report.finding.term for report in found} == {"kl", "entropy"}
 
 
-def test_one_wrong_term_is_told_once(laboratory: Laboratory) -> None:
+def test_one_wrong_term_is_told_once(executor: Executor) -> None:
     about = subject("two_terms_alike", "token_mean", "kl", "entropy")
-    [found] = outcome(laboratory, about, terms.CHECK).findings
+    [found] = outcome(executor, about, terms.CHECK).findings
     assert found.finding.term == "kl"
 
 
 def test_a_finding_is_shown_once_it_is_confirmed_before_anything_else_is_looked_for(
-    laboratory: Laboratory,
+    executor: Executor,
 ) -> None:
     about = subject("two_terms", "token_mean", "kl", "entropy")
     shown: list[tuple[str, int]] = []
@@ -128,11 +128,11 @@ def test_a_finding_is_shown_once_it_is_confirmed_before_anything_else_is_looked_
     def emit(event: Event) -> None:
         if isinstance(event, Found):
             assert event.report.confirmed
-            shown.append((event.report.finding.code, laboratory.executed))
+            shown.append((event.report.finding.code, executor.executed))
         elif isinstance(event, CheckStarted | CheckFinished):
-            shown.append((type(event).__name__, laboratory.executed))
+            shown.append((type(event).__name__, executor.executed))
 
-    examine(about, laboratory, emit, checks=[terms.CHECK, padding.CHECK])
+    examine(about, executor, emit, checks=[terms.CHECK, padding.CHECK])
     assert [what for what, _ in shown] == [
         "CheckStarted", "AGV207", "AGV207", "CheckFinished", "CheckStarted", "CheckFinished",
     ]  # fmt: skip

@@ -19,7 +19,7 @@ from aggverify.checks import check, registered
 from aggverify.conventions import CONVENTIONS, convention
 from aggverify.engines import ENGINES
 from aggverify.errors import InputError
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.generation.catalogue import plain_losses
 from aggverify.oracles import MODES, NAMES
 from aggverify.plugins import PluginWarning
@@ -98,7 +98,7 @@ def test_what_a_package_brings_is_used_in_ranks_too(
     case = Case(step, Layout((((0,),), ((1,),))), plain_losses(step))
     with opened(shared_pool, target.setup(), [str(site)]) as template:
         [subject] = resolved(request, target, template)
-        [ran] = Laboratory(template).run(subject, [case])
+        [ran] = Executor(template).run(subject, [case])
     assert (subject.convention.name, subject.engine.name) == ("house", "house-mean")
     assert subject.expected(step) == tuple(Fraction(bit, 6) for bit in (1, 1, 0, 1))
     assert ran.weights is not None and ran.weights.tolist() == [1 / 6, 1 / 6, 0.0, 1 / 6]

@@ -6,7 +6,7 @@ import pytest
 
 from aggverify.checks import check
 from aggverify.execution.budget import PROFILES
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.search.check_run import CheckRun
 from aggverify.run.search.evidence import confirm
@@ -36,7 +36,7 @@ SMALLEST = [
     ids=[f"{row[0]}-{row[1]}" for row in SMALLEST],
 )
 def test_smallest_step(
-    laboratory: Laboratory,
+    executor: Executor,
     name: str,
     function: str,
     code: str,
@@ -46,10 +46,10 @@ def test_smallest_step(
     seed: int,
 ) -> None:
     [mutant] = [m for m in MUTANTS if m.function == function]
-    subject, wanted = subject_of(mutant, laboratory), check(name)
+    subject, wanted = subject_of(mutant, executor), check(name)
     space = wanted.space(subject)
     assert space is not None
-    check_run = CheckRun(wanted, subject, space, laboratory, Tally(), lambda: None)
+    check_run = CheckRun(wanted, subject, space, executor, Tally(), lambda: None)
     examples = min(PROFILES["ci"].examples, wanted.max_examples or 10**9)
     finding = check_run.run(examples=examples, seed=seed, deadline=FOREVER)
     assert finding is not None

@@ -10,7 +10,7 @@ from aggverify.checks import CHECKS, check, exhaustive
 from aggverify.checks.counts import BEYOND_FLOAT32
 from aggverify.codes import Example
 from aggverify.execution.budget import PROFILES
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.planning.refusing import settled
 from aggverify.run.search.check_run import CheckRun
@@ -41,14 +41,14 @@ DRAWN = [
     "drawn", thorough_but(DRAWN, lambda d: d[1] == "AGV202", ids=lambda d: d[0], each=15)
 )
 def test_the_search_ends_there(
-    laboratory: Laboratory, drawn: tuple[str, str, Example], seed: int
+    executor: Executor, drawn: tuple[str, str, Example], seed: int
 ) -> None:
     _, code, example = drawn
     wanted = check(example.check)
-    subject = settled(subject_of(example), laboratory)
+    subject = settled(subject_of(example), executor)
     space = wanted.space(subject)
     assert space is not None
-    check_run = CheckRun(wanted, subject, space, laboratory, Tally(), lambda: None)
+    check_run = CheckRun(wanted, subject, space, executor, Tally(), lambda: None)
     # The default budget in examples; in seconds it would judge the machine.
     examples = min(PROFILES["ci"].examples, wanted.max_examples or 10**9)
     finding = check_run.run(examples=examples, seed=seed, deadline=FOREVER)
@@ -58,11 +58,11 @@ def test_the_search_ends_there(
 
 
 @pytest.mark.thorough
-def test_the_enumeration_meets_it_first(laboratory: Laboratory) -> None:
+def test_the_enumeration_meets_it_first(executor: Executor) -> None:
     [example] = (e for _, e in EXAMPLES if e.check == exhaustive.NAME)
     subject = subject_of(example)
     space = exhaustive.space(subject)
-    check_run = CheckRun(exhaustive.CHECK, subject, space, laboratory, Tally(), lambda: None)
+    check_run = CheckRun(exhaustive.CHECK, subject, space, executor, Tally(), lambda: None)
     finding = check_run.run(examples=0, seed=0, deadline=FOREVER)
     assert finding is not None
     assert shape(finding.case) == shape(case_of(example))

@@ -15,8 +15,8 @@ from aggverify.codes import CODES, Code
 from aggverify.errors import InputError
 from aggverify.execution.budget import Budget
 from aggverify.execution.claim import NONLINEAR, Claim
+from aggverify.execution.run_spec import RunSpec
 from aggverify.execution.subject import Refused, Subject
-from aggverify.execution.trial import Trial
 from aggverify.generation.catalogue import hard_cases
 from aggverify.generation.space import Space
 
@@ -110,7 +110,7 @@ def test_a_step_is_repeated_after_another_with_the_same_lengths_and_counts() -> 
     case = check("keeps_nothing_between_steps").project(hard_cases()[2])
     [sample] = case.step.samples
     _, after, *_ = check("keeps_nothing_between_steps").variants(case)
-    assert isinstance(after, Trial)
+    assert isinstance(after, RunSpec)
     others = [other.step.samples[0] for other in after.before]
     assert any(
         other.loss_mask != sample.loss_mask

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from aggverify.execution.executed import Execution
-from aggverify.execution.sorts import FIRST, Sorts
+from aggverify.execution.trace_sampling import FIRST, TraceSampling
 from aggverify.model import Lines
 from aggverify.run.outcome.covered import Covered
 from aggverify.run.outcome.weakness import Sights
-from aggverify.steps import kinds
+from aggverify.steps import case_tags
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
@@ -193,7 +193,7 @@ def test_a_usual_case_is_not_looked_at(tmp_path: Path) -> None:
 
 
 def test_cases_are_usual_after_the_first_of_each_sort_and_large_ones_never() -> None:
-    sorts = Sorts()
+    sorts = TraceSampling()
     others = [SPREAD, replace(ALONE, dtype="bfloat16"), ALONE.with_losses((math.nan, 0.0))]
     for case in (ALONE, *others):
         assert [sorts.usual(case, "reduce") for _ in range(FIRST + 1)] == [False] * FIRST + [True]
@@ -250,16 +250,16 @@ def test_another_tools_tracing_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_kinds_are_those_of_step_layout_and_dtype() -> None:
-    assert kinds.read(kinds.kinds(ALONE)) == ("one rank",)
-    assert kinds.read(kinds.kinds(SPREAD)) == ("several ranks", "data parallel")
+    assert case_tags.decode(case_tags.tags(ALONE)) == ("one rank",)
+    assert case_tags.decode(case_tags.tags(SPREAD)) == ("several ranks", "data parallel")
     step = parse_step("2/0101+1/00; 1/1")
     case = Case(step, Layout((((0, 1), (2,)),), 2), (0.0,) * 7, "bfloat16")
     every = (
         *("several ranks", "context parallel", "micro-batches"),
         *("hole", "fully masked", "fan-out", "bfloat16"),
     )
-    assert kinds.read(kinds.kinds(case)) == every
-    assert kinds.written(every) == kinds.kinds(case)
+    assert case_tags.decode(case_tags.tags(case)) == every
+    assert case_tags.encode(every) == case_tags.tags(case)
 
 
 def ran(case: Case, lines: Sequence[int], outcomes: Sequence[int] = ()) -> Execution:

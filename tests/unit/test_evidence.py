@@ -14,7 +14,7 @@ from msgspec import structs
 from aggverify.checks import CHECKS, Finding, formula
 from aggverify.diagnosis import Observation, diagnose
 from aggverify.errors import NotJudged
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.report.reading import facts
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.search import evidence
@@ -63,7 +63,7 @@ class _Loops:
     subject, check = PLAIN, CHECKS[0]
 
     def __init__(self, each: int) -> None:
-        self.each, self.runs, self.laboratory = each, 0, self
+        self.each, self.runs, self.executor = each, 0, self
 
     def patient(self) -> contextlib.nullcontext[None]:
         return contextlib.nullcontext()
@@ -94,7 +94,7 @@ def test_a_loop_that_never_comes_back_is_neither_a_finding_nor_a_pass(
 
 
 def test_a_smaller_case_is_looked_for_until_two_have_not_come_to_an_end(
-    laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch
+    executor: Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[Case] = []
 
@@ -105,7 +105,7 @@ def test_a_smaller_case_is_looked_for_until_two_have_not_come_to_an_end(
     monkeypatch.setattr(CheckRun, "findings", findings)
     space = formula.CHECK.space(PLAIN)
     assert space is not None
-    run = CheckRun(formula.CHECK, PLAIN, space, laboratory, Tally())
+    run = CheckRun(formula.CHECK, PLAIN, space, executor, Tally())
     large = _weighing("1/111 1/11; 1/11111", [0.1] * 10).case
     assert run.smaller(replace(LOOPED, case=large)).case is large
     assert 2 <= len(tried) <= 3, "one, and then two at a time"

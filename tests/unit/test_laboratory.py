@@ -13,10 +13,10 @@ from aggverify.checks.base import failure_finding
 from aggverify.errors import NotJudged
 from aggverify.execution.claim import Claim
 from aggverify.execution.executed import Execution
-from aggverify.execution.laboratory import Laboratory
-from aggverify.execution.sorts import FIRST
+from aggverify.execution.executor import Executor
+from aggverify.execution.run_spec import RunSpec
 from aggverify.execution.subject import Subject
-from aggverify.execution.trial import Trial
+from aggverify.execution.trace_sampling import FIRST
 from aggverify.generation.catalogue import plain_losses
 from aggverify.run.opening import with_room
 from aggverify.run.outcome.weakness import Sights
@@ -68,28 +68,28 @@ def test_lines_are_noted_of_the_first_cases_that_are_run_in_another_way(
 ) -> None:
     """A reducer may branch on a count that is told to it, or where gradients are off."""
     ranks = Ranks(Fault("exception", 1, "rank 1: KeyError: 1", 2))
-    laboratory = Laboratory(ranks)  # type: ignore[arg-type]
-    wanted = [CASE] * (FIRST + 1) + [Trial(CASE, **asked)] * (FIRST + 1)
-    laboratory.submit(SUBJECT, wanted)
+    executor = Executor(ranks)  # type: ignore[arg-type]
+    wanted = [CASE] * (FIRST + 1) + [RunSpec(CASE, **asked)] * (FIRST + 1)
+    executor.submit(SUBJECT, wanted)
     noted = [not job.payload.get("usual", False) for job in ranks.given]
     assert noted == ([True] * FIRST + [False]) * 2
 
 
 def test_what_fails_before_the_reducer_is_called_is_not_judged() -> None:
     ranks = Ranks(Fault("exception", 1, "rank 1: RuntimeError: no room", 2, ours=True))
-    laboratory = Laboratory(ranks)  # type: ignore[arg-type]
+    executor = Executor(ranks)  # type: ignore[arg-type]
     for _ in range(2):  # the second time nothing is run
         with pytest.raises(NotJudged, match="not get as far as the reducer here: rank 1: Runtime"):
-            laboratory.run(SUBJECT, [CASE])
-        assert laboratory.executed == 1
-    less = laboratory.in_less_room(SUBJECT)
+            executor.run(SUBJECT, [CASE])
+        assert executor.executed == 1
+    less = executor.in_less_room(SUBJECT)
     assert less is not None
     assert (less.max_world, less.found.no_room[:23]) == (1, "2 ranks: ranks do not g")
-    assert laboratory.in_less_room(less) is None
-    laboratory.begin()
+    assert executor.in_less_room(less) is None
+    executor.begin()
     with pytest.raises(NotJudged):
-        laboratory.run(SUBJECT, [CASE])
-    assert laboratory.executed == 2
+        executor.run(SUBJECT, [CASE])
+    assert executor.executed == 2
 
 
 @pytest.mark.parametrize(
@@ -108,15 +108,15 @@ def test_only_what_says_so_is_for_want_of_room(said: str, why: str) -> None:
     error = Raised(kind, message, (Frame("r.py", 3, "reduce", "candidate", "r.py:3"),))
     fault = Fault("exception", 0, f"rank 0: {said}", 1, {0: error}, ours=True)
     with pytest.raises(NotJudged, match=why):
-        Laboratory(Ranks(fault)).run(SUBJECT, [CASE.trivial])  # type: ignore[arg-type]
+        Executor(Ranks(fault)).run(SUBJECT, [CASE.trivial])  # type: ignore[arg-type]
 
 
 def test_where_one_rank_has_no_room_nothing_is_run() -> None:
-    laboratory = Laboratory(Ranks(Fault("died", 0, "rank 0: no room", 1, ours=True)))  # type: ignore[arg-type]
+    executor = Executor(Ranks(Fault("died", 0, "rank 0: no room", 1, ours=True)))  # type: ignore[arg-type]
     with pytest.raises(NotJudged):
-        laboratory.run(SUBJECT, [CASE.trivial])
+        executor.run(SUBJECT, [CASE.trivial])
     with pytest.raises(NotJudged, match="ranks cannot be run here: ranks do not get as far"):
-        laboratory.in_less_room(SUBJECT)
+        executor.in_less_room(SUBJECT)
 
 
 @dataclass(slots=True)
@@ -141,26 +141,26 @@ class Small:
 def test_worlds_are_as_large_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "tight", lambda root=None: ("pids.max is 60",))
     small = Small(3)
-    [found] = with_room([SUBJECT], Laboratory(small))  # type: ignore[arg-type]
+    [found] = with_room([SUBJECT], Executor(small))  # type: ignore[arg-type]
     assert (found.max_world, small.asked) == (3, [8, 6, 4, 3])
     sights = Sights()
     sights.add(found, [CASE])
     [told] = [w.detail for w in sights.weaknesses(found) if w.code == "AGVW19"]
     assert told.startswith("those of more than 3 were left out; 8 ranks: rank 0 cannot be started:")
-    [found] = with_room([SUBJECT], Laboratory(Small(8)))  # type: ignore[arg-type]
+    [found] = with_room([SUBJECT], Executor(Small(8)))  # type: ignore[arg-type]
     assert found == SUBJECT
     with pytest.raises(NotJudged, match="ranks cannot be run here: 8 ranks: rank 0 cannot be star"):
-        with_room([SUBJECT], Laboratory(Small(0)))  # type: ignore[arg-type]
+        with_room([SUBJECT], Executor(Small(0)))  # type: ignore[arg-type]
     monkeypatch.setattr(room, "tight", lambda root=None: ())
     launched = Small(8, most=2)
-    [found] = with_room([SUBJECT], Laboratory(launched))  # type: ignore[arg-type]
+    [found] = with_room([SUBJECT], Executor(launched))  # type: ignore[arg-type]
     assert (found.max_world, launched.asked, found.found.no_room) == (
         2,
         [2],
         "2 ranks were launched",
     )
     unasked = Small(0)
-    assert with_room([SUBJECT], Laboratory(unasked)) == (SUBJECT,)  # type: ignore[arg-type]
+    assert with_room([SUBJECT], Executor(unasked)) == (SUBJECT,)  # type: ignore[arg-type]
     assert unasked.asked == []
 
 
@@ -168,8 +168,8 @@ def executed(*answers: Answer) -> Execution:
     """One execution of two ranks that answer so; both losses count, rank 0 sends the gradient."""
     weights = np.full(3, 1 / 3).tobytes()
     replies = (Reply(answer.to_json(), b"" if n else weights) for n, answer in enumerate(answers))
-    laboratory = Laboratory(Ranks(Replies(tuple(replies))))  # type: ignore[arg-type]
-    [execution] = laboratory.run(SUBJECT, [CASE])
+    executor = Executor(Ranks(Replies(tuple(replies))))  # type: ignore[arg-type]
+    [execution] = executor.run(SUBJECT, [CASE])
     return execution
 
 
@@ -193,26 +193,26 @@ def test_gradients_that_differ_between_ranks_are_a_fault_and_no_weights() -> Non
 def test_a_bare_case_is_run_once_for_all_its_judges_until_ranks_are_fresh() -> None:
     data = Answer((0.25,), (1,), checksum=7).to_json()
     ranks = Ranks(Replies((Reply(data, bytes(24)), Reply(data, b""))))
-    laboratory = Laboratory(ranks)  # type: ignore[arg-type]
+    executor = Executor(ranks)  # type: ignore[arg-type]
     other = CASE.with_losses((-0.0, *CASE.losses[1:]))
     zero = CASE.with_losses((0.0, *CASE.losses[1:]))
-    first, again = (laboratory.shared(SUBJECT, [CASE]).executions() for _ in range(2))
-    assert first[0] is again[0] and laboratory.executed == 1
-    laboratory.shared(SUBJECT, [zero, other, CASE]).executions()
-    assert laboratory.executed == 3, "a zero is not the other zero"
-    laboratory.shared(SUBJECT, [Trial(CASE, alone=True)] * 2).executions()
-    assert laboratory.executed == 5, "what is asked of more than a case is asked each time"
-    laboratory.shared(SUBJECT.claiming(mode="sample_mean"), [CASE]).executions()
-    assert laboratory.executed == 6
-    for forget in (laboratory.fresh, laboratory.begin):
-        before = laboratory.executed
+    first, again = (executor.shared(SUBJECT, [CASE]).executions() for _ in range(2))
+    assert first[0] is again[0] and executor.executed == 1
+    executor.shared(SUBJECT, [zero, other, CASE]).executions()
+    assert executor.executed == 3, "a zero is not the other zero"
+    executor.shared(SUBJECT, [RunSpec(CASE, alone=True)] * 2).executions()
+    assert executor.executed == 5, "what is asked of more than a case is asked each time"
+    executor.shared(SUBJECT.claiming(mode="sample_mean"), [CASE]).executions()
+    assert executor.executed == 6
+    for forget in (executor.fresh, executor.begin):
+        before = executor.executed
         forget()
-        laboratory.shared(SUBJECT, [CASE]).executions()
-        assert laboratory.executed == before + 1
+        executor.shared(SUBJECT, [CASE]).executions()
+        assert executor.executed == before + 1
 
 
 def test_a_failure_is_not_kept() -> None:
-    laboratory = Laboratory(Ranks(Fault("exception", 0, "no", 2)))  # type: ignore[arg-type]
+    executor = Executor(Ranks(Fault("exception", 0, "no", 2)))  # type: ignore[arg-type]
     for _ in range(2):
-        laboratory.shared(SUBJECT, [CASE]).executions()
-    assert laboratory.executed == 2
+        executor.shared(SUBJECT, [CASE]).executions()
+    assert executor.executed == 2

@@ -15,7 +15,7 @@ from aggverify.execution.limits import (
     MOST_WAITS,
     SECOND_LOOK,
 )
-from aggverify.execution.patience import Patience, doubtful
+from aggverify.execution.retry_policy import RetryPolicy, doubtful
 from aggverify.world import Fault, Frame, Stack
 from aggverify.world.faults import FaultKind
 from aggverify.world.frames import owner
@@ -47,7 +47,7 @@ def test_what_is_doubtful() -> None:
 
 def test_waiting_for_an_import_is_not_believed_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "WAIT_SECONDS", 0)
-    mine = Patience()
+    mine = RetryPolicy()
     said = [mine.again(WAITS, never) for _ in range(MOST_WAITS + 2)]
     assert said == [True] * MOST_WAITS + [False] * 2
     assert mine.seconds is None
@@ -61,7 +61,7 @@ def test_waiting_for_an_import_is_not_believed_for_a_while(monkeypatch: pytest.M
     ],
 )
 def test_what_comes_back_gets_more_time(failure: Fault, given: float, later: float) -> None:
-    mine, asked = Patience(), []
+    mine, asked = RetryPolicy(), []
 
     def comes_back(seconds: float) -> bool:
         asked.append(seconds)
@@ -73,7 +73,7 @@ def test_what_comes_back_gets_more_time(failure: Fault, given: float, later: flo
 
 
 def test_what_runs_away_is_looked_into_once_of_each_kind() -> None:
-    mine = Patience()
+    mine = RetryPolicy()
     assert not mine.again(COMPUTES_FIRST, lambda _: True)
     assert not mine.again(COMPUTES_FIRST, never)
     assert not mine.again(IMPORTS, lambda _: True)
@@ -82,17 +82,17 @@ def test_what_runs_away_is_looked_into_once_of_each_kind() -> None:
 
 
 def test_ranks_that_were_warm_are_believed() -> None:
-    mine = Patience()
+    mine = RetryPolicy()
     assert not mine.again(COMPUTES, never)
     assert not mine.again(COMPUTES_FIRST, never)
 
 
 def test_candidates_known_to_start_quickly_are_believed() -> None:
-    mine = Patience()
+    mine = RetryPolicy()
     mine.seen(0.02)
     mine.seen(0.0)
     assert not mine.again(COMPUTES_FIRST, never)
-    slow = Patience()
+    slow = RetryPolicy()
     slow.seen(1.9)
     slow.seen(0.02)
     assert slow.again(COMPUTES_FIRST, lambda _: False)
@@ -118,7 +118,7 @@ def test_by_what_somebody_else_may_have_ended_a_rank(fault: Fault, by: str) -> N
 
 
 def test_what_comes_back_every_time_is_the_reducers() -> None:
-    patience, runs = Patience(), []
+    patience, runs = RetryPolicy(), []
     assert not patience.outlives(KILLED, lambda: runs.append(1) or KILLED)
     assert len(runs) == MOST_ENDS
     # Known from then on, so that it is made small quickly, until it is to be confirmed.
@@ -128,7 +128,7 @@ def test_what_comes_back_every_time_is_the_reducers() -> None:
 
 
 def test_what_gets_through_once_was_ended_from_outside() -> None:
-    patience, outcomes = Patience(), iter([KILLED, KILLED, None] * (MOST_OUTLIVED + 1))
+    patience, outcomes = RetryPolicy(), iter([KILLED, KILLED, None] * (MOST_OUTLIVED + 1))
     for _ in range(MOST_OUTLIVED):
         assert patience.outlives(KILLED, lambda: next(outcomes))
     with pytest.raises(NotJudged, match="ended by SIGKILL from outside, 21 times"):
@@ -140,4 +140,4 @@ def test_what_the_kernel_has_done_is_not_the_reducers() -> None:
     with pytest.raises(
         NotJudged, match="by SIGKILL for lack of memory, 4 times in a row; the kernel reports: oom"
     ):
-        Patience().outlives(KILLED, lambda: ended)
+        RetryPolicy().outlives(KILLED, lambda: ended)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from aggverify.checks import Finding
 from aggverify.execution.executed import Execution
-from aggverify.execution.laboratory import Submitted
+from aggverify.execution.executor import Submitted
 from aggverify.run.search.pipeline import Pipeline, Running
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout

@@ -127,9 +127,9 @@ def test_what_is_run_is_what_the_bill_says(shared_pool: Pool) -> None:
         target="examples/native/sum/token_mean.py", modes=("token_mean",), profile="quick"
     )
     names = ("ranks_issue_the_same_collectives", "split_groups_equal_or_refused")
-    with loaded(request, shared_pool) as (found, laboratory):
-        planned = plan(prepared(found[0], laboratory), [check(name) for name in names])
-        outcomes = [run_check(entry, laboratory) for entry in planned.entries]
+    with loaded(request, shared_pool) as (found, executor):
+        planned = plan(prepared(found[0], executor), [check(name) for name in names])
+        outcomes = [run_check(entry, executor) for entry in planned.entries]
     assert [o.summary.cases for o in outcomes] == [item.cases for item in bill(planned)]
 
 

@@ -19,7 +19,7 @@ from aggverify.conventions.trainer import Trainer
 from aggverify.engines.plain_sum import PLAIN_SUM
 from aggverify.errors import InputError
 from aggverify.execution.executed import Execution
-from aggverify.execution.trial import Trial
+from aggverify.execution.run_spec import RunSpec
 from aggverify.generation.catalogue import plain_losses
 from aggverify.run.export import _steps
 from aggverify.steps.case import Case
@@ -113,10 +113,10 @@ def test_what_is_no_data_is_said(how: Any, why: str) -> None:
 @pytest.mark.parametrize("blob", [b"", b"[", b"[1]", b"[]", b'[{"cells"]', b"[{}]", b"[" * 99_999])
 def test_a_rank_that_sends_something_else_is_named(blob: bytes) -> None:
     with pytest.raises(InputError, match="what is no record of calls"):
-        _steps(Trial(CASE), Execution(CASE, recorded=(blob,)))
+        _steps(RunSpec(CASE), Execution(CASE, recorded=(blob,)))
 
 
 def test_why_a_rank_has_no_record_is_handed_on() -> None:
     ran = Execution(CASE, recorded=(b'[{"why_not": "it is a model"}]',))
     with pytest.raises(InputError, match=r"^it is a model$"):
-        _steps(Trial(CASE), ran)
+        _steps(RunSpec(CASE), ran)

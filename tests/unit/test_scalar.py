@@ -14,8 +14,8 @@ from aggverify.checks.comparison import scalar_mismatch
 from aggverify.checks.scalar import CHECK, probe
 from aggverify.execution.claim import Claim
 from aggverify.execution.executed import Execution
+from aggverify.execution.run_spec import as_run_spec
 from aggverify.execution.subject import Subject
-from aggverify.execution.trial import trial
 from aggverify.generation.space import Space
 from aggverify.generation.strategies import cases
 from aggverify.oracles import Sample, Step
@@ -75,7 +75,7 @@ def test_a_million_float32_tokens_hide_what_one_alone_shows(delta: float) -> Non
 def test_a_wrong_reported_loss_is_found_and_a_right_one_is_not(dtype: str, delta: float) -> None:
     case = trivial(parse_step("1/1101 2/111; 3/1"), (0.5, 1.0, -1.0, 2.0, 0.25, 3.0, 1.0, -2.0))
     case = Case(case.step, case.layout, case.losses, dtype)
-    dense, sparse, large = (trial(each).case for each in CHECK.variants(case))
+    dense, sparse, large = (as_run_spec(each).case for each in CHECK.variants(case))
     assert CHECK.judge(SUBJECT, [executed(c) for c in (dense, sparse, large)]) is None
     assert max(large.losses) > float(np.finfo(np.float16).max)
     found = CHECK.judge(SUBJECT, [executed(dense), executed(sparse, 1 + delta)])

@@ -8,7 +8,7 @@ import pytest
 
 from aggverify.checks import Finding
 from aggverify.execution.budget import MIN_EXAMPLES
-from aggverify.execution.laboratory import Submitted
+from aggverify.execution.executor import Submitted
 from aggverify.generation.space import Space
 from aggverify.run.search.drawing import MAX_BATCH, search
 from aggverify.run.search.pipeline import Running

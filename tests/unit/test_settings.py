@@ -24,7 +24,7 @@ from aggverify.cli.check import check
 from aggverify.cli.config import config
 from aggverify.cli.options import said
 from aggverify.errors import InputError
-from aggverify.execution.options import BY_KEY, GROUPS, OPTIONS, Kind
+from aggverify.execution.options import BY_KEY, GROUPS, OPTIONS, OptionType
 from aggverify.oracles.policy import READINGS
 from aggverify.run.planning.claims import completed
 from aggverify.run.planning.request import Request, requested
@@ -298,7 +298,7 @@ def test_the_request_has_a_field_for_what_is_not_the_commands_own() -> None:
         *("baseline", "baseline_write", "replay_from", "replay_into"),
     }
     for option in OPTIONS:
-        if option.field and option.kind is not Kind.READINGS:
+        if option.field and option.kind is not OptionType.READINGS:
             assert fields[option.field].default == option.default, option.key
 
 

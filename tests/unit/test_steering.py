@@ -6,7 +6,7 @@ import pytest
 
 from aggverify.generation.space import Space
 from aggverify.generation.steering import of_kind, steered
-from aggverify.steps import kinds
+from aggverify.steps import case_tags
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
@@ -21,21 +21,24 @@ CASE = Case(STEP, Layout.trivial(3), (0.5,) * 9)
 LONG = Condition("reduce", 4, "n > LIMIT", (300,), 5, 6)
 
 
-@pytest.mark.parametrize("kind", [k for k in kinds.KINDS if k != kinds.SHARDED])
+@pytest.mark.parametrize("kind", [k for k in case_tags.TAGS if k != case_tags.SHARDED])
 def test_a_case_becomes_one_of_that_kind_and_nothing_else(kind: str) -> None:
     made = of_kind(WIDE, CASE, kind)
     assert made is not None and made in WIDE
-    before, after = set(kinds.read(kinds.kinds(CASE))), set(kinds.read(kinds.kinds(made)))
+    before, after = (
+        set(case_tags.decode(case_tags.tags(CASE))),
+        set(case_tags.decode(case_tags.tags(made))),
+    )
     assert kind in after
-    assert before - {kinds.ONE_RANK} <= after
-    assert after - before <= {kind, kinds.SHARDED}
+    assert before - {case_tags.ONE_RANK} <= after
+    assert after - before <= {kind, case_tags.SHARDED}
 
 
 def test_a_condition_that_was_never_true_has_cases_around_its_numbers_in_turn_with_the_rest() -> (
     None
 ):
-    every = kinds.written(["one rank", "several ranks", "data parallel"])
-    ran = {0: every, 2: every, 3: kinds.written(["one rank"])}
+    every = case_tags.encode(["one rank", "several ranks", "data parallel"])
+    ran = {0: every, 2: every, 3: case_tags.encode(["one rank"])}
     other = Condition("reduce", 8, "flag", (), 9, 10)
     cases = list(steered(WIDE, [LONG, other], [77], ran, {0: CASE, 2: CASE, 3: CASE}))
     assert len(set(cases)) == len(cases) > 20
@@ -48,5 +51,5 @@ def test_a_condition_that_was_never_true_has_cases_around_its_numbers_in_turn_wi
 
 
 def test_nothing_is_made_where_everything_ran_on_every_kind() -> None:
-    every = kinds.written(kinds.KINDS)
+    every = case_tags.encode(case_tags.TAGS)
     assert list(steered(WIDE, [LONG], [], {0: every, 1: every}, {0: CASE, 1: CASE})) == []

@@ -8,7 +8,7 @@ import pytest
 
 from aggverify.checks import terms
 from aggverify.execution.claim import Claim
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.execution.term_readings import TERM_READINGS
 from aggverify.run.opening import opened
@@ -59,7 +59,7 @@ def test_a_declared_reading_is_judged_and_explained(
     subject = Subject.of(claim)
     assert subject.terms == ("aux",)
     with opened(shared_pool, {"module": "tests.corpus.term_readings"}) as template:
-        ranks = Laboratory(template)
+        ranks = Executor(template)
         for each in (case(1), case(2), case(2, "gathered")):
             found = terms.judge(subject, ranks.run(subject, terms.variants(each)))
             assert (found is None) is (not told), found

@@ -11,7 +11,7 @@ import pytest
 
 from aggverify import model
 from aggverify.checks import check
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.limits import LIMITS
 from aggverify.report.document import document
 from aggverify.run import opening, session
@@ -45,12 +45,12 @@ CHECKS = tuple(
 
 
 @pytest.fixture(scope="module")
-def laboratory() -> Iterator[tuple[Laboratory, Any]]:
+def executor() -> Iterator[tuple[Executor, Any]]:
     with Pool(LIMITS) as pool, opening.opened(pool, parse_target(str(SUITE)).setup()) as template:
-        yield Laboratory(template), template.description
+        yield Executor(template), template.description
 
 
-def verdicts(names: Sequence[str], laboratory: tuple[Laboratory, Any]) -> dict[str, dict[str, Any]]:
+def verdicts(names: Sequence[str], executor: tuple[Executor, Any]) -> dict[str, dict[str, Any]]:
     """The verdict document of each, examined in this order by the same ranks."""
     told = {}
     for name in names:
@@ -58,8 +58,8 @@ def verdicts(names: Sequence[str], laboratory: tuple[Laboratory, Any]) -> dict[s
         request = Request(
             target.text, modes=("token_mean",), max_world=2, max_examples=4, max_time=3600.0
         )
-        [subject] = subjects(request, target, laboratory[1])
-        verdict = session.examine(subject, laboratory[0], checks=CHECKS)
+        [subject] = subjects(request, target, executor[1])
+        verdict = session.examine(subject, executor[0], checks=CHECKS)
         told[name] = json.loads(model.render(document([verdict])))
         # How long a call takes by the clock is the machine's to say.
         del told[name]["verdicts"][0]["call_milliseconds"]
@@ -72,14 +72,14 @@ def verdicts(names: Sequence[str], laboratory: tuple[Laboratory, Any]) -> dict[s
 
 
 @pytest.mark.exhaustive
-def test_forward_backward_and_shuffled(laboratory: tuple[Laboratory, Any]) -> None:
-    forward = verdicts(NAMES, laboratory)
+def test_forward_backward_and_shuffled(executor: tuple[Executor, Any]) -> None:
+    forward = verdicts(NAMES, executor)
     codes = {
         name: {f["code"] for f in told["verdicts"][0]["findings"]} for name, told in forward.items()
     }
     assert codes == FOUND
     for order in (NAMES[::-1], SHUFFLED):
-        again = verdicts(order, laboratory)
+        again = verdicts(order, executor)
         for name in NAMES:
             assert json.dumps(again[name], indent=1) == json.dumps(forward[name], indent=1), name
     altered = [w["detail"] for w in forward["changes_state"]["verdicts"][0]["warnings"]]

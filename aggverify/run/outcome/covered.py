@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from aggverify.execution.executed import Execution
 from aggverify.model import Decided, Lines
-from aggverify.steps import kinds
-from aggverify.steps.kinds import ONE_RANK, SHARDED
+from aggverify.steps import case_tags
+from aggverify.steps.case_tags import ONE_RANK, SHARDED
 from aggverify.trainer.conditions import Condition
 from aggverify.world import Fault
 
@@ -37,7 +37,7 @@ class Covered:
                 self.unknown |= set(_inside(execution.failure))
             if not execution.lines and not execution.outcomes:
                 continue
-            these = kinds.kinds(execution.case)
+            these = case_tags.tags(execution.case)
             for line in execution.lines:
                 self.lines[line] = self.lines.get(line, 0) | these
             for outcome in execution.outcomes:
@@ -89,7 +89,7 @@ class Covered:
     def _parts(self, place: int) -> bool:
         """Whether a condition is one way on one rank and the other on several, always: it asks how
         many there are."""
-        one, several = kinds.written([ONE_RANK]), kinds.written([SHARDED])
+        one, several = case_tags.encode([ONE_RANK]), case_tags.encode([SHARDED])
         ways = [self.outcomes[2 * place + true] & (one | several) for true in (False, True)]
         return sorted(ways) == sorted([one, several])
 
@@ -104,7 +104,7 @@ def _inside(fault: Fault) -> Iterator[str]:
 
 
 def _on(ran: Mapping[int, int], kind: str) -> set[int]:
-    bit = kinds.written([kind])
+    bit = case_tags.encode([kind])
     return {what for what, on in ran.items() if on & bit}
 
 

@@ -8,14 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from aggverify.conventions.adapter_text import ASSUMED as KEY
-from aggverify.execution.kinds import Kind
+from aggverify.execution.option_types import OptionType
 from aggverify.execution.options import Option, Where
 from aggverify.files import contents, parsed
 from aggverify.model import Assumption
 
 ASSUMED = Option(
     key=KEY,
-    kind=Kind.READINGS,
+    kind=OptionType.READINGS,
     help="What was guessed of the call, by argument: a person deletes what is right.",
     where=Where.ANYWHERE,
 )

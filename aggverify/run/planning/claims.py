@@ -11,7 +11,7 @@ from aggverify.conventions import EXPERTS, FEATURES
 from aggverify.engines import TRAIN_STEP, usable
 from aggverify.errors import InputError, NotClaimable, unknown
 from aggverify.execution.claim import NONLINEAR, Claim, called_as, check_divisor, is_nonlinear
-from aggverify.execution.kinds import Kind
+from aggverify.execution.option_types import OptionType
 from aggverify.execution.options import OPTIONS, Option, texts
 from aggverify.execution.subject import Subject
 from aggverify.execution.term_readings import TERM_READINGS, with_reading
@@ -72,9 +72,9 @@ def completed(request: Request, description: Mapping[str, Any]) -> Request:
 def _put_together(option: Option, own: Any, said: Mapping[str, Any]) -> Any:
     """What the command line says, or where it says nothing what was said elsewhere; both together
     of an option that adds."""
-    if option.kind is Kind.FLAG:
+    if option.kind is OptionType.FLAG:
         return bool(own or said.get(option.key))
-    if option.kind is Kind.TEXTS and option.adds:
+    if option.kind is OptionType.TEXTS and option.adds:
         return own | frozenset(texts(said.get(option.key, ())))
     return said.get(option.key) if own is None else own
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from aggverify.checks.spaces import spread
 from aggverify.errors import InputError, NotJudged
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
+from aggverify.execution.run_spec import RunSpec
 from aggverify.execution.subject import Subject
-from aggverify.execution.trial import Trial
 from aggverify.generation.catalogue import grid
 from aggverify.oracles import MODES
 from aggverify.run.planning.engine import possible_engines
@@ -20,30 +20,30 @@ from aggverify.run.planning.refusing import settled
 MOST_TRACED = 4
 
 
-def discovered(subject: Subject, laboratory: Laboratory) -> Subject:
+def discovered(subject: Subject, executor: Executor) -> Subject:
     """The subject with all that its claim leaves open: whether it refuses split prompt groups,
     returns logs, and in which precision it computes."""
     if subject.only_called:
         return subject
     with suppress(NotJudged):  # the checks run into it too, and say what they could not judge
-        subject = settled(subject, laboratory)
-    first = laboratory.run(subject, telling_cases()[:1])[0]
+        subject = settled(subject, executor)
+    first = executor.run(subject, telling_cases()[:1])[0]
     subject = compiling(subject.knowing(returns_logs=bool(first.logs), compiles=first.compiles))
-    subject = subject.knowing(communicates=_communicates(subject, laboratory))
+    subject = subject.knowing(communicates=_communicates(subject, executor))
     if not subject.has_oracle:
         return subject
-    _refuse_what_no_advantage_multiplies(subject, laboratory)
-    return subject.knowing(computes_in=precision_of(subject, laboratory))
+    _refuse_what_no_advantage_multiplies(subject, executor)
+    return subject.knowing(computes_in=precision_of(subject, executor))
 
 
-def _refuse_what_no_advantage_multiplies(subject: Subject, laboratory: Laboratory) -> None:
+def _refuse_what_no_advantage_multiplies(subject: Subject, executor: Executor) -> None:
     """Raise InputError where a policy loss has a gradient although every advantage is 0: a weight
     is read as the gradient over the advantage, so that no mode's can be read beside it."""
     case = telling_cases()[0]
     if subject.reports_instead(case) is None:
         return
-    none = Trial(case.with_losses((0.0,) * len(case.losses)), zeros=True)
-    weights = laboratory.run(subject, [none])[0].weights
+    none = RunSpec(case.with_losses((0.0,) * len(case.losses)), zeros=True)
+    weights = executor.run(subject, [none])[0].weights
     if weights is None or not np.isfinite(weights).all() or not weights.any():
         return
     raise InputError(
@@ -53,16 +53,16 @@ def _refuse_what_no_advantage_multiplies(subject: Subject, laboratory: Laborator
     )
 
 
-def _communicates(subject: Subject, laboratory: Laboratory) -> bool:
+def _communicates(subject: Subject, executor: Executor) -> bool:
     """Whether ranks issue collectives of its own on a step of two, by their traces; not asked of
     code that names none."""
     if "other ranks" not in subject.found.surroundings:
         return False
     space = spread(subject)
     cases = (c for c in grid(subject.max_world, space.cp_kinds) if c in space)
-    wanted = [Trial(c, alone=True) for c in cases if c.layout.world_size == 2][:MOST_TRACED]
+    wanted = [RunSpec(c, alone=True) for c in cases if c.layout.world_size == 2][:MOST_TRACED]
     try:
-        ran = laboratory.run(subject, wanted)
+        ran = executor.run(subject, wanted)
     except NotJudged:  # the checks run into it too, and say what they could not judge
         return True
     return any(call.place for e in ran for trace in e.traces for call in trace)
@@ -80,7 +80,7 @@ def compiling(subject: Subject) -> Subject:
     )
 
 
-def identified(subject: Subject, laboratory: Laboratory) -> Subject:
+def identified(subject: Subject, executor: Executor) -> Subject:
     """The subject with the mode it is recognised as, if one was neither claimed nor is unknown.
 
     Where nobody has named an engine, every other one is tried after the convention's default.
@@ -91,7 +91,7 @@ def identified(subject: Subject, laboratory: Laboratory) -> Subject:
     for name in possible_engines(subject):
         modes = [m for m in MODES if how.why_not(m, name, subject.claimed) is None]
         tried = subject.under(name)
-        found = identify(tried, laboratory, modes) if modes else None
+        found = identify(tried, executor, modes) if modes else None
         if found is None:
             continue
         if chosen is None:

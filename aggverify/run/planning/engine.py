@@ -15,7 +15,7 @@ from aggverify.checks.layout import COMBINED, CONTEXT_PARALLEL, DATA_PARALLEL, M
 from aggverify.engines import formulas
 from aggverify.errors import NotJudged
 from aggverify.execution.executed import Execution
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import grid, hard_cases
 from aggverify.steps.case import Case
@@ -51,36 +51,36 @@ def possible_engines(subject: Subject) -> list[str]:
     return [mine, *allowed]
 
 
-def engine_settled(subject: Subject, laboratory: Laboratory) -> Subject:
+def engine_settled(subject: Subject, executor: Executor) -> Subject:
     """The subject under the engine it fits best, the claim's own wherever that fits as well."""
     if not subject.engine_assumed:
         return subject
     with suppress(NotJudged):  # the checks run into it too, and say what they could not judge
-        return _settled(subject, laboratory)
+        return _settled(subject, executor)
     return subject
 
 
-def right_engines(subject: Subject, laboratory: Laboratory) -> tuple[str, ...]:
+def right_engines(subject: Subject, executor: Executor) -> tuple[str, ...]:
     """Engines under which it is the claimed mode on every trial case, the claim's own first."""
-    cases = _finished(subject, laboratory, trial_cases(subject))
+    cases = _finished(subject, executor, trial_cases(subject))
     if not cases:
         return ()
     return tuple(
         name
         for name in possible_engines(subject)
-        if all(fit.right for fit in _fits(subject.under(name), laboratory, cases).values())
+        if all(fit.right for fit in _fits(subject.under(name), executor, cases).values())
     )
 
 
-def _settled(subject: Subject, laboratory: Laboratory) -> Subject:
-    cases = _finished(subject, laboratory, trial_cases(subject))
+def _settled(subject: Subject, executor: Executor) -> Subject:
+    cases = _finished(subject, executor, trial_cases(subject))
     fits: dict[str, dict[Case, _Fit]] = {}
     for allowed in _AS_FAR_AS:
         mine = [case for case in cases if dimensions(case.layout) <= allowed]
         for kind in ("right", "steady"):
             for name in possible_engines(subject) if mine else ():
                 if name not in fits:
-                    fits[name] = _fits(subject.under(name), laboratory, cases)
+                    fits[name] = _fits(subject.under(name), executor, cases)
                 if all(getattr(fits[name][case], kind) for case in mine):
                     found = subject if name == subject.claim.engine else subject.under(name)
                     return found if _C in allowed else _narrowed(found, fits)
@@ -114,16 +114,16 @@ def trial_cases(subject: Subject) -> list[Case]:
     return list(found)
 
 
-def _finished(subject: Subject, laboratory: Laboratory, cases: Sequence[Case]) -> list[Case]:
+def _finished(subject: Subject, executor: Executor, cases: Sequence[Case]) -> list[Case]:
     """Those that come to a result at all: what raises or hangs does so under every engine."""
-    done = laboratory.run(subject, cases)
+    done = executor.run(subject, cases)
     return [case for case, execution in zip(cases, done, strict=True) if is_finite(execution)]
 
 
-def _fits(subject: Subject, laboratory: Laboratory, cases: Sequence[Case]) -> dict[Case, _Fit]:
+def _fits(subject: Subject, executor: Executor, cases: Sequence[Case]) -> dict[Case, _Fit]:
     """A factor is far beyond every rounding: float32's bound, in which a reducer may compute."""
     subject = subject.knowing(computes_in="float32")
-    done = iter(laboratory.run(subject, [c for case in cases for c in (case.trivial, case)]))
+    done = iter(executor.run(subject, [c for case in cases for c in (case.trivial, case)]))
     return {case: _fit(subject, next(done), next(done)) for case in cases}
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from aggverify.checks.comparison import worst_weight
 from aggverify.execution.executed import Execution
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import plain_losses
 from aggverify.oracles import MODES
@@ -36,10 +36,10 @@ def telling_cases() -> tuple[Case, ...]:
 
 
 def identify(
-    subject: Subject, laboratory: Laboratory, modes: Sequence[str]
+    subject: Subject, executor: Executor, modes: Sequence[str]
 ) -> tuple[str, float | None] | None:
     """The mode (and divisor) whose exact weights the candidate has on every telling step."""
-    executions = laboratory.run(subject, telling_cases())
+    executions = executor.run(subject, telling_cases())
     if any(e.weights is None or not np.isfinite(e.weights).all() for e in executions):
         return None
     for mode, divisor in _hypotheses(executions, modes):
@@ -64,15 +64,15 @@ def _hypotheses(
         yield "constant", float(exact.limit_denominator(1000))
 
 
-def precision_of(subject: Subject, laboratory: Laboratory) -> str:
+def precision_of(subject: Subject, executor: Executor) -> str:
     """``float32`` when float64 losses get weights that only float32 arithmetic explains.
 
     An error that remains where float32 is exact (all counts and the divisor powers of two) is not
     rounding, unless the weights themselves are float32 numbers, as with a divisor in the code.
     """
-    executions = laboratory.run(subject, telling_cases())
+    executions = executor.run(subject, telling_cases())
     exactly = subject if subject.divisor is None else subject.claiming(divisor=_POWER_OF_TWO)
-    exact = laboratory.run(exactly, [_trivial(_POWERS_OF_TWO)])[0]
+    exact = executor.run(exactly, [_trivial(_POWERS_OF_TWO)])[0]
     if all(_fits(subject, e, "float64") for e in executions) and _fits(exactly, exact, "float64"):
         return "float64"
     if not all(_fits(subject, e, "float32") for e in executions):

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from aggverify.checks.refusal import refusal
 from aggverify.checks.spaces import spread
 from aggverify.execution.executed import Execution
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Refused, Subject
 from aggverify.generation.catalogue import grid, hard_cases, more_cases, plain_losses
 from aggverify.steps.case import Case
@@ -49,17 +49,17 @@ def asked_first() -> tuple[Case, ...]:
     return tuple(found)
 
 
-def settled(subject: Subject, laboratory: Laboratory) -> Subject:
+def settled(subject: Subject, executor: Executor) -> Subject:
     """The subject, and what it refuses: every check is judged on the rest."""
     space = spread(subject, min_units=1)
     cases = [case for case in asked_first() if case in space]
-    known = dict(zip(cases, laboratory.run(subject, cases), strict=True))
+    known = dict(zip(cases, executor.run(subject, cases), strict=True))
     if not any(map(refusal, known.values())):
         return subject
     sizes = subject.max_world, space.cp_kinds
     more = [c for c in (*hard_cases(), *grid(*sizes), *more_cases(*sizes)) if c in space]
     more = [c for c in dict.fromkeys(c for m in more for c in (m, m.trivial)) if c not in known]
-    known |= zip(more, laboratory.run(subject, more), strict=True)
+    known |= zip(more, executor.run(subject, more), strict=True)
     return subject.knowing(refused=tuple(refused(known)))
 
 

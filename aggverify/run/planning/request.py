@@ -14,8 +14,8 @@ from aggverify.errors import InputError, unknown
 from aggverify.execution.budget import Budget
 from aggverify.execution.deadline import Deadline
 from aggverify.execution.installed import installed_modes
-from aggverify.execution.kinds import Kind
 from aggverify.execution.limits import RankKind
+from aggverify.execution.option_types import OptionType
 from aggverify.execution.options import OPTIONS, Option, default, texts
 from aggverify.files import is_path
 from aggverify.model import Waiver
@@ -157,7 +157,9 @@ def requested(
             value = _with(option, value, said.get(option.key))
         if option.field and value is not None:
             several = frozenset if option.adds else tuple
-            values[option.field] = several(texts(value)) if option.kind is Kind.TEXTS else value
+            values[option.field] = (
+                several(texts(value)) if option.kind is OptionType.TEXTS else value
+            )
     if given.get("convention") is not None:
         if given.get("adapter") is None:
             values.pop("adapter", None)  # the project's

@@ -27,7 +27,7 @@ def findings_again(run: CheckRun, stored: Sequence[StoredCase]) -> list[Finding]
     mine = [s for s in stored if s.check == run.check.name and s.case in run.space]
     if not mine:
         return []
-    with run.laboratory.patient():
+    with run.executor.patient():
         judged = run.findings([s.case for s in mine])
     pairs = zip(mine, judged, strict=True)
     known = [found for case, found in pairs if found is not None and found.code == case.code]

@@ -14,9 +14,9 @@ from aggverify.checks.judging import is_finite
 from aggverify.checks.refusal import refusal
 from aggverify.execution.deadline import OutOfTime
 from aggverify.execution.executed import Execution
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
+from aggverify.execution.run_spec import as_run_spec
 from aggverify.execution.subject import Subject
-from aggverify.execution.trial import trial
 from aggverify.generation.constants import around
 from aggverify.generation.space import Space, folded, sizes
 from aggverify.generation.steering import steered
@@ -53,7 +53,7 @@ class CheckRun:
     check: Check
     subject: Subject
     space: Space
-    laboratory: Laboratory
+    executor: Executor
     tally: Tally
     progress: Callable[[], None] = lambda: None
     look: Callable[[], None] = lambda: None
@@ -95,7 +95,7 @@ class CheckRun:
     def run(self, *, examples: int, seed: int, deadline: float) -> Finding | None:
         """The finding on the smallest case that shows it, or None when every case passes.
 
-        ``deadline``: in seconds of the laboratory's clock. Raises OutOfTime where the whole
+        ``deadline``: in seconds of the executor's clock. Raises OutOfTime where the whole
         command has none left and nothing was found.
         """
         if self.check.only is not None:
@@ -112,7 +112,7 @@ class CheckRun:
                 max_examples=examples,
                 seed=seed,
                 deadline=deadline,
-                clock=self.laboratory.clock,
+                clock=self.executor.clock,
             )
         )
         return self._made_small()
@@ -190,7 +190,7 @@ class CheckRun:
         confirming = self.check.confirming
         if confirming is None:
             return self.judge(case)
-        return self.check.judge(self.subject, self.laboratory.run(self.subject, confirming(case)))
+        return self.check.judge(self.subject, self.executor.run(self.subject, confirming(case)))
 
     def findings(self, cases: Sequence[Case]) -> list[Finding | None]:
         """Execute the variants of all these cases and judge them, one finding or None each."""
@@ -242,7 +242,7 @@ class CheckRun:
         wanted = [c for group in variants for c in group]
         if self.check.steers:
             self._done.update(cases)
-            wanted = [replace(trial(c), noted=True) for c in wanted]
+            wanted = [replace(as_run_spec(c), noted=True) for c in wanted]
 
         def judged(executions: Sequence[Execution]) -> list[Finding | None]:
             rest = iter(executions)
@@ -254,7 +254,7 @@ class CheckRun:
 
         # What is compared with itself is run as often as that is asked.
         twice = any(len(set(group)) < len(group) for group in variants)
-        start = self.laboratory.submit if twice else self.laboratory.shared
+        start = self.executor.submit if twice else self.executor.shared
         return Running(start(self.subject, wanted), judged)
 
     def _judged(self, case: Case, mine: list[Execution], lean: bool) -> Finding | None:
@@ -280,7 +280,7 @@ class CheckRun:
             self.refusals.append(refused)
         if finding is not None and lean and self.subject.rows is None:
             # Now the control decides whose fault it is.
-            mine = [*self.laboratory.run(self.subject, self.check.variants(case)[:1]), *mine]
+            mine = [*self.executor.run(self.subject, self.check.variants(case)[:1]), *mine]
             finding = self.check.judge(self.subject, mine)
         if finding is not None and finding.accumulated:
             self.tally.needs(self.subject, finding)
@@ -304,7 +304,7 @@ class CheckRun:
         if not explained_by_rounding(self.check, self.subject, finding, executions):
             return False
         if self._rounds is None:
-            self._rounds = rounds(self.check, self.subject, self.space, self.laboratory)
+            self._rounds = rounds(self.check, self.subject, self.space, self.executor)
         if self._rounds:
             self.subject = self.subject.knowing(computes_in=LOW)
         return self._rounds
@@ -325,7 +325,7 @@ class CheckRun:
         for batch in _doubling(self._left):
             self.phase = Phase.CATALOGUE if batch[0] in hard else Phase.GRID
             found = _first(pipeline.push(batch))
-            self.complete = self.laboratory.clock() < deadline
+            self.complete = self.executor.clock() < deadline
             if found is not None or not self.complete:
                 break
         else:

@@ -13,7 +13,7 @@ from hypothesis.strategies import SearchStrategy
 
 from aggverify.checks import Finding
 from aggverify.execution.budget import MIN_EXAMPLES
-from aggverify.generation.repeatable import whatever_is_imported
+from aggverify.generation.repeatable import deterministic_draws
 from aggverify.generation.space import Space
 from aggverify.generation.strategies import related
 from aggverify.run.search.pipeline import Judged, Pipeline, Submit
@@ -71,7 +71,7 @@ def _run(
         report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
     )
-    with suppress(Enough), whatever_is_imported():
+    with suppress(Enough), deterministic_draws():
         hypothesis.seed(seed)(configured(hypothesis.given(strategy)(draw)))()
 
 

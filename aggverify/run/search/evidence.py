@@ -17,7 +17,7 @@ from aggverify.diagnosis import Diagnosis, recognised
 from aggverify.diagnosis.observation import TOLERANCE
 from aggverify.errors import NotJudged
 from aggverify.execution.executed import Execution, Weights
-from aggverify.execution.trial import trial
+from aggverify.execution.run_spec import as_run_spec
 from aggverify.model import Suspect
 from aggverify.run.outcome.verdict import Relevance
 from aggverify.run.search.alike import same
@@ -64,7 +64,7 @@ def gather(
         return
     if not found.confirmed and (ran_away or is_flaky(finding.fault)):
         times = runs = 0
-        with run.laboratory.patient():
+        with run.executor.patient():
             # A loop without an end takes its whole limit each time: seen twice is enough.
             while runs < RUNS and not (ran_away and times):
                 times += run.judge_again(finding.case) is not None
@@ -76,7 +76,7 @@ def gather(
         found.confirmed = times > 0
         if finding.fault is not None and skipped(finding.fault):
             # What its ranks issued says that some left others waiting, however often that happens.
-            found.diagnosis = failure(run.subject, finding, run.laboratory)
+            found.diagnosis = failure(run.subject, finding, run.executor)
         found.flaky = flaky_finding(finding, 1 + times, runs + 2)
         return
     if not found.confirmed and finding.fault is None:
@@ -110,8 +110,8 @@ def confirm(run: CheckRun, finding: Finding) -> bool:
 
 def _again(run: CheckRun, finding: Finding) -> Finding | None:
     """What is found on its case in fresh worlds."""
-    run.laboratory.fresh()
-    with run.laboratory.patient():
+    run.executor.fresh()
+    with run.executor.patient():
         return run.judge_again(finding.case)
 
 
@@ -125,7 +125,7 @@ def is_steady(run: CheckRun, finding: Finding) -> bool:
     again = _again(run, finding)
     if again is None or not same(finding, again) or needs_a_past(run, finding):
         return False
-    executions = run.laboratory.run(run.subject, run.check.variants(finding.case))
+    executions = run.executor.run(run.subject, run.check.variants(finding.case))
     later = run.check.judge(run.subject, executions)
     if later is None or later.observed is None or again.observed is None:
         return False
@@ -134,7 +134,7 @@ def is_steady(run: CheckRun, finding: Finding) -> bool:
 
 def is_still_there(run: CheckRun, finding: Finding) -> bool:
     """Whether it comes back in ranks with a past, run and not remembered."""
-    executions = run.laboratory.run(run.subject, run.check.variants(finding.case))
+    executions = run.executor.run(run.subject, run.check.variants(finding.case))
     return same(finding, run.check.judge(run.subject, executions))
 
 
@@ -169,10 +169,10 @@ def is_gone_afresh(run: CheckRun, finding: Finding) -> bool:
 def _afresh(run: CheckRun, finding: Finding) -> list[Execution]:
     """Its variants, where there are several, each in ranks that have run nothing; none where one
     comes to no result."""
-    alone = [replace(trial(each), fresh=True) for each in run.check.variants(finding.case)]
+    alone = [replace(as_run_spec(each), fresh=True) for each in run.check.variants(finding.case)]
     if len(alone) < 2:
         return []
-    executions = run.laboratory.run(run.subject, alone)
+    executions = run.executor.run(run.subject, alone)
     return executions if all(each.weights is not None for each in executions) else []
 
 
@@ -186,4 +186,4 @@ def explained(run: CheckRun, finding: Finding) -> Diagnosis | None:
         own = [case for case in own if case.step.num_response_tokens <= SHORT]
         space = replace(space, lengths=(), holes=False)
     more = drawn(space, DRAWN, run.subject.claim.seed) if run.check.only is None else []
-    return explain(run.subject, finding, run.laboratory, [*own, *more[:HELD_OUT]], more)
+    return explain(run.subject, finding, run.executor, [*own, *more[:HELD_OUT]], more)

@@ -44,10 +44,10 @@ from aggverify.diagnosis.nonlinear import (
 from aggverify.diagnosis.observation import close
 from aggverify.diagnosis.wording import described
 from aggverify.execution.executed import Execution
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import (
-    blanked,
+    fully_masked,
     grid,
     hard_cases,
     more_cases,
@@ -71,7 +71,7 @@ _TRIED = 8
 def explain(
     subject: Subject,
     finding: Finding,
-    laboratory: Laboratory,
+    executor: Executor,
     own: Sequence[Case],
     others: Sequence[Case] = (),
 ) -> Diagnosis | None:
@@ -83,26 +83,26 @@ def explain(
     shown = finding.observed is not None
     how = finding.traits.diagnosed
     if finding.not_finite:
-        return _not_finite(subject, finding, laboratory, own)
+        return _not_finite(subject, finding, executor, own)
     if finding.code == clipping.CODE and len(finding.signs) > 1:
-        finding = _told_apart(subject, finding, laboratory, own)
+        finding = _told_apart(subject, finding, executor, own)
     if finding.code == SELECTION:  # by a statistic of the values, or among them
-        return recognised(subject, finding, *_at_hand(subject, finding.case, laboratory))
+        return recognised(subject, finding, *_at_hand(subject, finding.case, executor))
     if how is Diagnosed.SYMPTOM or finding.term is not None:
         found = recognised(subject, finding)
-        return found or explain_term(subject, finding, laboratory, own)
+        return found or explain_term(subject, finding, executor, own)
     if subject.objective is not None and shown and how is Diagnosed.WEIGHTS:
         resting = replace(finding, case=at_rest(finding.case))
         cases = (list(map(at_rest, each)) for each in (own, others))
-        if (found := _weights(subject, resting, laboratory, *cases)) is not None:
+        if (found := _weights(subject, resting, executor, *cases)) is not None:
             return _in_words(found, "with all inputs 0, divided by the slope there: ")
     if subject.nonlinear and shown:
-        return _nonlinear(subject, finding, laboratory, own)
+        return _nonlinear(subject, finding, executor, own)
     if how is Diagnosed.BEHIND_THE_MASK:
-        return _behind_the_mask(subject, finding, laboratory, own)
+        return _behind_the_mask(subject, finding, executor, own)
     if not shown and how is not Diagnosed.VALUE:
-        return failure(subject, finding, laboratory)
-    found = _weights(subject, finding, laboratory, own, others)
+        return failure(subject, finding, executor)
+    found = _weights(subject, finding, executor, own, others)
     if found is None and finding.signs:
         return recognised(subject, finding)
     return (
@@ -127,32 +127,32 @@ def _in_words(found: Diagnosis, under: str) -> Diagnosis:
 def _weights(
     subject: Subject,
     finding: Finding,
-    laboratory: Laboratory,
+    executor: Executor,
     own: Sequence[Case],
     alike: Sequence[Case],
 ) -> Diagnosis | None:
     space = spread(subject, min_units=1)
     fitting = _stored(subject)
     mine = [finding.case, *own]
-    if (usual := _right_usually(subject, laboratory, [*mine, *fitting])) is not None:
+    if (usual := _right_usually(subject, executor, [*mine, *fitting])) is not None:
         return deviation(subject, usual)
     judged = subject.at_rest
     unit = [] if subject.compares else [unit_case()]
-    found = _observe(subject, laboratory, [*unit, *mine, *fitting])
+    found = _observe(subject, executor, [*unit, *mine, *fitting])
     others = [case for case in more_cases(subject.max_world, space.cp_kinds) if case in space]
     others = others if subject.objective is None else list(map(at_rest, others))
     for _ in range(_ROUNDS):
         case = telling_case(list(found.values()), others)
         if case is None:
             break
-        found |= _observe(subject, laboratory, [case])
+        found |= _observe(subject, executor, [case])
     for _ in range(_ROUNDS):
         diagnosis = diagnose(judged, finding, _tiers(finding, found, mine))
         if diagnosis is None or diagnosis.form is None:
             return diagnosis
         tried = _foretold_wrong(judged, diagnosis.form, (*alike, *others))
         new = [case for case in tried if _double(case) not in found][:_TRIED]
-        seen = _observe(subject, laboratory, new)
+        seen = _observe(subject, executor, new)
         if all(_is_as_foretold(diagnosis.form, o) for o in seen.values()):
             return diagnosis
         found |= seen
@@ -180,19 +180,19 @@ def _of_groups(size: int) -> Iterator[Case]:
 
 
 def _nonlinear(
-    subject: Subject, finding: Finding, laboratory: Laboratory, own: Sequence[Case]
+    subject: Subject, finding: Finding, executor: Executor, own: Sequence[Case]
 ) -> Diagnosis | None:
     """Whether a count, or a statistic of the values, is that of what is at hand."""
     if finding.traits.diagnosed is Diagnosed.BEHIND_THE_MASK:
-        return recognised(subject, finding, *_reached(subject, finding, laboratory))
+        return recognised(subject, finding, *_reached(subject, finding, executor))
     if finding.case.layout.is_trivial:
         return recognised(subject, finding)
     rest = [at_rest(case) for case in (finding.case, *own, *_stored(subject))]
-    count = count_at_hand(list(_observe(subject, laboratory, rest).values()))
-    signs = [] if count is not None else _at_hand(subject, finding.case, laboratory)
+    count = count_at_hand(list(_observe(subject, executor, rest).values()))
+    signs = [] if count is not None else _at_hand(subject, finding.case, executor)
     if count is not None or signs:
         return diagnose_nonlinear(subject, finding, count, *signs)
-    several = _observe(subject, laboratory, _of_one_step(subject))
+    several = _observe(subject, executor, _of_one_step(subject))
     count = count_of_a_part(list(several.values()))
     found = diagnose_nonlinear(subject, finding, count)
     if count is None or found is None or found.bug is None:
@@ -217,28 +217,26 @@ def _of_one_step(subject: Subject) -> list[Case]:
 
 
 def _told_apart(
-    subject: Subject, finding: Finding, laboratory: Laboratory, own: Sequence[Case]
+    subject: Subject, finding: Finding, executor: Executor, own: Sequence[Case]
 ) -> Finding:
     """With one of its signs, by another case on which that one alone is seen."""
     for case in own:
-        found = clipping.CHECK.judge(
-            subject, laboratory.run(subject, clipping.CHECK.variants(case))
-        )
+        found = clipping.CHECK.judge(subject, executor.run(subject, clipping.CHECK.variants(case)))
         if found is not None and len(found.signs) == 1 and found.signs[0] in finding.signs:
             return replace(finding, signs=found.signs)
     return finding
 
 
-def _reached(subject: Subject, finding: Finding, laboratory: Laboratory) -> list[str]:
+def _reached(subject: Subject, finding: Finding, executor: Executor) -> list[str]:
     """Whether values behind the mask change what an unmasked token weighs."""
-    clean = laboratory.run(subject, [finding.case])[0].weights
+    clean = executor.run(subject, [finding.case])[0].weights
     if clean is None:
         return []
     changed = np.flatnonzero(~(clean == np.array(finding.observed))).tolist()
     return [OF_THE_MASKED] if set(changed).difference(finding.case.masked_tokens()) else []
 
 
-def _at_hand(subject: Subject, case: Case, laboratory: Laboratory) -> list[str]:
+def _at_hand(subject: Subject, case: Case, executor: Executor) -> list[str]:
     """The first kind of values whose part in the weights ends where a micro-batch or rank does; of
     the case, or of larger ones, on which more is changed."""
     found: list[str] = []
@@ -246,7 +244,7 @@ def _at_hand(subject: Subject, case: Case, laboratory: Laboratory) -> list[str]:
     alike = [c for c in _of_one_step(subject) if (c.layout.cp_size > 1) == (cp_size > 1)]
     for each in (case, *alike[-2:]):
         tried = list(probes(_double(each)))
-        seen = _observe(subject, laboratory, [each, *(probe.case for probe in tried)])
+        seen = _observe(subject, executor, [each, *(probe.case for probe in tried)])
         before = seen.get(_double(each))
         if before is not None:
             pairs = ((p.sign, is_at_hand(p, before, seen[p.case])) for p in tried if p.case in seen)
@@ -272,12 +270,12 @@ def _is_as_foretold(form: Predicts, seen: Observation) -> bool:
     return not seen.mask.any() or close(seen.observed[seen.mask], form.predict([seen.case]))
 
 
-def _right_usually(subject: Subject, laboratory: Laboratory, cases: Sequence[Case]) -> str | None:
+def _right_usually(subject: Subject, executor: Executor, cases: Sequence[Case]) -> str | None:
     """Where the engine deviates: the usual one that the reducer is right under, if there is one."""
     deviates = subject.engine.deviates
     for name in () if deviates is None else deviates.usual:
         other = subject.under(name)
-        found = _observe(other, laboratory, cases)
+        found = _observe(other, executor, cases)
         complete = len(found) == len(
             {c for case in map(_double, cases) for c in (case, case.trivial)}
         )
@@ -303,13 +301,13 @@ def _tiers(
 
 
 def _observe(
-    subject: Subject, laboratory: Laboratory, cases: Iterable[Case]
+    subject: Subject, executor: Executor, cases: Iterable[Case]
 ) -> dict[Case, Observation]:
     """Run the cases and their trivial layouts in float64; what does not finish is left out."""
     rest = subject.objective is not None
     wanted = [_double(at_rest(case) if rest else case) for case in cases]
     distinct = list(dict.fromkeys([*(case.trivial for case in wanted), *wanted]))
-    done = dict(zip(distinct, laboratory.run(subject, distinct), strict=True))
+    done = dict(zip(distinct, executor.run(subject, distinct), strict=True))
     found = {}
     for case, execution in done.items():
         seen = _observed(subject, execution, done[case.trivial])
@@ -342,32 +340,32 @@ def _double(case: Case) -> Case:
 
 
 def _not_finite(
-    subject: Subject, finding: Finding, laboratory: Laboratory, own: Sequence[Case]
+    subject: Subject, finding: Finding, executor: Executor, own: Sequence[Case]
 ) -> Diagnosis | None:
     """Where something is not finite, with and without units that are empty; in float64 first, then
     as it was found."""
     space = spread(subject, min_units=1, empty_samples=True)
     stored = (*hard_cases(), *grid(subject.max_world, space.cp_kinds))
-    cases = [finding.case, *own, *(c for case in stored for c in (case, *blanked(case)))]
+    cases = [finding.case, *own, *(c for case in stored for c in (case, *fully_masked(case)))]
     fitting = [case for case in cases if case in space or case is finding.case]
-    found = list(_observe(subject, laboratory, fitting).values())
+    found = list(_observe(subject, executor, fitting).values())
     if not_finite(found) is None:
-        ran = laboratory.run(subject, [finding.case, *own])
+        ran = executor.run(subject, [finding.case, *own])
         found = [o for o in (_observed(subject, e) for e in ran) if o is not None]
     return diagnose_not_finite(subject, finding, found)
 
 
 def _behind_the_mask(
-    subject: Subject, finding: Finding, laboratory: Laboratory, own: Sequence[Case]
+    subject: Subject, finding: Finding, executor: Executor, own: Sequence[Case]
 ) -> Diagnosis | None:
     """Weights at masked tokens explain it; failing that, what each kind of value does there."""
-    plain = diagnose_mask(subject, finding, list(_observe(subject, laboratory, own).values()))
+    plain = diagnose_mask(subject, finding, list(_observe(subject, executor, own).values()))
     if plain is not None:
         return plain
     # Where nothing else is in the sum, what is added and subtracted again leaves no trace.
     beside = parse_step("1/100")
     clean = [_double(finding.case), Case(beside, Layout.trivial(1), plain_losses(beside))]
     wanted = [case for plain in clean for case in (plain, *(poisoned(plain, p) for p in Poison))]
-    ran = iter([_observed(subject, execution) for execution in laboratory.run(subject, wanted)])
+    ran = iter([_observed(subject, execution) for execution in executor.run(subject, wanted)])
     runs = [(next(ran), dict(zip(Poison, ran, strict=False))) for _ in clean]
     return diagnose_behind(subject, finding, behind(runs))

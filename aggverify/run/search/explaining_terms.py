@@ -12,16 +12,16 @@ from aggverify.checks import Finding
 from aggverify.checks.spaces import spread
 from aggverify.diagnosis import Diagnosis, Observation, diagnose_term
 from aggverify.diagnosis.observation import Array
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
+from aggverify.execution.run_spec import RunSpec
 from aggverify.execution.subject import Subject
 from aggverify.execution.term_readings import TERM_READINGS
-from aggverify.execution.trial import Trial
 from aggverify.generation.catalogue import grid, hard_cases, unit_case
 from aggverify.steps.case import Case
 
 
 def explain_term(
-    subject: Subject, finding: Finding, laboratory: Laboratory, own: Sequence[Case]
+    subject: Subject, finding: Finding, executor: Executor, own: Sequence[Case]
 ) -> Diagnosis | None:
     """What its weights are off by, or are instead, in units of the term's coefficient: its weight
     in a step of one token. ``own``: cases of the check that made the finding."""
@@ -32,10 +32,10 @@ def explain_term(
     cases = [replace(case, dtype="float64") for case in (unit_case(), finding.case, *own, *stored)]
     distinct = list(dict.fromkeys(each for case in cases for each in (case.trivial, case)))
     number = subject.terms.index(finding.term)
-    trials = [Trial(case, term=number) for case in distinct]
+    trials = [RunSpec(case, term=number) for case in distinct]
     ran = {
         case: done.weights
-        for case, done in zip(distinct, laboratory.run(subject, trials), strict=True)
+        for case, done in zip(distinct, executor.run(subject, trials), strict=True)
         if done.weights is not None
     }
     unit = ran.get(cases[0])

@@ -9,25 +9,25 @@ from dataclasses import replace
 from aggverify.checks import Finding
 from aggverify.diagnosis import Diagnosis, recognised
 from aggverify.diagnosis.broadcasts import SAMPLES_AT_TOKENS, samples_at_tokens
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
+from aggverify.execution.run_spec import RunSpec
 from aggverify.execution.subject import Subject
-from aggverify.execution.trial import Trial
 from aggverify.world import Fault, Stack
 
 NOTHING_REDUCED = "no rank issued a collective"
 
 
-def failure(subject: Subject, finding: Finding, laboratory: Laboratory) -> Diagnosis | None:
+def failure(subject: Subject, finding: Finding, executor: Executor) -> Diagnosis | None:
     """By what its ranks did, and whether one context-parallel rank comes through."""
     signs = []
     layout = finding.case.layout
     if layout.cp_size > 1:
         alone = finding.case.with_layout(replace(layout, cp_size=1))
-        if laboratory.run(subject, [alone])[0].failure is None:
+        if executor.run(subject, [alone])[0].failure is None:
             signs.append("only-under-context-parallel")
     if finding.fault is not None and finding.fault.kind == "disagree":
         # In a job of its own, so that what it issued is known.
-        fault = laboratory.run(subject, [Trial(finding.case, alone=True)])[0].failure
+        fault = executor.run(subject, [RunSpec(finding.case, alone=True)])[0].failure
         if fault is not None and fault.kind == "disagree" and not any(fault.traces.values()):
             signs.append(NOTHING_REDUCED)
     if finding.fault is not None and (_parted(finding.fault) or skipped(finding.fault)):

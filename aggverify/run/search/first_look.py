@@ -10,8 +10,8 @@ from itertools import islice
 from aggverify.checks import Check, Finding
 from aggverify.codes.base import Effect
 from aggverify.execution.deadline import Deadline
-from aggverify.execution.laboratory import Laboratory
-from aggverify.execution.trial import Trial, trial
+from aggverify.execution.executor import Executor
+from aggverify.execution.run_spec import RunSpec, as_run_spec
 from aggverify.run.outcome.tally import Tally
 from aggverify.run.planning.plan import Entry
 from aggverify.run.search.check_run import FIRST_BATCH, CheckRun
@@ -20,7 +20,7 @@ from aggverify.steps.case import Case
 
 
 def first_look(
-    entries: Sequence[Entry], laboratory: Laboratory, tally: Tally, deadline: Deadline
+    entries: Sequence[Entry], executor: Executor, tally: Tally, deadline: Deadline
 ) -> Finding | None:
     """The first finding that the first cases of each entry show and that comes back in fresh ranks.
 
@@ -31,11 +31,11 @@ def first_look(
         if entry.instead is not None or entry.space is None or not _is_of_weights(entry.check):
             continue
         deadline.look()
-        run = CheckRun(entry.check, entry.subject, entry.space, laboratory, tally)
+        run = CheckRun(entry.check, entry.subject, entry.space, executor, tally)
         bare = (c for c in run.stored_cases() if all(map(_is_bare, entry.check.variants(c))))
         finding = run.first_failure(list(islice(bare, FIRST_BATCH)))
         if any(fault.kind != "exception" for fault in run.failures):
-            laboratory.calm()
+            executor.calm()
             return None
         fails = finding is not None and finding.traits.effect is Effect.FAILS
         if finding is not None and fails and finding.observed is not None:
@@ -49,6 +49,6 @@ def _is_of_weights(check: Check) -> bool:
     return check.of_weights and check.only is None and not costly
 
 
-def _is_bare(wanted: Case | Trial) -> bool:
+def _is_bare(wanted: Case | RunSpec) -> bool:
     """Whether nothing but the case is asked for: mostly its result is kept for the check's turn."""
-    return trial(wanted) == Trial(trial(wanted).case)
+    return as_run_spec(wanted) == RunSpec(as_run_spec(wanted).case)

@@ -12,9 +12,9 @@ from aggverify.codes import Diagnosed
 from aggverify.diagnosis import recognised
 from aggverify.errors import UnknownVersion
 from aggverify.execution.executed import Execution
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
+from aggverify.execution.run_spec import RunSpec
 from aggverify.execution.subject import Subject
-from aggverify.execution.trial import Trial
 from aggverify.generation.catalogue import plain_losses
 from aggverify.model import Call, Given
 from aggverify.run.outcome.store import stored_case
@@ -30,29 +30,29 @@ WHY_NOT = "the reducer does not get through the simplest step"
 TOKENS = 3
 
 
-def first_step(subject: Subject, laboratory: Laboratory) -> ReportedFinding | None:
+def first_step(subject: Subject, executor: Executor) -> ReportedFinding | None:
     """How the reducer fails on the simplest step; None where it gets through it.
 
     One that refuses it is given others: it may be made for several ranks or micro-batches only.
     """
     failed: Execution | None = None
     for case in () if subject.only_called else simplest(subject):
-        [execution] = laboratory.run(subject, [case])
+        [execution] = executor.run(subject, [case])
         if execution.failure is None:
             return None
         refused = refusal(execution) is not None
         failed = execution if failed is None or not refused else failed
         if not refused:
             break
-    return None if failed is None else _reported(subject, laboratory, failed.case)
+    return None if failed is None else _reported(subject, executor, failed.case)
 
 
-def taken(subjects: Sequence[Subject], laboratory: Laboratory) -> tuple[Subject, ...]:
+def taken(subjects: Sequence[Subject], executor: Executor) -> tuple[Subject, ...]:
     """Those whose mode the reducer takes. One of several that nobody has asked for by name, and
     that it refuses on the simplest steps, is none of its own: the others say so."""
     if len(subjects) < 2 or any(s.found.mode_said for s in subjects):
         return tuple(subjects)
-    words = [(s, _refused(s, laboratory)) for s in subjects]
+    words = [(s, _refused(s, executor)) for s in subjects]
     mine = [s for s, said in words if said is None]
     if len(mine) in (0, len(subjects)):
         return tuple(subjects)
@@ -65,13 +65,13 @@ def taken(subjects: Sequence[Subject], laboratory: Laboratory) -> tuple[Subject,
     return tuple(s.claiming(offered=offered).noting(*notes) for s in mine)
 
 
-def _refused(subject: Subject, laboratory: Laboratory) -> str | None:
+def _refused(subject: Subject, executor: Executor) -> str | None:
     """With what words it declines every one of the simplest steps, the first's; None where it
     takes one, or fails in another way."""
     said: list[str] = []
     for case in simplest(subject):
         try:
-            [ran] = laboratory.run(subject, [case])
+            [ran] = executor.run(subject, [case])
         except UnknownVersion:  # its first step runs into it too, and says so
             return None
         words = refusal(ran)
@@ -81,18 +81,18 @@ def _refused(subject: Subject, laboratory: Laboratory) -> str | None:
     return said[0]
 
 
-def _reported(subject: Subject, laboratory: Laboratory, case: Case) -> ReportedFinding | None:
+def _reported(subject: Subject, executor: Executor, case: Case) -> ReportedFinding | None:
     """The failure seen again in fresh ranks, with what the reducer was given there."""
-    laboratory.fresh()
-    with laboratory.patient():
-        [again] = laboratory.run(subject, [case])
+    executor.fresh()
+    with executor.patient():
+        [again] = executor.run(subject, [case])
     finding = failure_finding(CHECK, subject, again)
     if finding is None:
         return None  # not every time: the checks look into that
     if finding.traits.diagnosed is Diagnosed.SYMPTOM:  # it got there, and its mistake has a name
         known = recognised(subject, finding)
         return ReportedFinding(stored_case(subject, finding), finding, known, True)
-    [shown] = laboratory.run(subject, [Trial(case, show=True)])
+    [shown] = executor.run(subject, [RunSpec(case, show=True)])
     call = Call(tuple(Given(*each) for each in shown.given), subject.convention.returns)
     return ReportedFinding(stored_case(subject, finding), finding, None, True, call=call)
 

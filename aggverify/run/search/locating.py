@@ -9,7 +9,7 @@ from itertools import chain, islice
 from aggverify.checks import Finding
 from aggverify.diagnosis import Diagnosis
 from aggverify.diagnosis.localised import Spectrum, suspects
-from aggverify.execution.trial import trial
+from aggverify.execution.run_spec import as_run_spec
 from aggverify.model import Suspect
 from aggverify.run.search.alike import same
 from aggverify.run.search.check_run import CheckRun
@@ -49,9 +49,9 @@ def _cases(run: CheckRun, finding: Finding) -> Iterator[Case]:
 def _ran(run: CheckRun, finding: Finding, cases: Sequence[Case]) -> list[Spectrum]:
     """What each of them ran as it was laid out, and whether it shows this finding; one that shows
     another is left out, and one without a result."""
-    variants = [[replace(trial(each), noted=True) for each in run.check.variants(case)]
+    variants = [[replace(as_run_spec(each), noted=True) for each in run.check.variants(case)]
                 for case in cases]  # fmt: skip
-    rest = iter(run.laboratory.run(run.subject, list(chain.from_iterable(variants))))
+    rest = iter(run.executor.run(run.subject, list(chain.from_iterable(variants))))
     found = []
     for each in variants:
         mine = [next(rest) for _ in each]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from aggverify.checks import Finding
 from aggverify.execution.executed import Execution
-from aggverify.execution.laboratory import Submitted
+from aggverify.execution.executor import Submitted
 from aggverify.steps.case import Case
 
 JudgeCases = Callable[[Sequence[Case]], Sequence[Finding | None]]

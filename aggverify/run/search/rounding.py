@@ -15,7 +15,7 @@ from aggverify.checks import Check, Finding
 from aggverify.checks.layout import COMBINED
 from aggverify.checks.spaces import spread
 from aggverify.execution.executed import Execution
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import plain_losses
 from aggverify.generation.space import Space
@@ -35,7 +35,7 @@ def explained_by_rounding(
     return check.judge(subject.knowing(computes_in=LOW), executions) is None
 
 
-def rounds(check: Check, subject: Subject, space: Space, laboratory: Laboratory) -> bool:
+def rounds(check: Check, subject: Subject, space: Space, executor: Executor) -> bool:
     """Whether such deviations vanish where float32 is exact: on the check's own cases of that kind,
     or, if it has none, in the weights of every layout."""
     cases = [case for case in map(check.project, exact_cases(space.cp_kinds)) if case in space]
@@ -44,7 +44,7 @@ def rounds(check: Check, subject: Subject, space: Space, laboratory: Laboratory)
         check, space = COMBINED, spread(subject, min_units=1)
         cases = [case for case in exact_cases(space.cp_kinds) if case in space]
     groups = [check.variants(case) for case in cases]
-    done = iter(laboratory.run(subject, list(chain.from_iterable(groups))))
+    done = iter(executor.run(subject, list(chain.from_iterable(groups))))
     low = subject.knowing(computes_in=LOW)
     for group in groups:
         executions = [next(done) for _ in group]

@@ -17,7 +17,7 @@ from aggverify.codes.state import Incomplete, State
 from aggverify.conventions.beyond import NOT_KNOWN, NotTold
 from aggverify.errors import NotJudged
 from aggverify.execution.deadline import NEVER, STOPS, Deadline
-from aggverify.execution.laboratory import Laboratory
+from aggverify.execution.executor import Executor
 from aggverify.generation.space import Space
 from aggverify.run.outcome.consequences import Outcome
 from aggverify.run.outcome.events import (
@@ -46,7 +46,7 @@ MOST = 3
 
 def run_check(
     entry: Entry,
-    laboratory: Laboratory,
+    executor: Executor,
     emit: Emit = lambda event: None,
     *,
     seen: Tally | None = None,
@@ -58,7 +58,7 @@ def run_check(
 
     ``seen``: what earlier entries of the subject have seen, and is not looked for again.
     ``before``: cases of earlier runs; where one still fails, nothing else is looked for.
-    ``seconds``: for drawing, of the laboratory's clock; a check that runs all of its own cases has
+    ``seconds``: for drawing, of the executor's clock; a check that runs all of its own cases has
     them only if asked for. ``deadline``: of the whole command.
     """
     tally = Tally() if seen is None else deepcopy(seen)
@@ -83,14 +83,14 @@ def run_check(
         check,
         entry.subject,
         entry.space,
-        laboratory,
+        executor,
         tally,
-        lambda: emit(Progress(check.name, laboratory.executed, run.phase)),
+        lambda: emit(Progress(check.name, executor.executed, run.phase)),
         deadline.look,
     )
-    began = laboratory.clock()
+    began = executor.clock()
     unlimited = check.only is not None and claim.budget.max_time is None
-    ends = math.inf if unlimited else laboratory.clock() + seconds
+    ends = math.inf if unlimited else executor.clock() + seconds
     reported: list[ReportedFinding] = []
     stopped = None
     try:
@@ -104,7 +104,7 @@ def run_check(
         if run.found is not None and all(run.found is not r.finding for r in reported):
             reported.append(_reported(run, run.found, Evidence()))
     if run.peak_bytes and check.only_with:
-        emit(Measured(check.name, laboratory.clock() - began, run.peak_bytes))
+        emit(Measured(check.name, executor.clock() - began, run.peak_bytes))
     least = 0 if before.only else entry.least
     done = structs.replace(
         _summary(run, reported, stopped, least=least), planned=0 if before.only else entry.examples
@@ -131,7 +131,7 @@ def _found(
     """Add what is found, each way in which it is wrong once."""
     check, seed = run.check, entry.subject.claim.seed
     finding = run.run(examples=entry.examples, seed=seed, deadline=deadline)
-    if finding is None and check.only is None and run.laboratory.clock() > deadline:
+    if finding is None and check.only is None and run.executor.clock() > deadline:
         drawn = run.cases - len(run.stored_cases())
         if drawn < entry.examples:
             run.tally.sights.cut_short.append(model.Cut(check.name, drawn, entry.examples))
@@ -162,7 +162,7 @@ def on_branches(run: CheckRun) -> tuple[CheckRun, Finding] | None:
         assert entry.space is not None and entry.check.on_branches is not None
         space = _as_wide(entry.space, run.space)
         part = CheckRun(
-            entry.check, subject, space, run.laboratory, run.tally, run.progress, run.look
+            entry.check, subject, space, run.executor, run.tally, run.progress, run.look
         )
         brought = dict.fromkeys(map(entry.check.on_branches, cases))
         mine = [case for case in brought if case in space][: entry.check.max_stored]

@@ -11,7 +11,7 @@ from aggverify.errors import shown
 from aggverify.execution.budget import LARGEST
 
 
-class Kind(Enum):
+class OptionType(Enum):
     """What a value is, in the words of an error."""
 
     TEXT = "a text"
@@ -24,20 +24,20 @@ class Kind(Enum):
     def fits(self, value: Any) -> bool:
         """Whether a value out of TOML, or of a module's dict, is one."""
         match self:
-            case Kind.TEXT:
+            case OptionType.TEXT:
                 return _is_text(value)
-            case Kind.TEXTS:
+            case OptionType.TEXTS:
                 several = isinstance(value, list | tuple) and all(map(_is_text, value))
                 return _is_text(value) or several
-            case Kind.NUMBER:
+            case OptionType.NUMBER:
                 return _is_number(value)
-            case Kind.INTEGER:
+            case OptionType.INTEGER:
                 return _is_integer(value)
-            case Kind.READINGS:
+            case OptionType.READINGS:
                 return isinstance(value, Mapping) and all(
                     _is_text(k) and (_is_text(v) or _is_integer(v)) for k, v in value.items()
                 )
-            case Kind.FLAG:
+            case OptionType.FLAG:
                 return isinstance(value, bool)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aggverify.execution.trial import Trial
+from aggverify.execution.run_spec import RunSpec
 from aggverify.trainer.answer import Answer
 from aggverify.world import Fault, Reply
 
@@ -15,7 +15,7 @@ _MICRO_BATCH = 1 << 14
 """Bytes for the loss, the count and the log of a micro-batch."""
 
 
-def most_bytes(wanted: Trial) -> int:
+def most_bytes(wanted: RunSpec) -> int:
     """Of a rank's reply, beside what any has."""
     layout, tokens = wanted.case.layout, wanted.case.step.num_response_tokens
     ranks = max(len(wanted.virtual), 1)
@@ -24,7 +24,7 @@ def most_bytes(wanted: Trial) -> int:
     return _FLOAT64 * tokens + _MICRO_BATCH * layout.num_microbatches * ranks
 
 
-def answers(wanted: Trial, replies: Sequence[Reply]) -> tuple[Answer, ...] | Fault:
+def answers(wanted: RunSpec, replies: Sequence[Reply]) -> tuple[Answer, ...] | Fault:
     """One a rank, or a fault of the first rank whose reply is none to this trial."""
     found = []
     for rank, reply in enumerate(replies):
@@ -38,7 +38,7 @@ def answers(wanted: Trial, replies: Sequence[Reply]) -> tuple[Answer, ...] | Fau
     return tuple(found)
 
 
-def _check(wanted: Trial, answer: Answer, blob: bytes, *, first: bool) -> None:
+def _check(wanted: RunSpec, answer: Answer, blob: bytes, *, first: bool) -> None:
     """Raises ValueError unless all is there, and as much as there must be."""
     if wanted.misuse or wanted.show or wanted.record:
         return

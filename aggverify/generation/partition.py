@@ -1,4 +1,4 @@
-"""Samples dealt to ranks and micro-batches, and everything put in another order."""
+"""Samples partitioned over ranks and micro-batches, and everything put in another order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate, chain, pairwise
 
-from aggverify.generation.source import Source
+from aggverify.generation.choices import ChoiceSource
 from aggverify.generation.space import Size, Space
 from aggverify.oracles import Step
 from aggverify.steps.layouts import Layout
@@ -21,7 +21,7 @@ def units_of(sizes: Sequence[int]) -> list[Unit]:
     return [tuple(range(a, b)) for a, b in pairwise(accumulate(sizes, initial=0))]
 
 
-def dealt(size: Size, units: Sequence[Unit], where: bytes, space: Space) -> Layout:
+def partition_samples(size: Size, units: Sequence[Unit], where: bytes, space: Space) -> Layout:
     """A layout of this size: units dealt to dp * k micro-batches, none empty: in turn, and then
     anywhere, as ``where`` says with one byte a unit."""
     dp, cp, k, kind = size
@@ -45,7 +45,7 @@ def _scattered(cells: tuple[Unit, ...]) -> tuple[Unit, ...]:
     return tuple(every[k :: len(cells)] for k in range(len(cells)))
 
 
-def disordered(source: Source, step: Step, layout: Layout, space: Space) -> tuple[Step, Layout]:
+def permuted(source: ChoiceSource, step: Step, layout: Layout, space: Space) -> tuple[Step, Layout]:
     """Samples, ids, micro-batches and ranks in another order; rows dealt in order stay whole prompt
     groups."""
     names = source.order(step.num_groups), source.order(step.num_rollouts)

@@ -22,7 +22,7 @@ APART: Where = "apart"
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class RunSpec:
     """A case with more than its step to it; a bare case is a trial with all defaults."""
 
     case: Case
@@ -78,6 +78,6 @@ class Trial:
     """Whether nothing is wanted but the candidate's calls, as data, and nothing of it is run."""
 
 
-def trial(wanted: Case | Trial) -> Trial:
+def as_run_spec(wanted: Case | RunSpec) -> RunSpec:
     """A case or a trial as a trial."""
-    return wanted if isinstance(wanted, Trial) else Trial(wanted)
+    return wanted if isinstance(wanted, RunSpec) else RunSpec(wanted)

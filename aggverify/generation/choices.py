@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-class Source:
+class ChoiceSource:
     """Reads choices from bytes; zeros follow after their end."""
 
     __slots__ = ("_at", "_data")

@@ -1,4 +1,4 @@
-"""Of which kinds a case is: what a reducer's branches are looked at on."""
+"""Tags of a case, by which the coverage of a reducer's branches is recorded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aggverify.oracles import Step
 from aggverify.steps.case import Case
 
 ONE_RANK, SHARDED = "one rank", "several ranks"
-KINDS = (
+TAGS = (
     ONE_RANK,
     SHARDED,
     "data parallel",
@@ -22,12 +22,12 @@ KINDS = (
     "float16",
 )
 """By place; a set of them is written as one number, a bit for each."""
-ALL = (1 << len(KINDS)) - 1
-_BIT = {kind: 1 << place for place, kind in enumerate(KINDS)}
+ALL = (1 << len(TAGS)) - 1
+_BIT = {kind: 1 << place for place, kind in enumerate(TAGS)}
 
 
-def kinds(case: Case) -> int:
-    """All that hold of the case."""
+def tags(case: Case) -> int:
+    """All tags of the case, as one number."""
     layout, found = case.layout, _of_step(case.step)
     found |= _BIT[SHARDED] if layout.world_size > 1 else _BIT[ONE_RANK]
     found |= _BIT["data parallel"] * (layout.dp_size > 1)
@@ -36,13 +36,13 @@ def kinds(case: Case) -> int:
     return found | _BIT.get(case.dtype, 0)
 
 
-def written(names: Iterable[str]) -> int:
-    """These kinds as one number; names that are none are nothing."""
+def encode(names: Iterable[str]) -> int:
+    """These tags as one number; unknown names are ignored."""
     return sum(_BIT.get(name, 0) for name in set(names))
 
 
-def read(number: int) -> tuple[str, ...]:
-    """The names in such a number."""
+def decode(number: int) -> tuple[str, ...]:
+    """The tags in such a number."""
     return tuple(kind for kind, bit in _BIT.items() if number & bit)
 
 

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Hashable
 
 from aggverify.steps.case import Case
-from aggverify.steps.kinds import kinds
+from aggverify.steps.case_tags import tags
 
 FIRST = 16
 """Cases of each sort."""
 _FEW_MICRO_BATCHES, _FEW_SAMPLES, _FEW_TOKENS, _LARGE_LOSS = 4, 32, 256, 1e9
 
 
-class Sorts:
+class TraceSampling:
     """Counts cases by what they have in common that take the same lines again and again.
 
     Counted where cases are sent, not in ranks, which may be replaced in the midst of a run.
@@ -42,4 +42,4 @@ def _sort(case: Case) -> Hashable | None:
         return None
     rejected = any(s.original_mask is not None for s in step.samples)
     ordinary = all(-_LARGE_LOSS < loss < _LARGE_LOSS for loss in case.losses)
-    return kinds(case), case.dtype, layout.cp_kind, rejected, ordinary
+    return tags(case), case.dtype, layout.cp_kind, rejected, ordinary

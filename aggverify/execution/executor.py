@@ -14,14 +14,23 @@ import numpy as np
 from aggverify.conventions import EXPERTS
 from aggverify.engines import closing
 from aggverify.errors import NotJudged, UnknownVersion
-from aggverify.execution import limits, reading
+from aggverify.execution import decode_replies, limits
 from aggverify.execution.budget import MAX_WORLD
 from aggverify.execution.claim import NONLINEAR, Claim
 from aggverify.execution.executed import Execution, executed, reduced
-from aggverify.execution.patience import Patience, doubtful
-from aggverify.execution.sorts import Sorts
+from aggverify.execution.retry_policy import RetryPolicy, doubtful
+from aggverify.execution.run_spec import (
+    AGAINST,
+    APART,
+    COMPILED,
+    LAUNCHED,
+    REAL,
+    RunSpec,
+    Where,
+    as_run_spec,
+)
 from aggverify.execution.subject import Subject
-from aggverify.execution.trial import AGAINST, APART, COMPILED, LAUNCHED, REAL, Trial, Where, trial
+from aggverify.execution.trace_sampling import TraceSampling
 from aggverify.oracles import Step
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
@@ -58,10 +67,10 @@ def _key(case: Case) -> _Key:
     return case.step, case.layout, case.dtype, losses
 
 
-def _is_bare(wanted: Trial) -> bool:
+def _is_bare(wanted: RunSpec) -> bool:
     """Whether nothing is asked for but a case, and no large one."""
     tokens = wanted.case.step.num_response_tokens
-    return tokens <= SHARED_TOKENS and wanted == Trial(wanted.case)
+    return tokens <= SHARED_TOKENS and wanted == RunSpec(wanted.case)
 
 
 _NOTES = count(1)
@@ -71,20 +80,20 @@ SIZES = (8, 6, 4, 3, 2, 1)
 """Of worlds that cases are made for, the largest first."""
 
 
-class Laboratory:
+class Executor:
     """Runs cases of one subject on the worlds of one template process.
 
     ``other``: where trials on the subject's other path are run.
     """
 
-    def __init__(self, template: Template, other: Laboratory | None = None) -> None:
+    def __init__(self, template: Template, other: Executor | None = None) -> None:
         self._template = template
-        self._beside: dict[Where, Laboratory] = {} if other is None else {AGAINST: other}
+        self._beside: dict[Where, Executor] = {} if other is None else {AGAINST: other}
         self._cpu_seconds: float | None = None
         self._slowest = 0.0
-        self._patience = Patience()
+        self._patience = RetryPolicy()
         self._unfit: dict[int, str] = {}
-        self._note, self._sorts = next(_NOTES), Sorts()
+        self._note, self._sorts = next(_NOTES), TraceSampling()
         self._known: dict[Claim, dict[_Key, Execution]] = {}
         self.executed = 0
         self.worlds: dict[int, int] = {}
@@ -107,7 +116,7 @@ class Laboratory:
     def begin(self) -> None:
         """Hold nothing that ran away before against what comes now, another subject, and know of no
         line that it has run."""
-        self._note, self._sorts, self._slowest = next(_NOTES), Sorts(), 0.0
+        self._note, self._sorts, self._slowest = next(_NOTES), TraceSampling(), 0.0
         self._known.clear()
         self._unfit.clear()
         self.printed.clear()
@@ -117,7 +126,7 @@ class Laboratory:
 
     def calm(self) -> None:
         """Hold nothing that ran away against what comes next."""
-        self._patience = Patience(self._patience.seconds)
+        self._patience = RetryPolicy(self._patience.seconds)
         self._template.calm()
 
     def largest(self, wanted: int) -> tuple[int, str]:
@@ -149,14 +158,14 @@ class Laboratory:
         size = next(n for n in SIZES if n < min(failed))
         return subject.knowing(room=size, no_room=f"{min(failed)} ranks: {why}")
 
-    def run(self, subject: Subject, cases: Sequence[Case | Trial]) -> list[Execution]:
+    def run(self, subject: Subject, cases: Sequence[Case | RunSpec]) -> list[Execution]:
         """Execute every case; order is kept, faults are values."""
         return self.submit(subject, cases).executions()
 
-    def shared(self, subject: Subject, cases: Sequence[Case | Trial]) -> Submitted:
+    def shared(self, subject: Subject, cases: Sequence[Case | RunSpec]) -> Submitted:
         """Start the cases, but those that have been run for another judge of the subject in these
         ranks: a bare case has one result, and what has not is found where it is run twice."""
-        trials = list(map(trial, cases))
+        trials = list(map(as_run_spec, cases))
         keys = [_key(t.case) if _is_bare(t) else None for t in trials]
         kept = self._known.setdefault(subject.claim, {})
         known = [None if key is None else kept.get(key) for key in keys]
@@ -174,9 +183,9 @@ class Laboratory:
 
         return Submitted(executions, rest.stumbles)
 
-    def submit(self, subject: Subject, cases: Sequence[Case | Trial]) -> Submitted:
+    def submit(self, subject: Subject, cases: Sequence[Case | RunSpec]) -> Submitted:
         """Start the cases."""
-        trials = list(map(trial, cases))
+        trials = list(map(as_run_spec, cases))
         parts = {
             where: self._part(subject, where, [t for t in trials if t.where == where])
             for where in dict.fromkeys(t.where for t in trials)
@@ -190,7 +199,7 @@ class Laboratory:
 
         return Submitted(executions, lambda: any(part.stumbles() for part in parts.values()))
 
-    def _part(self, subject: Subject, where: Where, trials: Sequence[Trial]) -> Submitted:
+    def _part(self, subject: Subject, where: Where, trials: Sequence[RunSpec]) -> Submitted:
         if not where:
             return self._send(subject, trials)
         bare = [replace(t, where="") for t in trials]
@@ -206,7 +215,7 @@ class Laboratory:
             return ranks.submit(replace(subject, engine=engine), bare)
         return self._ranks(where).submit(subject, bare)
 
-    def _apart(self, subject: Subject, wanted: Trial) -> Execution:
+    def _apart(self, subject: Subject, wanted: RunSpec) -> Execution:
         """The virtual ranks each in a process that has run nothing, and their sum."""
         alone = [replace(wanted, virtual=(rank,), fresh=True) for rank in wanted.virtual]
         parts = self._send(subject, alone).executions()
@@ -222,7 +231,7 @@ class Laboratory:
         )
         return reduced(subject, whole)
 
-    def _ranks(self, where: Where, asked: Mapping[str, str] = NOTHING) -> Laboratory:
+    def _ranks(self, where: Where, asked: Mapping[str, str] = NOTHING) -> Executor:
         """Where torch.compile compiles, launched, or under another engine: ranks of their own,
         which stay."""
         if where not in self._beside:
@@ -231,10 +240,10 @@ class Laboratory:
             template = self._template.beside(setup, more, launched=where == LAUNCHED)
             if isinstance(template, TemplateFailure):
                 raise NotJudged(f"cannot be imported {where}: {template.message}")
-            self._beside[where] = Laboratory(template)
+            self._beside[where] = Executor(template)
         return self._beside[where]
 
-    def _send(self, subject: Subject, trials: Sequence[Trial]) -> Submitted:
+    def _send(self, subject: Subject, trials: Sequence[RunSpec]) -> Submitted:
         trials = [_promised(subject, t) if t.before else t for t in trials]
         trials = [replace(t, case=subject.shown(t.case, zeros=t.zeros)) for t in trials]
         seconds = max(self._cpu_seconds or 0.0, self._patience.seconds or 0.0) or None
@@ -261,13 +270,13 @@ class Laboratory:
 
         return Submitted(executions, pending.stumbles)
 
-    def _usual(self, subject: Subject, wanted: Trial) -> bool:
+    def _usual(self, subject: Subject, wanted: RunSpec) -> bool:
         whose = (subject.function, wanted.mode or subject.claim.mode, subject.engine.name)
         how = (wanted.elsewhere, wanted.virtual != (), wanted.scale, wanted.under)
         return not wanted.noted and self._sorts.usual(wanted.case, (whose, how))
 
     def _executions(
-        self, subject: Subject, trials: Sequence[Trial], pending: Pending
+        self, subject: Subject, trials: Sequence[RunSpec], pending: Pending
     ) -> list[Execution]:
         outcomes = pending.wait()
         for wanted, fault in zip(trials, outcomes, strict=True):
@@ -284,7 +293,7 @@ class Laboratory:
                         raise UnknownVersion(error.message)
         return [executed(subject, *pair) for pair in zip(trials, outcomes, strict=True)]
 
-    def _outlive(self, subject: Subject, trials: Sequence[Trial], done: list[Execution]) -> None:
+    def _outlive(self, subject: Subject, trials: Sequence[RunSpec], done: list[Execution]) -> None:
         """Run again, in their place, cases whose ranks somebody else may have ended.
 
         Raises NotJudged where that does not help and the reducer cannot be said to do it.
@@ -305,7 +314,7 @@ class Laboratory:
             for n, execution in zip(ended, again, strict=True):
                 done[n] = execution
 
-    def _again(self, subject: Subject, wanted: Trial, failure: Fault | None) -> bool:
+    def _again(self, subject: Subject, wanted: RunSpec, failure: Fault | None) -> bool:
         def runs_away(seconds: float) -> bool:
             [outcome] = self._template.run([self._job(subject, wanted, seconds)])
             return isinstance(outcome, Fault) and outcome.kind == "runaway"
@@ -314,7 +323,7 @@ class Laboratory:
         return self._patience.again(failure, runs_away)
 
     def _job(
-        self, subject: Subject, wanted: Trial, asked: float | None, *, usual: bool = False
+        self, subject: Subject, wanted: RunSpec, asked: float | None, *, usual: bool = False
     ) -> Job:
         layout, tokens = wanted.case.layout, wanted.case.step.num_response_tokens
         if len(wanted.virtual) > MAX_WORLD:
@@ -326,7 +335,7 @@ class Laboratory:
             limits.cpu_seconds(tokens, calls, asked, self._slowest),
             together=wanted.plain and subject.engine.merges and tokens <= limits.LARGE_STEP,
             fresh=wanted.fresh,
-            answer=reading.most_bytes(wanted),
+            answer=decode_replies.most_bytes(wanted),
         )
 
     @property
@@ -362,17 +371,17 @@ DIVISOR = 16.0
 """For a mode that takes a divisor and is only run beside the one that is claimed."""
 
 
-def _promised(subject: Subject, wanted: Trial) -> Trial:
+def _promised(subject: Subject, wanted: RunSpec) -> RunSpec:
     """A promise holds for the steps before, too: of these, those that the trainer may run."""
     return replace(wanted, before=tuple(filter(subject.keeps_promises, wanted.before)))
 
 
-def _size(wanted: Trial) -> int:
+def _size(wanted: RunSpec) -> int:
     """Of the world that it is run in."""
     return 1 if wanted.virtual else wanted.case.layout.world_size
 
 
-def _assignment(subject: Subject, wanted: Trial, note: int, *, usual: bool) -> Assignment:
+def _assignment(subject: Subject, wanted: RunSpec, note: int, *, usual: bool) -> Assignment:
     return Assignment(
         case=wanted.case,
         function=subject.function,

@@ -33,7 +33,7 @@ def _loading(failure: Fault) -> bool:
 
 
 @dataclass(slots=True)
-class Patience:
+class RetryPolicy:
     """What a candidate was given so far; ``seconds``: processor time for each case from now on,
     None while there is no reason for more than usual."""
 
