@@ -75,6 +75,8 @@ def _is_bare(wanted: RunSpec) -> bool:
 
 _NOTES = count(1)
 """What ranks note of lines is one subject's, however long they live: every time it begins anew."""
+_LOOK_EVERY = 0.5
+"""Seconds between two looks at how loaded the machine is."""
 _NO_ROOM = "the machine has no room for what the reducer asks of it"
 SIZES = (8, 6, 4, 3, 2, 1)
 """Of worlds that cases are made for, the largest first."""
@@ -91,6 +93,7 @@ class Executor:
         self._beside: dict[Where, Executor] = {} if other is None else {AGAINST: other}
         self._cpu_seconds: float | None = None
         self._slowest = 0.0
+        self._made, self._looked, self._contention = time.monotonic(), 0.0, 1.0
         self._patience = RetryPolicy()
         self._unfit: dict[int, str] = {}
         self._note, self._sorts = next(_NOTES), TraceSampling()
@@ -112,6 +115,14 @@ class Executor:
         """Seconds of which none are spent on ranks that start, import or prepare."""
         loading = (each._template.loading for each in (self, *self._beside.values()))
         return time.monotonic() - sum(loading)
+
+    def budget_clock(self) -> float:
+        """Seconds as they would be on an idle machine: how much is tried does not depend on what
+        else runs there. May step back a little, as load grows."""
+        now = time.monotonic()
+        if now >= self._looked + _LOOK_EVERY:
+            self._looked, self._contention = now, max(1.0, self._template.contention)
+        return (self.clock() - self._made) / self._contention
 
     def begin(self) -> None:
         """Hold nothing that ran away before against what comes now, another subject, and know of no

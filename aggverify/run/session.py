@@ -245,10 +245,12 @@ class _Work:
     ) -> Incomplete | None:
         """Run the entries, each with its share of the time; what ended one before its time."""
         executor, outcomes = self._executor, self._outcomes
-        ends = executor.clock() + min(self.subject.claim.budget.seconds, part * deadline.left)
+        budget = self.subject.claim.budget
+        clock = executor.budget_clock if budget.max_time is None else executor.clock
+        ends = clock() + min(budget.seconds, part * deadline.left)
         while left_over := self.entries[len(outcomes) :]:
             deadline.look()
-            seconds = (ends - executor.clock()) * share(left_over)
+            seconds = (ends - clock()) * share(left_over)
             left = remaining(left_over[0], outcomes)
             outcome = run_check(
                 left,

@@ -129,6 +129,13 @@ class Dispatcher:
                 busy = True
         return busy
 
+    @property
+    def contention(self) -> float:
+        """How many times longer ranks take than on an idle machine; 1.0 where they are far away."""
+        links = (link for world in self._worlds.values() for link in world.links)
+        pids = [link.pid for link in links if link.pid is not None]
+        return self._opened.sight.contention(pids)
+
     def calm(self) -> None:
         """Hold nothing that has run away or been odd so far against the jobs that come."""
         self._limit(self._usual)

@@ -147,6 +147,9 @@ class Far:
     template: int
     ranks: range
 
+    def contention(self, pids: Iterable[int]) -> float:
+        return 1.0  # who launches ranks gives each machine to one job
+
     def look(self, pids: Iterable[int], ticking: Iterable[bytes]) -> Look:
         return self._seen(pids, "look", {"ticking": [name.decode() for name in ticking]})
 

@@ -148,6 +148,18 @@ def _load() -> float:
     return (runnable - 1) / _PROCESSORS
 
 
+def contention(pids: Iterable[int]) -> float:
+    """How many times longer than alone on the machine the first threads of these processes, and of
+    this one, take: the time that they wait for a processor counts as well. 1.0 where the kernel
+    does not tell."""
+    total = ran = 0.0
+    for pid in (os.getpid(), *pids):
+        with contextlib.suppress(OSError, ValueError):  # ended, or no CONFIG_SCHED_INFO
+            used, waited, _ = map(int, _read(f"/proc/{pid}/schedstat").split())
+            ran, total = ran + used, total + used + waited
+    return total / ran if ran else 1.0
+
+
 class Slept(NamedTuple):
     """How often a process has gone to sleep by itself, and the processor time it has had."""
 

@@ -22,6 +22,10 @@ class Sight(Protocol):
         """See :func:`processes.glance`."""
         ...
 
+    def contention(self, pids: Iterable[int]) -> float:
+        """See :func:`processes.contention`."""
+        ...
+
     def slept(self, pid: int) -> Slept | None:
         """See :func:`processes.slept`."""
         ...
@@ -50,6 +54,9 @@ class Near:
 
     def glance(self, pids: Iterable[int]) -> Look:
         return processes.glance(pids)
+
+    def contention(self, pids: Iterable[int]) -> float:
+        return processes.contention(pids)
 
     def slept(self, pid: int) -> Slept | None:
         return processes.slept(pid)

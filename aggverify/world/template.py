@@ -168,6 +168,11 @@ class Template:
         return self._launcher.carried
 
     @property
+    def contention(self) -> float:
+        """How many times longer its ranks take than on an idle machine."""
+        return 1.0 if self._dispatcher is None else self._dispatcher.contention
+
+    @property
     def printed(self) -> Printed:
         """What the first rank of each world has printed."""
         if self._dispatcher is not None:

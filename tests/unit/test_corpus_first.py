@@ -39,7 +39,7 @@ class Noted(CheckRun):
 
 
 def noted(check: Check) -> Noted:
-    space, ranks = check.space(ABOUT), cast("Any", SimpleNamespace(clock=lambda: 0.0))
+    space, ranks = check.space(ABOUT), cast("Any", SimpleNamespace(budget_clock=lambda: 0.0))
     assert space is not None
     return Noted(check, ABOUT, space, ranks, Tally())
 

@@ -92,10 +92,15 @@ class CheckRun:
     _rounds: bool | None = None
     """Whether small deviations are float32 arithmetic, once that has been asked."""
 
+    def clock(self) -> float:
+        """Seconds for budgets: of the wall where a person has said how many there are."""
+        said = self.subject.claim.budget.max_time is not None
+        return self.executor.clock() if said else self.executor.budget_clock()
+
     def run(self, *, examples: int, seed: int, deadline: float) -> Finding | None:
         """The finding on the smallest case that shows it, or None when every case passes.
 
-        ``deadline``: in seconds of the executor's clock. Raises OutOfTime where the whole
+        ``deadline``: in seconds of :meth:`clock`. Raises OutOfTime where the whole
         command has none left and nothing was found.
         """
         if self.check.only is not None:
@@ -112,7 +117,7 @@ class CheckRun:
                 max_examples=examples,
                 seed=seed,
                 deadline=deadline,
-                clock=self.executor.clock,
+                clock=self.clock,
             )
         )
         return self._made_small()
@@ -325,7 +330,7 @@ class CheckRun:
         for batch in _doubling(self._left):
             self.phase = Phase.CATALOGUE if batch[0] in hard else Phase.GRID
             found = _first(pipeline.push(batch))
-            self.complete = self.executor.clock() < deadline
+            self.complete = self.clock() < deadline
             if found is not None or not self.complete:
                 break
         else:

@@ -58,7 +58,7 @@ def run_check(
 
     ``seen``: what earlier entries of the subject have seen, and is not looked for again.
     ``before``: cases of earlier runs; where one still fails, nothing else is looked for.
-    ``seconds``: for drawing, of the executor's clock; a check that runs all of its own cases has
+    ``seconds``: for drawing, of the run's clock; a check that runs all of its own cases has
     them only if asked for. ``deadline``: of the whole command.
     """
     tally = Tally() if seen is None else deepcopy(seen)
@@ -90,7 +90,7 @@ def run_check(
     )
     began = executor.clock()
     unlimited = check.only is not None and claim.budget.max_time is None
-    ends = math.inf if unlimited else executor.clock() + seconds
+    ends = math.inf if unlimited else run.clock() + seconds
     reported: list[ReportedFinding] = []
     stopped = None
     try:
@@ -131,7 +131,7 @@ def _found(
     """Add what is found, each way in which it is wrong once."""
     check, seed = run.check, entry.subject.claim.seed
     finding = run.run(examples=entry.examples, seed=seed, deadline=deadline)
-    if finding is None and check.only is None and run.executor.clock() > deadline:
+    if finding is None and check.only is None and run.clock() > deadline:
         drawn = run.cases - len(run.stored_cases())
         if drawn < entry.examples:
             run.tally.sights.cut_short.append(model.Cut(check.name, drawn, entry.examples))

@@ -1,0 +1,53 @@
+"""How loaded the machine is, by how long processes wait for a processor."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from aggverify.execution.executor import Executor
+from aggverify.world import Pool, processes
+from tests.world.conftest import job, opened
+
+BUSY = "while True: pass"
+
+
+@pytest.fixture
+def three() -> Iterator[list[int]]:
+    """Processes that share one processor."""
+    one = str(min(os.sched_getaffinity(0)))
+    command = ["taskset", "-c", one, sys.executable, "-c", BUSY]
+    started = [subprocess.Popen(command) for _ in range(3)]
+    time.sleep(1.0)
+    yield [each.pid for each in started]
+    for each in started:
+        each.kill()
+        each.wait()
+
+
+def test_three_that_share_a_processor_take_three_times_as_long(three: list[int]) -> None:
+    assert processes.contention(three) > 1.5
+
+
+def test_who_has_ended_takes_no_part_in_it() -> None:
+    assert processes.contention([1 << 22]) == pytest.approx(processes.contention([]), rel=0.1)
+
+
+def test_budgets_are_of_seconds_on_an_idle_machine(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "contention", lambda pids: 4.0 if list(pids) else 2.0)
+    template = opened(pool, "Skipper")
+    template.run([job("nothing", 2)])
+    executor = Executor(template)
+    executor.budget_clock()
+    began, budget = executor.clock(), executor.budget_clock()
+    time.sleep(0.3)
+    passed, counted = executor.clock() - began, executor.budget_clock() - budget
+    assert passed >= 0.3
+    assert counted == pytest.approx(passed / 4, rel=0.2)
