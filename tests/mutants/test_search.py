@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from aggverify.checks import Check, formula, padding, terms, windows
+from aggverify.checks.determinism import REPEAT, STATE
 from aggverify.checks.layout import CONTEXT_PARALLEL, DATA_PARALLEL
-from aggverify.checks.steadiness import REPEAT, STATE
 from aggverify.codes.state import State
 from aggverify.execution.budget import MIN_EXAMPLES, Budget
 from aggverify.execution.claim import Claim

@@ -12,9 +12,9 @@ from msgspec import structs
 
 from aggverify import model
 from aggverify.checks import Finding
-from aggverify.checks.steadiness import FLAKY
+from aggverify.checks.determinism import FLAKY
 from aggverify.codes.state import Incomplete, State
-from aggverify.conventions.beyond import NOT_KNOWN, NotTold
+from aggverify.conventions.lazy_fields import NOT_KNOWN, NotTold
 from aggverify.errors import NotJudged
 from aggverify.execution.deadline import NEVER, STOPS, Deadline
 from aggverify.execution.executor import Executor

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from aggverify.checks import Finding
-from aggverify.checks.steadiness import flaky_finding, is_flaky
+from aggverify.checks.determinism import flaky_finding, is_flaky
 from aggverify.codes import Symptom
 from aggverify.diagnosis import Diagnosis, recognised
 from aggverify.diagnosis.observation import TOLERANCE
