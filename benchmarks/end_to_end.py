@@ -23,13 +23,13 @@ from aggverify.execution.executor import Executor
 from aggverify.generation.space import Space
 from aggverify.generation.strategies import related
 from aggverify.run.opening import frozen, opened
-from aggverify.run.outcome.tally import Tally
+from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.planning.claims import subjects
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import parse_target
-from aggverify.run.search.check_run import CheckRun
 from aggverify.run.search.drawing import LAYOUTS
 from aggverify.run.search.pipeline import Pipeline
+from aggverify.run.search.runner import CheckRun
 from aggverify.steps.case import Case
 from aggverify.world import Pool
 
@@ -96,7 +96,7 @@ def main() -> None:
                 max_dp=world, max_cp=world, max_microbatches=3, min_world=world, max_world=world
             )
             combined = check("independent_of_the_combination")
-            check_run = CheckRun(combined, subject, space, executor, Tally(), lambda: None)
+            check_run = CheckRun(combined, subject, space, executor, RunStatistics(), lambda: None)
             check_run.submit([next(iter(check_run.stored_cases()))]).findings()
             if world == WORLDS[0]:
                 ready = time.perf_counter() - start

@@ -16,11 +16,11 @@ from aggverify.checks import Finding, check
 from aggverify.execution.executor import Executor
 from aggverify.execution.limits import LIMITS
 from aggverify.run.opening import opened
-from aggverify.run.outcome.tally import Tally
+from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.planning.claims import subjects
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import parse_target
-from aggverify.run.search.check_run import CheckRun
+from aggverify.run.search.runner import CheckRun
 from aggverify.world import Pool
 
 PREFIX = """
@@ -72,7 +72,9 @@ def shrunk(pool: Pool, path: Path) -> str:
                 seen["all"] += 1
                 return found
 
-        check_run = Counting(combined, subject, space, Executor(template), Tally(), lambda: None)
+        check_run = Counting(
+            combined, subject, space, Executor(template), RunStatistics(), lambda: None
+        )
         began = time.perf_counter()
         found = check_run.run(examples=200, seed=0, deadline=time.monotonic() + 5)
         taken = time.perf_counter() - began

@@ -29,12 +29,12 @@ from aggverify.execution.subject import Subject  # noqa: E402
 from aggverify.generation.constants import CONSTANTS, shaped  # noqa: E402
 from aggverify.generation.shapes import FAMILIES  # noqa: E402
 from aggverify.run.opening import loaded  # noqa: E402
-from aggverify.run.outcome.tally import Tally  # noqa: E402
+from aggverify.run.outcome.statistics import RunStatistics  # noqa: E402
 from aggverify.run.planning.plan import plan  # noqa: E402
 from aggverify.run.planning.request import Request  # noqa: E402
-from aggverify.run.search.check_run import CheckRun  # noqa: E402
 from aggverify.run.search.drawing import search  # noqa: E402
-from aggverify.run.search.run_check import on_branches, run_check  # noqa: E402
+from aggverify.run.search.entry_runner import on_branches, run_check  # noqa: E402
+from aggverify.run.search.runner import CheckRun  # noqa: E402
 from aggverify.run.session import prepared  # noqa: E402
 from aggverify.steps.case import Case  # noqa: E402
 from aggverify.steps.layouts import Layout  # noqa: E402
@@ -121,7 +121,7 @@ def runs(subject: Subject, shape: str, executor: Executor) -> tuple[int, bool]:
     for entry in plan(subject, of_shape(shape)).entries:
         if entry.instead is not None or entry.space is None:
             continue
-        run = CheckRun(entry.check, subject, entry.space, executor, Tally())
+        run = CheckRun(entry.check, subject, entry.space, executor, RunStatistics())
         found = run.stored_failure()
         if shape in LISTS:
             return after_lists(run, shape) if found is None else (0, False)

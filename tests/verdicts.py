@@ -12,10 +12,10 @@ from aggverify.diagnosis.bugs import BUGS
 from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Subject
 from aggverify.report.document import document
-from aggverify.run.outcome.covered import Covered
+from aggverify.run.outcome.branch_coverage import BranchCoverage
+from aggverify.run.outcome.coverage_observer import warned
 from aggverify.run.outcome.store import stored_case
-from aggverify.run.outcome.verdict import Relevance, ReportedFinding, Verdict
-from aggverify.run.outcome.weakness import warned
+from aggverify.run.outcome.verdict import Relevance, ReportedFinding, RunVerdict
 from aggverify.steps.case import Case
 from aggverify.steps.case_tags import ONE_RANK, SHARDED
 from aggverify.steps.case_tags import encode as written_kinds
@@ -73,7 +73,9 @@ def done(
     return model.Check(name, "", tests, cases, state, reason, refused, None, False, 0)
 
 
-def verdict(text: str = "", reports: int = 1, executed: int = 7, code: str = "AGV201") -> Verdict:
+def verdict(
+    text: str = "", reports: int = 1, executed: int = 7, code: str = "AGV201"
+) -> RunVerdict:
     """One check of every state, and ``reports`` findings."""
     about = subject(text)
     checks = (
@@ -91,12 +93,12 @@ def verdict(text: str = "", reports: int = 1, executed: int = 7, code: str = "AG
         conditions=(Condition(f"reduce{text}", 4, f"a{text}", (), 5, 6),),
     )
     one, several = written_kinds([ONE_RANK]), written_kinds([ONE_RANK, SHARDED])
-    ran = Covered({4: several, 6: one}, {0: several})
-    return Verdict(
+    ran = BranchCoverage({4: several, 6: one}, {0: several})
+    return RunVerdict(
         *(about, found, checks, executed, ((1, executed),), (margin,), 0, weak), covered=ran
     )
 
 
-def written(*verdicts: Verdict) -> model.Document:
+def written(*verdicts: RunVerdict) -> model.Document:
     """Their document."""
     return document(verdicts)

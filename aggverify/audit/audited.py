@@ -36,10 +36,10 @@ from aggverify.execution.subject import Subject
 from aggverify.oracles import Policy
 from aggverify.oracles.bounds import PRECISIONS, relative, smallest_caught
 from aggverify.report.document import document
+from aggverify.run.outcome.coverage_observer import warned
 from aggverify.run.outcome.extent import Extent
 from aggverify.run.outcome.store import stored_case
-from aggverify.run.outcome.verdict import ReportedFinding, Verdict, counted, summary
-from aggverify.run.outcome.weakness import warned
+from aggverify.run.outcome.verdict import ReportedFinding, RunVerdict, counted, summary
 
 _TRIED = ("token_mean", "sample_mean", "prompt_mean", "sequence_sum", "token_sum", "constant")
 """Modes that are looked for where none is named."""
@@ -59,7 +59,7 @@ class Asked:
     verify_engine: bool = False
 
 
-def audited(run: Run, asked: Asked) -> Verdict:
+def audited(run: Run, asked: Asked) -> RunVerdict:
     """Every property of the run; raises InputError for a mode that these records cannot tell."""
     subject, identified = _subject(run, asked)
     steps = judging.weighed(subject, run) if subject.mode else []
@@ -76,7 +76,7 @@ def audited(run: Run, asked: Asked) -> Verdict:
     )
     extent = Extent()
     extent.add(step.case for step in run.steps)
-    return Verdict(
+    return RunVerdict(
         subject.knowing(identified=identified, notes=tuple(_notes(run, subject))),
         reports,
         tuple(_settled(subject, run, steps, done) for done, _ in outcomes),
@@ -90,7 +90,7 @@ def audited(run: Run, asked: Asked) -> Verdict:
     )
 
 
-def documented(verdict: Verdict, folder: Path, *options: str) -> model.Document:
+def documented(verdict: RunVerdict, folder: Path, *options: str) -> model.Document:
     """The verdict document; what a finding is seen again with is the audit of the same records,
     with these options beside mode and engine."""
     with registered(*PROPERTIES):

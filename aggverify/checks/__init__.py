@@ -41,8 +41,8 @@ from aggverify.checks import (
 from aggverify.checks.arguments import LEFT_ALONE, REFUSES, SWITCH
 from aggverify.checks.base import Check, Finding
 from aggverify.checks.collectives import AGREEMENT, ISSUE_ALIKE
+from aggverify.checks.determinism import REPEAT, STATE
 from aggverify.checks.layout import COMBINED, CONTEXT_PARALLEL, DATA_PARALLEL, MICRO_BATCHES
-from aggverify.checks.steadiness import REPEAT, STATE
 from aggverify.errors import InputError, unknown
 
 _ALL: list[Check] = [

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from aggverify.checks.base import Check, Finding, failure_finding
-from aggverify.conventions.calls import Call, Called
+from aggverify.conventions.calls import Called, JudgedCall
 from aggverify.execution.executed import Execution
 from aggverify.execution.run_spec import RunSpec
 from aggverify.execution.subject import Subject
@@ -67,7 +67,7 @@ def _finding(code: str, subject: Subject, ran: Execution, message: str) -> Findi
     return Finding(code, NAME, message, ran.case, subject.mode)
 
 
-def said(calls: Sequence[Call]) -> str:
+def said(calls: Sequence[JudgedCall]) -> str:
     """How many of either kind."""
     refused = sum(call.refused for call in calls)
     return f"{refused} calls that must be refused and {len(calls) - refused} that must not"

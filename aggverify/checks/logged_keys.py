@@ -65,7 +65,7 @@ def judge(
 
 
 def _signs(
-    subject: Subject, ran: Execution, key: str, numbers: Numbers, was: Merged
+    subject: Subject, ran: Execution, key: str, numbers: Numbers, was: MergedKey
 ) -> tuple[str, ...]:
     """Whether what each rank logs of a micro-batch is its own mean: weighed by what each is a mean
     over, they are what one rank logs. A sum beside its count is no mean; that count may be of whole
@@ -121,18 +121,18 @@ def _alike(numbers: Numbers) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergedKey:
     """A key's value, and how far rounding may have moved it."""
 
     value: Fraction
     bound: Fraction
 
-    def is_near(self, other: Merged) -> bool:
+    def is_near(self, other: MergedKey) -> bool:
         """Whether rounding explains what they differ by."""
         return abs(self.value - other.value) <= self.bound + other.bound
 
 
-def merged(subject: Subject, ran: Execution, key: str, numbers: Numbers) -> Merged | None:
+def merged(subject: Subject, ran: Execution, key: str, numbers: Numbers) -> MergedKey | None:
     """A scalar is reduced as the loss is, a pair is a sum over a count; None if not finite."""
     flat = [n for rank in numbers for n in rank]
     if not np.isfinite(flat).all():
@@ -158,4 +158,4 @@ def merged(subject: Subject, ran: Execution, key: str, numbers: Numbers) -> Merg
     lower = min(lowest_precision(subject, ran.case), "float32", key=lambda name: PRECISIONS[name].p)
     additions = ran.case.step.num_response_tokens + len(flat)
     bound = scalar_bound(abs(magnitude), additions, 2 * subject.roundings, PRECISIONS[lower])
-    return Merged(value, bound)
+    return MergedKey(value, bound)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aggverify.report.delivery import Delivery
     from aggverify.report.known import Others
     from aggverify.report.terminal import Terminal
-    from aggverify.run.outcome.verdict import Verdict
+    from aggverify.run.outcome.verdict import RunVerdict
     from aggverify.run.planning.request import Request
     from aggverify.run.planning.settings import Settings
     from aggverify.world import Hosts, Pool
@@ -147,7 +147,7 @@ def _pool(request: Request, deadline: Deadline, hosts: Hosts | None) -> Pool:
 class _Known:
     """What is known so far, whatever stops the command."""
 
-    verdicts: list[Verdict] = field(default_factory=list)
+    verdicts: list[RunVerdict] = field(default_factory=list)
     reruns: tuple[Replay, ...] = ()
 
 
@@ -239,7 +239,7 @@ def _verified(
     return known, None
 
 
-def _stored(verdicts: Iterable[Verdict], where: Path) -> list[tuple[str, Exception]]:
+def _stored(verdicts: Iterable[RunVerdict], where: Path) -> list[tuple[str, Exception]]:
     """Write every case; what could not be written, the first only."""
     from aggverify.run.outcome import store
 

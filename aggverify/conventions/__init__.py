@@ -16,7 +16,7 @@ from aggverify.conventions.policy_loss import PolicyBatch, PolicyLoss
 from aggverify.conventions.shipped import shipped
 from aggverify.conventions.skyrl import SkyrlAdvantages
 from aggverify.conventions.slime import SlimeHook
-from aggverify.conventions.trainer import TrainContext, Trainer
+from aggverify.conventions.trainer import TrainContext, TrainStepFunction
 from aggverify.conventions.trainer_engine import TrainerEngine
 from aggverify.conventions.validation import Validation
 from aggverify.errors import unknown
@@ -27,7 +27,7 @@ _OWN: tuple[Convention, ...] = (
     Native(),
     SlimeHook(),
     SkyrlAdvantages(),
-    Trainer(),
+    TrainStepFunction(),
     TrainerEngine(),
     PolicyLoss(),
     Validation(),

@@ -19,7 +19,7 @@ _ROWS = (_LENGTHS, f"rows = {_PADDED.format('losses.split(lengths)')}")
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class CallForm:
     """How losses and masks are handed over: what is written before the call, and in it."""
 
     before: tuple[str, ...]
@@ -29,21 +29,23 @@ class Form:
     """What is done to the losses, where they are several tensors."""
 
 
-class Shape(Enum):
+class CallForms(Enum):
     """The forms there are."""
 
-    ROWS = Form((*_ROWS, f"mask = {_PADDED.format('batch.local_masks')}.bool()"), "rows", "mask")
-    NUMBERS = Form(
+    ROWS = CallForm(
+        (*_ROWS, f"mask = {_PADDED.format('batch.local_masks')}.bool()"), "rows", "mask"
+    )
+    NUMBERS = CallForm(
         (*_ROWS, f"mask = {_PADDED.format('batch.local_masks')}.to(losses.dtype)"), "rows", "mask"
     )
-    FLAT = Form(("mask = torch.cat(batch.local_masks).bool()",), "losses", "mask")
-    LISTS = Form(
+    FLAT = CallForm(("mask = torch.cat(batch.local_masks).bool()",), "losses", "mask")
+    LISTS = CallForm(
         (_LENGTHS, "rows = losses.split(lengths)"),
         "rows",
         "batch.local_masks",
         "[{} for row in rows]",
     )
-    PIECES = Form((), "losses", "batch.loss_masks")
+    PIECES = CallForm((), "losses", "batch.loss_masks")
     """All losses one after the other, and each sample's full mask."""
 
 
@@ -72,7 +74,7 @@ EXPRESSIONS: Mapping[Role, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class CallHints:
     """What is known of a function that the names of its parameters do not say."""
 
     arguments: Mapping[str, str] = field(default_factory=dict)
@@ -82,7 +84,7 @@ class Known:
     mode: str | None = None
     engine: str | None = None
     divisor: float | None = None
-    shape: Shape | None = None
+    shape: CallForms | None = None
     first: bool | None = None
     """Whether it returns several things, the loss first; None where no call has shown that."""
     trouble: str = ""
@@ -93,7 +95,7 @@ class Known:
     """Claims that only the person can make: ``mode``, ``engine``."""
 
 
-def tensor(form: Form, what: Role) -> str:
+def tensor(form: CallForm, what: Role) -> str:
     """Losses, masks, and what stands in for them."""
     if what is Role.MASK:
         return form.masks

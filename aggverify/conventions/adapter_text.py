@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from aggverify.conventions.adapter_claims import assumed, claims
-from aggverify.conventions.adapter_forms import Known
+from aggverify.conventions.adapter_forms import CallHints
 from aggverify.conventions.adapting import OBJECT, Adapter
 from aggverify.conventions.offer import Offer
 from aggverify.conventions.parameters import COUNTS, Role, role
@@ -21,7 +21,7 @@ _FOUND = "  # found by calling it: is it that?"
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ImportSource:
     """Where an adapter imports the function from: a module by name, or a file beside it."""
 
     module: str | None
@@ -34,12 +34,12 @@ def adapter_file(function: str) -> str:
     return f"aggverify_{function.replace('.', '_')}.py"
 
 
-def adapted(offer: Offer, origin: Origin, known: Known | None = None) -> str:
+def adapted(offer: Offer, origin: ImportSource, known: CallHints | None = None) -> str:
     """The text of a file that offers ``reduce(losses, batch)`` through the function."""
-    return "\n".join(_lines(Adapter(offer, known or Known()), origin)) + "\n"
+    return "\n".join(_lines(Adapter(offer, known or CallHints()), origin)) + "\n"
 
 
-def _lines(adapter: Adapter, origin: Origin) -> Iterator[str]:
+def _lines(adapter: Adapter, origin: ImportSource) -> Iterator[str]:
     whose = origin.file or origin.module
     yield f'"""How a trainer calls {adapter.offer.name} of {whose}, as aggverify knows it."""'
     yield ""
@@ -61,7 +61,7 @@ def _lines(adapter: Adapter, origin: Origin) -> Iterator[str]:
     yield from (f"    {line}" for line in _call(adapter))
 
 
-def _imports(adapter: Adapter, origin: Origin) -> Iterator[str]:
+def _imports(adapter: Adapter, origin: ImportSource) -> Iterator[str]:
     head = adapter.offer.name.partition(".")[0]
     name = adapter.imported
     if origin.module is not None:

@@ -12,7 +12,7 @@ from aggverify.conventions.declared import Told
 from aggverify.conventions.declared_misuses import are_texts, is_misuse, spoiling
 from aggverify.conventions.features import UNUSUAL
 from aggverify.conventions.log_forms import FORMS
-from aggverify.conventions.rows import Kind, Rows
+from aggverify.conventions.rows import Kind, RowForm
 from aggverify.conventions.run_against import RunAgainst
 from aggverify.conventions.validated_arguments import Names
 from aggverify.engines import engine
@@ -29,7 +29,7 @@ _FORMS = {
 }
 
 
-class Reading:
+class AdapterValues:
     """The values of the keys, each checked."""
 
     def __init__(self, path: str, data: Mapping[str, Any]) -> None:
@@ -114,14 +114,14 @@ class Reading:
         self._check("logs", " or ".join(known), isinstance(given, str) and given in known)
         return known[given]
 
-    def rows(self) -> Rows | None:
+    def rows(self) -> RowForm | None:
         chosen = {}
         for key, accepted in _FORMS.items():
             chosen[key] = self._data.get(key, accepted[0])
             self._check(key, " or ".join(accepted), chosen[key] in accepted)
         if chosen["rows"] == "flat":
             return None
-        return Rows(chosen["rows"], chosen["side"], chosen["width"])
+        return RowForm(chosen["rows"], chosen["side"], chosen["width"])
 
     def gradient_of(self) -> str:
         value = self.text("gradient_of", "")

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from aggverify.conventions.adapter_forms import EXPRESSIONS, TAKEN, Known, Shape, tensor
+from aggverify.conventions.adapter_forms import EXPRESSIONS, TAKEN, CallForms, CallHints, tensor
 from aggverify.conventions.offer import Offer
 from aggverify.conventions.parameters import CHOICES, Role, named_modes, role
 
@@ -43,7 +43,7 @@ class Adapter:
     """An offered function as the adapter calls it."""
 
     offer: Offer
-    known: Known = field(default_factory=Known)
+    known: CallHints = field(default_factory=CallHints)
 
     @property
     def plain(self) -> bool:
@@ -129,14 +129,14 @@ class Adapter:
         return Role.DIVISOR in self.roles and self.mode is None and self.known.mode in _DIVIDED
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> CallForms:
         """How losses and masks are handed over."""
         if self.known.shape is not None:
             return self.known.shape
         if Role.ENDS in self.roles:
-            return Shape.FLAT
+            return CallForms.FLAT
         rows = "{masks}" in self.known.arguments.values() or Role.MASK in self.roles
-        return Shape.ROWS if rows and Role.LENGTHS not in self.roles else Shape.PIECES
+        return CallForms.ROWS if rows and Role.LENGTHS not in self.roles else CallForms.PIECES
 
     @property
     def is_megatron(self) -> bool:

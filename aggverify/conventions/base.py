@@ -29,7 +29,7 @@ ADAPTED = "adapter"
 
 
 @dataclass(frozen=True, slots=True)
-class Experts:
+class ExpertPlace:
     """A rank's place in expert parallelism: ``group`` shares one set of experts, one part each;
     ``copies`` hold the same part."""
 
@@ -64,7 +64,7 @@ class Site:
     """Tokens of one more rollout and prompt that are counted, and that nobody has."""
     generations: bool = False
     """Whether the step is the first of two that a generation batch is trained in."""
-    experts: Experts | None = None
+    experts: ExpertPlace | None = None
     """Where the model has some (``steps.experts``)."""
     virtual: bool = False
     """Whether the other ranks are not there: nothing can be asked of them."""

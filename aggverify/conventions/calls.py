@@ -11,7 +11,7 @@ from aggverify.conventions.base import Site
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class JudgedCall:
     """One call, made in a rank. ``make`` returns what is wrong with what came of it, or None."""
 
     name: str
@@ -33,4 +33,4 @@ class Called(Protocol):
         """Of the largest world that they are made in; what must be refused is made on one rank."""
 
     @property
-    def calls(self) -> Iterable[Call]: ...
+    def calls(self) -> Iterable[JudgedCall]: ...

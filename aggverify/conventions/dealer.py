@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aggverify.conventions.base import Bound, Misuse, Site
-from aggverify.conventions.calls import Call
+from aggverify.conventions.calls import JudgedCall
 from aggverify.conventions.dealt_groups import Deal, Promises
 from aggverify.conventions.judged_deal import mistake
 from aggverify.conventions.offer import Offer
@@ -21,17 +21,17 @@ def plainly(function: Callable[..., Any], args: Any, data: Any, dp_size: int) ->
     return function(args, data, dp_size)
 
 
-def calls(promises: Promises, deal: Callable[[], Dealing]) -> Iterator[Call]:
+def calls(promises: Promises, deal: Callable[[], Dealing]) -> Iterator[JudgedCall]:
     """A call a rollout; of those that no deal is right of, one that must be refused."""
 
-    def once(one: Deal) -> Call:
+    def once(one: Deal) -> JudgedCall:
         def make(function: Callable[..., Any], site: Site) -> str | None:
             out = deal()(function, one.args(promises), one.data(), one.ranks)
             whole = promises.whole_groups
             return None if one.wrong else mistake(one, out, whole_groups=whole)
 
         says = f"{one.says} ({one.wrong})" if one.wrong else one.says
-        return Call(one.says, says, bool(one.wrong), make)
+        return JudgedCall(one.says, says, bool(one.wrong), make)
 
     return map(once, promises.deals())
 
@@ -61,7 +61,7 @@ class Dealer:
     deal: Callable[[], Dealing] = field(default=lambda: plainly, compare=False)
 
     @property
-    def calls(self) -> tuple[Call, ...]:
+    def calls(self) -> tuple[JudgedCall, ...]:
         return tuple(calls(self.promises, self.deal))
 
     def modes(self, offer: Offer) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from aggverify.conventions.base import Bound, LogRule, Misuse, Output, Site
 from aggverify.conventions.native import RETURNS, inputs, output
 from aggverify.conventions.offer import Offer
 from aggverify.conventions.policy_loss import PolicyLoss, ratios_of
-from aggverify.conventions.rows import Rows, places
+from aggverify.conventions.rows import RowForm, places
 from aggverify.conventions.run_against import RunAgainst
 from aggverify.conventions.sequence_loss import with_advantages
 from aggverify.conventions.step_batches import Totals, micro_batch
@@ -63,7 +63,7 @@ class Declared:
     gradient_of: str = ""
     """What ``call`` takes in the place of losses, where these are log-probabilities: the weights
     are read off their gradient, with one advantage a sequence."""
-    rows: Rows | None = None
+    rows: RowForm | None = None
     """None: losses are given as they are, 1-D."""
     not_claimed: Mapping[str, str] = field(default_factory=dict)
     told_by: Mapping[str, str] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from aggverify.conventions.adapter_values import (
     MERGES,
     NAME,
     VALIDATES,
-    Reading,
+    AdapterValues,
     known_modes,
 )
 from aggverify.conventions.dealer import Dealer
@@ -49,7 +49,7 @@ def _declared(text: bytes, path: str, name: str | None) -> Adapted:
     except SyntaxError as error:
         raise InputError(f"the adapter {path} is not Python: {error}") from None
     data = _data(tree, path)
-    read, absolute = Reading(path, data), str(Path(path).absolute())
+    read, absolute = AdapterValues(path, data), str(Path(path).absolute())
     kind = next((kind for kind in _CALLED if kind in data), None)
     taken = takes(of := read.gradient_of(), read.texts("terms"))
     _check_call(tree, path, _CALLED[kind][0] if kind else taken, second=of)
@@ -151,7 +151,7 @@ _KEYS = (
 )
 
 
-_Made = Callable[[Reading, Callable[[], Any]], Validation | LogReducer | Dealer]
+_Made = Callable[[AdapterValues, Callable[[], Any]], Validation | LogReducer | Dealer]
 _CALLED: Mapping[str, tuple[tuple[str, ...], _Made]] = {
     VALIDATES: (
         ("function", "args"),

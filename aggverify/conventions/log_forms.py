@@ -15,7 +15,7 @@ Log = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LogTerm:
     """What one micro-batch on one rank adds to a key: this rank's sum, and what it is a mean over,
     of which every context-parallel rank counts all."""
 
@@ -23,14 +23,16 @@ class Part:
     count: int
 
 
-def part(key: str, dp: int, cp: int, k: int, *, shared: bool) -> Part:
+def part(key: str, dp: int, cp: int, k: int, *, shared: bool) -> LogTerm:
     """Numbers that no two places share; in float32, where frameworks keep them."""
     n = KEYS.index(key)
     own = 2 + dp + 2 * k
-    return Part(float(np.float32((7 * dp + 3 * cp + k + 1 + n) / 10)), own if shared else own + n)
+    return LogTerm(
+        float(np.float32((7 * dp + 3 * cp + k + 1 + n) / 10)), own if shared else own + n
+    )
 
 
-def legacy(parts: Mapping[str, Part]) -> Log:
+def legacy(parts: Mapping[str, LogTerm]) -> Log:
     """slime's and miles' log of a micro-batch: one count for all keys, in front of them."""
     import torch
 
@@ -39,7 +41,7 @@ def legacy(parts: Mapping[str, Part]) -> Log:
     return StandInDict(keys=[*parts], values=values)
 
 
-def normalised(parts: Mapping[str, Part]) -> Log:
+def normalised(parts: Mapping[str, LogTerm]) -> Log:
     """The same with a count for each key."""
     import torch
 
@@ -78,7 +80,7 @@ def _short_counts(logs: list[Log]) -> None:
 def mixed(logs: list[Log]) -> None:
     """Of the other form in the last micro-batch."""
     form = legacy if "normalizers" in logs[-1] else normalised
-    logs[-1] = form({key: Part(1.0, 2) for key in KEYS})
+    logs[-1] = form({key: LogTerm(1.0, 2) for key in KEYS})
 
 
 Spoil = Callable[[list[Log]], None]
@@ -91,12 +93,12 @@ _BOTH: Mapping[str, Spoil] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class LogForm:
     """How logs are written and merged, and what must be refused. ``shared``: one count for all
     keys; ``over_rollouts``: it is not used, and each key's sum is divided by the step's rollouts.
     """
 
-    write: Callable[[Mapping[str, Part]], Log]
+    write: Callable[[Mapping[str, LogTerm]], Log]
     spoils: Mapping[str, Spoil]
     shared: bool = False
     over_rollouts: bool = False
@@ -104,9 +106,9 @@ class Form:
 
 BOTH_MERGED = ("legacy", "normalised")
 """What is merged where nothing else is declared."""
-FORMS: Mapping[str, Form] = {
-    "legacy": Form(legacy, {**_BOTH, "a normalised log after legacy ones": mixed}, shared=True),
-    "normalised": Form(
+FORMS: Mapping[str, LogForm] = {
+    "legacy": LogForm(legacy, {**_BOTH, "a normalised log after legacy ones": mixed}, shared=True),
+    "normalised": LogForm(
         normalised,
         {
             **_BOTH,
@@ -114,5 +116,5 @@ FORMS: Mapping[str, Form] = {
             "a legacy log after normalised ones": mixed,
         },
     ),
-    "rollouts": Form(legacy, _BOTH, shared=True, over_rollouts=True),
+    "rollouts": LogForm(legacy, _BOTH, shared=True, over_rollouts=True),
 }

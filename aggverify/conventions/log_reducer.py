@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from aggverify.conventions.base import Bound, Misuse, Site
-from aggverify.conventions.calls import Call
+from aggverify.conventions.calls import JudgedCall
 from aggverify.conventions.log_forms import (
     BOTH_MERGED,
     FORMS,
     KEYS,
-    Form,
     Log,
+    LogForm,
     Spoil,
     mixed,
     part,
@@ -41,27 +41,27 @@ class LogContext(TrainContext):
 Reduce = Callable[[Callable[..., Any], list[Log], LogContext], Any]
 
 
-def calls(reduce: Callable[[], Reduce], forms: Sequence[str]) -> Iterator[Call]:
+def calls(reduce: Callable[[], Reduce], forms: Sequence[str]) -> Iterator[JudgedCall]:
     """Right logs of each form, whose numbers are compared; and wrong ones on one rank."""
     for name in forms:
         form = FORMS[name]
 
-        def right(function: Callable[..., Any], site: Site, form: Form = form) -> str | None:
+        def right(function: Callable[..., Any], site: Site, form: LogForm = form) -> str | None:
             out = reduce()(function, _logs(site, form), _context(site))
             return next(filter(None, (_off(site, out, key, form) for key in KEYS)), None)
 
-        yield Call(f"{name} logs", f"{name} logs", False, right)
+        yield JudgedCall(f"{name} logs", f"{name} logs", False, right)
         for text, spoil in form.spoils.items():
             if spoil is mixed and not {*BOTH_MERGED} <= {*forms}:
                 continue
 
-            def wrong(function: Callable[..., Any], site: Site, form: Form = form,
+            def wrong(function: Callable[..., Any], site: Site, form: LogForm = form,
                       spoil: Spoil = spoil) -> None:  # fmt: skip
                 logs = _logs(site, form, least=2)
                 spoil(logs)
                 reduce()(function, logs, _context(site))
 
-            yield Call(f"{name}: {text}", f"{name} logs, {text}", True, wrong)
+            yield JudgedCall(f"{name}: {text}", f"{name} logs, {text}", True, wrong)
 
 
 def _context(site: Site) -> LogContext:
@@ -70,7 +70,7 @@ def _context(site: Site) -> LogContext:
     return LogContext(**given, num_rollouts=site.case.step.num_rollouts)
 
 
-def _logs(site: Site, form: Form, least: int = 1) -> list[Log]:
+def _logs(site: Site, form: LogForm, least: int = 1) -> list[Log]:
     at = site.dp_rank, site.cp_rank
     return [
         form.write({key: part(key, *at, k, shared=form.shared) for key in KEYS})
@@ -78,7 +78,7 @@ def _logs(site: Site, form: Form, least: int = 1) -> list[Log]:
     ]
 
 
-def _off(site: Site, out: Any, key: str, form: Form) -> str | None:
+def _off(site: Site, out: Any, key: str, form: LogForm) -> str | None:
     """What is wrong with a key of the merged logs."""
     if not isinstance(out, Mapping):
         return f"returns {type(out).__name__}, no mapping of names to numbers"
@@ -136,7 +136,7 @@ class LogReducer:
     reduce: Callable[[], Reduce] = field(default=lambda: plainly, compare=False)
 
     @property
-    def calls(self) -> tuple[Call, ...]:
+    def calls(self) -> tuple[JudgedCall, ...]:
         return tuple(calls(self.reduce, self.forms))
 
     def modes(self, offer: Offer) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.distributed import ProcessGroup
 
-    from aggverify.conventions.beyond import Beyond
+    from aggverify.conventions.lazy_fields import LazyFields
 
 Side = Literal["right", "left"]
 Width = Literal["micro-batch", "step"]
@@ -100,7 +100,7 @@ class MicroBatch(HasTokens):
     """All ranks that share the step."""
     _mask: Tensor | None = field(default=None, repr=False, compare=False)
     _lengths: tuple[int, ...] | None = field(default=None, repr=False, compare=False)
-    _beyond: Beyond | None = field(default=None, repr=False, compare=False)
+    _beyond: LazyFields | None = field(default=None, repr=False, compare=False)
 
     @property
     def mask(self) -> Tensor:

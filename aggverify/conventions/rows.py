@@ -21,7 +21,7 @@ Kind = Literal["padded", "whole", "packed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RowForm:
     """The form; ``packed`` has neither side nor width."""
 
     kind: Kind = "padded"
@@ -48,14 +48,14 @@ class Places:
         return values.new_zeros(size).index_put((where,), values).reshape(self.shape)
 
 
-def places(rows: Rows, case: Case, dp_rank: int, cp_rank: int, k: int) -> Places:
+def places(rows: RowForm, case: Case, dp_rank: int, cp_rank: int, k: int) -> Places:
     """Of micro-batch ``k`` as that rank has it."""
     each = [*_samples(rows, case, case.layout.micro_batches[dp_rank][k], cp_rank)]
     least = _widest(rows, case, cp_rank) if rows.width == "step" else 0
     return _placed(rows, each, least)
 
 
-def _placed(rows: Rows, each: Sequence[tuple[int, Index]], least: int) -> Places:
+def _placed(rows: RowForm, each: Sequence[tuple[int, Index]], least: int) -> Places:
     lengths = tuple(length for length, _ in each)
     width = max(least, *lengths)
     starts = [*accumulate(lengths, initial=0)]
@@ -67,7 +67,7 @@ def _placed(rows: Rows, each: Sequence[tuple[int, Index]], least: int) -> Places
     return Places(shape, index.astype(np.int64), lengths)
 
 
-def _widest(rows: Rows, case: Case, cp_rank: int) -> int:
+def _widest(rows: RowForm, case: Case, cp_rank: int) -> int:
     """Of the step's samples, whichever rank they are on."""
     if rows.kind == "padded":
         return max(s.response_length for s in case.step.samples)
@@ -76,7 +76,7 @@ def _widest(rows: Rows, case: Case, cp_rank: int) -> int:
 
 
 def _samples(
-    rows: Rows, case: Case, members: Sequence[int], cp_rank: int
+    rows: RowForm, case: Case, members: Sequence[int], cp_rank: int
 ) -> Iterator[tuple[int, Index]]:
     """Of each sample how many places it takes on the rank, and at which the rank's tokens are."""
     pieces = visible_pieces(case.step, members, case.layout, cp_rank)

@@ -10,7 +10,7 @@ from aggverify.conventions.base import Bound, Misuse, Output, Site
 from aggverify.conventions.misuses import SKYRL
 from aggverify.conventions.offer import Offer
 from aggverify.conventions.run_against import RunAgainst
-from aggverify.conventions.skyrl_rows import Rows
+from aggverify.conventions.skyrl_rows import SkyrlRows
 from aggverify.engines import usual
 from aggverify.oracles import LEGACY, family
 
@@ -104,7 +104,7 @@ class SkyrlAdvantages:
         reduce_loss = getattr(module, "reduce_loss", None)
         if reduce_loss is None:
             raise TypeError("the module offers no reduce_loss(loss, loss_mask)")
-        rows = Rows(site.case.step, site.case.layout, site.device)
+        rows = SkyrlRows(site.case.step, site.case.layout, site.device)
         mask = rows.masks(range(rows.count), torch.float32)
         counted = mask
         if site.counts_rejected:

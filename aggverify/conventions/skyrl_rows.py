@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class SkyrlRows:
     """The step as SkyRL's driver sees it: one right-padded row per sample, in index order."""
 
     step: Step

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from aggverify.conventions.base import Site, mask_tensor, placed
-from aggverify.conventions.beyond import Beyond
+from aggverify.conventions.lazy_fields import LazyFields
 from aggverify.conventions.micro_batch import MicroBatch
 from aggverify.oracles import Step
 from aggverify.steps.layouts import positions, visible_pieces
@@ -155,6 +155,6 @@ def micro_batch(site: Site, k: int, totals: Totals, mode: str | bool | None = No
         dp_group=site.dp_group,
         cp_group=site.cp_group,
         dp_cp_group=torch.distributed.group.WORLD,
-        _beyond=Beyond(site, members),
+        _beyond=LazyFields(site, members),
         **plain,
     )

@@ -19,7 +19,7 @@ from aggverify.steps.sequences import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from aggverify.conventions.beyond import Beyond
+    from aggverify.conventions.lazy_fields import LazyFields
 
 FAR = {"float16": 2.0**10}
 USUALLY_FAR = 2.0**14
@@ -66,7 +66,7 @@ class HasTokens:
 
     __slots__ = ()
     local_masks: list[Tensor]
-    _beyond: Beyond | None
+    _beyond: LazyFields | None
 
     @property
     def input_ids(self) -> list[Tensor]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from aggverify.conventions.base import Experts, Misuse, Site, WholeStep
+from aggverify.conventions.base import ExpertPlace, Misuse, Site, WholeStep
 from aggverify.conventions.offer import Offer
 from aggverify.conventions.step_batches import Totals, micro_batch
 from aggverify.engines import TRAIN_STEP
@@ -69,7 +69,7 @@ def _not_claimed() -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Trainer:
+class TrainStepFunction:
     """A function that wraps the model as it likes, runs all micro-batches of one step forward and
     backward, and leaves the update: as the parameters' gradient, the same on all ranks (or
     sharded, as FSDP2 does), or, after ``torch.optim.SGD(lr=1)``, as their change.
@@ -129,7 +129,7 @@ def context(site: Site) -> TrainContext:
     import torch.distributed as dist
 
     layout = site.case.layout
-    experts = site.experts or Experts(0, 1, None, None)
+    experts = site.experts or ExpertPlace(0, 1, None, None)
     return TrainContext(
         rank=dist.get_rank(),
         world_size=layout.world_size,

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aggverify.conventions.offer import Offer
-from aggverify.conventions.trainer import TrainContext, Trainer
+from aggverify.conventions.trainer import TrainContext, TrainStepFunction
 
 if TYPE_CHECKING:
     from torch import nn
 
 
 @dataclass(frozen=True, slots=True)
-class TrainerEngine(Trainer):
+class TrainerEngine(TrainStepFunction):
     """A function that makes such an object for every step, with a model of its own: all of the
     rank's micro-batches are given to it in order, then it steps.
     """

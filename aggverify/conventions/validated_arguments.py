@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from aggverify.conventions.base import Site
-from aggverify.conventions.calls import Call
+from aggverify.conventions.calls import JudgedCall
 from aggverify.conventions.stand_ins import StandIn
 
 _NOT_DIVISORS = (0, -4.0, math.nan, math.inf, -math.inf, None)
@@ -75,14 +75,14 @@ def plainly(function: Callable[..., Any], args: StandIn) -> Any:
     return function(args)
 
 
-def calls(names: Names, validate: Callable[[], Validate]) -> Iterator[Call]:
+def calls(names: Names, validate: Callable[[], Validate]) -> Iterator[JudgedCall]:
     """Every call that must be refused beside the nearest ones that must not."""
 
-    def once(says: str, arguments: Arguments, *, refused: bool) -> Call:
+    def once(says: str, arguments: Arguments, *, refused: bool) -> JudgedCall:
         def make(function: Callable[..., Any], site: Site) -> None:
             validate()(function, StandIn(**arguments))
 
-        return Call(says, says, refused, make)
+        return JudgedCall(says, says, refused, make)
 
     for says, arguments in _right(names):
         yield once(says, arguments, refused=False)
@@ -158,7 +158,9 @@ def _dealt(names: Names, groups: int) -> tuple[str, Arguments]:
     return says, names.right("prompt_mean", batch_size=batch, shards=2)
 
 
-def _again(names: Names, divisor: Any, validate: Callable[[], Validate], *, refused: bool) -> Call:
+def _again(
+    names: Names, divisor: Any, validate: Callable[[], Validate], *, refused: bool
+) -> JudgedCall:
     """Validated, changed, and validated once more."""
     says = f"{names.divisor} {divisor}, set after arguments were validated, and validated again"
     given = names.right("constant"), {names.divisor: divisor}
@@ -169,12 +171,12 @@ def _again(names: Names, divisor: Any, validate: Callable[[], Validate], *, refu
             vars(args).update(arguments)
             validate()(function, args)
 
-    return Call(says, says, refused, make)
+    return JudgedCall(says, says, refused, make)
 
 
 def _from_file(
     names: Names, divisor: Any, validate: Callable[[], Validate], *, refused: bool
-) -> Call:
+) -> JudgedCall:
     """The value comes from a file that the arguments name."""
     says = f"{names.divisor} {divisor} in the file of {names.overrides}"
 
@@ -185,4 +187,4 @@ def _from_file(
             given = names.right("constant", overrides=str(path))
             validate()(function, StandIn(**given))
 
-    return Call(says, says, refused, make)
+    return JudgedCall(says, says, refused, make)

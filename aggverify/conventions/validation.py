@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from aggverify.conventions.base import Bound, Misuse, Site
-from aggverify.conventions.calls import Call
+from aggverify.conventions.calls import JudgedCall
 from aggverify.conventions.offer import Offer
 from aggverify.conventions.run_against import RunAgainst
 from aggverify.conventions.validated_arguments import Names, Validate, calls, plainly
@@ -39,7 +39,7 @@ class Validation:
     """Of the adapter that says how it is called."""
 
     @property
-    def calls(self) -> tuple[Call, ...]:
+    def calls(self) -> tuple[JudgedCall, ...]:
         return tuple(calls(self.names, self.validate))
 
     def modes(self, offer: Offer) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ from aggverify.engines.skyrl import (
     SKYRL_MEGATRON_RAW,
 )
 from aggverify.engines.spec import (
-    Arrived,
+    CompletedReduction,
     Deviation,
     EngineSession,
     EngineSpec,
@@ -154,7 +154,7 @@ def _imported(name: str) -> EngineSpec:
 __all__ = [
     "ENGINES",
     "TRAIN_STEP",
-    "Arrived",
+    "CompletedReduction",
     "Deviation",
     "EngineSession",
     "EngineSpec",

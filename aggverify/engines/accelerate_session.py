@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from aggverify.engines.per_token import PerToken, one_token
-from aggverify.engines.spec import Arrived, LocalStep
+from aggverify.engines.spec import CompletedReduction, LocalStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ class AccelerateSession:
                 accelerator.backward(step.loss(k, wrapped(step.values, step.tokens(k))))
         return step.gradient(model.theta)
 
-    def reduce(self, parts: Sequence[Tensor]) -> Arrived:
-        return Arrived(list(parts))
+    def reduce(self, parts: Sequence[Tensor]) -> CompletedReduction:
+        return CompletedReduction(list(parts))
 
     def _accelerator(self, micro_batches: int) -> Any:
         from accelerate import Accelerator

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from aggverify.engines.per_token import PerToken, one_token
-from aggverify.engines.spec import Arrived, LocalStep
+from aggverify.engines.spec import CompletedReduction, LocalStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,5 +36,5 @@ class DdpSession:
                 step.loss(k, wrapped(step.values, step.tokens(k))).backward()  # type: ignore[no-untyped-call]
         return step.gradient(model.theta)
 
-    def reduce(self, parts: Sequence[Tensor]) -> Arrived:
-        return Arrived(list(parts))
+    def reduce(self, parts: Sequence[Tensor]) -> CompletedReduction:
+        return CompletedReduction(list(parts))

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from aggverify.engines.per_token import PerToken, one_token
-from aggverify.engines.spec import Arrived, LocalStep
+from aggverify.engines.spec import CompletedReduction, LocalStep
 
 _BUCKETS = {"reduce_bucket_size": 1_000_000, "allgather_bucket_size": 1_000_000}
 """Elements: buffers of five hundred times that are made at once by default."""
@@ -94,8 +94,8 @@ class DeepSpeedSession:
         """Of the parameter: stage 0 reduces no gradient of float64."""
         return torch.float64 if self.stage else torch.float32
 
-    def reduce(self, parts: Sequence[Tensor]) -> Arrived:
-        return Arrived(list(parts))
+    def reduce(self, parts: Sequence[Tensor]) -> CompletedReduction:
+        return CompletedReduction(list(parts))
 
     def _engine(self, model: PerToken, micro_batches: int, groups: Groups) -> Any:
         import deepspeed

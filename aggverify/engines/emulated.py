@@ -25,7 +25,7 @@ Size = Literal["dp_size", "cp_size", "world_size", "num_microbatches", "num_roll
 
 
 @dataclass(frozen=True, slots=True)
-class Factor:
+class ScaleFactor:
     """A size that a loss or gradient is multiplied with or divided by, as the trainer does it.
 
     ``num_tokens`` is what all ranks counted in the step, at least 1; it is known after the
@@ -63,19 +63,19 @@ class Factor:
             gradient.mul_(number if self.how == "times" else 1.0 / number)
 
 
-def times(size: Size) -> Factor:
+def times(size: Size) -> ScaleFactor:
     """A multiplication."""
-    return Factor(size, "times")
+    return ScaleFactor(size, "times")
 
 
-def over(size: Size) -> Factor:
+def over(size: Size) -> ScaleFactor:
     """A division."""
-    return Factor(size, "over")
+    return ScaleFactor(size, "over")
 
 
-def times_reciprocal(size: Size) -> Factor:
+def times_reciprocal(size: Size) -> ScaleFactor:
     """A multiplication with the rounded reciprocal, as Megatron scales its buffers."""
-    return Factor(size, "times 1/")
+    return ScaleFactor(size, "times 1/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +88,17 @@ class EmulatedEngine:
     does: str
     required: str
     roundings: int
-    scale: tuple[Factor, ...] = ()
+    scale: tuple[ScaleFactor, ...] = ()
     """The trainer's own factors and the schedule's, on every micro-batch's loss."""
-    before_reduction: tuple[Factor, ...] = ()
+    before_reduction: tuple[ScaleFactor, ...] = ()
     """On a rank's accumulated gradient, before it is summed over all ranks."""
-    after_reduction: tuple[Factor, ...] = ()
+    after_reduction: tuple[ScaleFactor, ...] = ()
     """On the sum."""
     weighted: bool = False
     """Whether every micro-batch's loss is multiplied by its own token count first."""
     averaged: bool = False
     """Whether it is divided by that, at least 1."""
-    gathered: tuple[Factor, ...] = ()
+    gathered: tuple[ScaleFactor, ...] = ()
     """What the backward of a gather of losses over context parallelism multiplies by."""
     not_claimed: Mapping[str, str] = field(default_factory=dict)
     phantom_tokens: bool = False

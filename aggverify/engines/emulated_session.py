@@ -30,7 +30,7 @@ def backward(loss: Tensor) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RankGradient:
     """A rank's part of one step: its accumulated gradient, 1-D, and the tokens it counted."""
 
     gradient: Tensor
@@ -52,7 +52,7 @@ class EmulatedSession:
     def warm_up(self) -> None:
         pass  # its only collective is the one that every candidate's step ends with
 
-    def accumulate(self, step: LocalStep) -> Part:
+    def accumulate(self, step: LocalStep) -> RankGradient:
         parameter = step.values.clone().requires_grad_()
         for k in range(step.num_microbatches):
             # A copy, whatever the slice: what a candidate does to its losses must not reach the
@@ -70,13 +70,13 @@ class EmulatedSession:
         gradient = step.gradient(parameter)
         for factor in self.engine.before_reduction:
             factor.onto(gradient, step.sizes, 0)
-        return Part(gradient, step.num_tokens, step.sizes)
+        return RankGradient(gradient, step.num_tokens, step.sizes)
 
-    def reduce(self, parts: Sequence[Part]) -> Reduction:
-        return Reduction(self.engine, parts, self.device)
+    def reduce(self, parts: Sequence[RankGradient]) -> GradientReduction:
+        return GradientReduction(self.engine, parts, self.device)
 
 
-class Reduction:
+class GradientReduction:
     """Gradients of one or many steps being summed over all ranks.
 
     Like DDP, which reduces buckets rather than parameters, all steps travel in one collective.
@@ -85,7 +85,9 @@ class Reduction:
     while the rank does other things.
     """
 
-    def __init__(self, engine: EmulatedEngine, parts: Sequence[Part], device: torch.device) -> None:
+    def __init__(
+        self, engine: EmulatedEngine, parts: Sequence[RankGradient], device: torch.device
+    ) -> None:
         self._engine, self._parts = engine, parts
         counts = [part.num_tokens for part in parts]
         self._totals = torch.tensor(counts, dtype=torch.int32, device=device)

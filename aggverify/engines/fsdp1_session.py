@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy
 
 from aggverify.engines.per_token import PerToken, one_token
-from aggverify.engines.spec import Arrived, LocalStep
+from aggverify.engines.spec import CompletedReduction, LocalStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class Fsdp1Session:
             )
         return gradient, tokens
 
-    def reduce(self, parts: Sequence[tuple[Tensor, int]]) -> Arrived:
-        return Arrived([_gathered(shard)[:tokens] for shard, tokens in parts])
+    def reduce(self, parts: Sequence[tuple[Tensor, int]]) -> CompletedReduction:
+        return CompletedReduction([_gathered(shard)[:tokens] for shard, tokens in parts])
 
     def _wrapped(self, model: PerToken) -> FullyShardedDataParallel:
         strategy = getattr(ShardingStrategy, self.strategy)

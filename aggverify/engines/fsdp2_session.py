@@ -13,7 +13,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
 from aggverify.engines.per_token import PerToken, one_token
-from aggverify.engines.spec import Arrived, LocalStep
+from aggverify.engines.spec import CompletedReduction, LocalStep
 
 
 class Fsdp2Session:
@@ -55,8 +55,8 @@ class Fsdp2Session:
             )
         return gradient
 
-    def reduce(self, parts: Sequence[Any]) -> Arrived:
-        return Arrived([part.full_tensor() for part in parts])
+    def reduce(self, parts: Sequence[Any]) -> CompletedReduction:
+        return CompletedReduction([part.full_tensor() for part in parts])
 
     def _sharded(self, model: PerToken) -> Any:
         how: dict[str, Any] = (

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from aggverify.engines.megatron_on_processors import on_processors
 from aggverify.engines.per_token import PerToken
-from aggverify.engines.spec import Arrived, LocalStep
+from aggverify.engines.spec import CompletedReduction, LocalStep
 
 
 @dataclass(slots=True)
@@ -39,8 +39,8 @@ class MegatronCoreSession:
         with on_processors():
             return self._trained(step)
 
-    def reduce(self, parts: Sequence[Tensor]) -> Arrived:
-        return Arrived(list(parts))
+    def reduce(self, parts: Sequence[Tensor]) -> CompletedReduction:
+        return CompletedReduction(list(parts))
 
     def _trained(self, step: LocalStep) -> Tensor:
         from megatron.core.distributed import (

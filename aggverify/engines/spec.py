@@ -253,7 +253,7 @@ class Gradients(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class CompletedReduction:
     """Gradients that nothing is left to be done for."""
 
     gradients: list[Tensor]

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from aggverify.engines import megatron_on_processors as megatron
 from aggverify.engines.ddp_session import DdpSession
-from aggverify.engines.spec import Arrived, LocalStep
+from aggverify.engines.spec import CompletedReduction, LocalStep
 from aggverify.engines.stepping import everywhere, watched
 from aggverify.steps.experts import owners
 
@@ -134,8 +134,8 @@ class TrainStepSession:
             update = torch.where(model._routed, model.experts.whole(theirs), update)
         return update / step.gain, False
 
-    def reduce(self, parts: Sequence[Tensor]) -> Arrived:
-        return Arrived(list(parts))
+    def reduce(self, parts: Sequence[Tensor]) -> CompletedReduction:
+        return CompletedReduction(list(parts))
 
 
 def _update(step: LocalStep, theta: Tensor, *, stepped: bool) -> Tensor:

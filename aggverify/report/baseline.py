@@ -18,7 +18,7 @@ from aggverify.codes.state import Again, Standing
 from aggverify.errors import InputError
 from aggverify.files import put, read_json
 from aggverify.model import Accepted, Document, Replay, Waiver
-from aggverify.run.again import Known, replay
+from aggverify.run.again import KnownFinding, replay
 from aggverify.run.outcome.store import StoredCase
 from aggverify.run.planning.waiver import accepting
 
@@ -64,9 +64,9 @@ class Entry(Part, frozen=True):
         return f"{self.identity.code}:{self.id}"
 
     @property
-    def known(self) -> Known:
+    def known(self) -> KnownFinding:
         """To be run again."""
-        return Known(self.identity, StoredCase.from_json(self.case))
+        return KnownFinding(self.identity, StoredCase.from_json(self.case))
 
     def is_over(self, today: date) -> bool:
         """Whether it is accepted no longer."""

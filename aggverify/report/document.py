@@ -22,9 +22,9 @@ from aggverify.generation.space import sizes
 from aggverify.oracles import DEFAULT_POLICY, mode
 from aggverify.oracles.policy import QUESTIONS
 from aggverify.report.findings import USUAL, reported
-from aggverify.run.again import Known
+from aggverify.run.again import KnownFinding
 from aggverify.run.outcome.store import StoredCase, about
-from aggverify.run.outcome.verdict import Exit, Verdict, exit_code, why
+from aggverify.run.outcome.verdict import Exit, RunVerdict, exit_code, why
 from aggverify.run.planning.engine import possible_engines
 from aggverify.steps import case_tags
 from aggverify.steps.case_tags import TAGS
@@ -32,7 +32,7 @@ from aggverify.world import GLOO, backend
 
 
 def document(
-    verdicts: Sequence[Verdict], where: Path = USUAL, reruns: Iterable[model.Replay] = ()
+    verdicts: Sequence[RunVerdict], where: Path = USUAL, reruns: Iterable[model.Replay] = ()
 ) -> model.Document:
     """All verdicts of one command; ``where``: the directory in which cases are stored; ``reruns``:
     what became of findings of other documents."""
@@ -53,10 +53,10 @@ def document(
     )
 
 
-def known_findings(document: model.Document) -> Iterator[Known]:
+def known_findings(document: model.Document) -> Iterator[KnownFinding]:
     """The findings of a document, to be run again; raises InputError for a case that is none."""
     for finding in (finding for verdict in document.verdicts for finding in verdict.findings):
-        yield Known(finding.identity, StoredCase.from_json(finding.case))
+        yield KnownFinding(finding.identity, StoredCase.from_json(finding.case))
 
 
 def with_replays(document: model.Document, reruns: Iterable[model.Replay]) -> model.Document:
@@ -75,7 +75,7 @@ def environment(carried: str = "", joined: str = GLOO.name) -> model.Environment
 
 
 def stopped(
-    verdicts: Sequence[Verdict],
+    verdicts: Sequence[RunVerdict],
     error: BaseException,
     where: Path = USUAL,
     reruns: Iterable[model.Replay] = (),
@@ -96,7 +96,7 @@ def stopped(
     return replace(found, exit=int(code), error=text, incomplete=incomplete)
 
 
-def written(verdict: Verdict, where: Path = USUAL) -> model.Verdict:
+def written(verdict: RunVerdict, where: Path = USUAL) -> model.Verdict:
     """One verdict; ``where`` as above."""
     s = verdict.subject
     return model.Verdict(
@@ -199,7 +199,7 @@ def _asked(subject: Subject) -> model.Asked:
     )
 
 
-def _covered(verdict: Verdict) -> model.Covered:
+def _covered(verdict: RunVerdict) -> model.Covered:
     found, seen = verdict.subject.found, verdict.covered
     # Of what has one value in training, one way is all there is: it is left out of both.
     fixed = getattr(verdict.subject.convention, "fixed", ())

@@ -15,23 +15,23 @@ from aggverify.report import baseline
 from aggverify.report.baseline import Baseline
 from aggverify.report.document import document
 from aggverify.report.drawing import counted
-from aggverify.run.again import Known
+from aggverify.run.again import KnownFinding
 from aggverify.run.outcome.accepting import accepted
-from aggverify.run.outcome.verdict import Verdict
+from aggverify.run.outcome.verdict import RunVerdict
 
 
 @dataclass(frozen=True, slots=True)
 class Others:
     """Findings whose cases are run again; of these, the ones that are accepted."""
 
-    findings: tuple[Known, ...]
+    findings: tuple[KnownFinding, ...]
     baseline: Baseline | None
     path: Path | None
     write: bool
     today: date
 
     @staticmethod
-    def of(findings: tuple[Known, ...], path: Path | None, *, write: bool) -> Others:
+    def of(findings: tuple[KnownFinding, ...], path: Path | None, *, write: bool) -> Others:
         """With the baseline that lies there; raises InputError for what is none."""
         known = None if path is None else baseline.load(path, missing=write)
         entries = () if known is None else tuple(entry.known for entry in known.known)
@@ -51,7 +51,7 @@ class Others:
     def written(
         self,
         made: Document,
-        verdicts: Iterable[Verdict],
+        verdicts: Iterable[RunVerdict],
         waivers: Iterable[Waiver],
         reruns: Sequence[Replay],
         where: Path,

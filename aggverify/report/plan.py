@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from aggverify import escape
 from aggverify.generation.space import Space, sizes
 from aggverify.report.reading import state_name
-from aggverify.run.planning.plan import Entry, Plan
+from aggverify.run.planning.plan import Plan, PlannedCheck
 
 
 def plan_lines(plan: Plan) -> Iterator[str]:
@@ -29,7 +29,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     )
 
 
-def _what(entry: Entry) -> str:
+def _what(entry: PlannedCheck) -> str:
     if entry.instead is not None:
         return f"- {state_name(entry.instead)}" + (f": {entry.why_not}" if entry.why_not else "")
     cases = f"up to {entry.examples} drawn" if entry.examples else "all its cases"

@@ -21,9 +21,9 @@ from aggverify.report.findings import USUAL
 from aggverify.run.outcome.events import (
     CheckFinished,
     CheckStarted,
+    ConfirmedFinding,
     Event,
     Finished,
-    Found,
     Measured,
     Progress,
     Seen,
@@ -74,7 +74,7 @@ class Terminal:
                 if not self._findings and not self._seen:
                     self._seen = event.finding.code
                     self._found(self._seen, event.finding.traits.title)
-            case Found():
+            case ConfirmedFinding():
                 self._findings += 1
                 code = CODES[event.report.finding.code]
                 if (self._findings, code.code) != (1, self._seen):

@@ -21,14 +21,14 @@ from aggverify.world import Pool
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownFinding:
     """A finding of another run: what it is, and its case."""
 
     identity: Identity
     stored: StoredCase
 
 
-def again(known: Iterable[Known], request: Request, *, pool: Pool) -> tuple[Replay, ...]:
+def again(known: Iterable[KnownFinding], request: Request, *, pool: Pool) -> tuple[Replay, ...]:
     """Every finding that is about the request's reducer, once, whatever mode is asked for.
 
     Nothing that a case names is run: target, oracle, other path, engine and adapter are the
@@ -44,7 +44,7 @@ def again(known: Iterable[Known], request: Request, *, pool: Pool) -> tuple[Repl
     return tuple(sorted(found, key=lambda replay: replay.id))
 
 
-def _ranks(known: Known) -> tuple[str, RankKind]:
+def _ranks(known: KnownFinding) -> tuple[str, RankKind]:
     """What has to be the same for the same ranks to do."""
     return known.stored.whose[0], known.stored.claim.ranks
 
@@ -56,7 +56,7 @@ def _named(request: Request, whose: str) -> str:
 
 
 def replay(
-    known: Known,
+    known: KnownFinding,
     outcome: Again,
     code: str | None = None,
     words: str | None = None,
@@ -66,7 +66,7 @@ def replay(
     return Replay(known.stored.id, known.identity, outcome, code, words, observed)
 
 
-def _ran(one: Known, done: Replayed) -> Replay:
+def _ran(one: KnownFinding, done: Replayed) -> Replay:
     found = done.finding
     if found is None:
         return replay(one, done.outcome, words=done.words)
@@ -75,7 +75,7 @@ def _ran(one: Known, done: Replayed) -> Replay:
 
 
 def _together(
-    known: Sequence[Known], said: Said, ranks: RankKind, *, pool: Pool
+    known: Sequence[KnownFinding], said: Said, ranks: RankKind, *, pool: Pool
 ) -> Iterator[Replay]:
     try:
         with replaying(said, ranks, pool=pool) as run:

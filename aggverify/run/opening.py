@@ -28,7 +28,7 @@ from aggverify.run.planning.claims import completed, declaration, settings_note,
 from aggverify.run.planning.enclosed import SEEN
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import Target, dotted_instead, parse_target
-from aggverify.run.search.first_step import taken
+from aggverify.run.search.smoke import taken
 from aggverify.trainer.conditions import Condition
 from aggverify.trainer.loading import check_described
 from aggverify.world import AUTO, GLOO, Pool, Template, TemplateFailure, room

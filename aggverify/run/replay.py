@@ -21,13 +21,13 @@ from aggverify.generation.space import Space
 from aggverify.run.export import Export, export
 from aggverify.run.opening import OtherPath, opened, other_path
 from aggverify.run.outcome import store
+from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.outcome.store import StoredCase
-from aggverify.run.outcome.tally import Tally
 from aggverify.run.planning.choosing import choose
 from aggverify.run.planning.claims import terms
 from aggverify.run.planning.discovery import discovered
 from aggverify.run.planning.target import Target, parse_target
-from aggverify.run.search.check_run import CheckRun
+from aggverify.run.search.runner import CheckRun
 from aggverify.steps.dimensions import BY_FEATURE
 from aggverify.world import Fault, Pool, Printed, Template
 
@@ -183,7 +183,7 @@ def _judged(
     subject = discovered(subject, executor).knowing(trust_formula=stored.trust_formula)
     broken = check(stored.check)
     space = broken.space(subject) or Space()
-    check_run = CheckRun(broken, subject, space, executor, Tally())
+    check_run = CheckRun(broken, subject, space, executor, RunStatistics())
     executor.printed.clear()
     with executor.patient():
         finding = check_run.judge(stored.case)

@@ -15,13 +15,20 @@ from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.run.opening import loaded
 from aggverify.run.outcome.accepting import accepted
-from aggverify.run.outcome.consequences import Outcome, precision, remaining
-from aggverify.run.outcome.events import Event, Finished, Found, Seen, SubjectChosen, Waiting
+from aggverify.run.outcome.events import (
+    ConfirmedFinding,
+    Event,
+    Finished,
+    Seen,
+    SubjectChosen,
+    Waiting,
+)
+from aggverify.run.outcome.scheduling import Outcome, precision, prune
+from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.outcome.store import stored_case
-from aggverify.run.outcome.tally import Tally
 from aggverify.run.outcome.verdict import (
     ReportedFinding,
-    Verdict,
+    RunVerdict,
     covered,
     summary,
     together,
@@ -29,12 +36,12 @@ from aggverify.run.outcome.verdict import (
 )
 from aggverify.run.planning.discovery import discovered, identified
 from aggverify.run.planning.engine import engine_settled
-from aggverify.run.planning.plan import Entry, Plan, plan, share
+from aggverify.run.planning.plan import Plan, PlannedCheck, plan, share
 from aggverify.run.planning.request import Request
-from aggverify.run.search.before import NOTHING, Before
-from aggverify.run.search.first_look import first_look
-from aggverify.run.search.first_step import WHY_NOT, first_step
-from aggverify.run.search.run_check import run_check
+from aggverify.run.search.entry_runner import run_check
+from aggverify.run.search.example_database import NOTHING, StoredExamples
+from aggverify.run.search.fail_fast import first_failure
+from aggverify.run.search.smoke import WHY_NOT, smoke_test
 from aggverify.world import Pool, Printed
 
 Emit = Callable[[Event], None]
@@ -51,14 +58,14 @@ def verify(
     pool: Pool,
     deadline: Deadline = NEVER,
     known: Sequence[model.Waiver] = (),
-) -> tuple[Verdict, ...]:
+) -> tuple[RunVerdict, ...]:
     """Verify every mode asked for; raises AggverifyError when nothing can be judged. ``known``:
     what is accepted beside what the request says.
 
     The deadline ends it with what is known by then, and before that is anything at all it raises
     TooLate. Ctrl-C is raised on; the verdicts known by then are emitted.
     """
-    verdicts: list[Verdict] = []
+    verdicts: list[RunVerdict] = []
     waivers = (*request.waivers, *known)
     checks, narrowed = chosen(request.only, request.skip)
 
@@ -138,12 +145,12 @@ def examine(
     checks: Iterable[Check] = CHECKS,
     known: bool = False,
     first: ReportedFinding | None = None,
-    before: Before = NOTHING,
+    before: StoredExamples = NOTHING,
     deadline: Deadline = NEVER,
     part: float = 1.0,
     stopped: Incomplete | None = None,
     ends: Callable[[Sequence[ReportedFinding]], bool] = lambda found: False,
-) -> Verdict:
+) -> RunVerdict:
     """Every check on one subject whose candidate is loaded already: a fold over its plan.
 
     ``known``: whether the subject is :func:`prepared` already. ``first``: how it is known to fail
@@ -183,7 +190,7 @@ class _Work:
         executor: Executor,
         checks: tuple[Check, ...],
         first: ReportedFinding | None,
-        before: Before,
+        before: StoredExamples,
     ) -> None:
         self.subject, self._executor = subject, executor
         self.entries = plan(subject, checks).entries
@@ -194,14 +201,14 @@ class _Work:
         self._ended = False
         self.unknown: str | None = None
         """Why nothing can be judged, where its version is not known to the convention."""
-        self._tally = Tally()
+        self._tally = RunStatistics()
         self._executed, self._worlds = executor.executed, dict(executor.worlds)
 
     def fails_at_once(self, emit: Emit) -> bool:
         """Whether the reducer does not get through the simplest step."""
-        self._first = first_step(self.subject, self._executor)
+        self._first = smoke_test(self.subject, self._executor)
         if self._first is not None:
-            emit(Found(self._first))
+            emit(ConfirmedFinding(self._first))
         return self._first is not None
 
     def look(self, emit: Emit, deadline: Deadline) -> None:
@@ -209,7 +216,7 @@ class _Work:
         if len(self.entries) < 2 or self._before.only:
             return
         try:
-            seen = first_look(self.entries, self._executor, self._tally, deadline)
+            seen = first_failure(self.entries, self._executor, self._tally, deadline)
         except NotJudged:
             return  # the check that it happens to says so
         if seen is not None:
@@ -251,7 +258,7 @@ class _Work:
         while left_over := self.entries[len(outcomes) :]:
             deadline.look()
             seconds = (ends - clock()) * share(left_over)
-            left = remaining(left_over[0], outcomes)
+            left = prune(left_over[0], outcomes)
             outcome = run_check(
                 left,
                 executor,
@@ -282,7 +289,7 @@ class _Work:
             return None
         return ReportedFinding(stored_case(self.subject, self._seen), self._seen, None, True)
 
-    def verdict(self, incomplete: Incomplete | None = None) -> Verdict:
+    def verdict(self, incomplete: Incomplete | None = None) -> RunVerdict:
         """Of the outcomes so far; what was not reached is not judged, for that reason."""
         executor, outcomes = self._executor, self._outcomes
         worlds = sorted(executor.worlds.items())
@@ -297,7 +304,7 @@ class _Work:
         self._tally.sights.outlived = executor.outlived
         reports = (*first, *together([r for outcome in outcomes for r in outcome.findings]))
         subject = self.subject.noting(*_printed(executor.printed, replayed=bool(reports)))
-        return Verdict(
+        return RunVerdict(
             subject=subject.knowing(computes_in=precision(subject, outcomes)),
             reports=reports,
             checks=tuple(summaries),
@@ -327,7 +334,7 @@ def _failed(done: model.Check) -> model.Check:
     return structs.replace(done, cases=max(done.cases, 1), state=State.FAILED, reason=None)
 
 
-def _missed(entry: Entry, first: ReportedFinding | None, why_not: str | None) -> model.Check:
+def _missed(entry: PlannedCheck, first: ReportedFinding | None, why_not: str | None) -> model.Check:
     """The summary of an entry that was never reached."""
     check, state, reason = entry.check, entry.instead, entry.why_not
     if first is not None and check.name == first.finding.check:

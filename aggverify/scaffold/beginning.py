@@ -9,7 +9,7 @@ from typing import Any
 
 from aggverify.conventions import undeclared
 from aggverify.conventions.adapter_claims import claims
-from aggverify.conventions.adapter_forms import Known
+from aggverify.conventions.adapter_forms import CallHints
 from aggverify.conventions.adapter_text import adapted
 from aggverify.conventions.adapting import Adapter
 from aggverify.conventions.offer import Offer
@@ -96,7 +96,7 @@ def begin(wanted: Wanted, pool: Pool, ask: Ask = nobody) -> Beginning:
     )
 
 
-def _probed(target: Target, offer: Offer, pool: Pool, known: Known) -> Probed:
+def _probed(target: Target, offer: Offer, pool: Pool, known: CallHints) -> Probed:
     """What calls of it show, while there is time for them."""
     try:
         return Probe(target, offer, pool).run(known)
@@ -119,12 +119,12 @@ def _in_doubt(offer: Offer, probed: Probed, others: Mapping[str, Probed]) -> Ite
         yield f"to confirm: {in_doubt(offer, parameter, probed, other)} The latter: --set {written}"
 
 
-def _said(wanted: Wanted, offer: Offer) -> Known:
+def _said(wanted: Wanted, offer: Offer) -> CallHints:
     """What the command line says of the function; raises InputError for what cannot be."""
     if odd := wanted.arguments.keys() - set(offer.parameters):
         raise InputError(f"{offer.shown} has no parameter {sorted(odd)[0]!r:.100}")
     mode = None if wanted.mode is None else canonical(wanted.mode)[0]
-    known = Known(wanted.arguments, mode=mode, engine=wanted.engine, divisor=wanted.divisor)
+    known = CallHints(wanted.arguments, mode=mode, engine=wanted.engine, divisor=wanted.divisor)
     adapter = Adapter(offer, known)
     told = adapter.mode
     if told is not None and mode is not None and mode not in adapter.values_of(told).values():
@@ -181,7 +181,7 @@ def _as_it_is(
     return Beginning(made, inferred, left)
 
 
-def _inferred(offer: Offer, probed: Probed, known: Known) -> Iterator[str]:
+def _inferred(offer: Offer, probed: Probed, known: CallHints) -> Iterator[str]:
     """What the person should look at, a line each."""
     adapter = Adapter(offer, known)
     yield f"{offer.shown}: called through an adapter"

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from aggverify.conventions.adapter_claims import claims
-from aggverify.conventions.adapter_forms import Known
+from aggverify.conventions.adapter_forms import CallHints
 from aggverify.conventions.adapter_text import adapted
 from aggverify.conventions.adapting import Adapter
 from aggverify.conventions.offer import Offer
@@ -40,7 +40,7 @@ LONGEST = 200
 class Probed:
     """What calling a function showed, and what is known of it by then."""
 
-    known: Known
+    known: CallHints
     mode: str | None = None
     """The mode it was recognised as."""
     divisor: float | None = None
@@ -59,7 +59,7 @@ class Probe:
     offer: Offer
     pool: Pool
 
-    def run(self, known: Known) -> Probed:
+    def run(self, known: CallHints) -> Probed:
         """The form in which it runs, and the one filling of unknown parameters that makes sense."""
         adapter = Adapter(self.offer, known)
         filled = list(fillings(self.offer, known)) if adapter.unknown else [known]
@@ -85,7 +85,7 @@ class Probe:
         same = chosen.mode, chosen.engines
         return {p: other for p, other in tried.items() if (other.mode, other.engines) != same}
 
-    def _tried(self, filled: Sequence[Known], form: Known) -> list[Probed]:
+    def _tried(self, filled: Sequence[CallHints], form: CallHints) -> list[Probed]:
         tried = [replace(known, shape=form.shape, first=form.first) for known in filled]
         with self._loaded(tried) as template:
             executor = Executor(template)
@@ -93,7 +93,7 @@ class Probe:
             return [self._one(executor, n, known) for n, known in enumerate(tried)]
 
     @contextmanager
-    def _loaded(self, tried: Sequence[Known]) -> Iterator[Template]:
+    def _loaded(self, tried: Sequence[CallHints]) -> Iterator[Template]:
         """A template process that has imported an adapter for each."""
         where = self.target.path
         start = Path.cwd() if where is None else where.parent
@@ -111,7 +111,7 @@ class Probe:
             with opened(self.pool, {"path": str(path)}, [str(start), name]) as template:
                 yield template
 
-    def _one(self, executor: Executor, n: int, known: Known) -> Probed:
+    def _one(self, executor: Executor, n: int, known: CallHints) -> Probed:
         """What is seen of one adapter; after one that runs away, others get less time."""
         done = executor.run(_subject(self.offer, known, n, {}), telling_cases())
         if any(e.weights is None or not np.isfinite(e.weights).all() for e in done):
@@ -135,7 +135,7 @@ def _trouble(done: Sequence[Execution]) -> str:
     return " ".join(said.split())[:LONGEST]
 
 
-def _subject(offer: Offer, known: Known, n: int, claimed: Mapping[str, object]) -> Subject:
+def _subject(offer: Offer, known: CallHints, n: int, claimed: Mapping[str, object]) -> Subject:
     name = _OFFERED.format(n)
     text = f"aggverify_probes.py:{name}"
     without = claimed.get("without", ())
@@ -150,7 +150,7 @@ def _subject(offer: Offer, known: Known, n: int, claimed: Mapping[str, object]) 
     return subject
 
 
-def _chosen(found: Sequence[Probed], known: Known) -> Probed:
+def _chosen(found: Sequence[Probed], known: CallHints) -> Probed:
     """The one that is right in every layout, or else the first that is a mode at all.
 
     Where parameters were filled in and several modes come of it, what all of them agree on, beside

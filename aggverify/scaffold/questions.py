@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from aggverify.conventions.adapter_claims import claims
-from aggverify.conventions.adapter_forms import Known
+from aggverify.conventions.adapter_forms import CallHints
 from aggverify.conventions.adapting import Adapter
 from aggverify.conventions.offer import Offer
 from aggverify.conventions.parameters import role
@@ -37,7 +37,7 @@ def nobody(question: Question) -> None:
     """Where no person can be asked."""
 
 
-def of_parameters(offer: Offer, known: Known, ask: Ask) -> Known:
+def of_parameters(offer: Offer, known: CallHints, ask: Ask) -> CallHints:
     """With what the person says of parameters whose names say nothing."""
     said = dict(known.arguments)
     for parameter in Adapter(offer, known).unknown:
@@ -54,7 +54,7 @@ def of_parameters(offer: Offer, known: Known, ask: Ask) -> Known:
 OF_THE_STEP, OF_THE_MICRO_BATCH = "step", "micro-batch"
 
 
-def of_counts(offer: Offer, probed: Probed, others: Mapping[str, Probed], ask: Ask) -> Known:
+def of_counts(offer: Offer, probed: Probed, others: Mapping[str, Probed], ask: Ask) -> CallHints:
     """With what the person says of counts that may be the step's or the micro-batch's."""
     said = dict(probed.known.arguments)
     for parameter, other in others.items():
@@ -94,7 +94,7 @@ def expression(parameter: str, text: str) -> str:
     raise InputError(f"{parameter}={text:.200}: not a Python expression in one line")
 
 
-def of_claims(offer: Offer, probed: Probed, ask: Ask) -> Known:
+def of_claims(offer: Offer, probed: Probed, ask: Ask) -> CallHints:
     """With mode and engine, as far as they are known or said; what is not is left to say."""
     if probed.among:
         answer = ask(_among(offer, probed.among))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import islice, product
 
 from aggverify.conventions.adapter_claims import assumed
-from aggverify.conventions.adapter_forms import DIVISOR, EXPRESSIONS, Known, Shape
+from aggverify.conventions.adapter_forms import DIVISOR, EXPRESSIONS, CallForms, CallHints
 from aggverify.conventions.adapting import Adapter
 from aggverify.conventions.offer import Offer
 from aggverify.conventions.parameters import Role, is_of_the_step, role
@@ -20,16 +20,16 @@ _COUNTS = (Role.TOKENS, Role.SAMPLES, Role.GROUPS, Role.WORLD, Role.MICRO_BATCHE
 _GUESSES = (_LOSSES, _MASKS, *(EXPRESSIONS[r] for r in _COUNTS), repr(DIVISOR), "batch")
 
 
-def forms(known: Known, *, several: bool = False) -> Iterator[Known]:
+def forms(known: CallHints, *, several: bool = False) -> Iterator[CallHints]:
     """The ways to hand over losses and masks and to read what comes back, the usual one first.
     ``several``: it usually returns the loss in front of other things."""
-    shapes = [None, *Shape] if known.shape is None else [known.shape]
+    shapes = [None, *CallForms] if known.shape is None else [known.shape]
     for shape in shapes:
         for first in (several, not several):
             yield replace(known, shape=shape, first=first)
 
 
-def fillings(offer: Offer, known: Known) -> Iterator[Known]:
+def fillings(offer: Offer, known: CallHints) -> Iterator[CallHints]:
     """Every plausible way to fill the parameters whose names say nothing, at most ``MOST``."""
     adapter = Adapter(offer, known)
     unknown = adapter.unknown
@@ -55,7 +55,7 @@ OF_THE_MICRO_BATCH: Mapping[Role | None, tuple[str, str]] = {
 """What a count may be as well: how it is written, and what it is."""
 
 
-def other_readings(offer: Offer, known: Known) -> Mapping[str, Known]:
+def other_readings(offer: Offer, known: CallHints) -> Mapping[str, CallHints]:
     """By parameter, each count of which the name does not say that it is the step's, as the
     micro-batch's."""
     adapter, found = Adapter(offer, known), {}
@@ -78,7 +78,7 @@ def _plausible(adapter: Adapter, filled: Mapping[str, str]) -> bool:
     )
 
 
-def _mode_names(known: Known) -> tuple[str, ...]:
+def _mode_names(known: CallHints) -> tuple[str, ...]:
     """What a mode may be called, all of the one wanted where there is one."""
     own = {name: (name,) for name in MODES}
     theirs = {n: tuple(m.mode for m in meanings) for n, meanings in NAMES.items()}
@@ -90,7 +90,7 @@ def _mode_names(known: Known) -> tuple[str, ...]:
     )
 
 
-def meant(offer: Offer, known: Known) -> str | None:
+def meant(offer: Offer, known: CallHints) -> str | None:
     """The mode that a filled-in name of one stands for; None where there is none."""
     adapter = Adapter(offer, known)
     for parameter in known.found:

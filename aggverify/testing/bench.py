@@ -17,12 +17,12 @@ from aggverify.oracles import OracleError
 from aggverify.run.outcome import store
 from aggverify.run.outcome.accepting import accepted
 from aggverify.run.outcome.store import StoredCase
-from aggverify.run.outcome.verdict import ReportedFinding, Verdict
+from aggverify.run.outcome.verdict import ReportedFinding, RunVerdict
 from aggverify.run.planning.naming import canonical
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.waiver import accepting
-from aggverify.run.search.before import Before
-from aggverify.run.search.first_step import first_step
+from aggverify.run.search.example_database import StoredExamples
+from aggverify.run.search.smoke import smoke_test
 from aggverify.run.session import examine, prepared
 from aggverify.testing.cells import Cell
 from aggverify.testing.places import below, placed
@@ -63,7 +63,7 @@ class Bench:
         self._broken.add(why)
         return new
 
-    def run(self, cell: Cell) -> Verdict:
+    def run(self, cell: Cell) -> RunVerdict:
         """The verdict of the cell's one check; raises AggverifyError where nothing can be judged.
 
         Cases that earlier runs have stored come first; counterexamples are stored.
@@ -76,7 +76,7 @@ class Bench:
         known = replace(known, subject=known.subject.noting(*notes))
         before = [s for s in stored if s.check == cell.check]
         mine = tuple(s for s in before if store.is_about(s, known.subject))
-        verdict = self._examined(cell, known, executor, Before(mine))
+        verdict = self._examined(cell, known, executor, StoredExamples(mine))
         for found in verdict.reports:
             try:
                 store.write(found.stored, self._report_dir)
@@ -85,7 +85,7 @@ class Bench:
                 verdict = replace(verdict, subject=subject)
         return accepted(verdict, wanted.waivers)
 
-    def again(self, cell: Cell, stored: StoredCase, reason: str) -> Verdict:
+    def again(self, cell: Cell, stored: StoredCase, reason: str) -> RunVerdict:
         """The verdict of the cell's check on one stored case, whose finding is accepted for that
         reason; raises AggverifyError where nothing can be judged."""
         _, known, executor = self._ready(cell)
@@ -96,10 +96,12 @@ class Bench:
             )
         subject = known.subject.knowing(trust_formula=stored.trust_formula)
         known = replace(known, subject=subject)
-        verdict = self._examined(cell, known, executor, Before((stored,), only=True))
+        verdict = self._examined(cell, known, executor, StoredExamples((stored,), only=True))
         return accepted(verdict, [accepting(f"{stored.code}:{stored.id}", reason)])
 
-    def _examined(self, cell: Cell, known: Known, executor: Executor, before: Before) -> Verdict:
+    def _examined(
+        self, cell: Cell, known: Known, executor: Executor, before: StoredExamples
+    ) -> RunVerdict:
         executor.begin()
         try:
             return examine(
@@ -147,7 +149,7 @@ class Bench:
         def find() -> Subject | None:
             nonlocal first
             executor.begin()
-            first = first_step(subject, executor)
+            first = smoke_test(subject, executor)
             return prepared(subject, executor) if first is None else None
 
         return Known(once(subject, self._shared, find) or subject, first)

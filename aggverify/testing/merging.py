@@ -26,7 +26,7 @@ from aggverify.model import (
     Warned,
 )
 from aggverify.report.document import environment
-from aggverify.run.outcome import covered, extent
+from aggverify.run.outcome import branch_coverage, extent
 from aggverify.steps import case_tags
 
 Key = tuple[str, str, str, str, str, float | None]
@@ -122,7 +122,7 @@ def _kinds(names: Iterable[str]) -> tuple[str, ...]:
 
 def _never(of: Covered) -> Mapping[str, str]:
     """The warnings of lines and conditions that all of it deserves, by code."""
-    seen = covered.Covered()
+    seen = branch_coverage.BranchCoverage()
     for kind, ran in of.lines.items():
         for line in ran:
             seen.lines[line] = seen.lines.get(line, 0) | case_tags.encode([kind])

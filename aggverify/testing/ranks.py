@@ -14,7 +14,7 @@ from aggverify.execution.subject import Subject
 from aggverify.run.opening import OtherPath, opened, other_path, placed, resolved, with_room
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import parse_target
-from aggverify.run.search.first_step import taken
+from aggverify.run.search.smoke import taken
 from aggverify.world import Pool, Template
 
 MOST_REDUCERS = 2

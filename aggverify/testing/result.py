@@ -79,7 +79,7 @@ class Kept:
 
 def result(bench: Bench, cell: Cell, expected: Sequence[Expected], kept: Kept) -> Result:
     """The cell's check, done. Fails, as an error of the test, where nothing can be judged."""
-    verdicts: list[run.Verdict] = []
+    verdicts: list[run.RunVerdict] = []
     try:
         verdicts += [bench.again(cell, e.stored, e.reason) for e in expected] or [bench.run(cell)]
     except AggverifyError as error:

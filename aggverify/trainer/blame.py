@@ -23,7 +23,7 @@ from aggverify.conventions.native import Native
 from aggverify.conventions.policy_loss import PolicyLoss
 from aggverify.conventions.run_against import framework
 from aggverify.conventions.stand_ins import MissingKey, StandIn, StandInDict
-from aggverify.conventions.trainer import Trainer
+from aggverify.conventions.trainer import TrainStepFunction
 from aggverify.world.candidate_errors import Breach
 from aggverify.world.frames import owner
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 _PASSED = re.compile(r"got an unexpected keyword argument '(\w+)'")
 _REQUIRED = re.compile(r"missing \d+ required [\w -]*arguments?: (.+)")
 _CALLED = re.compile(r"([\w.<>]+)\(\) (?:got|takes|missing)")
-_DOCUMENTED = (Native, PolicyLoss, Trainer)
+_DOCUMENTED = (Native, PolicyLoss, TrainStepFunction)
 """Whose signatures are aggverify's own, the same in every version of a candidate."""
 _STAND_INS = re.compile(rf"'({StandIn.__name__}|{StandInDict.__name__})'")
 

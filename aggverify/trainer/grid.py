@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from aggverify.conventions.base import Experts
+from aggverify.conventions.base import ExpertPlace
 from aggverify.steps.experts import parallel_size
 from aggverify.steps.layouts import Layout
 
@@ -42,12 +42,12 @@ class Grid:
             self._cells[sizes] = self._made(*sizes)
         return self._cells[sizes]
 
-    def experts(self, layout: Layout) -> Experts:
+    def experts(self, layout: Layout) -> ExpertPlace:
         """Its place among the ranks that share experts; a collective as above."""
         world, size = layout.world_size, parallel_size(layout)
         sharing = [list(range(first, first + size)) for first in range(0, world, size)]
         copies = [list(ranks) for ranks in zip(*sharing, strict=True)]
-        return Experts(self._rank % size, size, self._group(sharing), self._group(copies))
+        return ExpertPlace(self._rank % size, size, self._group(sharing), self._group(copies))
 
     def _made(self, dp_size: int, cp_size: int) -> Cell:
         dp_rank, cp_rank = divmod(self._rank, cp_size)

@@ -8,7 +8,7 @@ from importlib import import_module
 from types import ModuleType
 
 from aggverify.conventions import CONVENTIONS
-from aggverify.conventions.trainer import Trainer
+from aggverify.conventions.trainer import TrainStepFunction
 from aggverify.engines import ENGINES, TRAIN_STEP, engine
 from aggverify.trainer.offers import offers
 
@@ -16,7 +16,7 @@ from aggverify.trainer.offers import offers
 def preload(module: ModuleType, said: str | None) -> None:
     """Import what the engine takes that is ``said``, or that the module names or brings along."""
     name = said or _declared(module)
-    steps = [how for how in CONVENTIONS.values() if isinstance(how, Trainer)]
+    steps = [how for how in CONVENTIONS.values() if isinstance(how, TrainStepFunction)]
     if name is None and any(how.recognises(o) for how in steps for o in offers(module)):
         name = TRAIN_STEP.name
     for wanted in () if name is None else engine(name).preloads:

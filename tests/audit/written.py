@@ -13,7 +13,7 @@ import numpy as np
 from aggverify.audit.audited import Asked, audited
 from aggverify.audit.records import RankFile, Record
 from aggverify.audit.steps import Run, merged
-from aggverify.run.outcome.verdict import Verdict
+from aggverify.run.outcome.verdict import RunVerdict
 
 Rows = Sequence[Sequence[float]]
 
@@ -79,11 +79,11 @@ def verdict(
     cp: int | None = None,
     tp: int | None = None,
     **asked: Any,
-) -> Verdict:
+) -> RunVerdict:
     return audited(run(*steps, cp=cp, tp=tp), Asked("train.py", engine, mode, **asked))
 
 
-def found(verdict: Verdict) -> Iterator[str]:
+def found(verdict: RunVerdict) -> Iterator[str]:
     """The code of every finding, in order."""
     return (report.finding.code for report in verdict.reports)
 

@@ -11,7 +11,7 @@ from aggverify.codes.state import State
 from aggverify.model import load
 from aggverify.run.opening import loaded
 from aggverify.run.outcome.events import Event, Waiting
-from aggverify.run.outcome.verdict import Verdict
+from aggverify.run.outcome.verdict import RunVerdict
 from aggverify.run.planning.request import Request
 from aggverify.run.session import examine
 from aggverify.world import Pool
@@ -39,7 +39,7 @@ def reducer(folder: Path, fault: str = "pass", backend: str = "eager") -> Path:
     return folder / "r.py"
 
 
-def judged(path: Path, pool: Pool, world: int = 1) -> tuple[Verdict, list[Event]]:
+def judged(path: Path, pool: Pool, world: int = 1) -> tuple[RunVerdict, list[Event]]:
     """What the check of compiled code alone says."""
     told: list[Event] = []
     request = Request(str(path), max_world=world)

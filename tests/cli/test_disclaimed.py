@@ -14,7 +14,7 @@ from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import plain_losses
 from aggverify.run.opening import opened
-from aggverify.run.planning.refusing import settled
+from aggverify.run.planning.unsupported_probe import settled
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_micro_batches, parse_step

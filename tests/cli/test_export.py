@@ -23,9 +23,9 @@ from aggverify.generation.space import Space
 from aggverify.report import exported
 from aggverify.run.export import Export, export
 from aggverify.run.outcome import store
+from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.outcome.store import StoredCase
-from aggverify.run.outcome.tally import Tally
-from aggverify.run.search.check_run import CheckRun
+from aggverify.run.search.runner import CheckRun
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import CpKind, Layout
 from aggverify.steps.notation import parse_micro_batches, parse_step
@@ -262,7 +262,7 @@ def found(name: str, executor: Executor) -> Export:
     example = dict(zip(IDS, EXAMPLES, strict=True))[name][1]
     subject = subject_of(example)
     how = check(example.check)
-    run = CheckRun(how, subject, Space(), executor, Tally(), lambda: None)
+    run = CheckRun(how, subject, Space(), executor, RunStatistics(), lambda: None)
     finding = run.judge(case_of(example))
     assert finding is not None
     subject = subject.claiming(target=f"tests.corpus.all_shown:{subject.function}")

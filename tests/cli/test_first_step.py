@@ -16,7 +16,7 @@ from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.run.opening import opened
 from aggverify.run.planning.request import Request
-from aggverify.run.search.first_step import first_step, simplest, taken
+from aggverify.run.search.smoke import simplest, smoke_test, taken
 from aggverify.testing.ranks import Ranks
 from aggverify.world import Pool
 from tests.choosing import thorough_but
@@ -127,7 +127,7 @@ def test_what_gets_through_a_simple_step_is_left_to_the_checks(
     path.write_text(f"{HEAD}{SOMETIMES[when]}    return kept.sum() / batch.num_tokens\n")
     subject = Subject.of(Claim(str(path), "reduce", "native", "sum", "token_mean"))
     with opened(shared_pool, {"path": str(path)}) as template:
-        assert first_step(subject, Executor(template)) is None
+        assert smoke_test(subject, Executor(template)) is None
 
 
 @pytest.mark.parametrize("size", [None, 1, 2, 3, 5])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aggverify.run.outcome.events import Event, Found
+from aggverify.run.outcome.events import ConfirmedFinding, Event
 from aggverify.run.outcome.verdict import ReportedFinding, exit_code
 from aggverify.run.planning.request import Request
 from aggverify.run.session import verify
@@ -29,7 +29,7 @@ def judged(entry: Blind, seed: int, pool: Pool) -> tuple[int, str, str]:
     found: list[ReportedFinding] = []
 
     def emit(event: Event) -> None:
-        if isinstance(event, Found):
+        if isinstance(event, ConfirmedFinding):
             found.append(event.report)
             if event.report.fails and event.report.confirmed:
                 raise _Enough

@@ -20,7 +20,7 @@ from aggverify.model import Power
 from aggverify.report import reading
 from aggverify.report.document import document
 from aggverify.run.opening import opened
-from aggverify.run.outcome.verdict import Exit, Verdict
+from aggverify.run.outcome.verdict import Exit, RunVerdict
 from aggverify.run.planning.discovery import identified
 from aggverify.run.planning.engine import engine_settled, trial_cases
 from aggverify.run.session import examine
@@ -133,7 +133,7 @@ def test_the_path_beside_it_moves_along_unless_it_names_its_own(executor: Execut
     assert (stays.engine.name, stays.against.engine.name) == ("mean", "sum")
 
 
-def told(verdict: Verdict) -> tuple[Exit, str]:
+def told(verdict: RunVerdict) -> tuple[Exit, str]:
     return verdict.exit, reading.headline(document([verdict]))
 
 

@@ -18,9 +18,9 @@ from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
 from aggverify.run.opening import opened
-from aggverify.run.outcome.tally import Tally
-from aggverify.run.search.check_run import CheckRun
-from aggverify.run.search.evidence import explained
+from aggverify.run.outcome.statistics import RunStatistics
+from aggverify.run.search.runner import CheckRun
+from aggverify.run.search.triage import explained
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import CpKind, Layout
 from aggverify.steps.notation import parse_step
@@ -117,7 +117,7 @@ def test_what_the_engine_does_is_told_as_that(
 ) -> None:
     mine = subject(function, name)
     empty = "empty_units_weigh_nothing" if "phantom" in name else COMBINED.name
-    run = CheckRun(check(empty), mine, Space(), executor, Tally())
+    run = CheckRun(check(empty), mine, Space(), executor, RunStatistics())
     finding = next(filter(None, map(run.judge, cases(mine)[::-1])))
     diagnosis = explained(run, finding)
     assert diagnosis is not None

@@ -11,10 +11,10 @@ from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
 from aggverify.run.opening import loaded
-from aggverify.run.outcome.tally import Tally
+from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.planning.request import Request
-from aggverify.run.search.check_run import CheckRun
-from aggverify.run.search.evidence import explained
+from aggverify.run.search.runner import CheckRun
+from aggverify.run.search.triage import explained
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
@@ -44,7 +44,7 @@ def test_the_same_cause_under_every_engine(shared_pool: Pool, tmp_path: Path, en
 
 def judged(subject: Subject, executor: Executor, case: Case) -> tuple[str, str]:
     judges = check("independent_of_context_parallel_size")
-    run = CheckRun(judges, subject, Space(), executor, Tally())
+    run = CheckRun(judges, subject, Space(), executor, RunStatistics())
     finding = run.judge(case)
     assert finding is not None
     diagnosis = explained(run, finding)

@@ -8,7 +8,7 @@ from typing import Any
 
 from aggverify.checks import Finding
 from aggverify.errors import AggverifyError
-from aggverify.run.outcome.verdict import ReportedFinding, Verdict, exit_code
+from aggverify.run.outcome.verdict import ReportedFinding, RunVerdict, exit_code
 from aggverify.run.planning.request import Request
 from aggverify.run.session import verify
 from aggverify.world import Pool
@@ -98,7 +98,7 @@ def judged(request: Request, pool: Pool) -> Row:
     }
 
 
-def _causes(verdict: Verdict) -> int:
+def _causes(verdict: RunVerdict) -> int:
     """How many causes are named of what fails."""
     return sum(any(report.fails for report in group) for group in verdict.causes)
 

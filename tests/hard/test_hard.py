@@ -13,9 +13,9 @@ from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.generation.corpus import CorpusCase, corpus
 from aggverify.run.opening import opened
-from aggverify.run.outcome.tally import Tally
-from aggverify.run.search.check_run import CheckRun
+from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.search.drawing import search
+from aggverify.run.search.runner import CheckRun
 from aggverify.world import Pool
 from tests.choosing import thorough_at_times, thorough_but
 from tests.hard.wrong import SPECIAL, WRONG
@@ -46,7 +46,7 @@ def run_of(hard: CorpusCase, executor: Executor) -> tuple[Check, CheckRun]:
     space = how.space(about)
     assert space is not None
     executor.begin()
-    return how, CheckRun(how, about, space, executor, Tally())
+    return how, CheckRun(how, about, space, executor, RunStatistics())
 
 
 every = thorough_but(corpus(), lambda hard: hard.name in QUICK, ids=lambda hard: hard.name, each=10)

@@ -11,11 +11,11 @@ from aggverify.diagnosis import Diagnosis
 from aggverify.execution.claim import Claim
 from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
-from aggverify.run.outcome.tally import Tally
+from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.planning.discovery import discovered
-from aggverify.run.search.check_run import CheckRun
 from aggverify.run.search.drawing import search
-from aggverify.run.search.evidence import explained
+from aggverify.run.search.runner import CheckRun
+from aggverify.run.search.triage import explained
 from tests.corpus import everything
 from tests.corpus.base import Correct, Mutant
 
@@ -68,7 +68,7 @@ def first_told(mutant: Mutant, executor: Executor) -> list[Told]:
         skipped = check.thorough or (subject.nonlinear and check.linear_only)
         if space is None or skipped:
             continue
-        check_run = CheckRun(check, subject, space, executor, Tally(), lambda: None)
+        check_run = CheckRun(check, subject, space, executor, RunStatistics(), lambda: None)
         if check_run.stored_cases():
             finding = check_run.stored_failure()
         else:
@@ -92,7 +92,7 @@ def every_finding(entry: Correct, executor: Executor, examples: int) -> list[Fin
         skipped = check.last or check.thorough or (subject.nonlinear and check.linear_only)
         if space is None or skipped:
             continue
-        check_run = CheckRun(check, subject, space, executor, Tally(), lambda: None)
+        check_run = CheckRun(check, subject, space, executor, RunStatistics(), lambda: None)
         most = min(examples, check.max_examples or examples)
         found += [
             check_run.stored_failure(),

@@ -17,12 +17,12 @@ from aggverify.execution.subject import Subject
 from aggverify.generation.constants import around
 from aggverify.generation.shapes import Builder
 from aggverify.run.opening import loaded
-from aggverify.run.outcome.consequences import Outcome
-from aggverify.run.outcome.tally import Tally
+from aggverify.run.outcome.scheduling import Outcome
+from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.planning.plan import plan
 from aggverify.run.planning.request import Request
-from aggverify.run.search.check_run import CheckRun
-from aggverify.run.search.run_check import run_check
+from aggverify.run.search.entry_runner import run_check
+from aggverify.run.search.runner import CheckRun
 from aggverify.run.session import prepared
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
@@ -89,7 +89,7 @@ def steered(subject: Subject, executor: Executor, *, steers: bool = True) -> Che
     space = shapes.space(subject)
     one = next(case for case in around(space, [700]) if case is not None)
     check = replace(shapes.CHECK, steers=steers, stored=lambda _: [one])
-    run = CheckRun(check, subject, space, executor, Tally())
+    run = CheckRun(check, subject, space, executor, RunStatistics())
     run.found = run.stored_failure() or run.steered_failure()
     return run
 
@@ -149,7 +149,7 @@ def test_what_virtual_ranks_show_is_asked_of_a_process_for_each(
         assert space is not None
         case = Builder(space).case((b"\1\1",), (9, 1, 1))
         assert case is not None
-        run = CheckRun(virtual.CHECK, found[0], space, executor, Tally())
+        run = CheckRun(virtual.CHECK, found[0], space, executor, RunStatistics())
         assert run.judge(case) is not None
         assert (run.judge_again(case) is not None) is again
 

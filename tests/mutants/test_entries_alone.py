@@ -13,12 +13,12 @@ from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.run import session
 from aggverify.run.opening import loaded
-from aggverify.run.outcome.consequences import Outcome
-from aggverify.run.planning.plan import Entry
+from aggverify.run.outcome.scheduling import Outcome
+from aggverify.run.planning.plan import PlannedCheck
 from aggverify.run.planning.request import Request
-from aggverify.run.search.check_run import CheckRun
+from aggverify.run.search.entry_runner import run_check
 from aggverify.run.search.pipeline import Running
-from aggverify.run.search.run_check import run_check
+from aggverify.run.search.runner import CheckRun
 from aggverify.steps.case import Case
 from aggverify.world import Pool
 
@@ -44,7 +44,7 @@ def asked(
     now = [""]
     submit = CheckRun.submit
 
-    def running(entry: Entry, *args: Any, **options: Any) -> Outcome:
+    def running(entry: PlannedCheck, *args: Any, **options: Any) -> Outcome:
         now[0] = entry.check.name
         return run_check(entry, *args, **options)
 

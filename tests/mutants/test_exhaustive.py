@@ -9,8 +9,8 @@ import pytest
 from aggverify.checks.exhaustive import CHECK
 from aggverify.execution.executor import Executor
 from aggverify.generation.enumeration import Box, every_case
-from aggverify.run.outcome.tally import Tally
-from aggverify.run.search.check_run import CheckRun
+from aggverify.run.outcome.statistics import RunStatistics
+from aggverify.run.search.runner import CheckRun
 from tests.corpus.base import Correct, Mutant
 from tests.corpus.families import CORRECT, MUTANTS
 from tests.mutants.conftest import FOREVER, subject_of
@@ -23,7 +23,7 @@ def check_run(entry: Mutant | Correct, executor: Executor) -> CheckRun:
     subject = subject_of(entry, executor)
     space = CHECK.space(subject)
     assert space is not None
-    return CheckRun(SMALL_CHECK, subject, space, executor, Tally(), lambda: None)
+    return CheckRun(SMALL_CHECK, subject, space, executor, RunStatistics(), lambda: None)
 
 
 def named(entries: tuple[Mutant, ...] | tuple[Correct, ...], name: str) -> Mutant | Correct:

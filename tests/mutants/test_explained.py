@@ -16,8 +16,8 @@ from aggverify.codes.explanations import explanations
 from aggverify.engines import engine
 from aggverify.execution.executor import Executor
 from aggverify.generation.space import Space
-from aggverify.run.outcome.tally import Tally
-from aggverify.run.search.check_run import CheckRun
+from aggverify.run.outcome.statistics import RunStatistics
+from aggverify.run.search.runner import CheckRun
 from tests.explained import EXAMPLES, case_of, subject_of
 
 # Those of 2^24 tokens take seconds: test_large_counts runs one.
@@ -59,7 +59,7 @@ def test_the_example_fails_with_this_code(code: str, example: Example, executor:
     judged = check(example.check)
     if judged is real_engine.CHECK and (why := engine("fsdp2").available()) is not None:
         pytest.skip(f"what is printed was found under FSDP2, and {why}")
-    found = CheckRun(judged, subject, Space(), executor, Tally(), lambda: None).judge(
+    found = CheckRun(judged, subject, Space(), executor, RunStatistics(), lambda: None).judge(
         case_of(example)
     )
     assert found is not None, "nothing found"

@@ -17,12 +17,12 @@ from aggverify.execution.deadline import NEVER
 from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.run.opening import opened
-from aggverify.run.outcome.events import CheckStarted, Event, Finished, Found, Seen
-from aggverify.run.outcome.tally import Tally
-from aggverify.run.outcome.verdict import Exit, Verdict
+from aggverify.run.outcome.events import CheckStarted, ConfirmedFinding, Event, Finished, Seen
+from aggverify.run.outcome.statistics import RunStatistics
+from aggverify.run.outcome.verdict import Exit, RunVerdict
 from aggverify.run.planning.plan import plan
-from aggverify.run.search.check_run import CheckRun
-from aggverify.run.search.first_look import first_look
+from aggverify.run.search.fail_fast import first_failure
+from aggverify.run.search.runner import CheckRun
 from aggverify.run.session import examine
 from aggverify.steps.case import Case
 from aggverify.world import Fault, Pool
@@ -33,14 +33,14 @@ ORDER = (MICRO_BATCHES, DATA_PARALLEL, CONTEXT_PARALLEL)
 
 def examined(
     pool: Pool, file: str, engine: str, checks: Sequence[Check]
-) -> tuple[Verdict, list[str]]:
+) -> tuple[RunVerdict, list[str]]:
     told: list[str] = []
 
     def emit(event: Event) -> None:
         match event:
             case Seen(finding):
                 told.append(f"seen {finding.code}")
-            case Found(report):
+            case ConfirmedFinding(report):
                 told.append(f"found {report.finding.code}")
             case CheckStarted(name):
                 told.append(name)
@@ -85,7 +85,7 @@ def test_state_and_exceptions_are_left_to_their_checks(
     subject = Subject.of(replace(claim, budget=Budget("quick", max_examples=5)))
     with opened(shared_pool, {"path": str(path)}) as template:
         entries = plan(subject, CHECKS).entries
-        assert first_look(entries, Executor(template), Tally(), NEVER) is None
+        assert first_failure(entries, Executor(template), RunStatistics(), NEVER) is None
 
 
 @pytest.mark.thorough
@@ -107,7 +107,7 @@ def test_what_runs_away_is_not_held_against_the_checks(
     subject = Subject.of(Claim(path, "reduce", "native", "mean", "token_mean", max_world=4))
     with opened(shared_pool, {"path": path}) as template:
         entries = plan(subject, ORDER).entries
-        assert first_look(entries, Executor(template), Tally(), NEVER) is None
+        assert first_failure(entries, Executor(template), RunStatistics(), NEVER) is None
     assert calmed == [True], "and nothing more is looked at"
 
 
@@ -124,7 +124,7 @@ def test_what_was_told_is_in_the_verdict_whenever_it_is_stopped(shared_pool: Poo
         elif isinstance(event, CheckStarted):
             raise KeyboardInterrupt
 
-    verdicts: list[Verdict] = []
+    verdicts: list[RunVerdict] = []
     path = str(EXAMPLES / "broken/cp_shard_mean.py")
     claim = Claim(path, "reduce", "native", "mean", "token_mean", max_world=4)
     with opened(shared_pool, {"path": path}) as template, pytest.raises(KeyboardInterrupt):

@@ -18,9 +18,9 @@ from aggverify.oracles import Sample, Step
 from aggverify.report.drawing import drawing
 from aggverify.report.findings import judged as shown
 from aggverify.run.opening import opened
+from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.outcome.store import stored_case
-from aggverify.run.outcome.tally import Tally
-from aggverify.run.search.check_run import CheckRun
+from aggverify.run.search.runner import CheckRun
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.world import Pool
@@ -35,7 +35,7 @@ def judged(file: Path, check: Check = BEYOND_FLOAT32) -> tuple[Subject, Finding 
         subject = Subject.of(Claim(str(file), "reduce", "native", "sum", "token_mean"))
         space = check.space(subject) or Space()
         executor = Executor(template)
-        check_run = CheckRun(check, subject, space, executor, Tally(), lambda: None)
+        check_run = CheckRun(check, subject, space, executor, RunStatistics(), lambda: None)
         return subject, check_run.stored_failure()
 
 

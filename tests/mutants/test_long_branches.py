@@ -7,10 +7,10 @@ import pytest
 from aggverify.checks import check, shapes
 from aggverify.codes.state import State
 from aggverify.run.opening import loaded
-from aggverify.run.outcome.consequences import Outcome
+from aggverify.run.outcome.scheduling import Outcome
 from aggverify.run.planning.plan import plan
 from aggverify.run.planning.request import Request
-from aggverify.run.search.run_check import run_check
+from aggverify.run.search.entry_runner import run_check
 from aggverify.run.session import prepared
 from aggverify.world import Pool
 from tests.choosing import thorough_but

@@ -12,8 +12,8 @@ from aggverify.engines import ENGINES
 from aggverify.execution.claim import is_nonlinear
 from aggverify.execution.executor import Executor
 from aggverify.oracles import MODES, PAIRED
-from aggverify.run.outcome.tally import Tally
-from aggverify.run.search.check_run import CheckRun
+from aggverify.run.outcome.statistics import RunStatistics
+from aggverify.run.search.runner import CheckRun
 from tests.choosing import first_of_each, thorough_at_times, thorough_but
 from tests.contradicted import contradicted
 from tests.corpus.base import Correct, Mutant
@@ -70,7 +70,7 @@ def test_a_right_reducer_is_not_blamed(entry: Correct, executor: Executor) -> No
 @pytest.mark.parametrize("entry", thorough_at_times(CORRECT, 18, ids=name))
 def test_a_right_reducer_holds_where_others_branch(entry: Correct, executor: Executor) -> None:
     subject = subject_of(entry, executor)
-    run = CheckRun(shapes.CHECK, subject, shapes.space(subject), executor, Tally())
+    run = CheckRun(shapes.CHECK, subject, shapes.space(subject), executor, RunStatistics())
     assert run.run(examples=EXAMPLES, seed=0, deadline=float("inf")) is None
 
 

@@ -13,7 +13,7 @@ from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.oracles import MODES, Policy
 from aggverify.run.opening import opened
-from aggverify.run.outcome.verdict import Exit, Verdict
+from aggverify.run.outcome.verdict import Exit, RunVerdict
 from aggverify.run.session import examine
 from aggverify.world import Pool
 from tests.choosing import thorough_at_times
@@ -38,7 +38,7 @@ def executor(shared_pool: Pool) -> Iterator[Executor]:
         yield Executor(template)
 
 
-def verdict(executor: Executor, function: str, mode: str, policy: Policy) -> Verdict:
+def verdict(executor: Executor, function: str, mode: str, policy: Policy) -> RunVerdict:
     subject = Subject.of(
         Claim(
             str(FILE),

@@ -15,7 +15,7 @@ from aggverify.execution.claim import Claim
 from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.run.opening import opened
-from aggverify.run.outcome.verdict import Exit, Verdict
+from aggverify.run.outcome.verdict import Exit, RunVerdict
 from aggverify.run.replay import replay
 from aggverify.run.session import examine
 from aggverify.world import Pool
@@ -34,7 +34,7 @@ def verdict(
     executor: Executor,
     function: str,
     checks: Sequence[Check] = CHECKS,
-) -> Verdict:
+) -> RunVerdict:
     budget = Budget("quick", max_examples=5)
     claim = Claim(
         f"{FILE}:{function}", function, "native", "sum", "token_mean", max_world=4, budget=budget

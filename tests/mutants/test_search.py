@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 from aggverify.checks import Check, formula, padding, terms, windows
+from aggverify.checks.determinism import REPEAT, STATE
 from aggverify.checks.layout import CONTEXT_PARALLEL, DATA_PARALLEL
-from aggverify.checks.steadiness import REPEAT, STATE
 from aggverify.codes.state import State
 from aggverify.execution.budget import MIN_EXAMPLES, Budget
 from aggverify.execution.claim import Claim
 from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.run.opening import opened
-from aggverify.run.outcome.consequences import Outcome
-from aggverify.run.outcome.events import CheckFinished, CheckStarted, Event, Found
+from aggverify.run.outcome.events import CheckFinished, CheckStarted, ConfirmedFinding, Event
+from aggverify.run.outcome.scheduling import Outcome
 from aggverify.run.planning.plan import plan
-from aggverify.run.search.run_check import run_check
+from aggverify.run.search.entry_runner import run_check
 from aggverify.run.session import examine
 from aggverify.world import Pool
 
@@ -126,7 +126,7 @@ def test_a_finding_is_shown_once_it_is_confirmed_before_anything_else_is_looked_
     shown: list[tuple[str, int]] = []
 
     def emit(event: Event) -> None:
-        if isinstance(event, Found):
+        if isinstance(event, ConfirmedFinding):
             assert event.report.confirmed
             shown.append((event.report.finding.code, executor.executed))
         elif isinstance(event, CheckStarted | CheckFinished):

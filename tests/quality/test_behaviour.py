@@ -7,9 +7,9 @@ import pytest
 from aggverify.checks import check
 from aggverify.execution.budget import PROFILES
 from aggverify.execution.executor import Executor
-from aggverify.run.outcome.tally import Tally
-from aggverify.run.search.check_run import CheckRun
-from aggverify.run.search.evidence import confirm
+from aggverify.run.outcome.statistics import RunStatistics
+from aggverify.run.search.runner import CheckRun
+from aggverify.run.search.triage import confirm
 from aggverify.steps.notation import parse_micro_batches
 from tests.conftest import SEEDS
 from tests.corpus.families import MUTANTS
@@ -49,7 +49,7 @@ def test_smallest_step(
     subject, wanted = subject_of(mutant, executor), check(name)
     space = wanted.space(subject)
     assert space is not None
-    check_run = CheckRun(wanted, subject, space, executor, Tally(), lambda: None)
+    check_run = CheckRun(wanted, subject, space, executor, RunStatistics(), lambda: None)
     examples = min(PROFILES["ci"].examples, wanted.max_examples or 10**9)
     finding = check_run.run(examples=examples, seed=seed, deadline=FOREVER)
     assert finding is not None

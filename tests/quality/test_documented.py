@@ -11,10 +11,10 @@ from aggverify.checks.counts import BEYOND_FLOAT32
 from aggverify.codes import Example
 from aggverify.execution.budget import PROFILES
 from aggverify.execution.executor import Executor
-from aggverify.run.outcome.tally import Tally
-from aggverify.run.planning.refusing import settled
-from aggverify.run.search.check_run import CheckRun
-from aggverify.run.search.evidence import confirm
+from aggverify.run.outcome.statistics import RunStatistics
+from aggverify.run.planning.unsupported_probe import settled
+from aggverify.run.search.runner import CheckRun
+from aggverify.run.search.triage import confirm
 from aggverify.steps.case import Case
 from aggverify.steps.notation import format_step
 from tests.choosing import thorough_but
@@ -48,7 +48,7 @@ def test_the_search_ends_there(
     subject = settled(subject_of(example), executor)
     space = wanted.space(subject)
     assert space is not None
-    check_run = CheckRun(wanted, subject, space, executor, Tally(), lambda: None)
+    check_run = CheckRun(wanted, subject, space, executor, RunStatistics(), lambda: None)
     # The default budget in examples; in seconds it would judge the machine.
     examples = min(PROFILES["ci"].examples, wanted.max_examples or 10**9)
     finding = check_run.run(examples=examples, seed=seed, deadline=FOREVER)
@@ -62,7 +62,7 @@ def test_the_enumeration_meets_it_first(executor: Executor) -> None:
     [example] = (e for _, e in EXAMPLES if e.check == exhaustive.NAME)
     subject = subject_of(example)
     space = exhaustive.space(subject)
-    check_run = CheckRun(exhaustive.CHECK, subject, space, executor, Tally(), lambda: None)
+    check_run = CheckRun(exhaustive.CHECK, subject, space, executor, RunStatistics(), lambda: None)
     finding = check_run.run(examples=0, seed=0, deadline=FOREVER)
     assert finding is not None
     assert shape(finding.case) == shape(case_of(example))

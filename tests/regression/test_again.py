@@ -12,7 +12,7 @@ from aggverify.codes.identity import Identity
 from aggverify.codes.state import Again
 from aggverify.execution.claim import Claim
 from aggverify.generation.catalogue import plain_losses
-from aggverify.run.again import Known, again
+from aggverify.run.again import KnownFinding, again
 from aggverify.run.outcome.store import StoredCase, about
 from aggverify.run.planning.request import Request
 from aggverify.steps.case import Case
@@ -48,14 +48,14 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def known(function: str = "reduce") -> Known:
+def known(function: str = "reduce") -> KnownFinding:
     """Two micro-batches, on which a count of one's own is wrong; of nobody's file that is there."""
     step = parse_step("1/1 1/1")
     case = Case(step, Layout(parse_micro_batches("0 1")), plain_losses(step))
     claim = Claim("elsewhere/r.py", function, "native", "sum", "token_mean")
     stored = StoredCase(case, claim, CHECK, CODE, True, (f"r.py:{function}",))
     mine = about(Claim("r.py", function, "native", "sum", "token_mean"))
-    return Known(Identity(mine, CODE, (), None), stored)
+    return KnownFinding(Identity(mine, CODE, (), None), stored)
 
 
 @pytest.mark.parametrize(
@@ -65,8 +65,10 @@ def test_a_case_of_another_version_is_judged_on_this_one(
     text: str, outcome: Again, code: str | None, project: Path, shared_pool: Pool
 ) -> None:
     (project / "r.py").write_text(text)
-    others = Known(known().identity, StoredCase(**_fields(known().stored) | {"whose": ("x.py:f",)}))
-    nobody = Known(known().identity, StoredCase(**_fields(known().stored) | {"whose": ()}))
+    others = KnownFinding(
+        known().identity, StoredCase(**_fields(known().stored) | {"whose": ("x.py:f",)})
+    )
+    nobody = KnownFinding(known().identity, StoredCase(**_fields(known().stored) | {"whose": ()}))
     [found] = again([known(), others, nobody, known()], Request("r.py"), pool=shared_pool)
     assert (found.outcome, found.code) == (outcome, code), "once, and of this reducer only"
 

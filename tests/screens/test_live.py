@@ -23,8 +23,8 @@ from aggverify.report.terminal import Terminal
 from aggverify.report.text import Style
 from aggverify.run.outcome.events import (
     CheckFinished,
+    ConfirmedFinding,
     Event,
-    Found,
     Phase,
     Progress,
     Seen,
@@ -86,7 +86,7 @@ def test_without_a_terminal_a_finding_has_one_line_and_progress_one_in_ten_secon
         terminal(event)
     for code in (first, other):
         finding = SimpleNamespace(code=code.code)
-        terminal(Found(cast(Any, SimpleNamespace(finding=finding))))
+        terminal(ConfirmedFinding(cast(Any, SimpleNamespace(finding=finding))))
     assert told.getvalue().split("\n") == [
         f"[  2.0 s] AGV202 {first.title}",
         "[ 12.0 s] check 1 of 44 · 1,234 steps · 0 findings",

@@ -11,8 +11,8 @@ from aggverify import model
 from aggverify.conventions import convention
 from aggverify.model import Tried
 from aggverify.report.document import document
-from aggverify.run.outcome.covered import Covered
-from aggverify.run.outcome.weakness import warned
+from aggverify.run.outcome.branch_coverage import BranchCoverage
+from aggverify.run.outcome.coverage_observer import warned
 from aggverify.steps.case_tags import ONE_RANK, SHARDED, encode
 from aggverify.testing import merging
 from aggverify.testing.merging import widest
@@ -33,7 +33,7 @@ def test_the_largest_of_everything_is_that_of_any_test() -> None:
 def test_lines_that_ran_in_another_test_are_not_told() -> None:
     def part(ran: tuple[int, ...], sharded: tuple[int, ...]) -> model.Verdict:
         made = verdict(reports=0)
-        covered = Covered({n: encode([SHARDED if n in sharded else ONE_RANK]) for n in ran})
+        covered = BranchCoverage({n: encode([SHARDED if n in sharded else ONE_RANK]) for n in ran})
         made = replace(
             made,
             subject=made.subject.knowing(functions=lines, conditions=()),
@@ -61,7 +61,7 @@ def test_a_parameter_with_one_value_in_training_is_expected_to_go_one_way() -> N
     subject = made.subject.knowing(
         functions=(model.Lines("compute_loss", (6, 7, 8, 9), 0, ()),), conditions=(condition,)
     )
-    ran = Covered({n: encode([ONE_RANK, SHARDED]) for n in (6, 8)}, {0: encode([ONE_RANK])})
+    ran = BranchCoverage({n: encode([ONE_RANK, SHARDED]) for n in (6, 8)}, {0: encode([ONE_RANK])})
     told = warned("AGVW17", "line 9 of compute_loss")
     for how, missing in (("hf-trainer", "line 9"), ("native", "lines 7, 9")):
         of = replace(subject, convention=convention(how))

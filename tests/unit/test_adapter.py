@@ -13,8 +13,8 @@ import torch
 from aggverify import oracles
 from aggverify.conventions import MicroBatch, Offer
 from aggverify.conventions.adapter_claims import claims
-from aggverify.conventions.adapter_forms import Shape
-from aggverify.conventions.adapter_text import Origin, adapted
+from aggverify.conventions.adapter_forms import CallForms
+from aggverify.conventions.adapter_text import ImportSource, adapted
 from aggverify.conventions.adapting import Adapter, adaptable, best
 from aggverify.conventions.parameters import CHOICES, Role, role
 from aggverify.steps.notation import parse_step
@@ -40,10 +40,10 @@ def loaded(folder: Path, name: str, text: str) -> ModuleType:
     return load({"path": str(path)})
 
 
-def adapter_of(folder: Path, source: str, origin: Origin | None = None) -> str:
+def adapter_of(folder: Path, source: str, origin: ImportSource | None = None) -> str:
     found = best([o for o in offers(loaded(folder, "theirs", source)) if o.own])
     assert found is not None
-    return adapted(found, origin or Origin("theirs", "theirs.py"))
+    return adapted(found, origin or ImportSource("theirs", "theirs.py"))
 
 
 def micro_batch(divisor: float | None) -> MicroBatch:
@@ -121,7 +121,7 @@ def test_a_name_that_the_adapter_uses_itself_is_another_there(folder: Path, name
 
 def test_a_file_that_cannot_be_imported_by_name_is_by_its_place(folder: Path) -> None:
     (folder / "it's-odd\".py").write_text("def f(loss, mask): return loss.sum()\n")
-    text = adapter_of(folder, "def f(loss, mask): ...", Origin(None, "it's-odd\".py"))
+    text = adapter_of(folder, "def f(loss, mask): ...", ImportSource(None, "it's-odd\".py"))
     assert float(
         loaded(folder, "made", text).reduce(torch.ones(len(LOSSES)), micro_batch(None))
     ) == len(LOSSES)
@@ -162,7 +162,7 @@ def agg(losses, mask, n_samples,
 def test_packed_losses_go_with_where_they_end() -> None:
     named = ("losses", "loss_mask", "cu_seqlens")
     adapter = Adapter(Offer("f", named, named))
-    assert adapter.shape is Shape.FLAT and not adapter.unknown
+    assert adapter.shape is CallForms.FLAT and not adapter.unknown
     assert adapter.expression("cu_seqlens") == "batch.cu_seqlens"
 
 

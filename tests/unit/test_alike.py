@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from aggverify.checks import Finding
 from aggverify.generation.catalogue import plain_losses
-from aggverify.run.search.alike import same
+from aggverify.run.search.dedup import same_failure
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
@@ -32,27 +32,35 @@ def raised(kind: str, line: str) -> Finding:
 
 
 def test_a_rounding_is_not_a_smaller_factor_but_a_larger_one_may_show_a_rounding() -> None:
-    assert same(off(8), off(2)) and same(off(8), off(1.5)) and same(off(1.004), off(1.001))
-    assert not same(off(8), off(1 + 2**-25))
-    assert same(off(1 + 2**-25), off(1 + 2**-26)) and same(off(1 + 2**-25), off(2))
+    assert (
+        same_failure(off(8), off(2))
+        and same_failure(off(8), off(1.5))
+        and same_failure(off(1.004), off(1.001))
+    )
+    assert not same_failure(off(8), off(1 + 2**-25))
+    assert same_failure(off(1 + 2**-25), off(1 + 2**-26)) and same_failure(off(1 + 2**-25), off(2))
 
 
 def test_a_code_a_term_or_a_number_that_is_none_makes_another_finding() -> None:
-    assert not same(off(2), None)
-    assert not same(off(2), off(2, code="AGV103"))
-    assert not same(off(2, term="kl"), off(2, term="entropy"))
+    assert not same_failure(off(2), None)
+    assert not same_failure(off(2), off(2, code="AGV103"))
+    assert not same_failure(off(2, term="kl"), off(2, term="entropy"))
     nan = replace(off(2), observed=(float("nan"), 0.5), error=Fraction(0), bound=Fraction(0))
-    assert same(nan, nan) and not same(nan, off(2)) and not same(off(2), nan)
+    assert (
+        same_failure(nan, nan) and not same_failure(nan, off(2)) and not same_failure(off(2), nan)
+    )
 
 
 def test_an_exception_is_its_type_and_line() -> None:
     one = raised("KeyError", "x['a']")
-    assert same(one, raised("KeyError", "x['a']"))
-    assert not same(one, raised("KeyError", "x['b']")) and not same(one, raised("TypeError", "x"))
+    assert same_failure(one, raised("KeyError", "x['a']"))
+    assert not same_failure(one, raised("KeyError", "x['b']")) and not same_failure(
+        one, raised("TypeError", "x")
+    )
 
 
 def test_sums_have_no_token_and_are_measured_by_their_bound() -> None:
     found = replace(off(2), token=None, error=Fraction(1), bound=Fraction(1, 2**50))
     low = replace(found, case=replace(CASE, dtype="float32"), bound=Fraction(1, 2**21))
-    assert same(found, low) and same(low, found)
-    assert not same(found, replace(found, error=Fraction(1, 2**24)))
+    assert same_failure(found, low) and same_failure(low, found)
+    assert not same_failure(found, replace(found, error=Fraction(1, 2**24)))

@@ -14,9 +14,9 @@ from aggverify.execution.budget import Budget
 from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
-from aggverify.run.outcome.consequences import Outcome, remaining
-from aggverify.run.outcome.tally import Tally
-from aggverify.run.planning.plan import Entry, plan
+from aggverify.run.outcome.scheduling import Outcome, prune
+from aggverify.run.outcome.statistics import RunStatistics
+from aggverify.run.planning.plan import PlannedCheck, plan
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
@@ -27,7 +27,7 @@ SUBJECT = Subject.of(Claim("r.py", "reduce", "native", "sum", "token_mean"))
 EVERYTHING = Budget("thorough", step="production")
 
 
-def entry(name: str, space: Space | None = None) -> Entry:
+def entry(name: str, space: Space | None = None) -> PlannedCheck:
     """The entry of a check as it was planned, or with another space."""
     [found] = plan(SUBJECT, [check(name)]).entries
     return found if space is None else replace(found, space=space, instead=None, why_not=None)
@@ -40,7 +40,7 @@ def failed(name: str, code: str, layout: Layout | None = None) -> Outcome:
         step = parse_step("1/1 1/1" if layout.dp_size > 1 else "1/11")
         case = Case(step, layout, (1.0, 1.0))
         told = replace(told, finding=replace(told.finding, case=case))
-    return Outcome(entry(name), verdicts.done(name, "", 1, State.FAILED), (told,), Tally())
+    return Outcome(entry(name), verdicts.done(name, "", 1, State.FAILED), (told,), RunStatistics())
 
 
 TWO_CP, TWO_DP = Layout((((0,),),), cp_size=2), Layout((((0,),), ((1,),)))
@@ -59,21 +59,21 @@ DP = "independent_of_data_parallel_size"
 )
 def test_the_dimension_is_left_out(stuck: list[Layout], left: tuple[int, int]) -> None:
     earlier = [failed("two_paths_agree", "AGV404", layout) for layout in stuck]
-    space = remaining(entry("weights_follow_the_samples", SPACE), earlier).space
+    space = prune(entry("weights_follow_the_samples", SPACE), earlier).space
     assert space is not None
     assert (space.max_dp, space.max_cp) == left
 
 
 def test_nothing_earlier_leaves_the_entry_alone() -> None:
     for one in plan(SUBJECT).entries:
-        assert remaining(one, []) == one
+        assert prune(one, []) == one
 
 
 def test_where_ranks_are_blocked_no_further_step_is_run() -> None:
     narrow = Space(max_cp=2, min_units=2)
     blocked = [failed("two_paths_agree", "AGV404", TWO_CP)]
-    assert "gets through no such step" in str(remaining(entry(DP, narrow), blocked).why_not)
-    assert remaining(entry(DP, narrow), []).instead is None
+    assert "gets through no such step" in str(prune(entry(DP, narrow), blocked).why_not)
+    assert prune(entry(DP, narrow), []).instead is None
 
 
 @pytest.mark.parametrize(
@@ -88,13 +88,13 @@ def test_where_ranks_are_blocked_no_further_step_is_run() -> None:
 )
 def test_some_codes_make_all_later_checks_worthless(code: str, reason: str | None) -> None:
     plain = [failed("two_paths_agree", code, Layout.trivial(1))]
-    left = remaining(entry("weights_follow_the_samples"), plain)
+    left = prune(entry("weights_follow_the_samples"), plain)
     assert (left.instead is None) if reason is None else (reason in str(left.why_not))
 
 
 @pytest.mark.parametrize("code", ["AGV401", "AGV402", "AGV404"])
 def test_what_fails_in_one_dimension_hides_no_other(code: str) -> None:
-    left = remaining(entry("reported_loss_is_the_scalar", SPACE), [failed(DP, code, TWO_DP)])
+    left = prune(entry("reported_loss_is_the_scalar", SPACE), [failed(DP, code, TWO_DP)])
     assert (left.instead, left.space) == (None, replace(SPACE, max_dp=1))
 
 
@@ -108,7 +108,7 @@ def test_what_a_plain_step_does_not_have_is_left_out() -> None:
         case = Case(known, Layout.trivial(len(known.samples)), losses)
         [report] = told.findings
         found = replace(report, finding=replace(report.finding, case=case))
-        after = remaining(entry(DP, space), [replace(told, findings=(found,))])
+        after = prune(entry(DP, space), [replace(told, findings=(found,))])
         return None if after.instead else after.space
 
     assert left("1/11") is None
@@ -121,9 +121,9 @@ def test_what_a_plain_step_does_not_have_is_left_out() -> None:
 def test_a_wrong_formula_leaves_invariance_and_skips_what_needs_it() -> None:
     wrong = [failed("weights_are_the_modes", "AGV101")]
     assert wrong[0].wrong >= {FORMULA}
-    assert not remaining(entry(DP), wrong).subject.trust_formula
-    skipped = [e for e in plan(SUBJECT).entries if remaining(e, wrong).why_not != e.why_not]
-    assert any("formula is wrong already" in str(remaining(e, wrong).why_not) for e in skipped)
+    assert not prune(entry(DP), wrong).subject.trust_formula
+    skipped = [e for e in plan(SUBJECT).entries if prune(e, wrong).why_not != e.why_not]
+    assert any("formula is wrong already" in str(prune(e, wrong).why_not) for e in skipped)
 
 
 def test_a_hazard_is_no_failure_but_spoils_what_its_code_says() -> None:
@@ -133,13 +133,13 @@ def test_a_hazard_is_no_failure_but_spoils_what_its_code_says() -> None:
     last = [
         e for e in plan(SUBJECT.claiming(engine="mean", budget=EVERYTHING)).entries if e.check.last
     ]
-    assert all(remaining(e, [hazard]).instead is None for e in last)
+    assert all(prune(e, [hazard]).instead is None for e in last)
 
 
 def test_what_is_planned_away_keeps_its_reason() -> None:
     unclaimed = entry("two_paths_agree")
     assert unclaimed.why_not == "no --against TARGET"
-    assert remaining(unclaimed, [failed(DP, "AGV401")]) == unclaimed
+    assert prune(unclaimed, [failed(DP, "AGV401")]) == unclaimed
 
 
 def test_the_last_check_is_not_run_once_another_fails() -> None:
@@ -147,4 +147,4 @@ def test_the_last_check_is_not_run_once_another_fails() -> None:
     last = [e for e in plan(thorough).entries if e.check.last]
     assert last and all(e.instead is None for e in last)
     for one in last:
-        assert "other checks fail" in str(remaining(one, [failed(DP, "AGV203")]).why_not)
+        assert "other checks fail" in str(prune(one, [failed(DP, "AGV203")]).why_not)

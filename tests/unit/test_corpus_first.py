@@ -15,9 +15,9 @@ from aggverify.execution.executor import Submitted
 from aggverify.execution.subject import Subject
 from aggverify.generation.corpus import corpus
 from aggverify.run.outcome.events import Phase
-from aggverify.run.outcome.tally import Tally
-from aggverify.run.search.check_run import CheckRun
+from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.search.pipeline import Running
+from aggverify.run.search.runner import CheckRun
 from aggverify.steps.case import Case
 
 ABOUT = Subject.of(Claim("r.py", "reduce", "native", "sum", "token_mean"))
@@ -41,7 +41,7 @@ class Noted(CheckRun):
 def noted(check: Check) -> Noted:
     space, ranks = check.space(ABOUT), cast("Any", SimpleNamespace(budget_clock=lambda: 0.0))
     assert space is not None
-    return Noted(check, ABOUT, space, ranks, Tally())
+    return Noted(check, ABOUT, space, ranks, RunStatistics())
 
 
 def _ranks(case: Case) -> int:

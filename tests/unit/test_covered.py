@@ -16,8 +16,8 @@ import pytest
 from aggverify.execution.executed import Execution
 from aggverify.execution.trace_sampling import FIRST, TraceSampling
 from aggverify.model import Lines
-from aggverify.run.outcome.covered import Covered
-from aggverify.run.outcome.weakness import Sights
+from aggverify.run.outcome.branch_coverage import BranchCoverage
+from aggverify.run.outcome.coverage_observer import CoverageObserver
 from aggverify.steps import case_tags
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
@@ -270,7 +270,7 @@ LINES = (Lines("reduce", (6, 7, 8, 10, 15), 5, ()), Lines("unused", (30,), 29, (
 
 
 def test_what_never_ran_is_told_of_functions_that_did() -> None:
-    covered = Covered()
+    covered = BranchCoverage()
     covered.add([ran(ALONE, [6, 10]), ran(SPREAD, [6])])
     assert dict(covered.weaknesses(LINES)) == {
         "AGVW17": "lines 7-8, 15 of reduce",
@@ -284,7 +284,7 @@ def condition(text: str, then: int, otherwise: int) -> Condition:
 
 def test_a_condition_that_went_one_way_is_told_where_no_line_says_it() -> None:
     conditions = [condition("a", 7, 10), condition("b", 10, 8), condition("c", 15, 10)]
-    covered = Covered()
+    covered = BranchCoverage()
     covered.add([ran(ALONE, [6, 8, 10, 15], [0, 3, 4, 5]), ran(SPREAD, [6, 8, 10, 15], [0, 3, 4])])
     told = dict(covered.weaknesses(LINES, conditions))
     # Of `a` line 7 says it.
@@ -296,7 +296,7 @@ def test_a_condition_that_went_one_way_is_told_where_no_line_says_it() -> None:
 
 
 def test_a_parameter_with_one_value_in_training_is_expected_to_go_one_way() -> None:
-    covered = Covered()
+    covered = BranchCoverage()
     covered.add([ran(ALONE, [6, 8, 10], [0]), ran(SPREAD, [6, 8, 10], [0])])
     lines = [Lines("reduce", (6, 7, 8, 10), 5, ())]
     conditions = [condition("return_outputs", 7, 8)]
@@ -305,20 +305,20 @@ def test_a_parameter_with_one_value_in_training_is_expected_to_go_one_way() -> N
 
 
 def test_a_condition_that_asks_how_many_ranks_there_are_is_not_told() -> None:
-    covered = Covered()
+    covered = BranchCoverage()
     covered.add([ran(ALONE, [6, 7, 10], [0]), ran(SPREAD, [6, 7, 10], [1])])
     lines = [Lines("reduce", (6, 7, 10), 5, ())]
     assert dict(covered.weaknesses(lines, [condition("world > 1", 7, 10)])) == {}
 
 
 def test_nothing_is_said_of_sharded_lines_where_nothing_was_sharded() -> None:
-    covered = Covered()
+    covered = BranchCoverage()
     covered.add([ran(ALONE, [6, 10])])
     assert "AGVW18" not in dict(covered.weaknesses(LINES))
 
 
 def test_both_are_warnings_of_the_run() -> None:
-    sights = Sights()
+    sights = CoverageObserver()
     sights.add(PLAIN, [ALONE, SPREAD])
     sights.covered.add([ran(ALONE, [6, 10], [0]), ran(SPREAD, [6], [0])])
     known = PLAIN.knowing(functions=LINES, conditions=(condition("a", 10, 6),))
@@ -331,7 +331,7 @@ def test_nothing_is_warned_of_in_a_function_that_a_failing_case_was_in() -> None
     """Of what a step ran before it raised nothing is known."""
     step = parse_step("1/1")
     case = Case(step, Layout.trivial(1), (1.0,))
-    seen, lines = Covered(), [Lines("f", (4, 5), 3, ())]
+    seen, lines = BranchCoverage(), [Lines("f", (4, 5), 3, ())]
     seen.add([Execution(case, lines=frozenset({4}))])
     assert list(seen.weaknesses(lines)) == [("AGVW17", "line 5 of f")]
     seen.add([Execution(case, failure=verdicts.fault(""))])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aggverify.conventions import Offer, convention
-from aggverify.conventions.rows import Rows
+from aggverify.conventions.rows import RowForm
 from aggverify.errors import InputError
 from aggverify.run.planning.naming import canonical, own_names
 from aggverify.run.planning.request import requested
@@ -79,7 +79,7 @@ def test_it_is_what_the_file_says(file: str) -> None:
     assert how.always_wrong == {"token_mean": "it counts for itself"}  # type: ignore[attr-defined]
     assert how.not_claimed == {"context-parallel": "gathered before the loss"}
     assert how.notes == ("clipping is not exercised",)
-    assert how.rows == Rows("padded", "left")  # type: ignore[attr-defined]
+    assert how.rows == RowForm("padded", "left")  # type: ignore[attr-defined]
     [misuse] = how.misuses
     arguments = {"mode": "seq", "mat": 1}
     misuse.spoil(arguments)

@@ -16,10 +16,10 @@ from aggverify.diagnosis import Observation, diagnose
 from aggverify.errors import NotJudged
 from aggverify.execution.executor import Executor
 from aggverify.report.reading import facts
-from aggverify.run.outcome.tally import Tally
-from aggverify.run.search import evidence
-from aggverify.run.search.check_run import CheckRun
-from aggverify.run.search.evidence import Evidence, gather
+from aggverify.run.outcome.statistics import RunStatistics
+from aggverify.run.search import triage as triage
+from aggverify.run.search.runner import CheckRun
+from aggverify.run.search.triage import Evidence, triage_finding
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
@@ -41,11 +41,11 @@ def _found() -> Finding:
 def test_what_does_not_come_back_is_state_whatever_it_looks_like(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(evidence, "_again", lambda run, finding: None)
+    monkeypatch.setattr(triage, "_again", lambda run, finding: None)
     found = Evidence()
     run: CheckRun = _Run()  # type: ignore[assignment]
     told: list[Finding] = []
-    gather(run, replace(_found(), fault=None), found, told.append)
+    triage_finding(run, replace(_found(), fault=None), found, told.append)
     assert found.confirmed is False and not told
     assert found.diagnosis is not None and found.diagnosis.bug is not None
     assert found.diagnosis.bug.name == "state-between-steps"
@@ -76,9 +76,9 @@ class _Loops:
 def test_a_loop_that_comes_back_now_and_then_is_flaky_and_not_run_more_than_it_must(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(evidence, "_again", lambda run, finding: None)
+    monkeypatch.setattr(triage, "_again", lambda run, finding: None)
     run, found = _Loops(each=3), Evidence()
-    gather(run, LOOPED, found, lambda seen: None)  # type: ignore[arg-type]
+    triage_finding(run, LOOPED, found, lambda seen: None)  # type: ignore[arg-type]
     assert run.runs == 3 and found.confirmed
     assert found.flaky is not None and found.flaky.code == "AGV414"
     assert found.flaky.message.startswith("2 of 5 runs of this step failed: rank 0 did not finish")
@@ -87,10 +87,10 @@ def test_a_loop_that_comes_back_now_and_then_is_flaky_and_not_run_more_than_it_m
 def test_a_loop_that_never_comes_back_is_neither_a_finding_nor_a_pass(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(evidence, "_again", lambda run, finding: None)
+    monkeypatch.setattr(triage, "_again", lambda run, finding: None)
     run = _Loops(each=100)
     with pytest.raises(NotJudged, match="in one of 26 runs of a step, rank 0 did not finish"):
-        gather(run, LOOPED, Evidence(), lambda seen: None)  # type: ignore[arg-type]
+        triage_finding(run, LOOPED, Evidence(), lambda seen: None)  # type: ignore[arg-type]
 
 
 def test_a_smaller_case_is_looked_for_until_two_have_not_come_to_an_end(
@@ -105,7 +105,7 @@ def test_a_smaller_case_is_looked_for_until_two_have_not_come_to_an_end(
     monkeypatch.setattr(CheckRun, "findings", findings)
     space = formula.CHECK.space(PLAIN)
     assert space is not None
-    run = CheckRun(formula.CHECK, PLAIN, space, executor, Tally())
+    run = CheckRun(formula.CHECK, PLAIN, space, executor, RunStatistics())
     large = _weighing("1/111 1/11; 1/11111", [0.1] * 10).case
     assert run.smaller(replace(LOOPED, case=large)).case is large
     assert 2 <= len(tried) <= 3, "one, and then two at a time"

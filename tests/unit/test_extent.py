@@ -7,8 +7,8 @@ from dataclasses import replace
 from aggverify.execution.subject import Subject
 from aggverify.report.document import written
 from aggverify.report.reading import inventory
-from aggverify.run.outcome.tally import Tally
-from aggverify.run.outcome.verdict import Verdict
+from aggverify.run.outcome.statistics import RunStatistics
+from aggverify.run.outcome.verdict import RunVerdict
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_micro_batches, parse_step
@@ -30,11 +30,11 @@ CASES = (
 )
 
 
-def verdict_of(subject: Subject, *cases: Case) -> Verdict:
-    tally = Tally()
+def verdict_of(subject: Subject, *cases: Case) -> RunVerdict:
+    tally = RunStatistics()
     tally.sights.add(subject, cases)
     tried = tally.sights.extent.tried
-    return Verdict(subject, (), (), len(cases), ((1, len(cases)),), (), 0, tried=tried)
+    return RunVerdict(subject, (), (), len(cases), ((1, len(cases)),), (), 0, tried=tried)
 
 
 def test_the_largest_of_everything_is_told() -> None:

@@ -14,7 +14,7 @@ from aggverify.report import text
 from aggverify.report.document import document
 from aggverify.report.findings import judged
 from aggverify.run.outcome.store import stored_case
-from aggverify.run.outcome.verdict import Relevance, ReportedFinding, Verdict
+from aggverify.run.outcome.verdict import Relevance, ReportedFinding, RunVerdict
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
@@ -36,7 +36,7 @@ FINDING = Finding(
 
 def block(diagnosis: Diagnosis | None) -> str:
     report = ReportedFinding(stored_case(SUBJECT, FINDING), FINDING, diagnosis, True, Relevance())
-    return text.render(document([Verdict(SUBJECT, (report,), (), 7, ((1, 7),), (), 0)]))
+    return text.render(document([RunVerdict(SUBJECT, (report,), (), 7, ((1, 7),), (), 0)]))
 
 
 def test_what_nothing_explains_is_said_with_every_weight() -> None:

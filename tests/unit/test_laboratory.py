@@ -19,7 +19,7 @@ from aggverify.execution.subject import Subject
 from aggverify.execution.trace_sampling import FIRST
 from aggverify.generation.catalogue import plain_losses
 from aggverify.run.opening import with_room
-from aggverify.run.outcome.weakness import Sights
+from aggverify.run.outcome.coverage_observer import CoverageObserver
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
@@ -143,7 +143,7 @@ def test_worlds_are_as_large_as_there_is_room_for(monkeypatch: pytest.MonkeyPatc
     small = Small(3)
     [found] = with_room([SUBJECT], Executor(small))  # type: ignore[arg-type]
     assert (found.max_world, small.asked) == (3, [8, 6, 4, 3])
-    sights = Sights()
+    sights = CoverageObserver()
     sights.add(found, [CASE])
     [told] = [w.detail for w in sights.weaknesses(found) if w.code == "AGVW19"]
     assert told.startswith("those of more than 3 were left out; 8 ranks: rank 0 cannot be started:")

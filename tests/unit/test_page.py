@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from aggverify.model import Document, Run, SizeMargin
 from aggverify.report import page
 from aggverify.report.plot import BOTTOM, TOP, margin_plot
-from aggverify.run.outcome.tally import Tally
+from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.testing.merging import _wider
 from tests import verdicts
 from tests.unit.test_reports_hostile import HOSTILE, shape_of_html
@@ -123,10 +123,10 @@ def test_the_worst_of_two_workers_is_kept_by_size() -> None:
 
 @pytest.mark.parametrize(("tokens", "size"), [(0, 1), (1, 1), (2, 4), (4, 4), (5, 16), (257, 1024)])
 def test_sizes_are_powers_of_4(tokens: int, size: int) -> None:
-    from aggverify.run.outcome.tally import _power_of_4
+    from aggverify.run.outcome.statistics import _power_of_4
 
     assert _power_of_4(tokens) == size
-    assert Tally().margins(verdicts.subject()) == ()
+    assert RunStatistics().margins(verdicts.subject()) == ()
 
 
 def test_the_source_is_marked_with_what_ran() -> None:

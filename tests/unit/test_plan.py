@@ -15,17 +15,17 @@ from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
 from aggverify.report.plan import plan_lines
 from aggverify.run.opening import loaded
-from aggverify.run.planning.bill import bill
-from aggverify.run.planning.plan import Entry, Plan, plan, share
+from aggverify.run.planning.cost_estimate import estimate_cost
+from aggverify.run.planning.plan import Plan, PlannedCheck, plan, share
 from aggverify.run.planning.request import Request
-from aggverify.run.search.run_check import run_check
+from aggverify.run.search.entry_runner import run_check
 from aggverify.run.session import prepared
 from aggverify.world import Pool
 
 CLAIM = Claim("r.py", "reduce", "native", "sum", "token_mean")
 
 
-def planned(**changes: object) -> dict[str, Entry]:
+def planned(**changes: object) -> dict[str, PlannedCheck]:
     claim = Claim("r.py", "reduce", "native", "sum", **({"mode": "token_mean"} | changes))  # type: ignore[arg-type]
     return {entry.check.name: entry for entry in plan(Subject.of(claim)).entries}
 
@@ -112,7 +112,8 @@ def test_other_checks_can_be_planned() -> None:
 def test_the_quick_profile_has_a_third_of_the_cases() -> None:
     """Each with some of every kind."""
     quick, ci, thorough = (
-        bill(plan(Subject.of(replace(CLAIM, budget=Budget(profile))))) for profile in PROFILES
+        estimate_cost(plan(Subject.of(replace(CLAIM, budget=Budget(profile)))))
+        for profile in PROFILES
     )
     assert [item.check for item in quick] == [item.check for item in ci]
     assert sum(item.cases for item in quick) * 3 <= sum(item.cases for item in ci)
@@ -130,7 +131,7 @@ def test_what_is_run_is_what_the_bill_says(shared_pool: Pool) -> None:
     with loaded(request, shared_pool) as (found, executor):
         planned = plan(prepared(found[0], executor), [check(name) for name in names])
         outcomes = [run_check(entry, executor) for entry in planned.entries]
-    assert [o.summary.cases for o in outcomes] == [item.cases for item in bill(planned)]
+    assert [o.summary.cases for o in outcomes] == [item.cases for item in estimate_cost(planned)]
 
 
 def test_a_check_that_is_asked_for_alone_has_an_entry_even_where_it_says_nothing() -> None:

@@ -15,7 +15,7 @@ import torch
 from aggverify.conventions import Output, Site
 from aggverify.conventions.native import Native
 from aggverify.conventions.skyrl import SkyrlAdvantages
-from aggverify.conventions.trainer import Trainer
+from aggverify.conventions.trainer import TrainStepFunction
 from aggverify.engines.plain_sum import PLAIN_SUM
 from aggverify.errors import InputError
 from aggverify.execution.executed import Execution
@@ -102,7 +102,7 @@ def test_a_result_that_is_a_factor_stands_for_itself() -> None:
         (How(after=lambda out: out[0] if out else out), "looks into what the reducer returns"),
         (How(after=lambda out: out.loss), "reads loss of what the reducer returns"),
         (How(after=lambda out: torch.relu(torch.ones(1)) + out.item()), "reads item of"),
-        (Trainer(), "a whole training step is given a model, which is no data"),
+        (TrainStepFunction(), "a whole training step is given a model, which is no data"),
     ],
 )  # fmt: skip
 def test_what_is_no_data_is_said(how: Any, why: str) -> None:

@@ -12,7 +12,7 @@ from aggverify.generation.catalogue import hard_cases
 from aggverify.generation.space import Space
 from aggverify.generation.strategies import cases
 from aggverify.oracles import Step
-from aggverify.run.search.reducing import MOST, plainer, reduced, smaller
+from aggverify.run.search.shrink_passes import MOST, plainer, reduced, smaller
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import format_step, parse_micro_batches, parse_step

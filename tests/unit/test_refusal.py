@@ -10,8 +10,8 @@ import pytest
 
 from aggverify.checks.refusal import refusal
 from aggverify.execution.executed import Execution
-from aggverify.run.planning import refusing
-from aggverify.run.planning.refusing import asked_first
+from aggverify.run.planning import unsupported_probe
+from aggverify.run.planning.unsupported_probe import asked_first
 from aggverify.steps.case import Case, ranks_with_parts
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_micro_batches, parse_step
@@ -68,7 +68,9 @@ def test_an_accident_is_not() -> None:
     assert words(caught("raise ValueError('split')"), kind="blocked") is None
 
 
-@pytest.mark.parametrize("file", [torch_spec.origin, json.__file__, "<string>", refusing.__file__])
+@pytest.mark.parametrize(
+    "file", [torch_spec.origin, json.__file__, "<string>", unsupported_probe.__file__]
+)
 def test_exceptions_of_others_are_not(file: str) -> None:
     assert words(caught("raise ValueError('split')", file)) is None
     inside = caught("raise ValueError('split')")

@@ -15,8 +15,8 @@ from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Refused, Subject
 from aggverify.generation.catalogue import grid, hard_cases
 from aggverify.generation.space import Space, sizes
-from aggverify.run.planning.plan import Entry, plan
-from aggverify.run.planning.refusing import asked_first, refused
+from aggverify.run.planning.plan import PlannedCheck, plan
+from aggverify.run.planning.unsupported_probe import asked_first, refused
 from aggverify.steps.case import Case
 from aggverify.steps.dimensions import DIMENSIONS
 from aggverify.world import Fault, Frame, Raised
@@ -118,7 +118,7 @@ def test_every_dimension_is_a_feature_and_is_asked_about() -> None:
         assert any(dimension.size(case) > 1 for case in asked_first()), dimension.feature
 
 
-def entries(subject: Subject) -> dict[str, Entry]:
+def entries(subject: Subject) -> dict[str, PlannedCheck]:
     return {entry.check.name: entry for entry in plan(subject).entries}
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from aggverify.conventions import Offer
 from aggverify.conventions.adapter_claims import claims
-from aggverify.conventions.adapter_forms import Known, Shape
-from aggverify.conventions.adapter_text import Origin, adapted
+from aggverify.conventions.adapter_forms import CallForms, CallHints
+from aggverify.conventions.adapter_text import ImportSource, adapted
 from aggverify.conventions.adapting import Adapter
 from aggverify.errors import InputError
 from aggverify.oracles import MODES
@@ -31,7 +31,7 @@ def offer(*parameters: str, name: str = "f") -> Offer:
 
 
 def test_losses_are_given_once_and_nothing_twice() -> None:
-    found = list(fillings(offer("a", "b", "n"), Known()))
+    found = list(fillings(offer("a", "b", "n"), CallHints()))
     said = [tuple(known.arguments[p] for p in "abn") for known in found]
     assert said[0] == ("{losses}", "{masks}", "batch.num_tokens")
     assert all(one.count("{losses}") == 1 and len(set(one)) == 3 for one in said)
@@ -40,34 +40,34 @@ def test_losses_are_given_once_and_nothing_twice() -> None:
 
 
 def test_what_names_say_is_not_guessed() -> None:
-    found = list(fillings(offer("losses", "mask", "n"), Known()))
+    found = list(fillings(offer("losses", "mask", "n"), CallHints()))
     assert all(set(known.arguments) == {"n"} for known in found)
     assert not {"{losses}", "{masks}"} & {known.arguments["n"] for known in found}
 
 
 def test_a_parameter_for_the_mode_gets_names_of_modes() -> None:
     function = offer("losses", "mask", "reduction")
-    found = list(fillings(function, Known()))
+    found = list(fillings(function, CallHints()))
     assert '"seq-mean-token-mean"' in {known.arguments["reduction"] for known in found}
     assert {meant(function, known) for known in found} <= set(MODES)
-    one = list(fillings(function, Known(mode="sample_mean")))
+    one = list(fillings(function, CallHints(mode="sample_mean")))
     assert {meant(function, known) for known in one} == {"sample_mean"}
 
 
 def test_the_usual_form_is_first_and_every_one_is_python() -> None:
-    tried = list(forms(Known()))
+    tried = list(forms(CallHints()))
     assert (tried[0].shape, tried[0].first) == (None, False)
-    assert {known.shape for known in tried} == {None, *Shape}
+    assert {known.shape for known in tried} == {None, *CallForms}
     for known in tried:
-        text = adapted(offer("losses", "mask", "advantages", "log_probs"), Origin("m"), known)
+        text = adapted(offer("losses", "mask", "advantages", "log_probs"), ImportSource("m"), known)
         ast.parse(text)
-    assert [known.shape for known in forms(Known(shape=Shape.FLAT))] == [Shape.FLAT] * 2
+    assert [known.shape for known in forms(CallHints(shape=CallForms.FLAT))] == [CallForms.FLAT] * 2
 
 
 def test_a_guessed_count_is_written_down_until_a_person_says_it() -> None:
-    function, names = offer("losses", "mask", "num_seqs", "max_len"), Known(divisor=8.0)
+    function, names = offer("losses", "mask", "num_seqs", "max_len"), CallHints(divisor=8.0)
     known = replace(names, instead={"num_seqs": "rows of the micro-batch"})
-    text = adapted(function, Origin("m"), known)
+    text = adapted(function, ImportSource("m"), known)
     [assumed] = [
         ast.literal_eval(value)
         for node in ast.walk(ast.parse(text))
@@ -80,28 +80,28 @@ def test_a_guessed_count_is_written_down_until_a_person_says_it() -> None:
         "max_len": "fixed divisor",
     }
     said = replace(names, arguments={"num_seqs": "batch.num_rollouts", "max_len": "8.0"})
-    assert "assumed" not in adapted(function, Origin("m"), said)
+    assert "assumed" not in adapted(function, ImportSource("m"), said)
     called = replace(said, found=frozenset({"num_seqs"}))
     assert '"num_seqs": "batch.num_rollouts, found by calling it"' in adapted(
-        function, Origin("m"), called
+        function, ImportSource("m"), called
     )
 
 
 def test_only_a_count_that_may_be_the_micro_batch_s_has_another_reading() -> None:
     function = offer("losses", "mask", "num_tokens", "num_seqs", "global_batch_size", "dp_size")
-    found = other_readings(function, Known(arguments={"num_tokens": "7"}))
+    found = other_readings(function, CallHints(arguments={"num_tokens": "7"}))
     [(parameter, known)] = found.items()
     assert parameter == "num_seqs"
     assert known.arguments == {"num_tokens": "7", "num_seqs": "len(batch.loss_masks)"}
 
 
 def test_what_nobody_says_is_left() -> None:
-    function, probed = offer("losses", "mask"), Probed(Known(), ran=True)
+    function, probed = offer("losses", "mask"), Probed(CallHints(), ran=True)
     assert of_claims(function, probed, nobody).left == ("mode",)
-    found = Probed(Known(), "token_mean", None, ("mean",), ran=True)
+    found = Probed(CallHints(), "token_mean", None, ("mean",), ran=True)
     known = of_claims(function, found, nobody)
     assert (known.mode, known.left) == ("token_mean", ("engine",))
-    text = adapted(function, Origin("m"), known)
+    text = adapted(function, ImportSource("m"), known)
     assert 'raise NotImplementedError("say below what ENGINE is' in text
     assert '"engine": ENGINE,' in text
 
@@ -109,12 +109,12 @@ def test_what_nobody_says_is_left() -> None:
 @pytest.mark.parametrize(
     ("probed", "left"),
     [
-        (Probed(Known(), "token_mean", engines=("mean", "sum"), ran=True), ()),
-        (Probed(Known(), "sample_mean", engines=("mean",), ran=True), ("mode",)),
-        (Probed(Known(), "token_mean", engines=("sum",), ran=True), ("engine",)),
-        (Probed(Known(), ran=True), ("mode", "engine")),
-        (Probed(Known(trouble="it raises")), ("mode", "engine")),
-        (Probed(Known(mode="token_mean", engine="mean"), ran=True), ()),
+        (Probed(CallHints(), "token_mean", engines=("mean", "sum"), ran=True), ()),
+        (Probed(CallHints(), "sample_mean", engines=("mean",), ran=True), ("mode",)),
+        (Probed(CallHints(), "token_mean", engines=("sum",), ran=True), ("engine",)),
+        (Probed(CallHints(), ran=True), ("mode", "engine")),
+        (Probed(CallHints(trouble="it raises")), ("mode", "engine")),
+        (Probed(CallHints(mode="token_mean", engine="mean"), ran=True), ()),
     ],
 )
 def test_what_names_alone_say_is_left_until_a_call_confirms_it(
@@ -128,7 +128,7 @@ def test_what_names_alone_say_is_left_until_a_call_confirms_it(
     }
     known = of_claims(told, probed, nobody)
     assert known.left == left
-    text = adapted(told, Origin("theirs"), known)
+    text = adapted(told, ImportSource("theirs"), known)
     assert all(f'"{name}": {name.upper()},' in text for name in left)
     assert ('"mode": "token_mean"' in text or '"mode": LOSS_AGG_MODE' in text) is (
         "mode" not in left
@@ -143,12 +143,12 @@ def test_what_a_person_says_is_written() -> None:
         return {"mode": "token_mean", "engine": "mean", "odd": "batch.num_tokens"}[question.what]
 
     function = offer("losses", "mask", "odd")
-    known = of_parameters(function, Known(), says)
+    known = of_parameters(function, CallHints(), says)
     assert known.arguments == {"odd": "batch.num_tokens"}
     known = of_claims(function, Probed(known, engines=("mean", "skyrl-fsdp")), says)
     assert (known.mode, known.engine, known.left) == ("token_mean", "mean", ())
     assert "averages gradients over ranks" in asked[-1].text
-    text = adapted(function, Origin("m"), known)
+    text = adapted(function, ImportSource("m"), known)
     assert "batch.num_tokens," in text and "NotImplementedError" not in text
     assert claims(Adapter(function, known)) == {
         "mode": "token_mean", "engine": "mean", "without": ["context-parallel", "fan-out"],
@@ -156,13 +156,13 @@ def test_what_a_person_says_is_written() -> None:
 
 
 def test_the_plain_sum_is_no_question() -> None:
-    found = Probed(Known(), "token_mean", None, ("sum", "skyrl-fsdp"), ran=True)
+    found = Probed(CallHints(), "token_mean", None, ("sum", "skyrl-fsdp"), ran=True)
     assert of_claims(offer("losses", "mask"), found, nobody).left == ()
 
 
 def test_a_call_that_comes_to_nothing_is_in_the_file_that_fails() -> None:
-    known = Known(trouble='rank 0: KeyError: "x"\\')
-    text = adapted(offer("losses", "mask"), Origin("m"), known)
+    known = CallHints(trouble='rank 0: KeyError: "x"\\')
+    text = adapted(offer("losses", "mask"), ImportSource("m"), known)
     [line] = [line for line in text.splitlines() if line.startswith("raise ")]
     with pytest.raises(NotImplementedError, match=r'no result: rank 0: KeyError: "x"'):
         exec(line)
@@ -222,10 +222,10 @@ def test_of_several_modes_it_is_told_what_each_makes_of_what_is_left() -> None:
     function = offer("a", "b", "n")
     alike = {"a": "{losses}", "b": "{masks}"}
     each = {
-        mode: Probed(Known({**alike, "n": n}, frozenset("abn")), mode, ran=True)
+        mode: Probed(CallHints({**alike, "n": n}, frozenset("abn")), mode, ran=True)
         for mode, n in (("token_mean", "batch.num_tokens"), ("constant", "16.0"))
     }
-    agreed = Known(alike, frozenset("ab"))
+    agreed = CallHints(alike, frozenset("ab"))
     told = list(_inferred(function, Probed(agreed, ran=True, among=each), agreed))
     assert "  --mode token_mean means n = batch.num_tokens" in told
     assert "  --mode constant means n = 16.0" in told

@@ -19,7 +19,7 @@ from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space
 from aggverify.generation.strategies import cases
 from aggverify.oracles import Sample, Step
-from aggverify.run.outcome.tally import Tally
+from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
@@ -114,7 +114,7 @@ def test_a_reported_loss_that_is_not_finite_is_told() -> None:
 def test_the_tally_says_what_could_have_been_caught() -> None:
     step = parse_step("1/11 1/1")
     dense, cancelling = trivial(step, (1.0, 2.0, 3.0)), trivial(step, (1.0, -3.0, 2.0))
-    tally = Tally()
+    tally = RunStatistics()
     passed = [executed(dense), executed(cancelling), executed(probe(dense))]
     tally.add(SUBJECT, passed, scalars=True)
     (margin,) = tally.margins(SUBJECT)
@@ -128,7 +128,7 @@ def test_a_vacuous_weight_bound_is_infinite() -> None:
     step = Step((Sample(1, b"\1" * 3, 0, 0),))
     # 1 / 2^26 is below float16's subnormal numbers: any weight would do.
     tiny = Subject.of(Claim("f.py", "reduce", "native", "sum", "constant", divisor=2.0**26))
-    tally = Tally()
+    tally = RunStatistics()
     tally.add(tiny, [Execution(trivial(step, (1.0,) * 3, "float16"), np.zeros(3), Fraction(0))])
     (margin,) = tally.margins(tiny)
     assert math.isinf(margin.smallest_caught)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aggverify.checks import Finding
 from aggverify.generation.catalogue import hard_cases
 from aggverify.generation.space import Space
-from aggverify.run.search.smallest import FEW, MOST, plain_cases, shown_smaller, smallest_cases
+from aggverify.run.search.shrink import FEW, MOST, plain_cases, shrink_by_listing, smallest_cases
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import format_step, parse_micro_batches, parse_step
@@ -55,7 +55,7 @@ def test_the_first_that_shows_it_is_found_whatever_it_is_found_on_before() -> No
 
     for start in hard_cases():
         if start.size > (2, 2, 3):
-            found = shown_smaller(finding(start), judge, WIDE)
+            found = shrink_by_listing(finding(start), judge, WIDE)
             assert found is not None
             assert (found.case.step, found.case.layout) == wanted
 
@@ -67,8 +67,8 @@ def test_what_costs_a_world_is_tried_twice_and_another_code_does_not_count() -> 
         tried.append(len(batch))
         return [finding(c, "AGV203") for c in batch]
 
-    assert shown_smaller(finding(LARGE, "AGV402"), judge, WIDE) is None
+    assert shrink_by_listing(finding(LARGE, "AGV402"), judge, WIDE) is None
     assert tried == [1] * 2 * FEW
     tried.clear()
-    assert shown_smaller(finding(LARGE), judge, WIDE) is None
+    assert shrink_by_listing(finding(LARGE), judge, WIDE) is None
     assert MOST <= sum(tried) <= 2 * MOST

@@ -15,7 +15,7 @@ from aggverify.errors import InputError
 from aggverify.report import github, junit, markdown, page, reading, text
 from aggverify.report.document import document
 from aggverify.run.outcome.accepting import accepted
-from aggverify.run.outcome.verdict import Exit, Verdict, exit_code
+from aggverify.run.outcome.verdict import Exit, RunVerdict, exit_code
 from aggverify.run.planning.request import Request, requested
 from aggverify.run.planning.settings import KEYS, validated
 from aggverify.run.planning.waiver import accepting, waiver
@@ -26,7 +26,7 @@ TWO = verdicts.verdict(reports=2)
 FIRST, SECOND = TWO.reports
 
 
-def under(*texts: str, of: Verdict = TWO) -> Verdict:
+def under(*texts: str, of: RunVerdict = TWO) -> RunVerdict:
     return accepted(of, map(waiver, texts))
 
 

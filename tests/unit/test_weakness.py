@@ -9,7 +9,7 @@ from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import plain_losses
 from aggverify.model import Cut
-from aggverify.run.outcome.weakness import Sights
+from aggverify.run.outcome.coverage_observer import CoverageObserver
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_micro_batches, parse_step
@@ -20,7 +20,7 @@ HEALTHY = (("1/1 1/111; 1/11111", "0 | 1,2"), ("1/0; 1/1", "0,1"))
 
 def told(*cases: tuple[str, str], subject: Subject = SUBJECT) -> set[str]:
     """The warnings of a run that executed these."""
-    sights = Sights()
+    sights = CoverageObserver()
     for text, cells in cases:
         step = parse_step(text)
         layout = Layout(parse_micro_batches(cells))
@@ -65,7 +65,7 @@ def test_what_is_not_claimed_is_named() -> None:
 
 
 def test_the_clock_and_the_missing_mode() -> None:
-    sights = Sights()
+    sights = CoverageObserver()
     step = parse_step("1/1")
     unknown = SUBJECT.claiming(mode=None)
     sights.add(unknown, [Case(step, Layout.trivial(1), plain_losses(step))])

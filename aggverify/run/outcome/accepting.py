@@ -10,10 +10,10 @@ from msgspec import structs
 from aggverify import model
 from aggverify.codes.state import State
 from aggverify.run.outcome.store import about
-from aggverify.run.outcome.verdict import ReportedFinding, Verdict, counted, covered
+from aggverify.run.outcome.verdict import ReportedFinding, RunVerdict, counted, covered
 
 
-def accepted(verdict: Verdict, waivers: Iterable[model.Waiver]) -> Verdict:
+def accepted(verdict: RunVerdict, waivers: Iterable[model.Waiver]) -> RunVerdict:
     """The verdict with these waivers applied; of a baseline, those that are about its subject."""
     mine = about(verdict.subject.claim)
     every = tuple(w for w in waivers if w.identity is None or w.identity.about == mine)

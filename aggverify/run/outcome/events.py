@@ -8,7 +8,7 @@ from enum import StrEnum
 from aggverify import model
 from aggverify.checks import Finding
 from aggverify.execution.subject import Subject
-from aggverify.run.outcome.verdict import ReportedFinding, Verdict
+from aggverify.run.outcome.verdict import ReportedFinding, RunVerdict
 
 
 class Phase(StrEnum):
@@ -80,7 +80,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ConfirmedFinding:
     """A confirmed, shrunk and diagnosed finding."""
 
     report: ReportedFinding
@@ -90,7 +90,7 @@ class Found:
 class Finished:
     """One subject's verdict is complete."""
 
-    verdict: Verdict
+    verdict: RunVerdict
 
 
 Event = (
@@ -101,6 +101,6 @@ Event = (
     | Measured
     | CheckFinished
     | Seen
-    | Found
+    | ConfirmedFinding
     | Finished
 )

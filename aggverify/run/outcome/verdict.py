@@ -20,7 +20,7 @@ from aggverify.codes.state import Incomplete, State
 from aggverify.diagnosis import Diagnosis, joined, stated
 from aggverify.execution.deadline import OutOfTime, TooLate
 from aggverify.execution.subject import Subject
-from aggverify.run.outcome.covered import Covered
+from aggverify.run.outcome.branch_coverage import BranchCoverage
 from aggverify.run.outcome.extent import Extent
 from aggverify.run.outcome.store import StoredCase, about
 from aggverify.run.planning.waiver import covers, may_cover
@@ -145,7 +145,7 @@ def summary(
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RunVerdict:
     """Everything one verification established."""
 
     subject: Subject
@@ -162,7 +162,7 @@ class Verdict:
     """Checks whose search the clock has ended."""
     tried: model.Tried = Extent().tried
     """How far it went, also where nothing was found."""
-    covered: Covered = field(default_factory=Covered)
+    covered: BranchCoverage = field(default_factory=BranchCoverage)
     call_milliseconds: int | None = None
     """About what one call of a slow reducer takes by the clock; None for one that is not slow."""
     waivers: tuple[model.Waiver, ...] = ()
@@ -273,7 +273,7 @@ def _has_wrong_weights(report: ReportedFinding) -> bool:
     return by_weights and not found.not_finite and found.term is None
 
 
-def exit_code(verdicts: Sequence[Verdict]) -> Exit:
+def exit_code(verdicts: Sequence[RunVerdict]) -> Exit:
     """The code of a whole command: findings first, then anything untested, or a waiver without a
     finding."""
     codes = {verdict.exit for verdict in verdicts}
@@ -304,7 +304,7 @@ def counted(waiver: model.Waiver, reports: Sequence[ReportedFinding]) -> model.W
     return structs.replace(waiver, findings=len(exact), ambiguous=ambiguous)
 
 
-def _has_unmatched(verdicts: Sequence[Verdict]) -> bool:
+def _has_unmatched(verdicts: Sequence[RunVerdict]) -> bool:
     """Whether no finding of any verdict is covered by one of their waivers."""
     reports = [report for verdict in verdicts for report in verdict.reports]
     every = (waiver for verdict in verdicts for waiver in verdict.waivers)

@@ -15,7 +15,7 @@ from aggverify.generation.catalogue import grid
 from aggverify.oracles import MODES
 from aggverify.run.planning.engine import possible_engines
 from aggverify.run.planning.identify import identify, precision_of, telling_cases
-from aggverify.run.planning.refusing import settled
+from aggverify.run.planning.unsupported_probe import settled
 
 MOST_TRACED = 4
 

@@ -18,7 +18,7 @@ from aggverify.generation.space import Space, sizes
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PlannedCheck:
     """One check on one subject. ``space`` is None only where it is not run."""
 
     check: Check
@@ -29,7 +29,7 @@ class Entry:
     why_not: str | None = None
     """For what reason, where the state does not say it all."""
 
-    def becoming(self, state: State, why_not: str | None) -> Entry:
+    def becoming(self, state: State, why_not: str | None) -> PlannedCheck:
         """The same entry, not to be run for that reason."""
         return replace(self, instead=state, why_not=why_not)
 
@@ -72,7 +72,7 @@ class Entry:
         }
 
 
-def share(entries: Sequence[Entry]) -> float:
+def share(entries: Sequence[PlannedCheck]) -> float:
     """The first entry's part of the time that is left for all of these: by the cases they draw."""
     usual = [entry.examples or entry.subject.claim.budget.examples for entry in entries]
     drawn = [n if e.instead is None else 0 for n, e in zip(usual, entries, strict=True)]
@@ -84,7 +84,7 @@ class Plan:
     """All entries of one subject, in the order they are run."""
 
     subject: Subject
-    entries: tuple[Entry, ...]
+    entries: tuple[PlannedCheck, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: the claim, what was found out before, and every entry."""
@@ -103,19 +103,21 @@ def plan(subject: Subject, checks: Iterable[Check] = CHECKS) -> Plan:
     mine = tuple(check for check in asked if check.of_calls == subject.only_called)
     if asked and not mine:  # nothing else was asked for
         why = f"the function reduces {'no ' * subject.only_called}losses"
-        return Plan(subject, tuple(Entry(c, subject, None, State.LEFT_OUT, why) for c in asked))
+        return Plan(
+            subject, tuple(PlannedCheck(c, subject, None, State.LEFT_OUT, why) for c in asked)
+        )
     return Plan(subject, tuple(_entry(check, subject) for check in mine))
 
 
-def looking_at_branches(subject: Subject) -> tuple[Entry, ...]:
+def looking_at_branches(subject: Subject) -> tuple[PlannedCheck, ...]:
     """Of all checks those that are also judged on every branch, and are run of the subject."""
     found = plan(subject, [check for check in CHECKS if check.on_branches]).entries
     return tuple(e for e in found if e.instead is None and e.space is not None)
 
 
-def _entry(check: Check, subject: Subject) -> Entry:
+def _entry(check: Check, subject: Subject) -> PlannedCheck:
     space = check.space(subject)
-    entry = Entry(check, subject, space)
+    entry = PlannedCheck(check, subject, space)
     if not _has_layouts(space):
         if (refused := _refused(check, subject)) is not None:
             return entry.becoming(State.REFUSED, f"{refused.what}: {refused.words!r}")

@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from aggverify.conventions.adapter_text import Origin
+from aggverify.conventions.adapter_text import ImportSource
 from aggverify.errors import CandidateError
 from aggverify.files import contents, parsed
 from aggverify.files import is_path as is_path
@@ -98,16 +98,16 @@ def _short(folder: Path) -> str:
     return str(folder.relative_to(here)) if folder.is_relative_to(here) else str(folder)
 
 
-def origin(target: Target) -> Origin:
+def origin(target: Target) -> ImportSource:
     """From where a file that lies beside the target imports it."""
     if target.path is None:
-        return Origin(target.module)
+        return ImportSource(target.module)
     name, file = target.path.stem, target.path.name
     if not name.isidentifier() or keyword.iskeyword(name) or name in sys.stdlib_module_names:
-        return Origin(None, file)
+        return ImportSource(None, file)
     try:
         found = importlib.util.find_spec(name)
     except (ImportError, ValueError):
-        return Origin(None, file)
+        return ImportSource(None, file)
     other = found is not None and (found.origin is None or Path(found.origin) != target.path)
-    return Origin(None if other else name, file)
+    return ImportSource(None if other else name, file)

@@ -11,10 +11,10 @@ from aggverify.diagnosis import Diagnosis
 from aggverify.diagnosis.localised import Spectrum, suspects
 from aggverify.execution.run_spec import as_run_spec
 from aggverify.model import Suspect
-from aggverify.run.search.alike import same
-from aggverify.run.search.check_run import CheckRun
+from aggverify.run.search.dedup import same_failure
 from aggverify.run.search.drawing import drawn
-from aggverify.run.search.reducing import smaller
+from aggverify.run.search.runner import CheckRun
+from aggverify.run.search.shrink_passes import smaller
 from aggverify.steps.case import Case
 
 NEAR, FAR, FAILING, LONG = 48, 48, 32, 20_000
@@ -41,7 +41,7 @@ def _cases(run: CheckRun, finding: Finding) -> Iterator[Case]:
     space = run.space
     yield finding.case
     yield from islice((case for case in smaller(finding.case) if case in space), NEAR)
-    yield from islice((told.case for told in run.told if same(finding, told)), FAILING)
+    yield from islice((told.case for told in run.told if same_failure(finding, told)), FAILING)
     yield from drawn(run.check.draws(space), FAR, run.subject.claim.seed)
     yield from islice((case for case in run.stored_cases() if case in space), FAR)
 
@@ -56,7 +56,7 @@ def _ran(run: CheckRun, finding: Finding, cases: Sequence[Case]) -> list[Spectru
     for each in variants:
         mine = [next(rest) for _ in each]
         told = run.check.judge(run.subject, mine)
-        if (told is None or same(finding, told)) and all(e.failure is None for e in mine):
+        if (told is None or same_failure(finding, told)) and all(e.failure is None for e in mine):
             last = mine[-1]
             found.append(Spectrum(told is not None, last.lines, last.outcomes))
     return found

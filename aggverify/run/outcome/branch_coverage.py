@@ -21,7 +21,7 @@ MOST = 6
 
 
 @dataclass(slots=True)
-class Covered:
+class BranchCoverage:
     """What ran in executed cases, each with the kinds of case it ran on (``steps.kinds``)."""
 
     lines: dict[int, int] = field(default_factory=dict)

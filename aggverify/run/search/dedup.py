@@ -14,7 +14,7 @@ SLIDE = Fraction(1, 1000)
 case, a rounding in float32 is that small beside any factor."""
 
 
-def same(found: Finding, other: Finding | None) -> bool:
+def same_failure(found: Finding, other: Finding | None) -> bool:
     """Whether the other shows what was found: the same code, of the same term, by a deviation of
     that order; or the same exception. A rounding is no smaller case of a wrong factor."""
     if other is None or (found.code, found.term) != (other.code, other.term):
@@ -27,7 +27,7 @@ def same(found: Finding, other: Finding | None) -> bool:
     return now >= SLIDE * was
 
 
-def of_one_cause(known: Finding, other: Finding) -> bool:
+def same_cause(known: Finding, other: Finding) -> bool:
     """Whether the other may be nothing but the known one again, on a case that was not made small:
     the same thing said, of the losses where the known one's layout has a part in it, of a term
     anywhere."""

@@ -12,9 +12,9 @@ from aggverify.codes.state import Incomplete, State
 from aggverify.execution.subject import Subject
 from aggverify.generation.space import Space, folded, sizes
 from aggverify.oracles.bounds import PRECISIONS
-from aggverify.run.outcome.tally import Tally
+from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.outcome.verdict import ReportedFinding
-from aggverify.run.planning.plan import Entry
+from aggverify.run.planning.plan import PlannedCheck
 from aggverify.steps.layouts import dimensions
 
 
@@ -22,12 +22,12 @@ from aggverify.steps.layouts import dimensions
 class Outcome:
     """What came of one entry: what was done, what was found if anything, what has been seen."""
 
-    entry: Entry
+    entry: PlannedCheck
     """Its subject with what has come out on the way."""
     summary: model.Check
     findings: tuple[ReportedFinding, ...]
     """Each of a cause of its own, as far as the check can tell."""
-    tally: Tally
+    tally: RunStatistics
     """Of this entry and of those before it."""
     stopped: Incomplete | None = None
     """What ended it before its time."""
@@ -39,7 +39,7 @@ class Outcome:
         return failed.union(*(report.finding.traits.spoils for report in self.findings))
 
 
-def remaining(entry: Entry, earlier: Sequence[Outcome]) -> Entry:
+def prune(entry: PlannedCheck, earlier: Sequence[Outcome]) -> PlannedCheck:
     """The entry after these outcomes: skipped, on fewer ranks, without the oracle, or as it was."""
     found = [report.finding for outcome in earlier for report in outcome.findings]
     wrong = set[str]().union(*(outcome.wrong for outcome in earlier))
@@ -68,7 +68,7 @@ def remaining(entry: Entry, earlier: Sequence[Outcome]) -> Entry:
     return replace(entry, subject=subject, space=space)
 
 
-def _not_judged(entry: Entry, why: str) -> Entry:
+def _not_judged(entry: PlannedCheck, why: str) -> PlannedCheck:
     return entry.becoming(State.NOT_JUDGED, why)
 
 

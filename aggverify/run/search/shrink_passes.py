@@ -9,7 +9,7 @@ from itertools import chain, islice
 from aggverify.checks import Finding
 from aggverify.generation.space import Space
 from aggverify.oracles import Sample, Step
-from aggverify.run.search.alike import same
+from aggverify.run.search.dedup import same_failure
 from aggverify.run.search.pipeline import JudgeCases
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
@@ -37,7 +37,7 @@ def reduced(finding: Finding, judge: JudgeCases, space: Space) -> Finding:
             if not batch:
                 return finding
             tried.update(batch)
-            found = next((f for f in judge(batch) if same(finding, f)), None)
+            found = next((f for f in judge(batch) if same_failure(finding, f)), None)
         finding = found or finding
     return finding
 

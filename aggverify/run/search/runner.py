@@ -20,15 +20,15 @@ from aggverify.execution.subject import Subject
 from aggverify.generation.constants import around
 from aggverify.generation.space import Space, folded, sizes
 from aggverify.generation.steering import steered
-from aggverify.run.outcome.covered import Covered
+from aggverify.run.outcome.branch_coverage import BranchCoverage
 from aggverify.run.outcome.events import Phase
-from aggverify.run.outcome.tally import Tally
-from aggverify.run.planning.bill import catalogue, first_cases
-from aggverify.run.search.alike import of_one_cause
+from aggverify.run.outcome.statistics import RunStatistics
+from aggverify.run.planning.cost_estimate import catalogue, first_cases
+from aggverify.run.search.dedup import same_cause
 from aggverify.run.search.drawing import search
 from aggverify.run.search.pipeline import Judged, Pipeline, Running
 from aggverify.run.search.rounding import LOW, explained_by_rounding, rounds
-from aggverify.run.search.smallest import made_small
+from aggverify.run.search.shrink import shrink
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import dimensions
 from aggverify.world import Fault
@@ -54,7 +54,7 @@ class CheckRun:
     subject: Subject
     space: Space
     executor: Executor
-    tally: Tally
+    tally: RunStatistics
     progress: Callable[[], None] = lambda: None
     look: Callable[[], None] = lambda: None
     """Raises OutOfTime once nothing new is to be looked for."""
@@ -85,7 +85,7 @@ class CheckRun:
     """How many cases that were tried as smaller ones did not come to an end."""
     _left: Iterator[Case] | None = None
     """Cases that are not drawn and have not been run."""
-    _ran: Covered = field(default_factory=Covered)
+    _ran: BranchCoverage = field(default_factory=BranchCoverage)
     _examples: dict[int, Case] = field(default_factory=dict)
     """Of each outcome of a condition the first case."""
     _done: set[Case] = field(default_factory=set)
@@ -132,7 +132,7 @@ class CheckRun:
         """The same finding on the smallest case that shows it, as far as there is time."""
         self.found = found
         with suppress(OutOfTime):  # then the smallest so far is small enough
-            self.found = made_small(found, self._smaller, self.space)
+            self.found = shrink(found, self._smaller, self.space)
         return self.found
 
     def _look(self, cases: Sequence[Case]) -> Running:
@@ -184,7 +184,7 @@ class CheckRun:
         return self._made_small()
 
     def _is_known(self, finding: Finding) -> bool:
-        return any(of_one_cause(known, finding) for known in self.known)
+        return any(same_cause(known, finding) for known in self.known)
 
     def judge(self, case: Case) -> Finding | None:
         """Execute the variants of one case and judge them."""

@@ -30,7 +30,7 @@ WHY_NOT = "the reducer does not get through the simplest step"
 TOKENS = 3
 
 
-def first_step(subject: Subject, executor: Executor) -> ReportedFinding | None:
+def smoke_test(subject: Subject, executor: Executor) -> ReportedFinding | None:
     """How the reducer fails on the simplest step; None where it gets through it.
 
     One that refuses it is given others: it may be made for several ranks or micro-batches only.

@@ -16,7 +16,7 @@ from aggverify.execution.executed import Execution, Weights
 from aggverify.execution.subject import Subject
 from aggverify.model import Margin, ReportedLoss, SizeMargin
 from aggverify.oracles.bounds import PRECISIONS, caught, scalar_bound, weight_bound
-from aggverify.run.outcome.weakness import Sights
+from aggverify.run.outcome.coverage_observer import CoverageObserver
 
 
 @dataclass(slots=True)
@@ -60,10 +60,10 @@ class Pace:
 
 
 @dataclass(slots=True)
-class Tally:
+class RunStatistics:
     """What accumulates over all checks of a subject, by the lowest precision on the path."""
 
-    sights: Sights = field(default_factory=Sights)
+    sights: CoverageObserver = field(default_factory=CoverageObserver)
     pace: Pace = field(default_factory=Pace)
     _by_precision: dict[str, _Sharpness] = field(default_factory=dict)
 

@@ -25,7 +25,7 @@ class NotTold(Breach):
     name = "not available"
 
 
-class Beyond:
+class LazyFields:
     """The other micro-batches of the rank, and the samples of the step, as a batch has them."""
 
     def __init__(self, site: Site, members: Sequence[int]) -> None:

@@ -1,4 +1,4 @@
-"""What a run could not have seen: told from the cases that were executed, not from the plan."""
+"""What a run could not have seen, by the cases that were executed rather than by the plan."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aggverify.checks import Finding
 from aggverify.codes import CODES
 from aggverify.execution.subject import Subject
 from aggverify.model import Cut, Warned
-from aggverify.run.outcome.covered import Covered
+from aggverify.run.outcome.branch_coverage import BranchCoverage
 from aggverify.run.outcome.extent import Extent
 from aggverify.steps.case import Case
 from aggverify.world import NCCL, backend
@@ -26,7 +26,7 @@ def warned(code: str, detail: str) -> Warned:
 
 
 @dataclass(slots=True)
-class Sights:
+class CoverageObserver:
     """Which telling kinds of cases were executed."""
 
     cases: int = 0
@@ -43,7 +43,7 @@ class Sights:
     altered: set[str] = field(default_factory=set)
     """Global state that the candidate left changed."""
     extent: Extent = field(default_factory=Extent)
-    covered: Covered = field(default_factory=Covered)
+    covered: BranchCoverage = field(default_factory=BranchCoverage)
     flaky: set[str] = field(default_factory=set)
     """Where failures were raised that did not come in every run of their step."""
     doubted: list[Finding] = field(default_factory=list)

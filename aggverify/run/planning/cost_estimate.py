@@ -15,7 +15,7 @@ from aggverify.steps.case import Case
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class CostItem:
     """Cases of one check at most; each is run in all the variants that its check asks for."""
 
     check: str
@@ -30,10 +30,10 @@ class Item:
         return self.listed + self.steered + self.drawn + self.branches
 
 
-def bill(plan: Plan) -> tuple[Item, ...]:
+def estimate_cost(plan: Plan) -> tuple[CostItem, ...]:
     """Of the checks that are run, in their order."""
     return tuple(
-        Item(
+        CostItem(
             entry.check.name,
             _listed(entry.check, plan.subject, entry.space),
             plan.subject.claim.budget.steered if entry.check.steers else 0,

@@ -12,32 +12,32 @@ from msgspec import structs
 
 from aggverify import model
 from aggverify.checks import Finding
-from aggverify.checks.steadiness import FLAKY
+from aggverify.checks.determinism import FLAKY
 from aggverify.codes.state import Incomplete, State
-from aggverify.conventions.beyond import NOT_KNOWN, NotTold
+from aggverify.conventions.lazy_fields import NOT_KNOWN, NotTold
 from aggverify.errors import NotJudged
 from aggverify.execution.deadline import NEVER, STOPS, Deadline
 from aggverify.execution.executor import Executor
 from aggverify.generation.space import Space
-from aggverify.run.outcome.consequences import Outcome
 from aggverify.run.outcome.events import (
     CheckFinished,
     CheckStarted,
+    ConfirmedFinding,
     Event,
-    Found,
     Measured,
     Progress,
     Seen,
     Waiting,
 )
+from aggverify.run.outcome.scheduling import Outcome
+from aggverify.run.outcome.statistics import RunStatistics
 from aggverify.run.outcome.store import stored_case
-from aggverify.run.outcome.tally import Tally
 from aggverify.run.outcome.verdict import ReportedFinding, summary, why
-from aggverify.run.planning.plan import Entry, looking_at_branches
-from aggverify.run.search.alike import raised_at
-from aggverify.run.search.before import NOTHING, Before, findings_again
-from aggverify.run.search.check_run import CheckRun
-from aggverify.run.search.evidence import Evidence, gather
+from aggverify.run.planning.plan import PlannedCheck, looking_at_branches
+from aggverify.run.search.dedup import raised_at
+from aggverify.run.search.example_database import NOTHING, StoredExamples, findings_again
+from aggverify.run.search.runner import CheckRun
+from aggverify.run.search.triage import Evidence, triage_finding
 
 Emit = Callable[[Event], None]
 MOST = 3
@@ -45,12 +45,12 @@ MOST = 3
 
 
 def run_check(
-    entry: Entry,
+    entry: PlannedCheck,
     executor: Executor,
     emit: Emit = lambda event: None,
     *,
-    seen: Tally | None = None,
-    before: Before = NOTHING,
+    seen: RunStatistics | None = None,
+    before: StoredExamples = NOTHING,
     seconds: float = math.inf,
     deadline: Deadline = NEVER,
 ) -> Outcome:
@@ -61,7 +61,7 @@ def run_check(
     ``seconds``: for drawing, of the run's clock; a check that runs all of its own cases has
     them only if asked for. ``deadline``: of the whole command.
     """
-    tally = Tally() if seen is None else deepcopy(seen)
+    tally = RunStatistics() if seen is None else deepcopy(seen)
     check = entry.check
     if entry.instead is not None or entry.space is None:
         state = entry.instead or State.NOT_CLAIMED
@@ -114,7 +114,7 @@ def run_check(
 
 
 def _found_before(
-    run: CheckRun, before: Before, reported: list[ReportedFinding], emit: Emit
+    run: CheckRun, before: StoredExamples, reported: list[ReportedFinding], emit: Emit
 ) -> None:
     """Add what still is wrong of what was."""
     for finding in findings_again(run, before.stored):
@@ -126,7 +126,7 @@ def _found_before(
 
 
 def _found(
-    run: CheckRun, entry: Entry, deadline: float, reported: list[ReportedFinding], emit: Emit
+    run: CheckRun, entry: PlannedCheck, deadline: float, reported: list[ReportedFinding], emit: Emit
 ) -> None:
     """Add what is found, each way in which it is wrong once."""
     check, seed = run.check, entry.subject.claim.seed
@@ -189,7 +189,7 @@ def _look_into(
     """Add a finding with what can be said of it; when that is stopped, with what is known."""
     evidence = Evidence()
     try:
-        gather(run, finding, evidence, lambda seen: emit(Seen(seen)))
+        triage_finding(run, finding, evidence, lambda seen: emit(Seen(seen)))
     except STOPS:
         _add(_reported(run, finding, evidence), reported, emit)
         raise
@@ -210,7 +210,7 @@ def _look_into(
 def _add(found: ReportedFinding, reported: list[ReportedFinding], emit: Emit) -> None:
     if not any(_repeats(found, known) for known in reported):
         reported.append(found)
-        emit(Found(found))
+        emit(ConfirmedFinding(found))
 
 
 def _repeats(found: ReportedFinding, known: ReportedFinding) -> bool:

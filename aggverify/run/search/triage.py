@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from aggverify.checks import Finding
-from aggverify.checks.steadiness import flaky_finding, is_flaky
+from aggverify.checks.determinism import flaky_finding, is_flaky
 from aggverify.codes import Symptom
 from aggverify.diagnosis import Diagnosis, recognised
 from aggverify.diagnosis.observation import TOLERANCE
@@ -20,13 +20,13 @@ from aggverify.execution.executed import Execution, Weights
 from aggverify.execution.run_spec import as_run_spec
 from aggverify.model import Suspect
 from aggverify.run.outcome.verdict import Relevance
-from aggverify.run.search.alike import same
-from aggverify.run.search.check_run import CheckRun
+from aggverify.run.search.dedup import same_failure
 from aggverify.run.search.drawing import drawn
 from aggverify.run.search.explaining import explain
 from aggverify.run.search.failing import failure, skipped
 from aggverify.run.search.locating import located
 from aggverify.run.search.relevance import LOSS_VALUES, relevance
+from aggverify.run.search.runner import CheckRun
 
 SHORT = 64
 """Tokens of a step that forms are fitted to, where a check's own cases are long ones."""
@@ -47,7 +47,7 @@ class Evidence:
     """The finding in its place, where some runs of its step failed and others passed."""
 
 
-def gather(
+def triage_finding(
     run: CheckRun, finding: Finding, found: Evidence, told: Callable[[Finding], None]
 ) -> None:
     """Confirm, explain and vary a finding of ``run``; what was found stays when that is stopped.
@@ -56,7 +56,7 @@ def gather(
     Raises NotJudged for a finding that somebody else may have caused, and that does not come back.
     """
     again = _again(run, finding)
-    found.confirmed = same(finding, again)
+    found.confirmed = same_failure(finding, again)
     if not found.confirmed and finding.fault is not None and (signal := finding.fault.ended):
         raise NotJudged(f"ranks were ended by {signal}, which did not come back in fresh ones")
     ran_away = finding.fault is not None and finding.fault.kind == "runaway"
@@ -105,7 +105,7 @@ def gather(
 
 def confirm(run: CheckRun, finding: Finding) -> bool:
     """Whether the finding comes back in fresh worlds."""
-    return same(finding, _again(run, finding))
+    return same_failure(finding, _again(run, finding))
 
 
 def _again(run: CheckRun, finding: Finding) -> Finding | None:
@@ -123,7 +123,7 @@ def is_steady(run: CheckRun, finding: Finding) -> bool:
     """Whether it comes back in fresh ranks, in each by itself, and again in the same ones with the
     weights it had: then it is no matter of what was run before."""
     again = _again(run, finding)
-    if again is None or not same(finding, again) or needs_a_past(run, finding):
+    if again is None or not same_failure(finding, again) or needs_a_past(run, finding):
         return False
     executions = run.executor.run(run.subject, run.check.variants(finding.case))
     later = run.check.judge(run.subject, executions)
@@ -135,7 +135,7 @@ def is_steady(run: CheckRun, finding: Finding) -> bool:
 def is_still_there(run: CheckRun, finding: Finding) -> bool:
     """Whether it comes back in ranks with a past, run and not remembered."""
     executions = run.executor.run(run.subject, run.check.variants(finding.case))
-    return same(finding, run.check.judge(run.subject, executions))
+    return same_failure(finding, run.check.judge(run.subject, executions))
 
 
 def needs_a_past(run: CheckRun, finding: Finding) -> bool:

@@ -12,15 +12,15 @@ from aggverify.codes.base import Effect
 from aggverify.execution.deadline import Deadline
 from aggverify.execution.executor import Executor
 from aggverify.execution.run_spec import RunSpec, as_run_spec
-from aggverify.run.outcome.tally import Tally
-from aggverify.run.planning.plan import Entry
-from aggverify.run.search.check_run import FIRST_BATCH, CheckRun
-from aggverify.run.search.evidence import is_steady
+from aggverify.run.outcome.statistics import RunStatistics
+from aggverify.run.planning.plan import PlannedCheck
+from aggverify.run.search.runner import FIRST_BATCH, CheckRun
+from aggverify.run.search.triage import is_steady
 from aggverify.steps.case import Case
 
 
-def first_look(
-    entries: Sequence[Entry], executor: Executor, tally: Tally, deadline: Deadline
+def first_failure(
+    entries: Sequence[PlannedCheck], executor: Executor, tally: RunStatistics, deadline: Deadline
 ) -> Finding | None:
     """The first finding that the first cases of each entry show and that comes back in fresh ranks.
 

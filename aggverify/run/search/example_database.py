@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 from aggverify.checks import Finding
 from aggverify.run.outcome.store import StoredCase
-from aggverify.run.search.check_run import CheckRun
+from aggverify.run.search.runner import CheckRun
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class StoredExamples:
     """``only``: nothing else is run, and a finding that comes back is not looked into again."""
 
     stored: tuple[StoredCase, ...] = ()
     only: bool = False
 
 
-NOTHING = Before()
+NOTHING = StoredExamples()
 
 
 def findings_again(run: CheckRun, stored: Sequence[StoredCase]) -> list[Finding]:

@@ -15,9 +15,9 @@ from aggverify.checks import Finding
 from aggverify.generation.enumeration import Box, every_case
 from aggverify.generation.space import Space
 from aggverify.oracles import Sample, Step
-from aggverify.run.search.alike import same
+from aggverify.run.search.dedup import same_failure
 from aggverify.run.search.pipeline import JudgeCases
-from aggverify.run.search.reducing import reduced
+from aggverify.run.search.shrink_passes import reduced
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import CpKind
 from aggverify.steps.reordering import renamed
@@ -32,12 +32,12 @@ FEW = 2
 BATCH = 16
 
 
-def made_small(finding: Finding, judge: JudgeCases, space: Space) -> Finding:
-    """The same finding on the smallest case of the space that was found to show it."""
-    return reduced(shown_smaller(finding, judge, space) or finding, judge, space)
+def shrink(finding: Finding, judge: JudgeCases, space: Space) -> Finding:
+    """The same finding on the smallest case found."""
+    return reduced(shrink_by_listing(finding, judge, space) or finding, judge, space)
 
 
-def shown_smaller(finding: Finding, judge: JudgeCases, space: Space) -> Finding | None:
+def shrink_by_listing(finding: Finding, judge: JudgeCases, space: Space) -> Finding | None:
     """The same finding on the first of the smallest cases that shows it, if one below this does.
 
     The plain ones come first: they are few, and one that shows it leaves less to try.
@@ -58,7 +58,7 @@ def _first(
     tried, size = 0, 1
     while tried < len(cases):
         for found in judge(list(cases[tried : tried + size])):
-            if same(wanted, found):
+            if same_failure(wanted, found):
                 return found
         tried += size
         size = 1 if costly else min(2 * size, BATCH)
