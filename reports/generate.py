@@ -24,6 +24,7 @@ ROOT = HERE.parent
 PARTS = (
     ("The whole path: drawing, ranks, oracle, comparison", "end_to_end.py", None),
     ("A default run, and until its first finding is shown", "default_run.py", None),
+    ("The same check on a loaded machine", "loaded.py", None),
     ("The rank pool alone, beside what one would write instead", "pool.py", "throughput"),
     ("A case under real engines, beside their formulas", "real_engines.py", None),
     ("Cost against size", "scaling.py", "scaling"),
