@@ -9,7 +9,7 @@ import numpy as np
 
 from aggverify.audit.records import Array
 from aggverify.audit.steps import Ranks, RecordedStep
-from aggverify.diagnosis import Bug, Diagnosis
+from aggverify.diagnosis import Diagnosis, KnownBug
 from aggverify.diagnosis.observation import TOLERANCE
 
 Wrong = tuple[RecordedStep, Array, Sequence[Fraction]]
@@ -37,7 +37,7 @@ def other_counts(wrong: Sequence[Wrong], steps: Sequence[RecordedStep]) -> Diagn
         near = (abs(counts[n] - guess) <= TOLERANCE * guess for n, guess in told.items())
         if told and any(guess != tokens[n] for n, guess in told.items()) and all(near):
             root = f"{sentence} ({', '.join(f'{g:g} for {tokens[n]}' for n, g in told.items())})"
-            bug = Bug("other-step", sentence, seen, _FIX)
+            bug = KnownBug("other-step", sentence, seen, _FIX)
             return Diagnosis(root, None, bug, sentence)
     return None
 

@@ -24,7 +24,7 @@ from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
 from aggverify.trainer.conditions import Condition
 from aggverify.trainer.covering import Covering
-from aggverify.trainer.source import Source, read
+from aggverify.trainer.source import SourceFile, read
 from tests import verdicts
 from tests.unit.test_checks import PLAIN
 
@@ -85,7 +85,7 @@ def tools() -> Iterator[None]:
             monitoring.free_tool_id(n)
 
 
-def covering(made: ModuleType) -> tuple[Covering, Source]:
+def covering(made: ModuleType) -> tuple[Covering, SourceFile]:
     source = read(made)
     assert source is not None
     return Covering(made.__file__, source.conditions), source

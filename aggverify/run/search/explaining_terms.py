@@ -10,7 +10,7 @@ import numpy as np
 
 from aggverify.checks import Finding
 from aggverify.checks.spaces import spread
-from aggverify.diagnosis import Diagnosis, Observation, diagnose_term
+from aggverify.diagnosis import Diagnosis, WeightObservation, diagnose_term
 from aggverify.diagnosis.observation import Array
 from aggverify.execution.executor import Executor
 from aggverify.execution.run_spec import RunSpec
@@ -50,7 +50,7 @@ def explain_term(
 
 def _observations(
     ran: dict[Case, Array], coefficient: float, reading: str | None
-) -> Iterator[Observation]:
+) -> Iterator[WeightObservation]:
     """Each next to the reading's weights, or to those that one rank gives."""
     for case, weights in ran.items():
         alone = ran.get(case.trivial)
@@ -61,4 +61,4 @@ def _observations(
             if reading is None
             else TERM_READINGS[reading].weights(case)
         )
-        yield Observation(case, weights / coefficient, expected)
+        yield WeightObservation(case, weights / coefficient, expected)
