@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from aggverify.audit.records import Array
-from aggverify.audit.steps import Ranks, RecordedStep
+from aggverify.audit.steps import ParallelDims, RecordedStep
 from aggverify.diagnosis import Diagnosis, KnownBug
 from aggverify.diagnosis.observation import TOLERANCE
 
@@ -42,7 +42,7 @@ def other_counts(wrong: Sequence[Wrong], steps: Sequence[RecordedStep]) -> Diagn
     return None
 
 
-def one_factor(wrong: Sequence[Wrong], ranks: Ranks) -> Diagnosis | None:
+def one_factor(wrong: Sequence[Wrong], ranks: ParallelDims) -> Diagnosis | None:
     """One number that every weight of every step is off by, where several sizes of this run, or
     none, are that number: steps of one layout do not tell which."""
     factors = [_factor(observed, expected) for _, observed, expected in wrong]
@@ -60,7 +60,7 @@ def one_factor(wrong: Sequence[Wrong], ranks: Ranks) -> Diagnosis | None:
     return Diagnosis(sentence, str(number), None, f"a factor of {number}", off=off)
 
 
-def _named(step: RecordedStep, ranks: Ranks, number: Fraction) -> set[str]:
+def _named(step: RecordedStep, ranks: ParallelDims, number: Fraction) -> set[str]:
     sizes = {
         "dp_size": ranks.dp_size,
         "cp_size": ranks.cp_size,

@@ -15,7 +15,7 @@ from aggverify.cli.completion import of_files
 from aggverify.cli.options import Grouped, every_option, said
 
 if TYPE_CHECKING:
-    from aggverify.cli.joined import Run
+    from aggverify.cli.joined import CommandRun
     from aggverify.execution.deadline import Deadline
     from aggverify.model import Replay
     from aggverify.report.delivery import Delivery
@@ -65,7 +65,7 @@ def check(targets: tuple[str, ...], **given: Any) -> int:
     alone = ("list", "replay_into", "sandbox", "baseline_write", "oracle", "against")
     if len(requests) > 1 and (one := next((key for key in alone if key in mine), None)):
         raise InputError(f"{BY_KEY[one].flag} is for one TARGET, got {len(requests)}")
-    run: Run = click.get_current_context().obj
+    run: CommandRun = click.get_current_context().obj
     deadline = request.deadline(began=run.began)
     hosts = _hosts(run, request)
     if "list" in mine:
@@ -76,7 +76,7 @@ def check(targets: tuple[str, ...], **given: Any) -> int:
     return _check(requests, where, delivery, deadline, others, hosts, terminal)
 
 
-def _hosts(run: Run, request: Request) -> Hosts | None:
+def _hosts(run: CommandRun, request: Request) -> Hosts | None:
     """Of ranks, where they were launched, and what they have come to before they were again."""
     from aggverify.cli.joined import journal
     from aggverify.errors import InputError

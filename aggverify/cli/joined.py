@@ -21,17 +21,17 @@ _SIGNS = ("TORCHELASTIC_RUN_ID", "SLURM_STEP_NUM_TASKS")
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class CommandRun:
     """Of a command: when it began, and hosts for its ranks where they were launched."""
 
     began: float
     hosts: Hosts | None = None
 
 
-def run(began: float, command: Callable[[Run], object]) -> object:
+def run(began: float, command: Callable[[CommandRun], object]) -> object:
     """Run it, or be a host of its ranks; the exit code. Raises InputError in the driver only."""
     if not any(name in os.environ for name in _SIGNS):
-        return command(Run(began))
+        return command(CommandRun(began))
     from aggverify.errors import InputError
     from aggverify.world import Hosts, linux, meeting, serving
 
@@ -42,7 +42,7 @@ def run(began: float, command: Callable[[Run], object]) -> object:
             raise
         return ways_out.NO_JUDGEMENT
     if seat is None:
-        return command(Run(began))
+        return command(CommandRun(began))
     if seat.number:
         return serving.beside(seat)
     hosts, code = Hosts(seat), ways_out.NO_JUDGEMENT
@@ -53,7 +53,7 @@ def run(began: float, command: Callable[[Run], object]) -> object:
         # Said here, when all are there: a launcher ends the first one when another has failed.
         if why := refused(sys.argv[1:]):
             raise InputError(why)
-        return command(Run(began, hosts))
+        return command(CommandRun(began, hosts))
 
     try:
         code = ways_out.ended(checked)
