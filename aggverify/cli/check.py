@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aggverify.run.outcome.verdict import RunVerdict
     from aggverify.run.planning.request import Request
     from aggverify.run.planning.settings import Settings
-    from aggverify.world import Hosts, Pool
+    from aggverify.world import Cluster, Pool
 
 
 @click.command(cls=Grouped)
@@ -76,7 +76,7 @@ def check(targets: tuple[str, ...], **given: Any) -> int:
     return _check(requests, where, delivery, deadline, others, hosts, terminal)
 
 
-def _hosts(run: CommandRun, request: Request) -> Hosts | None:
+def _hosts(run: CommandRun, request: Request) -> Cluster | None:
     """Of ranks, where they were launched, and what they have come to before they were again."""
     from aggverify.cli.joined import journal
     from aggverify.errors import InputError
@@ -89,7 +89,7 @@ def _hosts(run: CommandRun, request: Request) -> Hosts | None:
 
 
 def _replay_into(
-    path: Path, request: Request, others: Others, deadline: Deadline, hosts: Hosts | None
+    path: Path, request: Request, others: Others, deadline: Deadline, hosts: Cluster | None
 ) -> int:
     """Run others' cases only, and add what becomes of them to a document of this version."""
     from aggverify.files import put
@@ -120,7 +120,7 @@ def _others(mine: Mapping[str, Any], project: Settings) -> Others:
     return Others.of(findings, None if path is None else Path(path), write=write)
 
 
-def _list(request: Request, deadline: Deadline, hosts: Hosts | None) -> int:
+def _list(request: Request, deadline: Deadline, hosts: Cluster | None) -> int:
     """Print what would be run."""
     from aggverify.report.plan import plan_lines
     from aggverify.run.session import plans
@@ -132,7 +132,7 @@ def _list(request: Request, deadline: Deadline, hosts: Hosts | None) -> int:
     return 0
 
 
-def _pool(request: Request, deadline: Deadline, hosts: Hosts | None) -> Pool:
+def _pool(request: Request, deadline: Deadline, hosts: Cluster | None) -> Pool:
     """Of the ranks: how long they may take, and where they live."""
     from aggverify.execution.limits import LIMITS
     from aggverify.run.planning.enclosed import sandbox
@@ -157,7 +157,7 @@ def _check(
     delivery: Delivery,
     deadline: Deadline,
     others: Others,
-    hosts: Hosts | None,
+    hosts: Cluster | None,
     terminal: Terminal,
 ) -> int:
     """Verify, show, store the cases under ``where``, deliver the reports; the exit code.
@@ -198,7 +198,7 @@ def _verified(
     requests: Sequence[Request],
     deadline: Deadline,
     others: Others,
-    hosts: Hosts | None,
+    hosts: Cluster | None,
     terminal: Terminal,
 ) -> tuple[_Known, BaseException | None]:
     """What became of others' findings, then the verdicts, each shown as soon as it is there; and

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from aggverify.cli import ways_out
 
 if TYPE_CHECKING:
-    from aggverify.world import Hosts, Journal
+    from aggverify.world import Cluster, ReplayLog
 
 _COMMAND = "check"
 _SIGNS = ("TORCHELASTIC_RUN_ID", "SLURM_STEP_NUM_TASKS")
@@ -25,7 +25,7 @@ class CommandRun:
     """Of a command: when it began, and hosts for its ranks where they were launched."""
 
     began: float
-    hosts: Hosts | None = None
+    hosts: Cluster | None = None
 
 
 def run(began: float, command: Callable[[CommandRun], object]) -> object:
@@ -33,10 +33,10 @@ def run(began: float, command: Callable[[CommandRun], object]) -> object:
     if not any(name in os.environ for name in _SIGNS):
         return command(CommandRun(began))
     from aggverify.errors import InputError
-    from aggverify.world import Hosts, linux, meeting, serving
+    from aggverify.world import Cluster, linux, rendezvous, serving
 
     try:
-        seat = meeting.seat(os.environ)
+        seat = rendezvous.rank_info(os.environ)
     except InputError:
         if os.environ.get("SLURM_PROCID") == "0":
             raise
@@ -45,7 +45,7 @@ def run(began: float, command: Callable[[CommandRun], object]) -> object:
         return command(CommandRun(began))
     if seat.number:
         return serving.beside(seat)
-    hosts, code = Hosts(seat), ways_out.NO_JUDGEMENT
+    hosts, code = Cluster(seat), ways_out.NO_JUDGEMENT
     _ends_in_order(hosts)
     linux.die_with_parent(os.getppid(), signal.SIGTERM)
 
@@ -75,7 +75,7 @@ def refused(arguments: list[str]) -> str:
     return f"launched several times there is only `{_COMMAND}`, not {said}: run it by itself"
 
 
-def journal(hosts: Hosts) -> Journal | None:
+def journal(hosts: Cluster) -> ReplayLog | None:
     """What the launcher's store keeps for the case that all are started again, or has kept if they
     were; None where they will not be. Raises InputError where there is nothing to go on from."""
     from aggverify.errors import InputError
@@ -91,7 +91,7 @@ def journal(hosts: Hosts) -> Journal | None:
     return found
 
 
-def _ends_in_order(hosts: Hosts) -> None:
+def _ends_in_order(hosts: Cluster) -> None:
     """When the launcher ends this process, what is known by then is told, and why there is no
     more; where that is done already it is not disturbed."""
     from aggverify.world import PoolError

@@ -36,7 +36,7 @@ from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.trainer.assignment import GROUPS, Assignment
 from aggverify.trainer.blame import NotKnown
-from aggverify.world import Fault, Job, TemplateFailure, room
+from aggverify.world import Fault, Job, TemplateFailure, resource_headroom
 
 if TYPE_CHECKING:
     from aggverify.world import Pending, Printed, Template
@@ -141,9 +141,9 @@ class Executor:
             cells = [tuple(((d,),) for d in range(n)) for n in range(1, size + 1) if size % n == 0]
             layouts = [Layout(cell, size // len(cell)).to_json() for cell in cells]
             [outcome] = self._template.run([Job(size, {GROUPS: layouts})])
-            if not (isinstance(outcome, Fault) and outcome.ours):
+            if not (isinstance(outcome, Fault) and outcome.is_internal):
                 return size, why
-            why = why or room.without(f"{size} ranks", outcome.message)
+            why = why or resource_headroom.without(f"{size} ranks", outcome.message)
         raise NotJudged(f"ranks cannot be run here: {why}")
 
     def in_less_room(self, subject: Subject) -> Subject | None:
@@ -280,11 +280,13 @@ class Executor:
     ) -> list[Execution]:
         outcomes = pending.wait()
         for wanted, fault in zip(trials, outcomes, strict=True):
-            if isinstance(fault, Fault) and fault.ours:
+            if isinstance(fault, Fault) and fault.is_internal:
                 theirs = fault.error is not None and fault.error.candidate_line
-                asked = theirs and room.ran_out(fault.message)  # else it is what warms an engine up
+                asked = theirs and resource_headroom.ran_out(
+                    fault.message
+                )  # else it is what warms an engine up
                 what = _NO_ROOM if asked else "ranks do not get as far as the reducer here"
-                self._unfit[fault.size] = why = room.without(what, fault.message)
+                self._unfit[fault.size] = why = resource_headroom.without(what, fault.message)
                 raise NotJudged(why)
             # A version may not know how a mode is asked for that it does not offer.
             if isinstance(fault, Fault) and wanted.mode in (None, NONLINEAR, *subject.offered):

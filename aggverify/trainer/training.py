@@ -42,9 +42,9 @@ from aggverify.trainer.showing import RecordedArguments
 from aggverify.trainer.source import read
 from aggverify.trainer.virtual import placed, stands_in
 from aggverify.trainer.watching import Watch
-from aggverify.world import Place
+from aggverify.world import RankPlace
+from aggverify.world.deferred_completion import ARRIVAL
 from aggverify.world.trace import TRACER
-from aggverify.world.unwaited import ARRIVAL
 
 if TYPE_CHECKING:
     import torch
@@ -104,7 +104,7 @@ class Trainer:
         """What the module offers, with what the person named, and its own declaration."""
         return described(self._module, self._named, self._source)
 
-    def start(self, place: Place) -> None:
+    def start(self, place: RankPlace) -> None:
         """Remember this rank's place in its world."""
         import torch
 

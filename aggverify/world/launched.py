@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from aggverify.world import forking, linux, rank, trace
-from aggverify.world.backends import Place, backend
-from aggverify.world.slate import Writer
+from aggverify.world.backends import RankPlace, backend
+from aggverify.world.flight_recorder import Writer
 
 _ROOT = str(Path(__file__).resolve().parent.parent.parent)
 _CODE = (
@@ -27,7 +27,9 @@ _CODE = (
 _LEFT_TO_TORCH = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-def become(place: Place, joined_by: str, handed: rank.Handed, request: dict[str, Any]) -> NoReturn:
+def become(
+    place: RankPlace, joined_by: str, handed: rank.Handed, request: dict[str, Any]
+) -> NoReturn:
     """Go on as a new interpreter that is this rank."""
     told = {
         "place": asdict(place),
@@ -46,7 +48,7 @@ def become(place: Place, joined_by: str, handed: rank.Handed, request: dict[str,
     os.execve(sys.executable, [sys.executable, "-P", "-c", code], _environment(place))
 
 
-def _environment(place: Place) -> dict[str, str]:
+def _environment(place: RankPlace) -> dict[str, str]:
     """What torchrun sets, and no threads but torch's own choice. The hash seed is another one in
     each rank, and the same one tomorrow."""
     kept = {name: value for name, value in os.environ.items() if name not in _LEFT_TO_TORCH}
@@ -80,8 +82,8 @@ def main(page: int) -> NoReturn:
         sys.argv[:] = ["aggverify"]
         importlib.import_module("torch.distributed")  # before a rank's limits are set
         trace.install()
-        forking.contain()
-        place, handed = Place(**told["place"]), rank.Handed(**told["handed"])
+        forking.install_fork_guard()
+        place, handed = RankPlace(**told["place"]), rank.Handed(**told["handed"])
         rank.live(place, backend(told["backend"]), handed, lambda: rank.construct(told["request"]))
     finally:
         os._exit(0)

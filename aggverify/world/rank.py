@@ -16,11 +16,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aggverify.world import forking, linux, meeting
-from aggverify.world.backends import Backend, Place
+from aggverify.world import forking, linux, rendezvous
+from aggverify.world.backends import Backend, RankPlace
 from aggverify.world.candidate_errors import raised
 from aggverify.world.devices import DEVICES, Device
-from aggverify.world.slate import Writer
+from aggverify.world.flight_recorder import Writer
 from aggverify.world.stacks import STACK_SIGNAL
 from aggverify.world.state import Guard
 from aggverify.world.trace import KEPT, TRACER, sequences
@@ -44,7 +44,7 @@ class Handed:
     store: int
     memory: int
     meeting: Sequence[Any] | None = None
-    """Where the others are met instead of in the store, as of a ``Meeting``."""
+    """Where the others are met instead of in the store, as of a ``Rendezvous``."""
 
 
 def construct(request: dict[str, Any]) -> Any:
@@ -53,7 +53,9 @@ def construct(request: dict[str, Any]) -> Any:
     return getattr(importlib.import_module(module), name)(request["setup"])
 
 
-def live(place: Place, backend: Backend, handed: Handed, make_handler: Callable[[], Any]) -> None:
+def live(
+    place: RankPlace, backend: Backend, handed: Handed, make_handler: Callable[[], Any]
+) -> None:
     """Be a rank until the connection ends."""
     connection, me = socket.socket(fileno=handed.connection), os.getpid()
     try:
@@ -78,7 +80,7 @@ def live(place: Place, backend: Backend, handed: Handed, make_handler: Callable[
     _Loop(connection, handler, guard).run()
 
 
-def _settle(place: Place, backend: Backend, device: Device, handed: Handed) -> Place:
+def _settle(place: RankPlace, backend: Backend, device: Device, handed: Handed) -> RankPlace:
     """Own device, output, limits, scheduling, stack dumps and random numbers."""
     for fd in (1, 2):
         os.dup2(handed.output, fd)
@@ -112,12 +114,12 @@ def dump_stacks_to(slate: int) -> None:
     faulthandler.register(STACK_SIGNAL, slate, all_threads=True)
 
 
-def _join(place: Place, handed: Handed, how: dict[str, Any]) -> None:
+def _join(place: RankPlace, handed: Handed, how: dict[str, Any]) -> None:
     import torch.distributed as dist
     from torch._C._distributed_c10d import FileStore
 
     if handed.meeting is not None:
-        store = meeting.Meeting(*handed.meeting).joined()
+        store = rendezvous.Rendezvous(*handed.meeting).joined()
     else:
         # A file in memory, reached by descriptor: no port, no path, nothing to clean up.
         store = FileStore(f"/proc/self/fd/{handed.store}", place.size)

@@ -12,11 +12,11 @@ from aggverify.world import wire
 from aggverify.world.backends import Backend
 from aggverify.world.dispatcher import Dispatcher
 from aggverify.world.faults import NO_EXCESS, Fault, Job, Outcome, PoolError, TemplateFailure
-from aggverify.world.flight import Key, Task
-from aggverify.world.journal import named
+from aggverify.world.in_flight import Task, WorldKey
+from aggverify.world.launching import Launcher, TemplateHandle
 from aggverify.world.link import Printed
 from aggverify.world.options import MAX_RANKS, Options
-from aggverify.world.source import Launches, Source
+from aggverify.world.replay_log import named
 
 # Losing a template is a matter of the machine, or of code bent on it: not for ever.
 _MOST_LOSSES = 5
@@ -69,7 +69,7 @@ class Pending:
 
 
 @dataclass(slots=True)
-class Doubt:
+class FallbackImport:
     """Whether it is for want of threads (see ``threads``) that ranks fail.
 
     The first failure of each kind is tried again in ranks that import for themselves. If they fail
@@ -119,10 +119,10 @@ class Template:
 
     def __init__(
         self,
-        opened: Source,
+        opened: TemplateHandle,
         request: dict[str, Any],
         options: Options,
-        launcher: Launches,
+        launcher: Launcher,
     ) -> None:
         self.description: dict[str, Any] = opened.description
         self.loading = 0.0
@@ -130,13 +130,13 @@ class Template:
         self._request = request
         self._options = options
         self._launcher = launcher
-        self._opened: Source | None = opened
+        self._opened: TemplateHandle | None = opened
         self._printed = Printed()
         self._dispatcher: Dispatcher | None = Dispatcher(opened, options, self._printed)
         self._pendings: list[Pending] = []
         self._closed = False
         self._beside: list[Template] = []
-        self._doubt, self._imports = Doubt(), False
+        self._doubt, self._imports = FallbackImport(), False
         self._digest = ""
 
     @property
@@ -273,7 +273,7 @@ class Template:
             self._dispatcher = Dispatcher(self._open_again(), self._options, self._printed)
         return self._dispatcher
 
-    def _open_again(self) -> Source:
+    def _open_again(self) -> TemplateHandle:
         self._imports = self._doubt.imports
         request = {**self._request, "late": True} if self._imports else self._request
         opened = self._launcher.open(request, self._options)
@@ -362,5 +362,5 @@ def _task(pending: Pending, index: int, job: Job, backend: Backend) -> Task:
         wire.check_size(len(text))
     except (TypeError, ValueError) as error:
         raise InputError(f"job {index}: payload is not JSON-able: {error}") from error
-    key = Key(size, job.backend or backend)
+    key = WorldKey(size, job.backend or backend)
     return Task(lambda outcome: pending.deliver(index, outcome), job, key, text)

@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from aggverify.world import devices, forking, launched, linux, rank, wire
-from aggverify.world.backends import Backend, Place, backend
+from aggverify.world.backends import Backend, RankPlace, backend
 from aggverify.world.candidate_errors import raised
-from aggverify.world.room import NO_MORE
+from aggverify.world.resource_headroom import NO_MORE
 from aggverify.world.threads import left_over
 
 
@@ -180,7 +180,7 @@ class _Template:
             joined_by = backend(request["backend"])
             for n, r in enumerate(ranks):
                 mine = fds[3 * n : 3 * n + 3]
-                place = Place(r, size)
+                place = RankPlace(r, size)
                 handed = rank.Handed(
                     mine[0], mine[1], mine[2], store, request["memory"], request.get("meeting")
                 )
@@ -203,7 +203,9 @@ class _Template:
                     self._reap(fd)
             self._reap_any()
 
-    def _as_rank(self, place: Place, joined_by: Backend, handed: rank.Handed) -> Callable[[], None]:
+    def _as_rank(
+        self, place: RankPlace, joined_by: Backend, handed: rank.Handed
+    ) -> Callable[[], None]:
         """What a fork does to be that rank."""
         if self._request.get("launched"):
             return functools.partial(launched.become, place, joined_by.name, handed, self._request)

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from aggverify.world.slate import Writer
-from aggverify.world.unwaited import issued
+from aggverify.world.deferred_completion import issued
+from aggverify.world.flight_recorder import Writer
 
 # Longer traces than this are compared by length and checksum only.
 KEPT = 200

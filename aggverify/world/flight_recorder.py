@@ -26,7 +26,7 @@ def create() -> int:
     return fd
 
 
-class Distant(Protocol):
+class RemoteRecord(Protocol):
     """A slate on another machine."""
 
     def pread(self, size: int, at: int) -> bytes:
@@ -38,7 +38,7 @@ class Distant(Protocol):
         ...
 
 
-Page = int | Distant
+Page = int | RemoteRecord
 """As the parent holds it: an open file, or what reads one elsewhere."""
 
 
@@ -99,7 +99,7 @@ class Writer:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class FlightRecord:
     """What a slate said: the job it is about, its entries so far, and the last one if inside.
 
     ``own``: the handler was at work of its own. ``pid``: what the rank calls itself, 0 for none.
@@ -112,14 +112,14 @@ class Reading:
     pid: int = 0
 
 
-def read(page: Page) -> Reading:
+def read(page: Page) -> FlightRecord:
     """The parent's side; what the rank has scribbled over or cut off reads as empty."""
     data = _pread(page, DUMP, 0).ljust(_HEAD.size, b"\0")
     job, length, where, _, pid = _HEAD.unpack_from(data)
     text = data[_HEAD.size : _HEAD.size + length].decode(errors="replace")
     entries = tuple(text.splitlines())
     inside = entries[-1] if where & _INSIDE and entries else None
-    return Reading(job, entries, inside, bool(where & _OWN), pid)
+    return FlightRecord(job, entries, inside, bool(where & _OWN), pid)
 
 
 def signs(page: Page) -> bytes:
