@@ -78,13 +78,13 @@ def check(targets: tuple[str, ...], **given: Any) -> int:
 
 def _hosts(run: CommandRun, request: Request) -> Cluster | None:
     """Of ranks, where they were launched, and what they have come to before they were again."""
-    from aggverify.cli.joined import journal
+    from aggverify.cli.joined import replay_log
     from aggverify.errors import InputError
 
     if run.hosts is not None and request.sandbox:
         raise InputError("--sandbox is for ranks that are started here, not by torchrun or srun")
     if run.hosts is not None:
-        run.hosts.journal = journal(run.hosts)
+        run.hosts.replay_log = replay_log(run.hosts)
     return run.hosts
 
 
@@ -221,8 +221,8 @@ def _verified(
         terminal(event)
 
     try:
-        if hosts is not None and hosts.journal is not None and hosts.journal.known:
-            told = counted(hosts.journal.known, "step")
+        if hosts is not None and hosts.replay_log is not None and hosts.replay_log.known:
+            told = counted(hosts.replay_log.known, "step")
             terminal(Waiting(f"all were started again: {told} of before are not run again"))
         with _pool(requests[0], deadline, hosts) as pool:
             if others.findings:

@@ -61,8 +61,8 @@ def run(began: float, command: Callable[[CommandRun], object]) -> object:
         # Others end from here on, for which the launcher may want to end this one as well.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         goes_on = hosts.lost and seat.restarts < seat.most_restarts
-        if hosts.journal is not None and not goes_on:
-            hosts.journal.end()
+        if hosts.replay_log is not None and not goes_on:
+            hosts.replay_log.end()
         hosts.end(code)
     return code
 
@@ -75,7 +75,7 @@ def refused(arguments: list[str]) -> str:
     return f"launched several times there is only `{_COMMAND}`, not {said}: run it by itself"
 
 
-def journal(hosts: Cluster) -> ReplayLog | None:
+def replay_log(hosts: Cluster) -> ReplayLog | None:
     """What the launcher's store keeps for the case that all are started again, or has kept if they
     were; None where they will not be. Raises InputError where there is nothing to go on from."""
     from aggverify.errors import InputError

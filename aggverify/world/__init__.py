@@ -1,7 +1,7 @@
 """Persistent ranks under real torch.distributed: jobs go in as data, replies or faults come out.
 
-The calling process never imports torch nor the code under test. It talks to a *zygote* that has
-imported torch once; every handler gets a *template* process forked from it, and worlds of ranks
+The calling process never imports torch nor the code under test. It talks to a *fork server* that
+has imported torch once. Every handler gets a *template* process forked from it, and worlds of ranks
 are forked from that template.
 """
 

@@ -48,7 +48,7 @@ class Cluster:
     """All of them; a ``Launcher``. ``end`` says to them how the command has ended."""
 
     inside = None
-    journal: ReplayLog | None = None
+    replay_log: ReplayLog | None = None
 
     def __init__(self, seat: RankInfo) -> None:
         self.seat = seat

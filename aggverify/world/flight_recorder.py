@@ -19,15 +19,15 @@ _DUMP_LIMIT = 1 << 17
 
 
 def create() -> int:
-    """A new slate's file descriptor."""
-    fd = os.memfd_create("slate")
+    """A new flight recorder's file descriptor."""
+    fd = os.memfd_create("flight_recorder")
     os.ftruncate(fd, DUMP)
     os.lseek(fd, DUMP, os.SEEK_SET)
     return fd
 
 
 class RemoteRecord(Protocol):
-    """A slate on another machine."""
+    """A flight recorder on another machine."""
 
     def pread(self, size: int, at: int) -> bytes:
         """So many of its bytes from there."""
@@ -100,7 +100,7 @@ class Writer:
 
 @dataclass(frozen=True, slots=True)
 class FlightRecord:
-    """What a slate said: the job it is about, its entries so far, and the last one if inside.
+    """What one holds: the job it is about, its entries so far, and the last one if inside.
 
     ``own``: the handler was at work of its own. ``pid``: what the rank calls itself, 0 for none.
     """

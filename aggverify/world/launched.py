@@ -40,9 +40,11 @@ def become(
     }
     page = os.memfd_create("launched")
     os.write(page, json.dumps(told).encode())
-    for fd in (page, handed.connection, handed.output, handed.slate, handed.store):
+    for fd in (page, handed.connection, handed.output, handed.recorder, handed.store):
         os.set_inheritable(fd, True)
-    Writer(handed.slate).own(begins=True)  # no fault of the code under test's, until it is imported
+    Writer(handed.recorder).own(
+        begins=True
+    )  # no fault of the code under test's, until it is imported
     code = _CODE.format(root=_ROOT, fd=page)
     # -P: a torch.py in the working directory must not be taken for torch.
     os.execve(sys.executable, [sys.executable, "-P", "-c", code], _environment(place))

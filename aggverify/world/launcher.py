@@ -1,4 +1,4 @@
-"""The parent's side of the zygote: start it, have it fork templates, end it."""
+"""The parent's side of the fork server: start it, have it fork templates, end it."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ class ForkServer:
     ) -> dict[str, Any] | TemplateFailure:
         if header is None:
             status = self._exit_status(opened.number)
-            crash, threads = stacks.parse(flight_recorder.dump(opened.slate))
+            crash, threads = stacks.parse(flight_recorder.dump(opened.recorder))
             excess = self._excesses.pop(opened.number, NO_EXCESS)
             text = f"the process {exit_text(status)} while importing"
             text = excess.text if excess else text
@@ -342,14 +342,14 @@ class ForkServer:
 
 
 class LocalLauncher:
-    """The current zygote, replaced should it die."""
+    """The current fork server, replaced should it die."""
 
-    most, carried, journal = MAX_RANKS, "", None
+    most, carried, replay_log = MAX_RANKS, "", None
 
     def __init__(self, inside: Sandbox | None = None) -> None:
         self.inside = inside
         """The sandbox that all its processes are in."""
-        self._zygote = ForkServer(inside)
+        self._fork_server = ForkServer(inside)
         self._closed = False
 
     def open(self, request: dict[str, Any], options: Options) -> LocalTemplate | TemplateFailure:
@@ -364,27 +364,27 @@ class LocalLauncher:
     def _current(self) -> ForkServer:
         if self._closed:
             raise PoolError("the pool is closed; make a new Pool()")
-        if not self._zygote.alive:
-            self._zygote.close()
-            self._zygote = ForkServer(self.inside)
-        return self._zygote
+        if not self._fork_server.alive:
+            self._fork_server.close()
+            self._fork_server = ForkServer(self.inside)
+        return self._fork_server
 
     def excess(self, opened: LocalTemplate) -> ResourceOveruse:
         """What a template was ended for."""
-        if opened.launched_by == self._zygote.mark:
+        if opened.launched_by == self._fork_server.mark:
             with contextlib.suppress(PoolError):  # the launcher is gone as well: nobody knows
-                return self._zygote.excess(opened.number)
+                return self._fork_server.excess(opened.number)
         return NO_EXCESS
 
     def kill(self, opened: LocalTemplate) -> None:
         """End a template process and its ranks."""
-        if not self._closed and opened.launched_by == self._zygote.mark:
-            self._zygote.kill(opened.number)
+        if not self._closed and opened.launched_by == self._fork_server.mark:
+            self._fork_server.kill(opened.number)
 
     def close(self) -> None:
         """End every process."""
         self._closed = True
-        self._zygote.close()
+        self._fork_server.close()
 
 
 def _no_room(error: OSError) -> PoolError:
@@ -395,6 +395,6 @@ def _no_room(error: OSError) -> PoolError:
 
 
 def _hung(opened: LocalTemplate, kind: Any, message: str) -> TemplateFailure:
-    found = stacks.collect({0: (opened.pid, opened.slate)}, lambda pid: HERE.ask(pid, wake=True))
+    found = stacks.collect({0: (opened.pid, opened.recorder)}, lambda pid: HERE.ask(pid, wake=True))
     shown = threads_text(found.get(0, ()))
     return TemplateFailure(kind, message, shown, opened.output.drain())

@@ -75,7 +75,7 @@ class Launcher(Protocol):
         ...
 
     @property
-    def journal(self) -> ReplayLog | None:
+    def replay_log(self) -> ReplayLog | None:
         """What earlier starts of the same run have come to."""
         ...
 

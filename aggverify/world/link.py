@@ -1,4 +1,4 @@
-"""The parent's end of one rank: connection, captured output, slate."""
+"""The parent's end of one rank: connection, captured output, flight recorder."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class Link:
     rank: int
     sock: socket.socket
     output: CapturedOutput
-    slate: flight_recorder.Page
+    recorder: flight_recorder.Page
     pid: int | None = None
     replies: deque[Frame] = field(default_factory=deque)
     out: bytearray = field(default_factory=bytearray)
@@ -196,12 +196,12 @@ class Link:
         """Let go of everything."""
         self.sock.close()
         self.output.close()
-        if isinstance(self.slate, int):
-            _close(self.slate)
+        if isinstance(self.recorder, int):
+            _close(self.recorder)
 
 
 def open_link(rank: int) -> tuple[Link, tuple[int, int, int]]:
-    """A new link, and the rank's descriptors: connection, output, slate. OSError leaves none."""
+    """A new link, and the rank's descriptors: connection, output, recorder. OSError leaves none."""
     with contextlib.ExitStack() as undo:
         ours, theirs = map(undo.enter_context, socket.socketpair())
         ours.setblocking(False)

@@ -22,7 +22,7 @@ class LocalTemplate:
 
     connection: socket.socket
     output: CapturedOutput
-    slate: int
+    recorder: int
     pid: int
     number: int
     """The pid that the launcher calls it by: another one in a sandbox."""
@@ -93,7 +93,7 @@ class LocalTemplate:
                 link.close()
             raise
         finally:
-            # The slate is open once here, and read.
+            # The recorder is open once here, and read.
             for connection, output, _ in handed:
                 os.close(connection)
                 os.close(output)
@@ -107,4 +107,4 @@ class LocalTemplate:
         """Let go of connection and files."""
         self.connection.close()
         os.close(self.output.fd)
-        os.close(self.slate)
+        os.close(self.recorder)

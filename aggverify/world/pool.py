@@ -1,4 +1,4 @@
-"""The pool: one zygote process that has imported torch, and the templates forked from it."""
+"""The pool: one fork server that has imported torch, and the templates forked from it."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class Postmortem:
         self._sight = sight
         self._watched = watched
         self._number = number
-        self._signs = tuple(flight_recorder.signs(link.slate) for link in links)
+        self._signs = tuple(flight_recorder.signs(link.recorder) for link in links)
         self._traces: dict[int, Trace] = {}
         self._inside: dict[int, Collective] = {}
         self._errors: dict[int, Raised] = {}
@@ -118,7 +118,7 @@ class Postmortem:
                 self._unanswered(link, number)
 
     def _look(self, link: Link, number: int) -> None:
-        seen = flight_recorder.read(link.slate)
+        seen = flight_recorder.read(link.recorder)
         if seen.job == number and seen.own:
             self._own.add(link.rank)
 
@@ -130,7 +130,7 @@ class Postmortem:
             self._changes[rank] = tuple(header["changes"])
 
     def _unanswered(self, link: Link, number: int) -> None:
-        seen = flight_recorder.read(link.slate)
+        seen = flight_recorder.read(link.recorder)
         # Another number: the rank has not begun this job.
         begun = seen.job == number
         self._traces[link.rank] = Trace(seen.entries if begun else (), False)
@@ -227,7 +227,7 @@ class Postmortem:
             # gloo aborts when message sizes do not match: say why rather than how.
             return self.diverged(odd, exit_status=link.exit_status)
         message = f"rank {rank} {link.garbage or exit_text(link.exit_status)}"
-        crash, threads = parse(flight_recorder.dump(link.slate))
+        crash, threads = parse(flight_recorder.dump(link.recorder))
         return self._fault(
             "died",
             rank,
@@ -299,7 +299,7 @@ class Postmortem:
 
     def _stacks(self, *, wake: bool = True) -> dict[int, tuple[Stack, ...]]:
         silent = {
-            link.rank: (link.pid, link.slate)
+            link.rank: (link.pid, link.recorder)
             for link in self._links
             if link.pid is not None and not link.ended and not link.replies
         }

@@ -40,7 +40,7 @@ class Handed:
 
     connection: int
     output: int
-    slate: int
+    recorder: int
     store: int
     memory: int
     meeting: Sequence[Any] | None = None
@@ -60,7 +60,7 @@ def live(
     connection, me = socket.socket(fileno=handed.connection), os.getpid()
     try:
         # What fails before the code under test is there is no fault of it.
-        page, device = Writer(handed.slate), DEVICES[backend.device]
+        page, device = Writer(handed.recorder), DEVICES[backend.device]
         page.own(begins=True)
         place = _settle(place, backend, device, handed)
         page.own(begins=False)
@@ -70,7 +70,7 @@ def live(
         page.own(begins=True)
         _join(place, handed, device.joining(place, backend))
         handler.start(place)
-        TRACER.slate = page
+        TRACER.recorder = page
         guard = Guard(device.aspects)
     except BaseException as error:
         if os.getpid() == me:
@@ -87,7 +87,7 @@ def _settle(place: RankPlace, backend: Backend, device: Device, handed: Handed) 
     # Written at once, so that what was printed is there when the rank is killed.
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     linux.run_as_batch()
-    dump_stacks_to(handed.slate)
+    dump_stacks_to(handed.recorder)
     place = device.settle(place, backend, handed.memory)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for name, value in (("RANK", place.rank), ("WORLD_SIZE", place.size)):
@@ -108,10 +108,10 @@ def seed_generators() -> None:
     torch.default_generator.manual_seed(0)
 
 
-def dump_stacks_to(slate: int) -> None:
+def dump_stacks_to(recorder: int) -> None:
     """Write Python stacks there on a crash, and on ``STACK_SIGNAL``."""
-    faulthandler.enable(slate)
-    faulthandler.register(STACK_SIGNAL, slate, all_threads=True)
+    faulthandler.enable(recorder)
+    faulthandler.register(STACK_SIGNAL, recorder, all_threads=True)
 
 
 def _join(place: RankPlace, handed: Handed, how: dict[str, Any]) -> None:

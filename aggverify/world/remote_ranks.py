@@ -35,7 +35,7 @@ class NodeAgents(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RemotePage:
-    """A rank's slate."""
+    """A rank's flight recorder."""
 
     hosts: NodeAgents
     template: int

@@ -250,7 +250,7 @@ class _Serving:
         def tell(what: str, value: Any, blob: bytes) -> None:
             self._tell({"template": template, "world": world, what: value}, blob)
 
-        link = held.links[world] = _Relayed(me, made.sock, made.output, made.slate)
+        link = held.links[world] = _Relayed(me, made.sock, made.output, made.recorder)
         link.tell = tell
         link.output.heard = _Heard(tell)
         self._follow(link.sock.fileno(), lambda: self._read(link))
@@ -293,16 +293,16 @@ class _Serving:
     def _of_rank(self, request: Request) -> Answer:
         held = self._held.get(request["template"])
         link = None if held is None else held.links.get(request["world"])
-        if link is None or not isinstance(link.slate, int):
+        if link is None or not isinstance(link.recorder, int):
             return {"data": "", "size": 0}
         if request["op"] == "drain":
             link.output.drain()
             return {}
         size = min(request["size"], answers.SMALL)
-        data = os.pread(link.slate, size, request["at"]).rstrip(b"\0")
+        data = os.pread(link.recorder, size, request["at"]).rstrip(b"\0")
         return {
             "data": data.decode("latin-1"),
-            "size": flight_recorder.DUMP + flight_recorder.dump_size(link.slate),
+            "size": flight_recorder.DUMP + flight_recorder.dump_size(link.recorder),
         }
 
 

@@ -33,7 +33,7 @@ def ask(pid: int, *, wake: bool) -> None:
 def collect(
     processes: Mapping[int, tuple[int, flight_recorder.Page]], asked: Callable[[int], None]
 ) -> dict[int, tuple[Stack, ...]]:
-    """Stacks per key, of ``(pid, slate)``; what has not come after a moment is left out.
+    """Stacks per key, of ``(pid, recorder)``; what has not come after a moment is left out.
 
     ``asked``: has one write them (``ask``).
     """

@@ -295,8 +295,8 @@ class Template:
 
     def _is_known(self, task: Task) -> bool:
         """Whether it was run before this run was begun again; its replies are delivered then."""
-        journal = self._launcher.journal
-        replies = None if journal is None else journal.replies(self._name(task))
+        replay_log = self._launcher.replay_log
+        replies = None if replay_log is None else replay_log.replies(self._name(task))
         if replies is None:
             return False
         task.deliver(replies)
@@ -309,15 +309,15 @@ class Template:
         def deliver(outcome: Outcome) -> None:
             lacking = self._opened is not None and self._opened.lacks_threads
             if self._doubt.takes(task, outcome, lacking=lacking):
-                if self._launcher.journal is not None:
-                    self._launcher.journal.add(self._name(task), outcome)
+                if self._launcher.replay_log is not None:
+                    self._launcher.replay_log.add(self._name(task), outcome)
                 delivers(outcome)
 
         task.deliver = deliver
         return task
 
     def _name(self, task: Task) -> str:
-        """What a journal knows a job by."""
+        """What a replay log knows a job by."""
         if not self._digest:
             about = {**self._request, "paths": [], "description": self.description}
             self._digest = named(wire.text(about))

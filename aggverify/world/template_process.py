@@ -29,7 +29,7 @@ from aggverify.world.threads import left_over
 
 def serve(fds: list[int], request: dict[str, Any], parent: int) -> NoReturn:
     """Be a template until the control connection ends; never returns."""
-    control, output, slate = fds
+    control, output, recorder = fds
     linux.die_with_parent(parent)
     linux.adopt_orphans()
     os.setpgid(0, 0)  # what the import starts can be ended at one blow, and nothing else with it
@@ -37,7 +37,7 @@ def serve(fds: list[int], request: dict[str, Any], parent: int) -> NoReturn:
     for fd in (1, 2):
         os.dup2(output, fd)
     os.close(output)
-    rank.dump_stacks_to(slate)
+    rank.dump_stacks_to(recorder)
     os.environ.update(backend(request["backend"]).own)
     sys.path[:0] = request["paths"]
     try:

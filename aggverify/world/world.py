@@ -192,11 +192,11 @@ class World:
         """Whether a rank has raised before the code under test was called, and the others are in
         collectives, where they may wait in ways that take long to be told from work."""
         failed = any(
-            "error" in link.replies[0][0] and flight_recorder.read(link.slate).own
+            "error" in link.replies[0][0] and flight_recorder.read(link.recorder).own
             for link in self.links
             if link.replies
         )
-        return failed and all(flight_recorder.read(link.slate).inside for link in unanswered)
+        return failed and all(flight_recorder.read(link.recorder).inside for link in unanswered)
 
     def _alone(self, now: float) -> Fault | None:
         """Tell of the rank that raised; wait a moment, as another one may be about to die."""
@@ -311,14 +311,14 @@ class World:
             )
 
     def _not_started(self, late: int, text: str) -> None:
-        page = self.links[late].slate
+        page = self.links[late].recorder
         ours = flight_recorder.read(page).own or flight_recorder.untouched(page)
         self._fail(Fault("blocked", late, text, len(self.links), is_internal=ours))
 
     def _starts_asleep(self, late: Sequence[int], now: float) -> bool:
         """Whether all that are not ready have slept for good: backends that are refused a thread
         may wait for it for ever."""
-        seen = {rank: flight_recorder.read(self.links[rank].slate) for rank in late}
+        seen = {rank: flight_recorder.read(self.links[rank].recorder) for rank in late}
         pids = [self.sight.child(rank, page.pid) for rank, page in seen.items()]
         self.watchdog.next_look = now + _DOZING
         if linux.NOBODY in pids:
@@ -335,7 +335,7 @@ class World:
         return asleep > patience and self.watchdog.blocked(pids, now)
 
     def _started(self, link: Link) -> None:
-        rank, size, ours = link.rank, len(self.links), flight_recorder.read(link.slate).own
+        rank, size, ours = link.rank, len(self.links), flight_recorder.read(link.recorder).own
         if link.replies:
             header, _ = link.replies.popleft()
             if "error" not in header:

@@ -199,15 +199,15 @@ def test_ranks_that_compile_are_as_silent_the_second_time() -> None:
 
 
 def test_a_launcher_is_as_patient_as_before_once_a_template_is_opened() -> None:
-    zygote = ForkServer()
+    fork_server = ForkServer()
     try:
         request = {"handler": "handlers:Echo", "setup": {}, "paths": [str(HERE)]}
-        opened = zygote.open(request, Options(silence=9.0))
+        opened = fork_server.open(request, Options(silence=9.0))
         assert not isinstance(opened, TemplateFailure)
         opened.close()
-        assert zygote._silence == Options().silence
+        assert fork_server._silence == Options().silence
     finally:
-        zygote.close()
+        fork_server.close()
 
 
 def test_a_guard_that_is_made_anew_watches_the_device_as_well() -> None:

@@ -19,11 +19,11 @@ def store() -> Store:
 
 
 def written(store: Store) -> ReplayLog:
-    journal = ReplayLog(store)
+    replay_log = ReplayLog(store)
     for outcome in (ONE, Fault("died", 0, "it is gone"), OTHER):
-        journal.add("job", outcome)
-    journal.add("another", LARGE)
-    return journal
+        replay_log.add("job", outcome)
+    replay_log.add("another", LARGE)
+    return replay_log
 
 
 def test_replies_come_back_in_their_order_and_faults_do_not(store: Store) -> None:
@@ -45,9 +45,9 @@ def test_a_third_start_has_what_both_have_left(store: Store) -> None:
 
 
 def test_what_was_cut_off_in_the_middle_is_not_there(store: Store) -> None:
-    journal = written(store)
+    replay_log = written(store)
     counted, store.fails_at = dict(store), "aggverify/so-far/count"
-    journal.add("job", LARGE)
+    replay_log.add("job", LARGE)
     assert store != counted, "it was written, and not counted"
     store.fails_at = ""
     found = ReplayLog(store)
@@ -65,10 +65,10 @@ def test_after_its_end_nothing_is_left_but_that(store: Store) -> None:
 
 
 def test_where_the_store_is_gone_the_run_goes_on_without(store: Store) -> None:
-    journal = written(store)
+    replay_log = written(store)
     store.fails_at = "aggverify"
-    journal.add("job", ONE)
-    journal.end()
+    replay_log.add("job", ONE)
+    replay_log.end()
     with pytest.raises(Gone):
         ReplayLog(store)
 

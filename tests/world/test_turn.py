@@ -52,7 +52,7 @@ def test_an_interrupted_import_costs_earlier_templates_no_silence() -> None:
         second = opened(pool, "Skipper")
         assert len(template.run([job("nothing", 2)])) == 1
         assert len(second.run([job("nothing", 2)])) == 1
-        assert launcher._zygote.alive
+        assert launcher._fork_server.alive
     launcher.close()
 
 
