@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggverify.conventions import EXPERTS
 from aggverify.engines import closing
 from aggverify.errors import NotJudged, UnknownVersion
 from aggverify.execution import decode_replies, limits
+from aggverify.execution.assigned import assignment
 from aggverify.execution.budget import MAX_WORLD
 from aggverify.execution.claim import NONLINEAR, Claim
 from aggverify.execution.executed import Execution, executed, reduced
@@ -34,7 +34,7 @@ from aggverify.execution.trace_sampling import TraceSampling
 from aggverify.oracles import Step
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
-from aggverify.trainer.assignment import GROUPS, Assignment
+from aggverify.trainer.assignment import GROUPS
 from aggverify.trainer.blame import NotKnown
 from aggverify.world import Fault, Job, TemplateFailure, resource_headroom
 
@@ -83,7 +83,7 @@ SIZES = (8, 6, 4, 3, 2, 1)
 class Executor:
     """Runs cases of one subject on the worlds of one template process.
 
-    ``other``: where trials on the subject's other path are run.
+    ``other``: where run specs on the subject's other path are run.
     """
 
     def __init__(self, template: Template, other: Executor | None = None) -> None:
@@ -165,11 +165,11 @@ class Executor:
     def shared(self, subject: Subject, cases: Sequence[Case | RunSpec]) -> Submitted:
         """Start the cases, but those that have been run for another judge of the subject in these
         ranks: a bare case has one result, and what has not is found where it is run twice."""
-        trials = list(map(as_run_spec, cases))
-        keys = [_key(t.case) if _is_bare(t) else None for t in trials]
+        specs = list(map(as_run_spec, cases))
+        keys = [_key(t.case) if _is_bare(t) else None for t in specs]
         kept = self._known.setdefault(subject.claim, {})
         known = [None if key is None else kept.get(key) for key in keys]
-        left = [t for t, found in zip(trials, known, strict=True) if found is None]
+        left = [t for t, found in zip(specs, known, strict=True) if found is None]
         rest = self.submit(subject, left)
 
         def executions() -> list[Execution]:
@@ -185,24 +185,24 @@ class Executor:
 
     def submit(self, subject: Subject, cases: Sequence[Case | RunSpec]) -> Submitted:
         """Start the cases."""
-        trials = list(map(as_run_spec, cases))
+        specs = list(map(as_run_spec, cases))
         parts = {
-            where: self._part(subject, where, [t for t in trials if t.where == where])
-            for where in dict.fromkeys(t.where for t in trials)
+            where: self._part(subject, where, [t for t in specs if t.where == where])
+            for where in dict.fromkeys(t.where for t in specs)
         }
         if parts.keys() == {""}:
             return parts[""]
 
         def executions() -> list[Execution]:
             found = {where: iter(part.executions()) for where, part in parts.items()}
-            return [next(found[t.where]) for t in trials]
+            return [next(found[t.where]) for t in specs]
 
         return Submitted(executions, lambda: any(part.stumbles() for part in parts.values()))
 
-    def _part(self, subject: Subject, where: Where, trials: Sequence[RunSpec]) -> Submitted:
+    def _part(self, subject: Subject, where: Where, specs: Sequence[RunSpec]) -> Submitted:
         if not where:
-            return self._send(subject, trials)
-        bare = [replace(t, where="") for t in trials]
+            return self._send(subject, specs)
+        bare = [replace(t, where="") for t in specs]
         if where == APART:
             return Submitted(lambda: [self._apart(subject, t) for t in bare], lambda: False)
         if where == AGAINST:
@@ -243,12 +243,12 @@ class Executor:
             self._beside[where] = Executor(template)
         return self._beside[where]
 
-    def _send(self, subject: Subject, trials: Sequence[RunSpec]) -> Submitted:
-        trials = [_promised(subject, t) if t.before else t for t in trials]
-        trials = [replace(t, case=subject.shown(t.case, zeros=t.zeros)) for t in trials]
+    def _send(self, subject: Subject, specs: Sequence[RunSpec]) -> Submitted:
+        specs = [_promised(subject, t) if t.before else t for t in specs]
+        specs = [replace(t, case=subject.shown(t.case, zeros=t.zeros)) for t in specs]
         seconds = max(self._cpu_seconds or 0.0, self._patience.seconds or 0.0) or None
-        jobs = [self._job(subject, t, seconds, usual=self._usual(subject, t)) for t in trials]
-        for wanted in trials:
+        jobs = [self._job(subject, t, seconds, usual=self._usual(subject, t)) for t in specs]
+        for wanted in specs:
             size, steps = _size(wanted), 1 + len(wanted.before)
             if (why := self._unfit.get(size)) is not None:
                 raise NotJudged(why)  # what failed twice is not tried for every case
@@ -257,13 +257,13 @@ class Executor:
         pending = self._template.submit(jobs)
 
         def executions() -> list[Execution]:
-            done = self._executions(subject, trials, pending)
-            self._outlive(subject, trials, done)
+            done = self._executions(subject, specs, pending)
+            self._outlive(subject, specs, done)
             self._patience.seen(max((e.first_seconds for e in done), default=0.0))
             self._slowest = max([self._slowest, *(e.call_seconds for e in done)])
             odd = [n for n, execution in enumerate(done) if doubtful(execution.failure)]
-            if odd and self._again(subject, trials[odd[0]], done[odd[0]].failure):
-                again = self._send(subject, [trials[n] for n in odd]).executions()
+            if odd and self._again(subject, specs[odd[0]], done[odd[0]].failure):
+                again = self._send(subject, [specs[n] for n in odd]).executions()
                 for n, execution in zip(odd, again, strict=True):
                     done[n] = execution
             return done
@@ -276,10 +276,10 @@ class Executor:
         return not wanted.noted and self._sorts.usual(wanted.case, (whose, how))
 
     def _executions(
-        self, subject: Subject, trials: Sequence[RunSpec], pending: Pending
+        self, subject: Subject, specs: Sequence[RunSpec], pending: Pending
     ) -> list[Execution]:
         outcomes = pending.wait()
-        for wanted, fault in zip(trials, outcomes, strict=True):
+        for wanted, fault in zip(specs, outcomes, strict=True):
             if isinstance(fault, Fault) and fault.is_internal:
                 theirs = fault.error is not None and fault.error.candidate_line
                 asked = theirs and resource_headroom.ran_out(
@@ -293,9 +293,9 @@ class Executor:
                 for error in fault.errors.values():
                     if error.breach == NotKnown.name:
                         raise UnknownVersion(error.message)
-        return [executed(subject, *pair) for pair in zip(trials, outcomes, strict=True)]
+        return [executed(subject, *pair) for pair in zip(specs, outcomes, strict=True)]
 
-    def _outlive(self, subject: Subject, trials: Sequence[RunSpec], done: list[Execution]) -> None:
+    def _outlive(self, subject: Subject, specs: Sequence[RunSpec], done: list[Execution]) -> None:
         """Run again, in their place, cases whose ranks somebody else may have ended.
 
         Raises NotJudged where that does not help and the reducer cannot be said to do it.
@@ -305,12 +305,12 @@ class Executor:
             assert failure is not None
 
             def ends(n: int = ended[0]) -> Fault | None:
-                [outcome] = self._template.run([self._job(subject, trials[n], None)])
+                [outcome] = self._template.run([self._job(subject, specs[n], None)])
                 return outcome if isinstance(outcome, Fault) else None
 
             if not self._patience.outlives(failure, ends):
                 return
-            left = [trials[n] for n in ended]
+            left = [specs[n] for n in ended]
             jobs = [self._job(subject, wanted, None) for wanted in left]
             again = self._executions(subject, left, self._template.submit(jobs))
             for n, execution in zip(ended, again, strict=True):
@@ -333,7 +333,7 @@ class Executor:
         calls = layout.num_microbatches * (1 + len(wanted.before)) * max(1, len(wanted.virtual))
         return Job(
             _size(wanted),
-            _assignment(subject, wanted, self._note, usual=usual).to_json(),
+            assignment(subject, wanted, self._note, usual=usual).to_json(),
             limits.cpu_seconds(tokens, calls, asked, self._slowest),
             together=wanted.plain and subject.engine.merges and tokens <= limits.LARGE_STEP,
             fresh=wanted.fresh,
@@ -369,8 +369,6 @@ _SETUPS: Mapping[Where, tuple[dict[str, Any], dict[str, Any]]] = {
     REAL: ({}, {}),
 }
 """What is added to a handler's setup, and under which options."""
-DIVISOR = 16.0
-"""For a mode that takes a divisor and is only run beside the one that is claimed."""
 
 
 def _promised(subject: Subject, wanted: RunSpec) -> RunSpec:
@@ -381,34 +379,3 @@ def _promised(subject: Subject, wanted: RunSpec) -> RunSpec:
 def _size(wanted: RunSpec) -> int:
     """Of the world that it is run in."""
     return 1 if wanted.virtual else wanted.case.layout.world_size
-
-
-def _assignment(subject: Subject, wanted: RunSpec, note: int, *, usual: bool) -> Assignment:
-    return Assignment(
-        case=wanted.case,
-        function=subject.function,
-        convention=subject.claim.convention,
-        engine=subject.engine.name,
-        mode=subject.claim.mode if wanted.mode is None else wanted.mode,
-        divisor=subject.divisor if wanted.mode in (None, subject.mode, NONLINEAR) else DIVISOR,
-        counts_rejected=subject.policy.denominators == "original",
-        before=wanted.before,
-        watch=wanted.watch,
-        misuse=wanted.misuse,
-        show=wanted.show,
-        record=wanted.record,
-        arrival=wanted.arrival,
-        scale=wanted.scale,
-        gain=wanted.gain,
-        scaler=wanted.scaler,
-        under=wanted.under,
-        elsewhere=wanted.elsewhere,
-        generations="generations" in subject.features,
-        experts=EXPERTS in subject.features,
-        virtual=wanted.virtual,
-        note=note,
-        noted=wanted.noted,
-        usual=usual,
-        terms=len(subject.terms),
-        term=wanted.term if subject.terms else None,
-    )

@@ -1,4 +1,4 @@
-"""Modules and classes have names of the field: a class name is defined once, no retired one is back."""
+"""Modules and classes have the field's names: each class is defined once, no name is retired."""
 
 from __future__ import annotations
 

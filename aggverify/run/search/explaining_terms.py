@@ -32,10 +32,10 @@ def explain_term(
     cases = [replace(case, dtype="float64") for case in (unit_case(), finding.case, *own, *stored)]
     distinct = list(dict.fromkeys(each for case in cases for each in (case.trivial, case)))
     number = subject.terms.index(finding.term)
-    trials = [RunSpec(case, term=number) for case in distinct]
+    specs = [RunSpec(case, term=number) for case in distinct]
     ran = {
         case: done.weights
-        for case, done in zip(distinct, executor.run(subject, trials), strict=True)
+        for case, done in zip(distinct, executor.run(subject, specs), strict=True)
         if done.weights is not None
     }
     unit = ran.get(cases[0])
