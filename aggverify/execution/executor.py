@@ -91,9 +91,9 @@ class Executor:
         self._beside: dict[Where, Executor] = {} if other is None else {AGAINST: other}
         self._cpu_seconds: float | None = None
         self._slowest = 0.0
-        self._patience = RetryPolicy()
+        self._retry_policy = RetryPolicy()
         self._unfit: dict[int, str] = {}
-        self._note, self._sorts = next(_NOTES), TraceSampling()
+        self._note, self._trace_sampling = next(_NOTES), TraceSampling()
         self._known: dict[Claim, dict[_Key, Execution]] = {}
         self.executed = 0
         self.worlds: dict[int, int] = {}
@@ -116,7 +116,7 @@ class Executor:
     def begin(self) -> None:
         """Hold nothing that ran away before against what comes now, another subject, and know of no
         line that it has run."""
-        self._note, self._sorts, self._slowest = next(_NOTES), TraceSampling(), 0.0
+        self._note, self._trace_sampling, self._slowest = next(_NOTES), TraceSampling(), 0.0
         self._known.clear()
         self._unfit.clear()
         self.printed.clear()
@@ -126,7 +126,7 @@ class Executor:
 
     def calm(self) -> None:
         """Hold nothing that ran away against what comes next."""
-        self._patience = RetryPolicy(self._patience.seconds)
+        self._retry_policy = RetryPolicy(self._retry_policy.seconds)
         self._template.calm()
 
     def largest(self, wanted: int) -> tuple[int, str]:
@@ -246,7 +246,7 @@ class Executor:
     def _send(self, subject: Subject, specs: Sequence[RunSpec]) -> Submitted:
         specs = [_promised(subject, t) if t.before else t for t in specs]
         specs = [replace(t, case=subject.shown(t.case, zeros=t.zeros)) for t in specs]
-        seconds = max(self._cpu_seconds or 0.0, self._patience.seconds or 0.0) or None
+        seconds = max(self._cpu_seconds or 0.0, self._retry_policy.seconds or 0.0) or None
         jobs = [self._job(subject, t, seconds, usual=self._usual(subject, t)) for t in specs]
         for wanted in specs:
             size, steps = _size(wanted), 1 + len(wanted.before)
@@ -259,7 +259,7 @@ class Executor:
         def executions() -> list[Execution]:
             done = self._executions(subject, specs, pending)
             self._outlive(subject, specs, done)
-            self._patience.seen(max((e.first_seconds for e in done), default=0.0))
+            self._retry_policy.seen(max((e.first_seconds for e in done), default=0.0))
             self._slowest = max([self._slowest, *(e.call_seconds for e in done)])
             odd = [n for n, execution in enumerate(done) if doubtful(execution.failure)]
             if odd and self._again(subject, specs[odd[0]], done[odd[0]].failure):
@@ -273,7 +273,7 @@ class Executor:
     def _usual(self, subject: Subject, wanted: RunSpec) -> bool:
         whose = (subject.function, wanted.mode or subject.claim.mode, subject.engine.name)
         how = (wanted.elsewhere, wanted.virtual != (), wanted.scale, wanted.under)
-        return not wanted.noted and self._sorts.usual(wanted.case, (whose, how))
+        return not wanted.noted and self._trace_sampling.usual(wanted.case, (whose, how))
 
     def _executions(
         self, subject: Subject, specs: Sequence[RunSpec], pending: Pending
@@ -308,7 +308,7 @@ class Executor:
                 [outcome] = self._template.run([self._job(subject, specs[n], None)])
                 return outcome if isinstance(outcome, Fault) else None
 
-            if not self._patience.outlives(failure, ends):
+            if not self._retry_policy.outlives(failure, ends):
                 return
             left = [specs[n] for n in ended]
             jobs = [self._job(subject, wanted, None) for wanted in left]
@@ -322,7 +322,7 @@ class Executor:
             return isinstance(outcome, Fault) and outcome.kind == "runaway"
 
         assert failure is not None
-        return self._patience.again(failure, runs_away)
+        return self._retry_policy.again(failure, runs_away)
 
     def _job(
         self, subject: Subject, wanted: RunSpec, asked: float | None, *, usual: bool = False
@@ -343,7 +343,7 @@ class Executor:
     @property
     def outlived(self) -> tuple[str, ...]:
         """Signals by which ranks of this subject were ended from outside, one for each time."""
-        return tuple(self._patience.outlived)
+        return tuple(self._retry_policy.outlived)
 
     @contextmanager
     def patient(self) -> Iterator[None]:
@@ -358,7 +358,7 @@ class Executor:
         """Replace every world, so that nothing of earlier cases can remain."""
         self._template.restart_worlds()
         self._known.clear()
-        self._patience.doubt()
+        self._retry_policy.doubt()
         for other in self._beside.values():
             other.fresh()
 

@@ -145,9 +145,9 @@ def test_worlds_are_as_large_as_there_is_room_for(monkeypatch: pytest.MonkeyPatc
     small = Small(3)
     [found] = with_room([SUBJECT], Executor(small))  # type: ignore[arg-type]
     assert (found.max_world, small.asked) == (3, [8, 6, 4, 3])
-    sights = CoverageObserver()
-    sights.add(found, [CASE])
-    [told] = [w.detail for w in sights.weaknesses(found) if w.code == "AGVW19"]
+    observer = CoverageObserver()
+    observer.add(found, [CASE])
+    [told] = [w.detail for w in observer.weaknesses(found) if w.code == "AGVW19"]
     assert told.startswith("those of more than 3 were left out; 8 ranks: rank 0 cannot be started:")
     [found] = with_room([SUBJECT], Executor(Small(8)))  # type: ignore[arg-type]
     assert found == SUBJECT
