@@ -73,16 +73,16 @@ def plain(value: Any) -> Any:
     return str(value) if isinstance(value, Fraction | StrEnum) else value
 
 
-def harmless(value: T, kind: Any = str) -> T:
+def sanitize(value: T, kind: Any = str) -> T:
     """The same with every text escaped (``aggverify.escape``), as it is shown to people."""
     found: Any = value
     if isinstance(value, Part):
         kinds = _kinds(type(value)).items()
-        found = type(value)(**{name: harmless(getattr(value, name), k) for name, k in kinds})
+        found = type(value)(**{name: sanitize(getattr(value, name), k) for name, k in kinds})
     elif isinstance(value, Mapping) and kind not in _FOREIGN:
-        found = {escape.line(key): harmless(inner) for key, inner in value.items()}
+        found = {escape.line(key): sanitize(inner) for key, inner in value.items()}
     elif isinstance(value, tuple):
-        found = tuple(map(harmless, value))
+        found = tuple(map(sanitize, value))
     elif isinstance(value, str) and not isinstance(value, StrEnum):
         found = (escape.clean if kind == Text else escape.line)(value)
     return cast(T, found)

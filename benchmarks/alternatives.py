@@ -16,7 +16,7 @@ from typing import Any
 
 from pool import TOKENS, Case, spawn
 
-from aggverify.world import Place
+from aggverify.world import RankPlace
 
 MASK = "110" * (TOKENS // 3)
 
@@ -67,7 +67,7 @@ def continuous_class() -> Any:
 
         def test_case(self) -> None:
             case = Case({})
-            case.start(Place(self.rank, self.world_size, "cpu"))
+            case.start(RankPlace(self.rank, self.world_size, "cpu"))
             case({"what": "case", "mask": MASK, "reductions": 2, "n": 1})
 
     Continuous.__module__, Continuous.__qualname__ = __name__, "Continuous"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from aggverify.run.opening import frozen
-from aggverify.world import Fault, Job, Place, Pool, Replies, Template, TemplateFailure
+from aggverify.world import Fault, Job, Pool, RankPlace, Replies, Template, TemplateFailure
 
 TOKENS = 30
 WORLDS = (1, 2, 4, 8)
@@ -56,7 +56,7 @@ class Case:
     def describe(self) -> dict[str, Any]:
         return {}
 
-    def start(self, place: Place) -> None:
+    def start(self, place: RankPlace) -> None:
         self.rank, self.size = place.rank, place.size
 
     def __call__(self, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
@@ -286,7 +286,7 @@ def spawned(rank: int, world: int, store: str) -> None:
 
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
     case = Case({})
-    case.start(Place(rank, world, "cpu"))
+    case.start(RankPlace(rank, world, "cpu"))
     case({"what": "case", "mask": "110" * (TOKENS // 3), "reductions": 2, "n": 1})
     dist.destroy_process_group()
 

@@ -148,7 +148,7 @@ SLATE = (
 def cut():
     for name in os.listdir("/proc/self/fd"):
         try:
-            if "memfd:slate" in os.readlink("/proc/self/fd/" + name):
+            if "memfd:flight_recorder" in os.readlink("/proc/self/fd/" + name):
                 os.ftruncate(int(name), 0)
         except OSError:
             continue

@@ -21,7 +21,7 @@ from aggverify.cli import main
 from aggverify.execution.executor import Executor
 from aggverify.execution.limits import LIMITS
 from aggverify.run.opening import opened
-from aggverify.world import Launcher, Options, Pool, Template
+from aggverify.world import LocalLauncher, Options, Pool, Template
 from tests import schemas
 
 # Tests never depend on how fast the machine is, nor on what earlier ones have left on the disk.
@@ -43,16 +43,16 @@ _WITH_ITS_OWN = Pool.__init__
 
 
 def _shared(
-    self: Pool, ours: Launcher, options: Options | None = None, *, launcher: Any = None
+    self: Pool, ours: LocalLauncher, options: Options | None = None, *, launcher: Any = None
 ) -> None:
     """A pool that is given no launcher, or None as ``check`` does, takes ours."""
     _WITH_ITS_OWN(self, options, launcher=launcher or ours)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def launcher() -> Iterator[Launcher]:
+def launcher() -> Iterator[LocalLauncher]:
     """The one process that imports torch for a test process; every Pool made there uses it."""
-    launcher = Launcher()
+    launcher = LocalLauncher()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Pool, "__init__", functools.partialmethod(_shared, launcher))
         yield launcher
@@ -60,13 +60,13 @@ def launcher() -> Iterator[Launcher]:
 
 
 @pytest.fixture
-def own_launchers(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_launchers(launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every Pool has a launcher to itself, as outside of tests."""
     monkeypatch.setattr(Pool, "__init__", _WITH_ITS_OWN)
 
 
 @pytest.fixture(scope="session")
-def shared_pool(launcher: Launcher) -> Iterator[Pool]:
+def shared_pool(launcher: LocalLauncher) -> Iterator[Pool]:
     """Ranks under the limits that ``aggverify check`` sets."""
     with Pool(LIMITS) as pool:
         yield pool

@@ -25,9 +25,9 @@ from aggverify.run.outcome.store import StoredCase
 from aggverify.run.planning import settings
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
-from aggverify.world import Fault, Replies, answers, outcomes, room, wire
+from aggverify.world import Fault, Replies, answers, postmortem, resource_headroom, wire
 from aggverify.world.link import open_link
-from aggverify.world.sight import HERE
+from aggverify.world.process_inspector import HERE
 from aggverify.world.wire import Decoder, WireError
 
 VALUES = st.one_of(
@@ -255,8 +255,10 @@ def feed_rank(data: bytes) -> None:
         link.hear(data)
         assert len(link.replies) <= 3
         while link.replies:
-            outcome, _ = outcomes.finished([link.replies[0]], [link], 0, room.Watched(), HERE)
-            assert len(outcomes.apart(outcome, 2)) == 2
+            outcome, _ = postmortem.finished(
+                [link.replies[0]], [link], 0, resource_headroom.PidsWatch(), HERE
+            )
+            assert len(postmortem.apart(outcome, 2)) == 2
             if isinstance(outcome, Replies):
                 decode_replies.answers(RunSpec(CASE), outcome.replies)
             else:

@@ -13,7 +13,7 @@ from aggverify import model, oracles
 from aggverify.audit import judging, reduced
 from aggverify.audit.convention import RECORDED
 from aggverify.audit.explaining import Weighed
-from aggverify.audit.judging import Found
+from aggverify.audit.judging import JudgedFinding
 from aggverify.audit.properties import (
     CUT,
     GROUPS_SPAN,
@@ -25,7 +25,7 @@ from aggverify.audit.properties import (
     UNEQUAL,
     WEIGHTS,
 )
-from aggverify.audit.steps import Run
+from aggverify.audit.steps import RecordedRun
 from aggverify.checks import Check, registered
 from aggverify.checks.comparison import worst_weight
 from aggverify.codes.state import State
@@ -46,7 +46,7 @@ _TRIED = ("token_mean", "sample_mean", "prompt_mean", "sequence_sum", "token_sum
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AuditRequest:
     """What a person says of the run."""
 
     target: str
@@ -59,7 +59,7 @@ class Asked:
     verify_engine: bool = False
 
 
-def audited(run: Run, asked: Asked) -> RunVerdict:
+def audited(run: RecordedRun, asked: AuditRequest) -> RunVerdict:
     """Every property of the run; raises InputError for a mode that these records cannot tell."""
     subject, identified = _subject(run, asked)
     steps = judging.weighed(subject, run) if subject.mode else []
@@ -110,7 +110,7 @@ def documented(verdict: RunVerdict, folder: Path, *options: str) -> model.Docume
     )
 
 
-def _subject(run: Run, asked: Asked) -> tuple[Subject, bool]:
+def _subject(run: RecordedRun, asked: AuditRequest) -> tuple[Subject, bool]:
     """The claim, with the mode that all steps have where none is named."""
     claim = Claim(asked.target, "probe", RECORDED.name, asked.engine, policy=asked.policy)
     subject = Subject(claim, RECORDED, engine(asked.engine))
@@ -128,7 +128,7 @@ def _subject(run: Run, asked: Asked) -> tuple[Subject, bool]:
     return (right or (found[:1] if asked.mode else [subject]))[0], bool(right) and not asked.mode
 
 
-def _why_not(run: Run, mode: str) -> str | None:
+def _why_not(run: RecordedRun, mode: str) -> str | None:
     """What the records lack for it."""
     if mode == "prompt_mean" and not run.shape.groups:
         return "they have no prompt groups: give the probe group_ids="
@@ -142,7 +142,7 @@ def _why_not(run: Run, mode: str) -> str | None:
     return None
 
 
-def _under(subject: Subject, run: Run, mode: str, asked: Asked) -> Subject:
+def _under(subject: Subject, run: RecordedRun, mode: str, asked: AuditRequest) -> Subject:
     divisor = asked.divisor
     if asked.mode is None and oracles.mode(mode).needs_divisor:
         probe = Subject(replace(subject.claim, mode=mode, divisor=1.0), RECORDED, subject.engine)
@@ -158,7 +158,7 @@ def _under(subject: Subject, run: Run, mode: str, asked: Asked) -> Subject:
     return replace(subject, claim=claim)
 
 
-def _is_right(subject: Subject, run: Run) -> bool:
+def _is_right(subject: Subject, run: RecordedRun) -> bool:
     given = judging.roundings(subject, run), judging.precision(subject, run)
     return all(
         worst_weight(one.judged, one.expected, *given) is None
@@ -167,10 +167,10 @@ def _is_right(subject: Subject, run: Run) -> bool:
 
 
 def _outcome(
-    check: Check, run: Run, found: Iterator[Found]
-) -> tuple[model.Check, tuple[Found, ...]]:
+    check: Check, run: RecordedRun, found: Iterator[JudgedFinding]
+) -> tuple[model.Check, tuple[JudgedFinding, ...]]:
     """The first finding of each code: the same on later steps is the same."""
-    first: dict[tuple[str, str | None], Found] = {}
+    first: dict[tuple[str, str | None], JudgedFinding] = {}
     for one in found:
         first.setdefault((one.finding.code, one.finding.term), one)
     state = State.FAILED if first else State.OK
@@ -178,7 +178,7 @@ def _outcome(
 
 
 def _settled(
-    subject: Subject, run: Run, steps: Sequence[Weighed], done: model.Check
+    subject: Subject, run: RecordedRun, steps: Sequence[Weighed], done: model.Check
 ) -> model.Check:
     """What was not judged, and why."""
     if done.name == TERMS.name and not any(step.terms for step in run.steps):
@@ -201,7 +201,9 @@ def _settled(
     return done
 
 
-def _reported(subject: Subject, found: Found, waivers: Sequence[model.Waiver]) -> ReportedFinding:
+def _reported(
+    subject: Subject, found: JudgedFinding, waivers: Sequence[model.Waiver]
+) -> ReportedFinding:
     report = ReportedFinding(
         stored_case(subject, found.finding), found.finding, found.diagnosis, confirmed=True
     )
@@ -209,7 +211,7 @@ def _reported(subject: Subject, found: Found, waivers: Sequence[model.Waiver]) -
     return replace(report, waived=next(accepted, None))
 
 
-def _margin(subject: Subject, run: Run, steps: Sequence[Weighed]) -> model.Margin:
+def _margin(subject: Subject, run: RecordedRun, steps: Sequence[Weighed]) -> model.Margin:
     name = judging.precision(subject, run)
     caught = smallest_caught(relative(judging.roundings(subject, run), PRECISIONS[name]))
     worst = judging.worst_margin(subject, run, steps)
@@ -217,7 +219,7 @@ def _margin(subject: Subject, run: Run, steps: Sequence[Weighed]) -> model.Margi
     return model.Margin(name, worst, float(caught), nothing, ())
 
 
-def _notes(run: Run, subject: Subject) -> Iterator[str]:
+def _notes(run: RecordedRun, subject: Subject) -> Iterator[str]:
     numbers = ", ".join(str(step.number) for step in run.steps[:12])
     yield f"optimizer steps {numbers}{', …' * (len(run.steps) > 12)}; the first one is 0"
     if not run.shape.ids:
@@ -237,7 +239,7 @@ def _listed(rows: Sequence[object]) -> str:
     return ", ".join(map(str, rows[:8])) + ", …" * (len(rows) > 8)
 
 
-def _warned(run: Run, subject: Subject) -> Iterator[model.Warned]:
+def _warned(run: RecordedRun, subject: Subject) -> Iterator[model.Warned]:
     if run.cut:
         yield warned(CUT, _listed(run.cut))
     if run.silent and run.ranks.pp_size == 1:

@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 
 from aggverify.audit.records import Array
-from aggverify.audit.steps import Ranks, RecordedStep
-from aggverify.diagnosis import Bug, Diagnosis
+from aggverify.audit.steps import ParallelDims, RecordedStep
+from aggverify.diagnosis import Diagnosis, KnownBug
 from aggverify.diagnosis.observation import TOLERANCE
 
 Wrong = tuple[RecordedStep, Array, Sequence[Fraction]]
@@ -37,12 +37,12 @@ def other_counts(wrong: Sequence[Wrong], steps: Sequence[RecordedStep]) -> Diagn
         near = (abs(counts[n] - guess) <= TOLERANCE * guess for n, guess in told.items())
         if told and any(guess != tokens[n] for n, guess in told.items()) and all(near):
             root = f"{sentence} ({', '.join(f'{g:g} for {tokens[n]}' for n, g in told.items())})"
-            bug = Bug("other-step", sentence, seen, _FIX)
+            bug = KnownBug("other-step", sentence, seen, _FIX)
             return Diagnosis(root, None, bug, sentence)
     return None
 
 
-def one_factor(wrong: Sequence[Wrong], ranks: Ranks) -> Diagnosis | None:
+def one_factor(wrong: Sequence[Wrong], ranks: ParallelDims) -> Diagnosis | None:
     """One number that every weight of every step is off by, where several sizes of this run, or
     none, are that number: steps of one layout do not tell which."""
     factors = [_factor(observed, expected) for _, observed, expected in wrong]
@@ -60,7 +60,7 @@ def one_factor(wrong: Sequence[Wrong], ranks: Ranks) -> Diagnosis | None:
     return Diagnosis(sentence, str(number), None, f"a factor of {number}", off=off)
 
 
-def _named(step: RecordedStep, ranks: Ranks, number: Fraction) -> set[str]:
+def _named(step: RecordedStep, ranks: ParallelDims, number: Fraction) -> set[str]:
     sizes = {
         "dp_size": ranks.dp_size,
         "cp_size": ranks.cp_size,

@@ -12,7 +12,7 @@ import numpy as np
 from aggverify.audit.records import Array
 from aggverify.audit.steps import RecordedStep
 from aggverify.checks import Finding
-from aggverify.diagnosis import Diagnosis, Observation, diagnose
+from aggverify.diagnosis import Diagnosis, WeightObservation, diagnose
 from aggverify.execution.subject import Subject
 from aggverify.oracles import Sample, Step
 from aggverify.steps.case import Case
@@ -67,7 +67,7 @@ def explained(subject: Subject, finding: Finding, steps: Sequence[Weighed]) -> D
     return diagnose(subject.knowing(trust_formula=True), own, tiers) if seen else None
 
 
-def _spread_out(seen: Observation) -> Observation:
+def _spread_out(seen: WeightObservation) -> WeightObservation:
     """With masked samples between all: where every micro-batch has as many samples, a formula of
     so many in a row is not taken for one of micro-batches."""
     case, width = seen.case, _BETWEEN + 1
@@ -92,10 +92,10 @@ def _spread_out(seen: Observation) -> Observation:
         expected[place] = weight
     layout = replace(case.layout, micro_batches=micro_batches)
     spread = Case(step, layout, (1.0,) * step.num_response_tokens, case.dtype)
-    return Observation(spread, weights, tuple(expected))
+    return WeightObservation(spread, weights, tuple(expected))
 
 
-def _interleaved(case: Case, weights: Array, expected: Sequence[Fraction]) -> Observation:
+def _interleaved(case: Case, weights: Array, expected: Sequence[Fraction]) -> WeightObservation:
     """With samples of all micro-batches in turn: the order that ranks have them in is no step's."""
     cells = [members for _, _, members in case.layout.cells()]
     rows = zip_longest(*cells)
@@ -111,7 +111,7 @@ def _interleaved(case: Case, weights: Array, expected: Sequence[Fraction]) -> Ob
     step = Step(tuple(case.step.samples[n] for n in order))
     lengths = [s.response_length for s in case.step.samples]
     at = np.concatenate([case.step.offsets[n] + np.arange(lengths[n]) for n in order])
-    return Observation(
+    return WeightObservation(
         Case(step, layout, case.losses, case.dtype),
         weights[at],
         tuple(expected[i] for i in at.tolist()),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from aggverify.audit.audited import Asked
+from aggverify.audit.audited import AuditRequest
 from aggverify.audit.properties import as_a_case
-from aggverify.audit.steps import Run
+from aggverify.audit.steps import RecordedRun
 from aggverify.checks import Finding
 from aggverify.conventions import convention
 from aggverify.errors import InputError
@@ -16,7 +16,9 @@ from aggverify.run.outcome.store import StoredCase, stored_case
 from aggverify.steps.layouts import MAX_RANKS, dimensions
 
 
-def stored(run: Run, number: int, asked: Asked, target: str, called: str) -> StoredCase:
+def stored(
+    run: RecordedRun, number: int, asked: AuditRequest, target: str, called: str
+) -> StoredCase:
     """The step as a case of a reducer, ``path.py:name``, which the convention ``called`` calls;
     raises InputError for a step that was not recorded, or that no replay can run."""
     step = next((s for s in run.steps if s.number == number), None)

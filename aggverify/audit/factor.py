@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from math import prod
 
-from aggverify.audit.steps import Ranks, RecordedStep
+from aggverify.audit.steps import ParallelDims, RecordedStep
 from aggverify.engines import EngineSpec, RealEngine, Sizes
 from aggverify.engines.emulated import EmulatedEngine
 from aggverify.errors import InputError
@@ -22,7 +22,7 @@ def formula(engine: EngineSpec) -> EmulatedEngine:
     return found
 
 
-def reduction(engine: EngineSpec, ranks: Ranks, step: RecordedStep) -> Fraction:
+def reduction(engine: EngineSpec, ranks: ParallelDims, step: RecordedStep) -> Fraction:
     """What multiplies the sum of all ranks' gradients of a step."""
     known = formula(engine)
     sizes = _sizes(ranks, step)
@@ -33,7 +33,7 @@ def reduction(engine: EngineSpec, ranks: Ranks, step: RecordedStep) -> Fraction:
     return prod((factor.exact(sizes, tokens) for factor in after), start=Fraction(1))
 
 
-def _sizes(ranks: Ranks, step: RecordedStep) -> Sizes:
+def _sizes(ranks: ParallelDims, step: RecordedStep) -> Sizes:
     micro_batches, rollouts = step.case.layout.num_microbatches, step.step.num_rollouts
     gathered = any(sample.copies for sample in step.samples)
     return Sizes(ranks.dp_size, ranks.cp_size, micro_batches, rollouts, gathered)

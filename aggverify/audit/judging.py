@@ -27,7 +27,7 @@ from aggverify.audit.properties import (
     WRONG,
 )
 from aggverify.audit.records import AMPLIFIED, Array
-from aggverify.audit.steps import RecordedStep, Run
+from aggverify.audit.steps import RecordedRun, RecordedStep
 from aggverify.checks import Check, Finding
 from aggverify.checks.comparison import margin, worst_weight
 from aggverify.diagnosis import Diagnosis
@@ -42,19 +42,19 @@ _SIMPLE = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class JudgedFinding:
     """A finding with what is known of it, where weights do not tell it."""
 
     finding: Finding
     diagnosis: Diagnosis | None = None
 
 
-def weighed(subject: Subject, run: Run) -> list[Weighed]:
+def weighed(subject: Subject, run: RecordedRun) -> list[Weighed]:
     """Every step's weights after the engine's reduction."""
     return [_weighed(subject, run, step) for step in run.steps]
 
 
-def _weighed(subject: Subject, run: Run, step: RecordedStep) -> Weighed:
+def _weighed(subject: Subject, run: RecordedRun, step: RecordedStep) -> Weighed:
     by = factor.reduction(subject.engine, run.ranks, step)
     with np.errstate(over="ignore"):
         observed = step.weights * by.numerator / by.denominator
@@ -71,12 +71,12 @@ def _weighed(subject: Subject, run: Run, step: RecordedStep) -> Weighed:
     )
 
 
-def roundings(subject: Subject, run: Run) -> int:
+def roundings(subject: Subject, run: RecordedRun) -> int:
     """On a weight's path, and on the way it is read off."""
     return subject.roundings + max(_READ[q] for q in run.quantities)
 
 
-def once(subject: Subject, run: Run, steps: Sequence[Weighed]) -> Iterator[Found]:
+def once(subject: Subject, run: RecordedRun, steps: Sequence[Weighed]) -> Iterator[JudgedFinding]:
     """Samples that nothing went backward through, and tokens that two ranks have."""
     for one in steps:
         step = one.step
@@ -97,7 +97,7 @@ def once(subject: Subject, run: Run, steps: Sequence[Weighed]) -> Iterator[Found
             yield _told(subject, one, ONCE, TWICE, twice, text, "one sample on several ranks")
 
 
-def masked(subject: Subject, run: Run, steps: Sequence[Weighed]) -> Iterator[Found]:
+def masked(subject: Subject, run: RecordedRun, steps: Sequence[Weighed]) -> Iterator[JudgedFinding]:
     """Weights where there must be none."""
     for one in steps:
         step, mask = one.step, mask_of(one.step)
@@ -114,7 +114,9 @@ def masked(subject: Subject, run: Run, steps: Sequence[Weighed]) -> Iterator[Fou
         )
 
 
-def weights(subject: Subject, run: Run, steps: Sequence[Weighed]) -> Iterator[Found]:
+def weights(
+    subject: Subject, run: RecordedRun, steps: Sequence[Weighed]
+) -> Iterator[JudgedFinding]:
     """The step whose worst weight is furthest off, and why; nothing where all are within."""
     found = [f for one in steps if (f := _wrong(subject, run, one)) is not None]
     if not found:
@@ -125,18 +127,20 @@ def weights(subject: Subject, run: Run, steps: Sequence[Weighed]) -> Iterator[Fo
     if not not_finite:
         wrong = [(w.step, w.judged, w.expected) for w, _ in found]
         if (told := other_counts(wrong, run.steps)) is not None:
-            yield Found(replace(finding, code=OTHER_COUNTS, message=_scope(found, steps)), told)
+            yield JudgedFinding(
+                replace(finding, code=OTHER_COUNTS, message=_scope(found, steps)), told
+            )
             return
     code = NOT_FINITE if not_finite else WRONG
     finding = replace(finding, code=code, message=_scope(found, steps) + _smallest(one, finding))
     if not_finite:
-        yield Found(finding)
+        yield JudgedFinding(finding)
     else:
         known = one_factor(wrong, run.ranks)
-        yield Found(finding, known or explained(subject, finding, steps))
+        yield JudgedFinding(finding, known or explained(subject, finding, steps))
 
 
-def _wrong(subject: Subject, run: Run, one: Weighed) -> tuple[Weighed, Finding] | None:
+def _wrong(subject: Subject, run: RecordedRun, one: Weighed) -> tuple[Weighed, Finding] | None:
     found = one.judged
     off = worst_weight(found, one.expected, roundings(subject, run), precision(subject, run))
     if off is None or off.accumulated:
@@ -155,7 +159,7 @@ def _wrong(subject: Subject, run: Run, one: Weighed) -> tuple[Weighed, Finding] 
     )
 
 
-def _read_as_factors(subject: Subject, run: Run, one: Weighed) -> tuple[float, ...]:
+def _read_as_factors(subject: Subject, run: RecordedRun, one: Weighed) -> tuple[float, ...]:
     """Weights as the simplest factors of the mode's that they are within their rounding: 1/2, and
     not 268435461/536870912."""
     bound = relative(roundings(subject, run), PRECISIONS[precision(subject, run)])
@@ -190,7 +194,7 @@ def _smallest(one: Weighed, finding: Finding) -> str:
     )
 
 
-def terms(subject: Subject, run: Run, steps: Sequence[Weighed]) -> Iterator[Found]:
+def terms(subject: Subject, run: RecordedRun, steps: Sequence[Weighed]) -> Iterator[JudgedFinding]:
     """Of further terms: their weights are one multiple of the losses', step by step."""
     for one in steps:
         base = one.step.weights
@@ -227,7 +231,7 @@ def terms(subject: Subject, run: Run, steps: Sequence[Weighed]) -> Iterator[Foun
                 )
 
 
-def worst_margin(subject: Subject, run: Run, steps: Sequence[Weighed]) -> float:
+def worst_margin(subject: Subject, run: RecordedRun, steps: Sequence[Weighed]) -> float:
     """The largest error over its bound, of weights that are right."""
     given = roundings(subject, run), precision(subject, run)
     shares = (margin(one.judged, one.expected, *given) for one in steps)
@@ -243,7 +247,7 @@ def _told(
     text: str,
     root: str,
     token: int | None = None,
-) -> Found:
+) -> JudgedFinding:
     """A finding that says everything by itself; on the first of these samples."""
     step = one.step
     if samples and token is None:
@@ -260,7 +264,7 @@ def _told(
         tuple(one.observed.tolist()),
         token=token,
     )
-    return Found(finding, Diagnosis(root, root=root))
+    return JudgedFinding(finding, Diagnosis(root, root=root))
 
 
 def _odd(step: RecordedStep) -> Array:
@@ -269,7 +273,7 @@ def _odd(step: RecordedStep) -> Array:
     return np.concatenate([found, np.zeros(len(step.weights) - len(found), dtype=bool)])
 
 
-def precision(subject: Subject, run: Run) -> str:
+def precision(subject: Subject, run: RecordedRun) -> str:
     """The lowest on a weight's path."""
     return subject.computes_in if run.dtype == "float64" else run.dtype
 

@@ -35,7 +35,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class RecordShape:
     """What records say of the samples' bounds and ids."""
 
     samples: bool = True
@@ -43,19 +43,19 @@ class Shape:
     ids: bool = True
     groups: bool = True
 
-    def and_also(self, other: Shape) -> Shape:
-        return Shape(
+    def and_also(self, other: RecordShape) -> RecordShape:
+        return RecordShape(
             self.samples and other.samples,
             self.ids and other.ids,
             self.groups and other.groups,
         )
 
 
-def shape_of(record: Record) -> Shape:
+def shape_of(record: Record) -> RecordShape:
     """Of one record."""
     arrays = record.arrays
     flat = arrays["weights"].ndim < 2
-    return Shape(
+    return RecordShape(
         not flat or "lengths" in arrays or "sample_ids" in arrays,
         "sample_ids" in arrays,
         "group_ids" in arrays,

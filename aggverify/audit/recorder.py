@@ -39,7 +39,7 @@ Read = tuple[Tensor, Tensor | None]
 
 
 @dataclass(slots=True)
-class Entry:
+class ProbeCall:
     """One call of a probe, until its gradient is there."""
 
     head: dict[str, Any]
@@ -70,8 +70,8 @@ class Recorder:
     _calls: int = 0
     _stepped: bool = False
     _file: int | None = None
-    _pending: list[Entry] = field(default_factory=list)
-    _done: list[Entry] = field(default_factory=list)
+    _pending: list[ProbeCall] = field(default_factory=list)
+    _done: list[ProbeCall] = field(default_factory=list)
     _scale: float | None = None
     """What the loss of this backward pass was multiplied by; None before any has been seen."""
     _reduction: Reduction | None = None
@@ -136,7 +136,7 @@ class Recorder:
         inside = torch._C._current_graph_task_id() != -1  # type: ignore[attr-defined]
         self._calls += 1
         head |= {"step": self.step, "call": self._calls}
-        entry = Entry(head, known, shape, read, inside)
+        entry = ProbeCall(head, known, shape, read, inside)
         self._pending.append(entry)
         out = values.view_as(values)
         out.register_hook(partial(self._weighed, entry))
@@ -152,7 +152,7 @@ class Recorder:
             self.step, self.micro_batch = self.step + 1, 0
         self._stepped = False
 
-    def _weighed(self, entry: Entry, gradient: Tensor) -> None:
+    def _weighed(self, entry: ProbeCall, gradient: Tensor) -> None:
         if not self._done:
             Variable._execution_engine.queue_callback(self._finish)
         if self._scale is None:
@@ -200,7 +200,7 @@ class Recorder:
         """A step that a scaler left out, or made, is over."""
         self._stepped = True
 
-    def _write(self, entry: Entry) -> None:
+    def _write(self, entry: ProbeCall) -> None:
         assert entry.weights is not None
         kept = torch.float64 if entry.weights.dtype == torch.float64 else torch.float32
         exact = entry.head["dtype"] in ("float64", "int64")

@@ -9,10 +9,10 @@ import numpy as np
 
 from aggverify import model
 from aggverify.audit import factor
-from aggverify.audit.judging import Found
+from aggverify.audit.judging import JudgedFinding
 from aggverify.audit.properties import ENGINE, REDUCTION
 from aggverify.audit.records import Array, Record
-from aggverify.audit.steps import Run
+from aggverify.audit.steps import RecordedRun
 from aggverify.checks import Finding
 from aggverify.codes.state import State
 from aggverify.diagnosis import Diagnosis
@@ -24,7 +24,7 @@ _SIMPLE = 64
 """A factor that is no fraction of smaller numbers is no engine's."""
 
 
-def judged(subject: Subject, run: Run) -> tuple[model.Check, tuple[Found, ...]]:
+def judged(subject: Subject, run: RecordedRun) -> tuple[model.Check, tuple[JudgedFinding, ...]]:
     """The property, with a finding where what was measured is another factor."""
     steps = [s for s in run.steps if s.number in run.reductions]
     seen = [(step, *_measured(run, run.reductions[step.number])) for step in steps]
@@ -51,12 +51,14 @@ def judged(subject: Subject, run: Run) -> tuple[model.Check, tuple[Found, ...]]:
         )
         root = f"the reduction is {ratio} times that of engine {subject.engine.name}"
         finding = Finding(REDUCTION, ENGINE.name, text, step.case, subject.mode)
-        return _summary(len(seen), State.FAILED), (Found(finding, Diagnosis(root, root=root)),)
+        return _summary(len(seen), State.FAILED), (
+            JudgedFinding(finding, Diagnosis(root, root=root)),
+        )
     told = f"one parameter's gradient is reduced as engine {subject.engine.name} does"
     return _summary(len(seen), State.OK, established=told), ()
 
 
-def _measured(run: Run, records: Sequence[Record]) -> tuple[float | None, float]:
+def _measured(run: RecordedRun, records: Sequence[Record]) -> tuple[float | None, float]:
     """The update over the sum of all ranks' gradients, and the bound of that number, relative."""
     mine = [r for r in records if not run.ranks.copy(r)]
     shapes = {tuple(r.arrays["shape"].tolist()) for r in mine}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from aggverify.audit.pieces import Key, Piece, Shape, pieces, shape_of
+from aggverify.audit.pieces import Key, Piece, RecordShape, pieces, shape_of
 from aggverify.audit.records import Array, RankFile, Record
 from aggverify.errors import InputError
 from aggverify.oracles import Sample, Step
@@ -17,7 +17,7 @@ from aggverify.steps.layouts import Layout
 
 
 @dataclass(frozen=True, slots=True)
-class Ranks:
+class ParallelDims:
     """How the world is divided; what Megatron does not say, a person does."""
 
     world: int
@@ -35,7 +35,7 @@ class Ranks:
 
 
 @dataclass(slots=True)
-class Merged:
+class MergedSample:
     """One sample of a step, of all its pieces."""
 
     key: Key
@@ -67,7 +67,7 @@ class RecordedStep:
     weights: Array
     """Of every response token of the case, summed over ranks, before the reduction."""
     known: Array
-    samples: tuple[Merged, ...]
+    samples: tuple[MergedSample, ...]
     """In the case's order, dummies included."""
     counts: float | None
     """The token counts that travelled beside the losses, of all ranks."""
@@ -91,12 +91,12 @@ class RecordedStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RecordedRun:
     """All that was recorded of one run."""
 
-    ranks: Ranks
+    ranks: ParallelDims
     steps: tuple[RecordedStep, ...]
-    shape: Shape
+    shape: RecordShape
     dtype: str
     quantities: frozenset[str]
     silent: tuple[int, ...]
@@ -111,7 +111,7 @@ def merged(
     cp: int | None = None,
     tp: int | None = None,
     pp: int | None = None,
-) -> Run:
+) -> RecordedRun:
     """The run; raises InputError for records of two runs, or sizes that do not divide its world."""
     records = [record for file in files for record in file.records]
     if not records:
@@ -125,7 +125,7 @@ def merged(
     ranks = _ranks(records, cp, tp, pp)
     mine = _passes_added([r for r in records if "weights" in r.arrays and not ranks.copy(r)])
     losses = [r for r in mine if r.head["name"] == "loss"]
-    shape = Shape()
+    shape = RecordShape()
     for record in losses:
         shape = shape.and_also(shape_of(record))
     steps: dict[int, list[Record]] = defaultdict(list)
@@ -137,7 +137,7 @@ def merged(
         if record.head["name"] == "reduction":
             reductions[record.head["step"]].append(record)
     dtypes = {r.head["dtype"] for r in losses if not r.head.get("unused")} & set(DTYPES)
-    return Run(
+    return RecordedRun(
         ranks,
         tuple(_step(n, steps[n], terms, ranks) for n in sorted(steps)),
         shape,
@@ -161,9 +161,11 @@ def _passes_added(records: Iterable[Record]) -> list[Record]:
     return list(found.values())
 
 
-def _ranks(records: Sequence[Record], cp: int | None, tp: int | None, pp: int | None) -> Ranks:
+def _ranks(
+    records: Sequence[Record], cp: int | None, tp: int | None, pp: int | None
+) -> ParallelDims:
     head = records[0].head
-    found = Ranks(
+    found = ParallelDims(
         head["world"],
         cp or head.get("cp_size", 1),
         tp or head.get("tp_size", 1),
@@ -178,7 +180,7 @@ def _ranks(records: Sequence[Record], cp: int | None, tp: int | None, pp: int | 
 
 
 def _step(
-    number: int, records: Sequence[Record], terms: Sequence[Record], ranks: Ranks
+    number: int, records: Sequence[Record], terms: Sequence[Record], ranks: ParallelDims
 ) -> RecordedStep:
     every = [_trimmed(one) for one in _put_together(_pieces(records), ranks) if len(one.mask)]
     real = [s for s in every if not s.dummy]
@@ -210,7 +212,11 @@ def _step(
 
 
 def _terms(
-    number: int, terms: Sequence[Record], losses: Sequence[Merged], ranks: Ranks, tokens: int
+    number: int,
+    terms: Sequence[Record],
+    losses: Sequence[MergedSample],
+    ranks: ParallelDims,
+    tokens: int,
 ) -> Iterator[tuple[str, Array]]:
     for name in dict.fromkeys(r.head["name"] for r in terms if r.head["step"] == number):
         own = [r for r in terms if (r.head["step"], r.head["name"]) == (number, name)]
@@ -228,7 +234,7 @@ def _pieces(records: Iterable[Record]) -> Iterator[Piece]:
         seen[place] += 1
 
 
-def _put_together(every: Iterable[Piece], ranks: Ranks) -> Iterator[Merged]:
+def _put_together(every: Iterable[Piece], ranks: ParallelDims) -> Iterator[MergedSample]:
     by: dict[Key, list[Piece]] = defaultdict(list)
     for piece in every:
         by[piece.sample].append(piece)
@@ -240,7 +246,7 @@ def _put_together(every: Iterable[Piece], ranks: Ranks) -> Iterator[Merged]:
             yield _whole(key, used, ranks)
 
 
-def _whole(key: Key, own: Sequence[Piece], ranks: Ranks) -> Merged:
+def _whole(key: Key, own: Sequence[Piece], ranks: ParallelDims) -> MergedSample:
     """Tokens of all pieces in the order of their positions; where several ranks hold one, their
     weights are added, unless all context-parallel ranks hold copies of what was gathered."""
     where = np.concatenate(_positions(key, own, ranks))
@@ -257,7 +263,7 @@ def _whole(key: Key, own: Sequence[Piece], ranks: Ranks) -> Merged:
     gaps = (
         np.setdiff1d(np.arange(at[0], at[-1] + 1), at) if len(at) and ranks.cp_size > 1 else at[:0]
     )
-    return Merged(
+    return MergedSample(
         key,
         total,
         mask[first] & (not own[0].dummy),
@@ -273,7 +279,7 @@ def _whole(key: Key, own: Sequence[Piece], ranks: Ranks) -> Merged:
     )
 
 
-def _positions(key: Key, own: Sequence[Piece], ranks: Ranks) -> list[Array]:
+def _positions(key: Key, own: Sequence[Piece], ranks: ParallelDims) -> list[Array]:
     if all(p.positions is not None for p in own):
         return [p.positions for p in own if p.positions is not None]
     if len(own) > 1 and ranks.cp_size > 1:
@@ -290,7 +296,7 @@ def _positions(key: Key, own: Sequence[Piece], ranks: Ranks) -> list[Array]:
     return [starts[p.mask.tobytes()] + np.arange(len(p.mask)) for p in own]
 
 
-def _trimmed(one: Merged) -> Merged:
+def _trimmed(one: MergedSample) -> MergedSample:
     """Without padding at either end that has no weight; at least one token is left."""
     kept = np.flatnonzero(one.mask | (one.weights != 0))
     ends = slice(int(kept[0]), int(kept[-1]) + 1) if len(kept) else slice(0, 1)
@@ -299,7 +305,7 @@ def _trimmed(one: Merged) -> Merged:
     return one
 
 
-def _numbered(samples: Sequence[Merged]) -> Iterator[tuple[Merged, int, int]]:
+def _numbered(samples: Sequence[MergedSample]) -> Iterator[tuple[MergedSample, int, int]]:
     """Each with its rollout and prompt group, numbered in order."""
     rollouts: dict[object, int] = {}
     groups: dict[object, int] = {}
@@ -311,12 +317,12 @@ def _numbered(samples: Sequence[Merged]) -> Iterator[tuple[Merged, int, int]]:
         yield one, r, groups.setdefault(group, len(groups))
 
 
-def _sample(one: Merged, rollout: int, group: int) -> Sample:
+def _sample(one: MergedSample, rollout: int, group: int) -> Sample:
     return Sample(1, one.mask.astype(np.uint8).tobytes(), rollout, group)
 
 
 def _cells(
-    samples: Sequence[Merged], records: Sequence[Record], ranks: Ranks
+    samples: Sequence[MergedSample], records: Sequence[Record], ranks: ParallelDims
 ) -> tuple[tuple[tuple[tuple[int, ...], ...], ...], int]:
     """Samples by data-parallel rank and micro-batch, and how many stand for empty ones."""
     width = ranks.cp_size * ranks.tp_size

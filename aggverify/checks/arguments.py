@@ -10,8 +10,8 @@ import numpy as np
 
 from aggverify.checks.base import Check, Finding, as_it_is
 from aggverify.checks.spaces import SHORT, alone, of_a_loss, with_branches
+from aggverify.execution.assigned import DIVISOR
 from aggverify.execution.executed import Execution
-from aggverify.execution.executor import DIVISOR
 from aggverify.execution.run_spec import RunSpec
 from aggverify.execution.subject import Subject
 from aggverify.generation.constants import around

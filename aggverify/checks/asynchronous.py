@@ -18,7 +18,7 @@ from aggverify.generation.space import Space
 from aggverify.oracles import Sample, Step
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
-from aggverify.world.unwaited import AT_ONCE, WAITED_FOR
+from aggverify.world.deferred_completion import AT_ONCE, WAITED_FOR
 
 NAME = "waits_for_collectives"
 CODE = "AGV411"

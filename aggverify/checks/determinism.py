@@ -40,11 +40,11 @@ def _repeated(case: Case) -> tuple[RunSpec, ...]:
 
 
 def _remembered(case: Case) -> tuple[RunSpec, ...]:
-    return RunSpec(case, fresh=True), *(trial for _, trial in _pasts(case))
+    return RunSpec(case, fresh=True), *(spec for _, spec in _pasts(case))
 
 
 def _pasts(case: Case) -> Iterator[tuple[str, RunSpec]]:
-    """What ranks may have run before, in words and as a trial."""
+    """What ranks may have run before, in words and as a run spec."""
     if case.step == LONG_STEP:
         small = Case(_PLAIN, Layout.trivial(len(_PLAIN.samples)), _values(_PLAIN))
         for dtype, (which, first) in product(LOW, (("", small), ("the same ", case))):

@@ -39,7 +39,7 @@ def _variants(case: Case) -> tuple[RunSpec, ...]:
 
 def _of_a_term(case: Case) -> tuple[RunSpec, ...]:
     """The same of one term, which the step's size picks, with everything else 0."""
-    return tuple(replace(trial, term=_picked(case)) for trial in _variants(case))
+    return tuple(replace(spec, term=_picked(case)) for spec in _variants(case))
 
 
 def _picked(case: Case) -> int:

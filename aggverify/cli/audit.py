@@ -11,8 +11,8 @@ import click
 from aggverify.cli.options import options, said
 
 if TYPE_CHECKING:
-    from aggverify.audit.audited import Asked
-    from aggverify.audit.steps import Run
+    from aggverify.audit.audited import AuditRequest
+    from aggverify.audit.steps import RecordedRun
 
 
 @click.command()
@@ -95,8 +95,8 @@ def _recorded(
     return folder, launching.run(what, folder, at, steps, verify_engine=verify)
 
 
-def _asked(target: str, at: Mapping[str, str] | None, mine: Mapping[str, Any]) -> Asked:
-    from aggverify.audit.audited import Asked
+def _asked(target: str, at: Mapping[str, str] | None, mine: Mapping[str, Any]) -> AuditRequest:
+    from aggverify.audit.audited import AuditRequest
     from aggverify.audit.factor import formula
     from aggverify.engines import engine
     from aggverify.errors import InputError
@@ -114,7 +114,7 @@ def _asked(target: str, at: Mapping[str, str] | None, mine: Mapping[str, Any]) -
     if len(modes) > 1:
         raise InputError(f"a run has one mode, got {', '.join(modes)}")
     formula(engine(name))  # refuses one that is none
-    return Asked(
+    return AuditRequest(
         target,
         engine(name).name,
         canonical(modes[0])[0] if modes else None,
@@ -125,7 +125,7 @@ def _asked(target: str, at: Mapping[str, str] | None, mine: Mapping[str, Any]) -
     )
 
 
-def _store(run: Run, number: int, asked: Asked, mine: Mapping[str, Any]) -> int:
+def _store(run: RecordedRun, number: int, asked: AuditRequest, mine: Mapping[str, Any]) -> int:
     """Write a step as a case, and say how it is replayed."""
     from aggverify.audit.exported import stored
     from aggverify.run.outcome import store
@@ -146,7 +146,7 @@ def _again(mine: Mapping[str, Any]) -> Iterator[str]:
         yield "--verify-engine"
 
 
-def _judged(run: Run, asked: Asked, folder: Path, mine: Mapping[str, Any]) -> int:
+def _judged(run: RecordedRun, asked: AuditRequest, folder: Path, mine: Mapping[str, Any]) -> int:
     """Audit, show, deliver the reports; the exit code."""
     from aggverify.audit.audited import audited, documented
     from aggverify.cli import screen, ways_out

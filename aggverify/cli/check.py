@@ -15,7 +15,7 @@ from aggverify.cli.completion import of_files
 from aggverify.cli.options import Grouped, every_option, said
 
 if TYPE_CHECKING:
-    from aggverify.cli.joined import Run
+    from aggverify.cli.joined import CommandRun
     from aggverify.execution.deadline import Deadline
     from aggverify.model import Replay
     from aggverify.report.delivery import Delivery
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aggverify.run.outcome.verdict import RunVerdict
     from aggverify.run.planning.request import Request
     from aggverify.run.planning.settings import Settings
-    from aggverify.world import Hosts, Pool
+    from aggverify.world import Cluster, Pool
 
 
 @click.command(cls=Grouped)
@@ -65,7 +65,7 @@ def check(targets: tuple[str, ...], **given: Any) -> int:
     alone = ("list", "replay_into", "sandbox", "baseline_write", "oracle", "against")
     if len(requests) > 1 and (one := next((key for key in alone if key in mine), None)):
         raise InputError(f"{BY_KEY[one].flag} is for one TARGET, got {len(requests)}")
-    run: Run = click.get_current_context().obj
+    run: CommandRun = click.get_current_context().obj
     deadline = request.deadline(began=run.began)
     hosts = _hosts(run, request)
     if "list" in mine:
@@ -76,20 +76,20 @@ def check(targets: tuple[str, ...], **given: Any) -> int:
     return _check(requests, where, delivery, deadline, others, hosts, terminal)
 
 
-def _hosts(run: Run, request: Request) -> Hosts | None:
+def _hosts(run: CommandRun, request: Request) -> Cluster | None:
     """Of ranks, where they were launched, and what they have come to before they were again."""
-    from aggverify.cli.joined import journal
+    from aggverify.cli.joined import replay_log
     from aggverify.errors import InputError
 
     if run.hosts is not None and request.sandbox:
         raise InputError("--sandbox is for ranks that are started here, not by torchrun or srun")
     if run.hosts is not None:
-        run.hosts.journal = journal(run.hosts)
+        run.hosts.replay_log = replay_log(run.hosts)
     return run.hosts
 
 
 def _replay_into(
-    path: Path, request: Request, others: Others, deadline: Deadline, hosts: Hosts | None
+    path: Path, request: Request, others: Others, deadline: Deadline, hosts: Cluster | None
 ) -> int:
     """Run others' cases only, and add what becomes of them to a document of this version."""
     from aggverify.files import put
@@ -120,7 +120,7 @@ def _others(mine: Mapping[str, Any], project: Settings) -> Others:
     return Others.of(findings, None if path is None else Path(path), write=write)
 
 
-def _list(request: Request, deadline: Deadline, hosts: Hosts | None) -> int:
+def _list(request: Request, deadline: Deadline, hosts: Cluster | None) -> int:
     """Print what would be run."""
     from aggverify.report.plan import plan_lines
     from aggverify.run.session import plans
@@ -132,7 +132,7 @@ def _list(request: Request, deadline: Deadline, hosts: Hosts | None) -> int:
     return 0
 
 
-def _pool(request: Request, deadline: Deadline, hosts: Hosts | None) -> Pool:
+def _pool(request: Request, deadline: Deadline, hosts: Cluster | None) -> Pool:
     """Of the ranks: how long they may take, and where they live."""
     from aggverify.execution.limits import LIMITS
     from aggverify.run.planning.enclosed import sandbox
@@ -157,7 +157,7 @@ def _check(
     delivery: Delivery,
     deadline: Deadline,
     others: Others,
-    hosts: Hosts | None,
+    hosts: Cluster | None,
     terminal: Terminal,
 ) -> int:
     """Verify, show, store the cases under ``where``, deliver the reports; the exit code.
@@ -198,7 +198,7 @@ def _verified(
     requests: Sequence[Request],
     deadline: Deadline,
     others: Others,
-    hosts: Hosts | None,
+    hosts: Cluster | None,
     terminal: Terminal,
 ) -> tuple[_Known, BaseException | None]:
     """What became of others' findings, then the verdicts, each shown as soon as it is there; and
@@ -221,8 +221,8 @@ def _verified(
         terminal(event)
 
     try:
-        if hosts is not None and hosts.journal is not None and hosts.journal.known:
-            told = counted(hosts.journal.known, "step")
+        if hosts is not None and hosts.replay_log is not None and hosts.replay_log.known:
+            told = counted(hosts.replay_log.known, "step")
             terminal(Waiting(f"all were started again: {told} of before are not run again"))
         with _pool(requests[0], deadline, hosts) as pool:
             if others.findings:

@@ -14,7 +14,7 @@ from aggverify.cli.options import options
 
 if TYPE_CHECKING:
     from aggverify.regression.model import Comparison
-    from aggverify.regression.plan import Plan
+    from aggverify.regression.plan import ComparisonPlan
 
 _PLAN = (
     *("mode", "oracle", "convention", "adapter", "engine", "divisor", "claim", "without"),
@@ -77,12 +77,12 @@ def compare(
     from aggverify.regression.compare import compare as compared
     from aggverify.regression.documents import loaded
     from aggverify.regression.formats import one, rendered
-    from aggverify.regression.plan import Plan
+    from aggverify.regression.plan import ComparisonPlan
 
     one(name)
     baseline, plan = given.pop("baseline"), tuple(_said(given))
     if revisions:
-        made = Plan(targets, plan, baseline)
+        made = ComparisonPlan(targets, plan, baseline)
         found = _revisions(base, head, made, strict=strict, documents=documents)
     elif targets or plan or baseline:
         what = targets[0] if targets else plan[0] if plan else "--baseline"
@@ -113,7 +113,7 @@ def _annotate(found: Comparison) -> None:
 def _revisions(
     base: str,
     head: str,
-    plan: Plan,
+    plan: ComparisonPlan,
     *,
     strict: bool,
     documents: Path | None,

@@ -14,38 +14,38 @@ from typing import TYPE_CHECKING
 from aggverify.cli import ways_out
 
 if TYPE_CHECKING:
-    from aggverify.world import Hosts, Journal
+    from aggverify.world import Cluster, ReplayLog
 
 _COMMAND = "check"
 _SIGNS = ("TORCHELASTIC_RUN_ID", "SLURM_STEP_NUM_TASKS")
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class CommandRun:
     """Of a command: when it began, and hosts for its ranks where they were launched."""
 
     began: float
-    hosts: Hosts | None = None
+    hosts: Cluster | None = None
 
 
-def run(began: float, command: Callable[[Run], object]) -> object:
+def run(began: float, command: Callable[[CommandRun], object]) -> object:
     """Run it, or be a host of its ranks; the exit code. Raises InputError in the driver only."""
     if not any(name in os.environ for name in _SIGNS):
-        return command(Run(began))
+        return command(CommandRun(began))
     from aggverify.errors import InputError
-    from aggverify.world import Hosts, linux, meeting, serving
+    from aggverify.world import Cluster, linux, rendezvous, serving
 
     try:
-        seat = meeting.seat(os.environ)
+        seat = rendezvous.rank_info(os.environ)
     except InputError:
         if os.environ.get("SLURM_PROCID") == "0":
             raise
         return ways_out.NO_JUDGEMENT
     if seat is None:
-        return command(Run(began))
+        return command(CommandRun(began))
     if seat.number:
         return serving.beside(seat)
-    hosts, code = Hosts(seat), ways_out.NO_JUDGEMENT
+    hosts, code = Cluster(seat), ways_out.NO_JUDGEMENT
     _ends_in_order(hosts)
     linux.die_with_parent(os.getppid(), signal.SIGTERM)
 
@@ -53,7 +53,7 @@ def run(began: float, command: Callable[[Run], object]) -> object:
         # Said here, when all are there: a launcher ends the first one when another has failed.
         if why := refused(sys.argv[1:]):
             raise InputError(why)
-        return command(Run(began, hosts))
+        return command(CommandRun(began, hosts))
 
     try:
         code = ways_out.ended(checked)
@@ -61,8 +61,8 @@ def run(began: float, command: Callable[[Run], object]) -> object:
         # Others end from here on, for which the launcher may want to end this one as well.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         goes_on = hosts.lost and seat.restarts < seat.most_restarts
-        if hosts.journal is not None and not goes_on:
-            hosts.journal.end()
+        if hosts.replay_log is not None and not goes_on:
+            hosts.replay_log.end()
         hosts.end(code)
     return code
 
@@ -75,7 +75,7 @@ def refused(arguments: list[str]) -> str:
     return f"launched several times there is only `{_COMMAND}`, not {said}: run it by itself"
 
 
-def journal(hosts: Hosts) -> Journal | None:
+def replay_log(hosts: Cluster) -> ReplayLog | None:
     """What the launcher's store keeps for the case that all are started again, or has kept if they
     were; None where they will not be. Raises InputError where there is nothing to go on from."""
     from aggverify.errors import InputError
@@ -91,7 +91,7 @@ def journal(hosts: Hosts) -> Journal | None:
     return found
 
 
-def _ends_in_order(hosts: Hosts) -> None:
+def _ends_in_order(hosts: Cluster) -> None:
     """When the launcher ends this process, what is known by then is told, and why there is no
     more; where that is done already it is not disturbed."""
     from aggverify.world import PoolError

@@ -91,7 +91,7 @@ def check(
     from aggverify.escape import indented
     from aggverify.execution.limits import LIMITS
     from aggverify.run.outcome.verdict import Exit
-    from aggverify.snapshot import file, session, telling
+    from aggverify.snapshot import file, formatting, session
     from aggverify.world import Pool
 
     paths = files or tuple(sorted(_where(folder).glob("*.txt")))
@@ -108,9 +108,9 @@ def check(
                 click.echo(f"ERROR  {indented(f'{path}: {error}')}", err=True)
                 codes.append(Exit.NO_JUDGEMENT)
                 continue
-            for text in telling.told(str(path), found):
+            for text in formatting.format_changes(str(path), found):
                 click.echo(text)
-            codes.append(telling.code(found))
+            codes.append(formatting.code(found))
     failed = Exit.FINDINGS in codes
     return int(Exit.FINDINGS if failed else max(codes))
 

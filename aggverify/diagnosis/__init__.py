@@ -11,18 +11,18 @@ from msgspec import structs
 
 from aggverify.checks import Finding
 from aggverify.codes import Diagnosed
-from aggverify.diagnosis.behind import Behind, Poison, behind, poisoned
-from aggverify.diagnosis.bugs import Bug, bugs_of_parts, known_bug
+from aggverify.diagnosis.bugs import KnownBug, bugs_of_parts, known_bug
 from aggverify.diagnosis.clues import PARTS, Clues
 from aggverify.diagnosis.distorted import distorted_count
 from aggverify.diagnosis.explanation import Diagnosis, Predicts
 from aggverify.diagnosis.factors import Factor, common_factor
 from aggverify.diagnosis.factors import gives as factor_gives
 from aggverify.diagnosis.forms import ClosedForm, closed_forms, telling
-from aggverify.diagnosis.joint import gives, joined
+from aggverify.diagnosis.mask_leak import MaskLeak, Poison, mask_leak, poisoned
+from aggverify.diagnosis.merge import gives, merge_diagnoses
 from aggverify.diagnosis.nonlinear import COUNT
 from aggverify.diagnosis.notfinite import in_words, not_finite
-from aggverify.diagnosis.observation import Observation, Shown, close
+from aggverify.diagnosis.observation import ObservedSign, WeightObservation, close
 from aggverify.diagnosis.partial import PartialForm, partial_form
 from aggverify.diagnosis.readings import exchanged, other_mode, other_reading
 from aggverify.diagnosis.shown import shown_by_weights
@@ -37,7 +37,7 @@ _FORMS = 12
 
 
 def diagnose(
-    subject: Subject, finding: Finding, tiers: Sequence[Sequence[Observation]]
+    subject: Subject, finding: Finding, tiers: Sequence[Sequence[WeightObservation]]
 ) -> Diagnosis | None:
     """The most specific explanation that fits every observation of the widest tier that has one.
 
@@ -54,14 +54,16 @@ def diagnose(
     return None
 
 
-def _misses(found: Diagnosis, finding: Finding, observations: Sequence[Observation]) -> bool:
+def _misses(found: Diagnosis, finding: Finding, observations: Sequence[WeightObservation]) -> bool:
     """Whether a formula that fits everything roughly does not give this very finding's weights."""
     if found.form is None:
         return False
     return _its_own(finding, observations) is not None and not gives(found.form, finding)
 
 
-def _its_own(finding: Finding, observations: Sequence[Observation]) -> Observation | None:
+def _its_own(
+    finding: Finding, observations: Sequence[WeightObservation]
+) -> WeightObservation | None:
     """The observation of the finding's own weights."""
     if finding.observed is None:
         return None
@@ -71,7 +73,7 @@ def _its_own(finding: Finding, observations: Sequence[Observation]) -> Observati
 
 
 def _factor(
-    subject: Subject, finding: Finding, observations: Sequence[Observation]
+    subject: Subject, finding: Finding, observations: Sequence[WeightObservation]
 ) -> Factor | None:
     """The factor common to all, if it gives this finding's weights as exactly as they are known."""
     factor = common_factor(subject, observations)
@@ -82,7 +84,9 @@ def _factor(
     return None
 
 
-def telling_case(observations: Sequence[Observation], candidates: Sequence[Case]) -> Case | None:
+def distinguishing_case(
+    observations: Sequence[WeightObservation], candidates: Sequence[Case]
+) -> Case | None:
     """A candidate on which the forms that still fit foretell different weights, if there is one."""
     forms = closed_forms(observations)[:_FORMS]
     seen = {o.case for o in observations}
@@ -105,11 +109,11 @@ def deviation(subject: Subject, usual: str) -> Diagnosis:
     known = subject.engine.deviates
     assert known is not None
     sentence = f"what engine {usual} asks for; this trainer {known.instead}"
-    bug = Bug(subject.engine.name, sentence, known.seen, known.fix)
+    bug = KnownBug(subject.engine.name, sentence, known.seen, known.fix)
     return Diagnosis(sentence, None, bug, sentence)
 
 
-def is_right(seen: Observation) -> bool:
+def is_right(seen: WeightObservation) -> bool:
     """Whether the weights are the mode's; where that is unknown, those that one rank gives."""
     if seen.expected is not None:
         return close(seen.observed, seen.exact)
@@ -117,14 +121,14 @@ def is_right(seen: Observation) -> bool:
 
 
 def diagnose_mask(
-    subject: Subject, finding: Finding, observations: Sequence[Observation]
+    subject: Subject, finding: Finding, observations: Sequence[WeightObservation]
 ) -> Diagnosis | None:
     """Masked tokens that have a weight, if that is what these show."""
     shown = shown_by_weights(observations, masked=True) if observations else None
     return _shown(_clues(subject, finding), shown) if shown is not None else None
 
 
-def diagnose_behind(subject: Subject, finding: Finding, seen: Behind) -> Diagnosis | None:
+def diagnose_behind(subject: Subject, finding: Finding, seen: MaskLeak) -> Diagnosis | None:
     """The mistake that lets values behind the mask do this."""
     bug = known_bug(replace(_clues(subject, finding), behind=seen))
     return Diagnosis(bug.sentence, None, bug, _apart(bug.sentence)) if bug is not None else None
@@ -142,7 +146,7 @@ def diagnose_nonlinear(
 
 
 def diagnose_not_finite(
-    subject: Subject, finding: Finding, observations: Sequence[Observation]
+    subject: Subject, finding: Finding, observations: Sequence[WeightObservation]
 ) -> Diagnosis | None:
     """The mistake that makes something not finite, from where it does."""
     seen = not_finite(observations)
@@ -167,8 +171,8 @@ def _clues(subject: Subject, finding: Finding, *signs: str) -> Clues:
 def _explained(
     subject: Subject,
     finding: Finding,
-    observations: Sequence[Observation],
-    beside: Sequence[Observation] = (),
+    observations: Sequence[WeightObservation],
+    beside: Sequence[WeightObservation] = (),
 ) -> Diagnosis | None:
     """Every clue there is in the weights, and the bug that left them. ``beside``: where one rank is
     right; what is said to be computed instead, whatever the step, must be so there, too."""
@@ -209,7 +213,7 @@ def _explained(
 
 
 def diagnose_term(
-    subject: Subject, finding: Finding, observations: Sequence[Observation]
+    subject: Subject, finding: Finding, observations: Sequence[WeightObservation]
 ) -> Diagnosis | None:
     """What an auxiliary term is, in units of its coefficient: a factor over what it should be, or a
     formula."""
@@ -228,7 +232,7 @@ def _of_term(finding: Finding, sentence: str) -> Diagnosis:
     return Diagnosis(told, None, None, f"{told} ({finding.term})")
 
 
-def _formula(subject: Subject, seen: Clues, observations: Sequence[Observation]) -> Diagnosis:
+def _formula(subject: Subject, seen: Clues, observations: Sequence[WeightObservation]) -> Diagnosis:
     signs, sentences = set(seen.signs), []
     if seen.factor is not None:
         sentences.append(seen.factor.sentence)
@@ -245,7 +249,7 @@ def _formula(subject: Subject, seen: Clues, observations: Sequence[Observation])
 
 
 def _relative(
-    subject: Subject, finding: Finding, seen: Clues, observations: Sequence[Observation]
+    subject: Subject, finding: Finding, seen: Clues, observations: Sequence[WeightObservation]
 ) -> Diagnosis | None:
     """A factor over one rank's own weights, where the formula is wrong or unknown already."""
     if any(o.trivial is None or not np.isfinite(o.trivial).all() for o in observations):
@@ -256,7 +260,7 @@ def _relative(
     return _diagnosis(subject, replace(seen, factor=factor), None, factor.sentence)
 
 
-def _shown(seen: Clues, shown: Shown) -> Diagnosis:
+def _shown(seen: Clues, shown: ObservedSign) -> Diagnosis:
     bug = known_bug(replace(seen, signs=seen.signs | {shown.sign}))
     factor, off = _named(seen)
     return Diagnosis(shown.sentence, factor, bug, shown.sentence, off=off)
@@ -279,7 +283,7 @@ def _diagnosis(
         known = bugs_of_parts(seen)
         where = ", ".join(dict.fromkeys(b.seen for b in known))
         name = known[0].name if known else "another-formula"
-        bug = Bug(name, sentence, where or "no historic bug is known to be this", wanted)
+        bug = KnownBug(name, sentence, where or "no historic bug is known to be this", wanted)
     elif bug is not None and wanted is not None and needs_no_count(subject):
         bug = structs.replace(bug, fix=wanted)  # others divide by what this mode has no use for
     elif bug is not None and wanted is not None and seen.form is not None:
@@ -292,7 +296,7 @@ def _diagnosis(
 
 
 def _value(
-    subject: Subject, finding: Finding, tiers: Sequence[Sequence[Observation]]
+    subject: Subject, finding: Finding, tiers: Sequence[Sequence[WeightObservation]]
 ) -> Diagnosis | None:
     # A constant is added once per rank and micro-batch: first look where there is only one.
     alone = [o for o in tiers[0] if o.case.layout.is_trivial]
@@ -305,12 +309,11 @@ def _value(
 
 
 __all__ = [
-    "Bug",
     "Diagnosis",
     "Factor",
-    "Observation",
+    "KnownBug",
     "Poison",
-    "behind",
+    "WeightObservation",
     "deviation",
     "diagnose",
     "diagnose_behind",
@@ -318,11 +321,12 @@ __all__ = [
     "diagnose_nonlinear",
     "diagnose_not_finite",
     "diagnose_term",
+    "distinguishing_case",
     "is_right",
-    "joined",
+    "mask_leak",
+    "merge_diagnoses",
     "not_finite",
     "poisoned",
     "recognised",
     "stated",
-    "telling_case",
 ]

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from aggverify.diagnosis.observation import Array, Observation, Shown, close
+from aggverify.diagnosis.observation import Array, ObservedSign, WeightObservation, close
 from aggverify.oracles import Sample
 
 
-def sorted_by_id(observations: Sequence[Observation]) -> Shown | None:
+def sorted_by_id(observations: Sequence[WeightObservation]) -> ObservedSign | None:
     """In every micro-batch the right weights, but handed out in order of the ids."""
     for unit in ("rollout", "group"):
         # A fully masked sample has no weight that could be seen to move.
@@ -20,11 +20,13 @@ def sorted_by_id(observations: Sequence[Observation]) -> Shown | None:
         differs = any(not close(f, o.exact) for o, f in zip(telling, foretold, strict=True))
         if fits and differs:
             name = "prompt group" if unit == "group" else unit
-            return Shown("sorted-by-id", f"weights are handed out in ascending order of {name} ids")
+            return ObservedSign(
+                "sorted-by-id", f"weights are handed out in ascending order of {name} ids"
+            )
     return None
 
 
-def unsorted_wrongly(observations: Sequence[Observation]) -> Shown | None:
+def unsorted_wrongly(observations: Sequence[WeightObservation]) -> ObservedSign | None:
     """In every micro-batch the right weights, sorted once more where sorting is to be undone."""
     telling = [o for o in observations if all(s.num_unmasked for s in o.case.step.samples)]
     for name, key in _SORTED_BY:
@@ -32,7 +34,9 @@ def unsorted_wrongly(observations: Sequence[Observation]) -> Shown | None:
             foretold = [_sorted_again(o, key, times) for o in telling]
             fits = all(close(o.observed, f) for o, f in zip(telling, foretold, strict=True))
             if fits and any(not close(f, o.exact) for o, f in zip(telling, foretold, strict=True)):
-                return Shown("unsorted-wrongly", f"the order of samples by {name} is {words}")
+                return ObservedSign(
+                    "unsorted-wrongly", f"the order of samples by {name} is {words}"
+                )
     return None
 
 
@@ -48,7 +52,7 @@ _SORTED_BY: tuple[tuple[str, Key], ...] = (
 )
 
 
-def _sorted_again(o: Observation, key: Key, times: int) -> Array:
+def _sorted_again(o: WeightObservation, key: Key, times: int) -> Array:
     def moved(members: Sequence[int]) -> list[int]:
         order = sorted(range(len(members)), key=lambda n: key(o.case.step.samples[members[n]]))
         places = list(range(len(members)))
@@ -59,13 +63,13 @@ def _sorted_again(o: Observation, key: Key, times: int) -> Array:
     return _handed_out(o, moved)
 
 
-def _by_id(o: Observation, unit: str) -> Array:
+def _by_id(o: WeightObservation, unit: str) -> Array:
     return _handed_out(
         o, lambda cell: sorted(cell, key=lambda i: getattr(o.case.step.samples[i], unit))
     )
 
 
-def _handed_out(o: Observation, whose: Callable[[Sequence[int]], Sequence[int]]) -> Array:
+def _handed_out(o: WeightObservation, whose: Callable[[Sequence[int]], Sequence[int]]) -> Array:
     """Every sample of a micro-batch has the right weight of another one."""
     step = o.case.step
     weights = np.maximum.reduceat(o.exact, step.offsets).tolist()
@@ -77,7 +81,7 @@ def _handed_out(o: Observation, whose: Callable[[Sequence[int]], Sequence[int]])
     return np.where(o.mask, np.repeat(moved, lengths), 0.0)
 
 
-def filled_up(observations: Sequence[Observation]) -> Shown | None:
+def filled_up(observations: Sequence[WeightObservation]) -> ObservedSign | None:
     """The last sample of every micro-batch with an odd number of them counts twice."""
     told = False
     for o in observations:
@@ -90,10 +94,12 @@ def filled_up(observations: Sequence[Observation]) -> Shown | None:
         told |= bool(np.ptp(times))
     if not told:
         return None
-    return Shown("filled-up", "micro-batches are filled up to an even number with the last sample")
+    return ObservedSign(
+        "filled-up", "micro-batches are filled up to an even number with the last sample"
+    )
 
 
-def _fillers(o: Observation) -> list[int]:
+def _fillers(o: WeightObservation) -> list[int]:
     times = [1] * len(o.case.step.samples)
     for _, _, cell in o.case.layout.cells():
         times[cell[-1]] += len(cell) % 2

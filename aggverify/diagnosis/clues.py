@@ -8,9 +8,9 @@ from fractions import Fraction
 from typing import Literal, Protocol
 
 from aggverify.codec import Part
-from aggverify.diagnosis.behind import Behind, Poison
 from aggverify.diagnosis.factors import Factor
 from aggverify.diagnosis.forms import SIZES, ClosedForm
+from aggverify.diagnosis.mask_leak import MaskLeak, Poison
 from aggverify.diagnosis.notfinite import NotFinite
 from aggverify.diagnosis.terms import Term
 from aggverify.engines import EngineSpec, Sizes
@@ -34,7 +34,7 @@ class Clues:
     form: ClosedForm | None = None
     error: Raised | None = None
     not_finite: NotFinite | None = None
-    behind: Behind | None = None
+    behind: MaskLeak | None = None
 
 
 class Clue(Protocol):
@@ -186,7 +186,7 @@ PARTS = ("inner", "outer", "sizes")
 """Of a form: what a token's own unit is divided by, what is averaged over, parallel sizes."""
 
 
-class Shape(Part, frozen=True):
+class FormShape(Part, frozen=True):
     """A closed form of this shape; parts left at None match anything, no ``upper`` only none."""
 
     inner: Count | None = None

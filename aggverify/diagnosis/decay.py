@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from aggverify.diagnosis.observation import TOLERANCE, Array, Observation, Shown
+from aggverify.diagnosis.observation import TOLERANCE, Array, ObservedSign, WeightObservation
 from aggverify.steps.layouts import token_owner
 
 _LONG = 3
@@ -16,7 +16,7 @@ _LONG = 3
 _MAX = 64
 
 
-def decay(observations: Sequence[Observation]) -> Shown | None:
+def decay(observations: Sequence[WeightObservation]) -> ObservedSign | None:
     """The one number, or number of ranks, by a power of which all weights are off: as often as a
     micro-batch is followed by another one, or once more."""
     usable = [o for o in observations if o.expected is not None and o.mask.any()]
@@ -33,7 +33,7 @@ def decay(observations: Sequence[Observation]) -> Shown | None:
             foretold = counts.astype(np.float64) ** (times * later)
             if (foretold != 1).any() and _near(ratios, foretold):
                 text = f"the gradient of a micro-batch is {how} by the number of {words}"
-                return Shown(sign, f"{text} as often as micro-batches follow")
+                return ObservedSign(sign, f"{text} as often as micro-batches follow")
     for more, words in (
         (0, "as often as micro-batches follow"),
         (1, "once and as often as follow"),
@@ -42,14 +42,14 @@ def decay(observations: Sequence[Observation]) -> Shown | None:
         base = _base(ratios, steps)
         if base is not None:
             how = f"divided by {base}" if base > 1 else f"multiplied by {1 / base}"
-            return Shown("decays", f"the gradient of a micro-batch is {how} {words}")
+            return ObservedSign("decays", f"the gradient of a micro-batch is {how} {words}")
     return None
 
 
 _SIZES = ("data-parallel ranks", "context-parallel ranks", "ranks")
 
 
-def _sizes(o: Observation) -> tuple[int, int]:
+def _sizes(o: WeightObservation) -> tuple[int, int]:
     return o.case.layout.dp_size, o.case.layout.cp_size
 
 
@@ -57,7 +57,7 @@ def _near(ratios: Array, foretold: Array) -> bool:
     return bool((np.abs(ratios - foretold) <= TOLERANCE * foretold).all())
 
 
-def _ratios(o: Observation) -> Iterator[tuple[Array, Array]]:
+def _ratios(o: WeightObservation) -> Iterator[tuple[Array, Array]]:
     """Observed over expected weight of every unmasked token, and how many micro-batches follow."""
     micro_batch = np.array([k for _, _, k in token_owner(o.case.step, o.case.layout)])[o.mask]
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 
-from aggverify.diagnosis.observation import TOLERANCE, Array, Observation, Shown
+from aggverify.diagnosis.observation import TOLERANCE, Array, ObservedSign, WeightObservation
 from aggverify.diagnosis.terms import TOKENS, Term, Tokens
 
 _COUNTED = (TOKENS, "response tokens", "prompt and response tokens")
@@ -15,7 +15,7 @@ _UNITS = ("sample", "rollout", "prompt group", "")
 _MULTIPLES = (2, 3, 4, 5, 6, 7, 8, 10, 16, 32, 64, 128)
 
 
-def distorted_count(observations: Sequence[Observation]) -> Shown | None:
+def distorted_count(observations: Sequence[WeightObservation]) -> ObservedSign | None:
     """The one function of a true count that every observed denominator is, if there is one."""
     usable = [o for o in observations if o.expected is not None and o.mask.any()]
     if not usable or any((o.observed[~o.mask] != 0).any() for o in usable):
@@ -32,7 +32,7 @@ def distorted_count(observations: Sequence[Observation]) -> Shown | None:
             for text, foretold in _functions(true, used):
                 if (np.abs(foretold - used) <= TOLERANCE * used).all():
                     name = Term(what, unit).text
-                    return Shown("distorted-count", f"divides by the {name}, {text}")
+                    return ObservedSign("distorted-count", f"divides by the {name}, {text}")
     return None
 
 

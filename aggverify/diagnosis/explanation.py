@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from aggverify.diagnosis.bugs.base import Bug
+from aggverify.diagnosis.bugs.base import KnownBug
 from aggverify.diagnosis.observation import Array
 from aggverify.steps.case import Case
 
@@ -35,7 +35,7 @@ class Diagnosis:
 
     sentence: str
     factor: str | None = None
-    bug: Bug | None = None
+    bug: KnownBug | None = None
     root: str | None = None
     form: Predicts | None = None
     off: str | None = None

@@ -11,7 +11,7 @@ from itertools import product
 import numpy as np
 
 from aggverify.checks import Finding
-from aggverify.diagnosis.observation import TOLERANCE, Array, Observation
+from aggverify.diagnosis.observation import TOLERANCE, Array, WeightObservation
 from aggverify.execution.subject import Subject
 from aggverify.steps.case import Case
 
@@ -44,7 +44,7 @@ class Factor:
         return f"{self.name} times {'too large' if upward else 'what they must be'}"
 
 
-def common_factor(subject: Subject, observations: Sequence[Observation]) -> Factor | None:
+def common_factor(subject: Subject, observations: Sequence[WeightObservation]) -> Factor | None:
     """The named factor if, in every observation, all weights are off by one and the same."""
     ratios, used = [], []
     for o in observations:
@@ -65,7 +65,7 @@ def common_factor(subject: Subject, observations: Sequence[Observation]) -> Fact
 
 
 def named_ratio(
-    subject: Subject, observations: Sequence[Observation], ratios: Sequence[float]
+    subject: Subject, observations: Sequence[WeightObservation], ratios: Sequence[float]
 ) -> Factor | None:
     """The product of sizes, or the constant, that equals the ratio in every observation."""
     if not ratios or all(abs(r - 1) <= TOLERANCE for r in ratios) or min(ratios) <= 0:

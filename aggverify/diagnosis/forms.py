@@ -14,7 +14,7 @@ from itertools import product
 
 import numpy as np
 
-from aggverify.diagnosis.observation import TOLERANCE, Array, Observation
+from aggverify.diagnosis.observation import TOLERANCE, Array, WeightObservation
 from aggverify.diagnosis.terms import Term, Tokens, inner_terms, outer_terms, upper_terms
 from aggverify.steps.case import Case
 
@@ -91,7 +91,9 @@ def parallel_sizes(case: Case) -> tuple[int, int, int]:
     return layout.dp_size, layout.cp_size, layout.num_microbatches
 
 
-def closed_forms(observations: Sequence[Observation], *, partial: bool = False) -> list[ClosedForm]:
+def closed_forms(
+    observations: Sequence[WeightObservation], *, partial: bool = False
+) -> list[ClosedForm]:
     """All forms that equal the observed weights on every observation, the simplest first;
     ``partial``: those that are not 0."""
     usable = [o for o in observations if (o.observed[o.mask] != 0).any() or not partial]
@@ -124,7 +126,7 @@ class _Table:
     """Logarithms of every term on the unmasked tokens, observations one after the other; of
     neighbours that no term tells apart, as in a long response, the least and the largest weight."""
 
-    def __init__(self, observations: Sequence[Observation]) -> None:
+    def __init__(self, observations: Sequence[WeightObservation]) -> None:
         cases = [o.case for o in observations]
         self._tokens = Tokens(cases)
         weights: Array = np.concatenate([o.observed[o.mask] for o in observations])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from aggverify.diagnosis.observation import Observation, Shown
+from aggverify.diagnosis.observation import ObservedSign, WeightObservation
 from aggverify.steps.layouts import owned_pieces
 
 Bits = npt.NDArray[np.bool_]
@@ -28,7 +28,7 @@ class Made:
     grows: bool = True
 
 
-def made_of_the_mask(observations: Sequence[Observation]) -> Shown | None:
+def made_of_the_mask(observations: Sequence[WeightObservation]) -> ObservedSign | None:
     """The first of these that is the set of tokens with a weight, in every observation."""
     seen = [(o.observed != 0, o.mask, o) for o in observations]
     if not any((weighed != mask).any() for weighed, mask, _ in seen):
@@ -38,7 +38,7 @@ def made_of_the_mask(observations: Sequence[Observation]) -> Shown | None:
     for made in _MADE:
         for where, parts in (("", whole), (", in what each rank has of a micro-batch", pieces)):
             if _fits(made, parts):
-                return Shown(made.sign, f"the mask is {made.words}{where}")
+                return ObservedSign(made.sign, f"the mask is {made.words}{where}")
     return None
 
 
@@ -59,13 +59,13 @@ def _fits(made: Made, seen: Sequence[Parts]) -> bool:
     return tells
 
 
-def _whole(o: Observation) -> list[npt.NDArray[np.int64]]:
+def _whole(o: WeightObservation) -> list[npt.NDArray[np.int64]]:
     step = o.case.step
     pairs = zip(step.offsets, step.samples, strict=True)
     return [np.arange(a, a + s.response_length) for a, s in pairs]
 
 
-def _pieces(o: Observation) -> Iterator[list[npt.NDArray[np.int64]]]:
+def _pieces(o: WeightObservation) -> Iterator[list[npt.NDArray[np.int64]]]:
     """What each rank has of each micro-batch, sample by sample; a gather has put it together."""
     step, layout = o.case.step, o.case.layout
     whole = _whole(o)

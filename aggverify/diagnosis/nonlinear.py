@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aggverify.diagnosis.forms import ClosedForm, exponents, parallel_sizes
-from aggverify.diagnosis.observation import TOLERANCE, Array, Observation, close
+from aggverify.diagnosis.observation import TOLERANCE, Array, WeightObservation, close
 from aggverify.diagnosis.terms import Term, Tokens, inner_terms, outer_terms
 from aggverify.oracles import Step
 from aggverify.steps.case import Case
@@ -28,7 +28,7 @@ def at_rest(case: Case) -> Case:
     return case.with_losses((0.0,) * len(case.losses))
 
 
-def count_at_hand(observations: Sequence[Observation]) -> ClosedForm | None:
+def count_at_hand(observations: Sequence[WeightObservation]) -> ClosedForm | None:
     """The count of what one rank or micro-batch has that stands for the step's own, in all of
     these: by it the weights are off from those of one rank. Of cases ``at_rest``."""
     ratios, cases = [], []
@@ -61,13 +61,13 @@ def _forms(tokens: Tokens, ratio: Array, cases: Sequence[Case]) -> Iterator[Clos
     yield from sorted(found, key=lambda form: form.cost)
 
 
-def count_of_a_part(observations: Sequence[Observation]) -> ClosedForm | None:
+def count_of_a_part(observations: Sequence[WeightObservation]) -> ClosedForm | None:
     """The count of what is at hand that divides a part of the gradient, all others being right.
 
     On one step two layouts tell which part that is: how far each is off, over by how much its count
     is, is the same.
     """
-    steps: dict[tuple[Step, tuple[float, ...]], list[Observation]] = {}
+    steps: dict[tuple[Step, tuple[float, ...]], list[WeightObservation]] = {}
     for o in observations:
         if o.trivial is not None and not o.case.layout.is_trivial and o.mask.any():
             steps.setdefault((o.case.step, o.case.losses), []).append(o)
@@ -89,7 +89,7 @@ def count_of_a_part(observations: Sequence[Observation]) -> ClosedForm | None:
     return min(found, key=lambda form: form.cost, default=None)
 
 
-def _is_of_a_part(sets: Sequence[Sequence[Observation]], times: Sequence[Array]) -> bool:
+def _is_of_a_part(sets: Sequence[Sequence[WeightObservation]], times: Sequence[Array]) -> bool:
     """``times``: by what the part is off in each observation, one after the other."""
     left, told = iter(times), False
     for own in sets:
@@ -116,7 +116,7 @@ _RELATIVE = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class PerturbedCase:
     """A case with other values outside one place, of other samples or of the same ones."""
 
     sign: str
@@ -125,7 +125,7 @@ class Probe:
     case: Case
 
 
-def probes(case: Case) -> Iterator[Probe]:
+def probes(case: Case) -> Iterator[PerturbedCase]:
     """For each place of a case that is spread out."""
     owner = np.array(token_owner(case.step, case.layout)).reshape(-1, 3)
     mask = np.frombuffer(b"".join(s.loss_mask for s in case.step.samples), dtype=np.uint8)
@@ -140,10 +140,10 @@ def probes(case: Case) -> Iterator[Probe]:
             moved = outside & mask.astype(bool)
             if moved.any() and (inside & (mask == 1)).any():
                 new = [x + 0.25 if m else x for x, m in zip(case.losses, moved, strict=True)]
-                yield Probe(sign, inside & (mask == 1), case.with_losses(tuple(new)))
+                yield PerturbedCase(sign, inside & (mask == 1), case.with_losses(tuple(new)))
 
 
-def is_at_hand(probe: Probe, before: Observation, after: Observation) -> bool:
+def is_at_hand(probe: PerturbedCase, before: WeightObservation, after: WeightObservation) -> bool:
     """Whether the values elsewhere have a part in its weights on one rank, and none as laid out.
     A token that is let in or left out by them has been compared, which is no statistic."""
     if before.trivial is None or after.trivial is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from aggverify.diagnosis.observation import Observation
+from aggverify.diagnosis.observation import WeightObservation
 from aggverify.diagnosis.terms import Tokens
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import visible_pieces
@@ -28,7 +28,7 @@ class NotFinite:
     masked: bool = False
 
 
-def not_finite(observations: Sequence[Observation]) -> NotFinite | None:
+def not_finite(observations: Sequence[WeightObservation]) -> NotFinite | None:
     """What all of these have in common; None where everything is finite."""
     bad = [o for o in observations if _is_bad(o)]
     if not bad:
@@ -55,18 +55,18 @@ def in_words(seen: NotFinite) -> str | None:
     return f"{how} count of {seen.empty} is divided by as 0"
 
 
-def _is_bad(o: Observation) -> bool:
+def _is_bad(o: WeightObservation) -> bool:
     losses = all(np.isfinite(rank).all() for rank in o.local_losses)
     return not losses or not bool(np.isfinite(o.observed).all())
 
 
-def _at_masked_tokens(observations: Sequence[Observation]) -> bool:
+def _at_masked_tokens(observations: Sequence[WeightObservation]) -> bool:
     """Every masked token and no other; on a step of masked tokens alone that says nothing."""
     telling = [o for o in observations if o.mask.any() and not o.mask.all()]
     return bool(telling) and all((np.isfinite(o.observed) == o.mask).all() for o in telling)
 
 
-def _told_by_losses(o: Observation, empty: Cells) -> bool:
+def _told_by_losses(o: WeightObservation, empty: Cells) -> bool:
     """Whether exactly these cells' losses are not finite; or all of them are, where ranks add up
     before they divide."""
     c_size = o.case.layout.cp_size
@@ -78,7 +78,7 @@ def _told_by_losses(o: Observation, empty: Cells) -> bool:
     return bad == empty
 
 
-def _told_by_weights(o: Observation, empty: Cells) -> bool:
+def _told_by_weights(o: WeightObservation, empty: Cells) -> bool:
     return any(empty.values()) == (not np.isfinite(o.observed).all())
 
 

@@ -18,7 +18,7 @@ TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
-class Observation:
+class WeightObservation:
     """Weights and reported value of one execution; derived arrays are cached.
 
     ``expected``: the oracle's weights, None without one. ``local_losses``: per rank and
@@ -51,7 +51,7 @@ class Observation:
         """Units and counts of its tokens."""
         return Tokens([self.case])
 
-    def upright(self, slope: float) -> Observation:
+    def upright(self, slope: float) -> WeightObservation:
         """With one sign for all tokens, as weights in closed form have. ``slope``: what weights
         are off by, of an objective where all inputs are 0."""
         assert self.expected is not None
@@ -64,7 +64,7 @@ class Observation:
         )
 
     @property
-    def relative_to_trivial(self) -> Observation:
+    def relative_to_trivial(self) -> WeightObservation:
         """The same with the trivial layout's weights for expected ones."""
         assert self.trivial is not None
         exact = tuple(Fraction(w) for w in self.trivial.tolist())
@@ -72,7 +72,7 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ObservedSign:
     """What observations show, by a sign that the bug table knows, and in a sentence."""
 
     sign: str

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aggverify.diagnosis.forms import ClosedForm, closed_forms
-from aggverify.diagnosis.observation import Array, Observation
+from aggverify.diagnosis.observation import Array, WeightObservation
 from aggverify.diagnosis.terms import Tokens
 from aggverify.oracles import Sample
 from aggverify.steps.case import Case
@@ -48,7 +48,7 @@ class PartialForm:
         return np.where(_kept(cases, self.left_out), self.form.predict(cases), 0.0)
 
 
-def partial_form(observations: Sequence[Observation]) -> PartialForm | None:
+def partial_form(observations: Sequence[WeightObservation]) -> PartialForm | None:
     """The form of what is left where some samples are left out by one rule in all of these."""
     rule = left_out(observations)
     if rule is None:
@@ -57,7 +57,7 @@ def partial_form(observations: Sequence[Observation]) -> PartialForm | None:
     return forms[0] if forms else None
 
 
-def left_out(observations: Sequence[Observation]) -> LeftOut | None:
+def left_out(observations: Sequence[WeightObservation]) -> LeftOut | None:
     """The one rule by which samples have weight 0 in all of these."""
     usable = [o for o in observations if o.case.step.num_unmasked]
     if not any((o.observed[o.mask] == 0).any() for o in usable):

@@ -9,12 +9,14 @@ from typing import Any, get_args, get_type_hints
 import numpy as np
 
 from aggverify import oracles
-from aggverify.diagnosis.observation import Array, Observation, Shown, close
+from aggverify.diagnosis.observation import Array, ObservedSign, WeightObservation, close
 from aggverify.execution.subject import Subject
 from aggverify.oracles import MODES, OracleError, Policy
 
 
-def other_reading(subject: Subject, observations: Sequence[Observation]) -> Shown | None:
+def other_reading(
+    subject: Subject, observations: Sequence[WeightObservation]
+) -> ObservedSign | None:
     """The one policy field whose other value explains every observation."""
     if subject.mode is None or subject.oracle or not observations:
         return None
@@ -22,18 +24,18 @@ def other_reading(subject: Subject, observations: Sequence[Observation]) -> Show
         if _explains(subject, subject.mode, policy, observations):
             value, declared = str(getattr(policy, name)), getattr(subject.policy, name)
             words = f"{name} = {value!r} (declared: {declared!r})"
-            return Shown(f"{name}={value}", f"the mode under another reading: {words}")
+            return ObservedSign(f"{name}={value}", f"the mode under another reading: {words}")
     return None
 
 
-def other_mode(subject: Subject, observations: Sequence[Observation]) -> Shown | None:
+def other_mode(subject: Subject, observations: Sequence[WeightObservation]) -> ObservedSign | None:
     """The other mode (without a divisor) whose weights all observations have."""
     if subject.mode is None or not observations or _compares(subject.mode):
         return None
     for name, mode in MODES.items():
         asked = name != subject.mode and not mode.needs_divisor
         if asked and _explains(subject, name, subject.policy, observations):
-            return Shown(f"weights of {name}", f"the weights of {name}")
+            return ObservedSign(f"weights of {name}", f"the weights of {name}")
     return None
 
 
@@ -50,7 +52,7 @@ def _neighbours(policy: Policy) -> Iterator[tuple[str, Policy]]:
 
 
 def _explains(
-    subject: Subject, mode: str, policy: Policy, observations: Sequence[Observation]
+    subject: Subject, mode: str, policy: Policy, observations: Sequence[WeightObservation]
 ) -> bool:
     """Right in every observation, and not what was declared in at least one."""
     differs = False
@@ -62,7 +64,7 @@ def _explains(
     return differs
 
 
-def _weights(subject: Subject, mode: str, policy: Policy, o: Observation) -> Array | None:
+def _weights(subject: Subject, mode: str, policy: Policy, o: WeightObservation) -> Array | None:
     divisor = subject.divisor if oracles.mode(mode).needs_divisor else None
     try:
         weights = oracles.weights(mode, o.case.step, divisor=divisor, policy=policy)
@@ -72,12 +74,12 @@ def _weights(subject: Subject, mode: str, policy: Policy, o: Observation) -> Arr
     return np.abs(found) if _compares(mode) else found
 
 
-def exchanged(subject: Subject, observations: Sequence[Observation]) -> Shown | None:
+def exchanged(subject: Subject, observations: Sequence[WeightObservation]) -> ObservedSign | None:
     """Whether the two rollouts of every pair stand in each other's place."""
     if subject.mode is None or not _compares(subject.mode):
         return None
     if all(o.expected is not None and close(-o.observed, o.exact) for o in observations):
-        return Shown("exchanged-pairs", "chosen and rejected are exchanged")
+        return ObservedSign("exchanged-pairs", "chosen and rejected are exchanged")
     return None
 
 

@@ -11,13 +11,15 @@ from aggverify.diagnosis.alignment import filled_up, sorted_by_id, unsorted_wron
 from aggverify.diagnosis.decay import decay
 from aggverify.diagnosis.experts import experts_off
 from aggverify.diagnosis.masked import made_of_the_mask
-from aggverify.diagnosis.observation import Array, Observation, Shown, close
+from aggverify.diagnosis.observation import Array, ObservedSign, WeightObservation, close
 from aggverify.diagnosis.terms import TOKENS, Term
 from aggverify.oracles import Sample
 from aggverify.steps.layouts import owned_pieces
 
 
-def shown_by_weights(observations: Sequence[Observation], *, masked: bool = False) -> Shown | None:
+def shown_by_weights(
+    observations: Sequence[WeightObservation], *, masked: bool = False
+) -> ObservedSign | None:
     """The first sign that is seen in every observation that can show it; ``masked``: of those
     that are about masked tokens having a weight."""
     usable = [o for o in observations if o.expected is not None]
@@ -30,7 +32,7 @@ def shown_by_weights(observations: Sequence[Observation], *, masked: bool = Fals
     return None
 
 
-def _dropped(observations: Sequence[Observation]) -> Shown | None:
+def _dropped(observations: Sequence[WeightObservation]) -> ObservedSign | None:
     """Some unmasked tokens have weight 0, all others the right one."""
     if not any((o.observed[o.mask] == 0).any() for o in observations):
         return None
@@ -38,24 +40,26 @@ def _dropped(observations: Sequence[Observation]) -> Shown | None:
         return None
     for name, sentence, foretold in _DROPS:
         if all((_is_dropped(o) == (foretold(o) & o.mask)).all() for o in observations):
-            return Shown(name, sentence)
+            return ObservedSign(name, sentence)
     if all(_whole_samples(o) for o in observations):
-        return Shown("samples-dropped", "some samples have weight 0 and are silently left out")
+        return ObservedSign(
+            "samples-dropped", "some samples have weight 0 and are silently left out"
+        )
     return None
 
 
-def _is_dropped(o: Observation) -> npt.NDArray[np.bool_]:
+def _is_dropped(o: WeightObservation) -> npt.NDArray[np.bool_]:
     return np.asarray(o.mask & (o.observed == 0), dtype=bool)
 
 
-def _whole_samples(o: Observation) -> bool:
+def _whole_samples(o: WeightObservation) -> bool:
     sample = o.tokens.sample
     dropped = _is_dropped(o)
     count = np.bincount(sample[o.mask])
     return set(np.bincount(sample[dropped], minlength=len(count)) - count) <= {0, *(-count)}
 
 
-def _integer_weights(observations: Sequence[Observation]) -> Shown | None:
+def _integer_weights(observations: Sequence[WeightObservation]) -> ObservedSign | None:
     """Weights cut to whole numbers: 1 stays, everything below becomes 0."""
     if any(not close(o.observed, np.trunc(o.exact)) for o in observations):
         return None
@@ -63,10 +67,10 @@ def _integer_weights(observations: Sequence[Observation]) -> Shown | None:
     lost = any(((o.exact > 0) & (o.exact < 1)).any() for o in observations)
     if not (shown and lost):
         return None
-    return Shown("integer-buffer", "weights are cut to whole numbers: all below 1 become 0")
+    return ObservedSign("integer-buffer", "weights are cut to whole numbers: all below 1 become 0")
 
 
-def _zigzag(o: Observation) -> Iterator[tuple[bool, bool, Array]]:
+def _zigzag(o: WeightObservation) -> Iterator[tuple[bool, bool, Array]]:
     """Per sample and CP rank: (first chunk empty, second chunk empty, flat tokens)."""
     step, layout = o.case.step, o.case.layout
     everyone = tuple(range(len(step.samples)))
@@ -79,7 +83,7 @@ def _zigzag(o: Observation) -> Iterator[tuple[bool, bool, Array]]:
             yield bool(second.all()), bool((~second).all()), flat + step.offsets[i]
 
 
-def _second_chunks(o: Observation) -> npt.NDArray[np.bool_]:
+def _second_chunks(o: WeightObservation) -> npt.NDArray[np.bool_]:
     out = np.zeros(len(o.mask), dtype=bool)
     if o.case.layout.cp_size == 1 or o.case.layout.cp_kind != "zigzag":
         return out
@@ -93,7 +97,7 @@ def _second_chunks(o: Observation) -> npt.NDArray[np.bool_]:
     return out
 
 
-def _lonely_chunks(o: Observation) -> npt.NDArray[np.bool_]:
+def _lonely_chunks(o: WeightObservation) -> npt.NDArray[np.bool_]:
     out = np.zeros(len(o.mask), dtype=bool)
     if o.case.layout.cp_size == 1 or o.case.layout.cp_kind != "zigzag":
         return out
@@ -103,16 +107,16 @@ def _lonely_chunks(o: Observation) -> npt.NDArray[np.bool_]:
     return out
 
 
-def _all_but_the_last(o: Observation) -> npt.NDArray[np.bool_]:
+def _all_but_the_last(o: WeightObservation) -> npt.NDArray[np.bool_]:
     """Tokens of every micro-batch but the last of their rank."""
     last = {i for rank in o.case.layout.micro_batches for i in rank[-1]}
     return np.array([int(s) not in last for s in o.tokens.sample], dtype=bool)
 
 
-def _edge(index: int, *, shards: bool) -> Callable[[Observation], npt.NDArray[np.bool_]]:
+def _edge(index: int, *, shards: bool) -> Callable[[WeightObservation], npt.NDArray[np.bool_]]:
     """The first or last token of every sample, or of what each context-parallel rank has of it."""
 
-    def foretold(o: Observation) -> npt.NDArray[np.bool_]:
+    def foretold(o: WeightObservation) -> npt.NDArray[np.bool_]:
         step, layout = o.case.step, o.case.layout
         out = np.zeros(len(o.mask), dtype=bool)
         whole = tuple(slice(a, a + s.response_length) for a, s in _spans(o))
@@ -133,11 +137,11 @@ def _edge(index: int, *, shards: bool) -> Callable[[Observation], npt.NDArray[np
     return foretold
 
 
-def _spans(o: Observation) -> Iterator[tuple[int, Sample]]:
+def _spans(o: WeightObservation) -> Iterator[tuple[int, Sample]]:
     return zip(o.case.step.offsets, o.case.step.samples, strict=True)
 
 
-_DROPS: tuple[tuple[str, str, Callable[[Observation], npt.NDArray[np.bool_]]], ...] = (
+_DROPS: tuple[tuple[str, str, Callable[[WeightObservation], npt.NDArray[np.bool_]]], ...] = (
     ("chunk-dropped", "the second chunk of every zigzag shard gets weight 0", _second_chunks),
     (
         "chunk-dropped",
@@ -161,7 +165,7 @@ _DROPS: tuple[tuple[str, str, Callable[[Observation], npt.NDArray[np.bool_]]], .
 )
 
 
-def _epsilon(observations: Sequence[Observation]) -> Shown | None:
+def _epsilon(observations: Sequence[WeightObservation]) -> ObservedSign | None:
     """One and the same small number added to the count of a unit."""
     for unit in ("sample", "rollout", "prompt group", ""):
         found: list[float] = []
@@ -174,13 +178,13 @@ def _epsilon(observations: Sequence[Observation]) -> Shown | None:
             continue
         size = float(np.median(values))
         if 1e-14 < size < 1e-2 and np.ptp(values) <= 1e-3 * size:
-            return Shown(
+            return ObservedSign(
                 "epsilon-inside", f"{size:.3g} is added to the count of the {unit or 'step'}"
             )
     return None
 
 
-def _rounded_count(observations: Sequence[Observation]) -> Shown | None:
+def _rounded_count(observations: Sequence[WeightObservation]) -> ObservedSign | None:
     """Counts that are right up to 256 and rounded to 8 significant bits beyond (or 11: 2048)."""
     for name, bits in (("bfloat16", 8), ("float16", 11)):
         for unit in ("sample", "rollout", "prompt group", ""):
@@ -196,14 +200,16 @@ def _rounded_count(observations: Sequence[Observation]) -> Shown | None:
                 both = list(zip(pairs, kept, strict=True))
                 same = all(close(used, r) for (_, used), r in both)
                 if same and any((r != true).any() for (true, _), r in both):
-                    return Shown("rounded-count", f"the count of the {unit or 'step'} {words}")
+                    return ObservedSign(
+                        "rounded-count", f"the count of the {unit or 'step'} {words}"
+                    )
     return None
 
 
 _WIDTHS = tuple((bits, signed) for bits in (8, 16, 32) for signed in (True, False))
 
 
-def _wrapped_count(observations: Sequence[Observation]) -> Shown | None:
+def _wrapped_count(observations: Sequence[WeightObservation]) -> ObservedSign | None:
     """Counts that are right up to the largest integer of a type, and begin again beyond."""
     for bits, signed in _WIDTHS:
         for unit in ("sample", "rollout", "prompt group", ""):
@@ -216,13 +222,13 @@ def _wrapped_count(observations: Sequence[Observation]) -> Shown | None:
                 used = (np.maximum(w, floor) for w in wrapped)
                 if all(close(u, w) for (_, u), w in zip(pairs, used, strict=True)):
                     kind = f"{'' if signed else 'u'}int{bits}"
-                    return Shown(
+                    return ObservedSign(
                         "wrapped-count", f"the count of the {unit or 'step'} wraps in {kind}"
                     )
     return None
 
 
-def _counts(o: Observation, unit: str) -> tuple[Array, Array]:
+def _counts(o: WeightObservation, unit: str) -> tuple[Array, Array]:
     true = o.tokens.values(Term(TOKENS, unit))
     with np.errstate(divide="ignore", invalid="ignore"):
         return true, true * o.exact[o.mask] / o.observed[o.mask]
@@ -233,7 +239,7 @@ def _to_bits(count: Array, bits: int) -> Array:
     return np.asarray(np.ldexp(np.rint(mantissa * 2**bits), exponent - bits), dtype=np.float64)
 
 
-def _in_turn(observations: Sequence[Observation]) -> Shown | None:
+def _in_turn(observations: Sequence[WeightObservation]) -> ObservedSign | None:
     """On one rank, token t has the weight of sample ``t mod samples``."""
     telling = False
     for o in observations:
@@ -250,13 +256,13 @@ def _in_turn(observations: Sequence[Observation]) -> Shown | None:
         telling |= not close(turned, o.exact)
     if not telling:
         return None
-    return Shown(
+    return ObservedSign(
         "in-turn", "token t gets the denominator of sample t mod n: repeat, not interleave"
     )
 
 
 _OF_THE_MASK = (made_of_the_mask,)
-_RECOGNISERS: tuple[Callable[[Sequence[Observation]], Shown | None], ...] = (
+_RECOGNISERS: tuple[Callable[[Sequence[WeightObservation]], ObservedSign | None], ...] = (
     _integer_weights,
     experts_off,
     made_of_the_mask,

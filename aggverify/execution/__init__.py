@@ -1,1 +1,1 @@
-"""The parent's side of the ranks: trials go out, executions come back, with every time limit."""
+"""The parent's side of the ranks: run specs go out, executions come back, with every time limit."""

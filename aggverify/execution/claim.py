@@ -102,7 +102,7 @@ class Claim:
     def from_json(data: object) -> Claim:
         """Rebuild a claim from :meth:`to_json`'s data, every value checked; raises InputError.
         Data of before there were others is of the usual backend."""
-        return codec.read(_Stored, data, "the claim").claim()
+        return codec.read(_StoredClaim, data, "the claim").claim()
 
 
 def is_nonlinear(name: str | None) -> bool:
@@ -126,7 +126,7 @@ class _Budget(Part, frozen=True):
     step: str
 
 
-class _Stored(Part, frozen=True):
+class _StoredClaim(Part, frozen=True):
     """A claim as JSON has it, with every key but one that older files lack."""
 
     schema: Literal[1]

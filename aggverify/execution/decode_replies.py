@@ -25,7 +25,7 @@ def most_bytes(wanted: RunSpec) -> int:
 
 
 def answers(wanted: RunSpec, replies: Sequence[Reply]) -> tuple[Answer, ...] | Fault:
-    """One a rank, or a fault of the first rank whose reply is none to this trial."""
+    """One a rank, or a fault of the first rank whose reply is none to this run spec."""
     found = []
     for rank, reply in enumerate(replies):
         try:

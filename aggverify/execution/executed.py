@@ -90,7 +90,7 @@ class Execution:
 
 
 def executed(subject: Subject, wanted: RunSpec, outcome: Outcome) -> Execution:
-    """What came of a trial."""
+    """What came of a run spec."""
     case = wanted.case
     if isinstance(outcome, Fault):
         return Execution(case, failure=outcome)

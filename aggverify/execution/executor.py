@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggverify.conventions import EXPERTS
 from aggverify.engines import closing
 from aggverify.errors import NotJudged, UnknownVersion
 from aggverify.execution import decode_replies, limits
+from aggverify.execution.assigned import assignment
 from aggverify.execution.budget import MAX_WORLD
 from aggverify.execution.claim import NONLINEAR, Claim
 from aggverify.execution.executed import Execution, executed, reduced
@@ -34,9 +34,9 @@ from aggverify.execution.trace_sampling import TraceSampling
 from aggverify.oracles import Step
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
-from aggverify.trainer.assignment import GROUPS, Assignment
+from aggverify.trainer.assignment import GROUPS
 from aggverify.trainer.blame import NotKnown
-from aggverify.world import Fault, Job, TemplateFailure, room
+from aggverify.world import Fault, Job, TemplateFailure, resource_headroom
 
 if TYPE_CHECKING:
     from aggverify.world import Pending, Printed, Template
@@ -85,7 +85,7 @@ SIZES = (8, 6, 4, 3, 2, 1)
 class Executor:
     """Runs cases of one subject on the worlds of one template process.
 
-    ``other``: where trials on the subject's other path are run.
+    ``other``: where run specs on the subject's other path are run.
     """
 
     def __init__(self, template: Template, other: Executor | None = None) -> None:
@@ -94,9 +94,9 @@ class Executor:
         self._cpu_seconds: float | None = None
         self._slowest = 0.0
         self._made, self._looked, self._contention = time.monotonic(), 0.0, 1.0
-        self._patience = RetryPolicy()
+        self._retry_policy = RetryPolicy()
         self._unfit: dict[int, str] = {}
-        self._note, self._sorts = next(_NOTES), TraceSampling()
+        self._note, self._trace_sampling = next(_NOTES), TraceSampling()
         self._known: dict[Claim, dict[_Key, Execution]] = {}
         self.executed = 0
         self.worlds: dict[int, int] = {}
@@ -127,7 +127,7 @@ class Executor:
     def begin(self) -> None:
         """Hold nothing that ran away before against what comes now, another subject, and know of no
         line that it has run."""
-        self._note, self._sorts, self._slowest = next(_NOTES), TraceSampling(), 0.0
+        self._note, self._trace_sampling, self._slowest = next(_NOTES), TraceSampling(), 0.0
         self._known.clear()
         self._unfit.clear()
         self.printed.clear()
@@ -137,7 +137,7 @@ class Executor:
 
     def calm(self) -> None:
         """Hold nothing that ran away against what comes next."""
-        self._patience = RetryPolicy(self._patience.seconds)
+        self._retry_policy = RetryPolicy(self._retry_policy.seconds)
         self._template.calm()
 
     def largest(self, wanted: int) -> tuple[int, str]:
@@ -152,9 +152,9 @@ class Executor:
             cells = [tuple(((d,),) for d in range(n)) for n in range(1, size + 1) if size % n == 0]
             layouts = [Layout(cell, size // len(cell)).to_json() for cell in cells]
             [outcome] = self._template.run([Job(size, {GROUPS: layouts})])
-            if not (isinstance(outcome, Fault) and outcome.ours):
+            if not (isinstance(outcome, Fault) and outcome.is_internal):
                 return size, why
-            why = why or room.without(f"{size} ranks", outcome.message)
+            why = why or resource_headroom.without(f"{size} ranks", outcome.message)
         raise NotJudged(f"ranks cannot be run here: {why}")
 
     def in_less_room(self, subject: Subject) -> Subject | None:
@@ -176,11 +176,11 @@ class Executor:
     def shared(self, subject: Subject, cases: Sequence[Case | RunSpec]) -> Submitted:
         """Start the cases, but those that have been run for another judge of the subject in these
         ranks: a bare case has one result, and what has not is found where it is run twice."""
-        trials = list(map(as_run_spec, cases))
-        keys = [_key(t.case) if _is_bare(t) else None for t in trials]
+        specs = list(map(as_run_spec, cases))
+        keys = [_key(t.case) if _is_bare(t) else None for t in specs]
         kept = self._known.setdefault(subject.claim, {})
         known = [None if key is None else kept.get(key) for key in keys]
-        left = [t for t, found in zip(trials, known, strict=True) if found is None]
+        left = [t for t, found in zip(specs, known, strict=True) if found is None]
         rest = self.submit(subject, left)
 
         def executions() -> list[Execution]:
@@ -196,24 +196,24 @@ class Executor:
 
     def submit(self, subject: Subject, cases: Sequence[Case | RunSpec]) -> Submitted:
         """Start the cases."""
-        trials = list(map(as_run_spec, cases))
+        specs = list(map(as_run_spec, cases))
         parts = {
-            where: self._part(subject, where, [t for t in trials if t.where == where])
-            for where in dict.fromkeys(t.where for t in trials)
+            where: self._part(subject, where, [t for t in specs if t.where == where])
+            for where in dict.fromkeys(t.where for t in specs)
         }
         if parts.keys() == {""}:
             return parts[""]
 
         def executions() -> list[Execution]:
             found = {where: iter(part.executions()) for where, part in parts.items()}
-            return [next(found[t.where]) for t in trials]
+            return [next(found[t.where]) for t in specs]
 
         return Submitted(executions, lambda: any(part.stumbles() for part in parts.values()))
 
-    def _part(self, subject: Subject, where: Where, trials: Sequence[RunSpec]) -> Submitted:
+    def _part(self, subject: Subject, where: Where, specs: Sequence[RunSpec]) -> Submitted:
         if not where:
-            return self._send(subject, trials)
-        bare = [replace(t, where="") for t in trials]
+            return self._send(subject, specs)
+        bare = [replace(t, where="") for t in specs]
         if where == APART:
             return Submitted(lambda: [self._apart(subject, t) for t in bare], lambda: False)
         if where == AGAINST:
@@ -254,12 +254,12 @@ class Executor:
             self._beside[where] = Executor(template)
         return self._beside[where]
 
-    def _send(self, subject: Subject, trials: Sequence[RunSpec]) -> Submitted:
-        trials = [_promised(subject, t) if t.before else t for t in trials]
-        trials = [replace(t, case=subject.shown(t.case, zeros=t.zeros)) for t in trials]
-        seconds = max(self._cpu_seconds or 0.0, self._patience.seconds or 0.0) or None
-        jobs = [self._job(subject, t, seconds, usual=self._usual(subject, t)) for t in trials]
-        for wanted in trials:
+    def _send(self, subject: Subject, specs: Sequence[RunSpec]) -> Submitted:
+        specs = [_promised(subject, t) if t.before else t for t in specs]
+        specs = [replace(t, case=subject.shown(t.case, zeros=t.zeros)) for t in specs]
+        seconds = max(self._cpu_seconds or 0.0, self._retry_policy.seconds or 0.0) or None
+        jobs = [self._job(subject, t, seconds, usual=self._usual(subject, t)) for t in specs]
+        for wanted in specs:
             size, steps = _size(wanted), 1 + len(wanted.before)
             if (why := self._unfit.get(size)) is not None:
                 raise NotJudged(why)  # what failed twice is not tried for every case
@@ -268,13 +268,13 @@ class Executor:
         pending = self._template.submit(jobs)
 
         def executions() -> list[Execution]:
-            done = self._executions(subject, trials, pending)
-            self._outlive(subject, trials, done)
-            self._patience.seen(max((e.first_seconds for e in done), default=0.0))
+            done = self._executions(subject, specs, pending)
+            self._outlive(subject, specs, done)
+            self._retry_policy.seen(max((e.first_seconds for e in done), default=0.0))
             self._slowest = max([self._slowest, *(e.call_seconds for e in done)])
             odd = [n for n, execution in enumerate(done) if doubtful(execution.failure)]
-            if odd and self._again(subject, trials[odd[0]], done[odd[0]].failure):
-                again = self._send(subject, [trials[n] for n in odd]).executions()
+            if odd and self._again(subject, specs[odd[0]], done[odd[0]].failure):
+                again = self._send(subject, [specs[n] for n in odd]).executions()
                 for n, execution in zip(odd, again, strict=True):
                     done[n] = execution
             return done
@@ -284,27 +284,29 @@ class Executor:
     def _usual(self, subject: Subject, wanted: RunSpec) -> bool:
         whose = (subject.function, wanted.mode or subject.claim.mode, subject.engine.name)
         how = (wanted.elsewhere, wanted.virtual != (), wanted.scale, wanted.under)
-        return not wanted.noted and self._sorts.usual(wanted.case, (whose, how))
+        return not wanted.noted and self._trace_sampling.usual(wanted.case, (whose, how))
 
     def _executions(
-        self, subject: Subject, trials: Sequence[RunSpec], pending: Pending
+        self, subject: Subject, specs: Sequence[RunSpec], pending: Pending
     ) -> list[Execution]:
         outcomes = pending.wait()
-        for wanted, fault in zip(trials, outcomes, strict=True):
-            if isinstance(fault, Fault) and fault.ours:
+        for wanted, fault in zip(specs, outcomes, strict=True):
+            if isinstance(fault, Fault) and fault.is_internal:
                 theirs = fault.error is not None and fault.error.candidate_line
-                asked = theirs and room.ran_out(fault.message)  # else it is what warms an engine up
+                asked = theirs and resource_headroom.ran_out(
+                    fault.message
+                )  # else it is what warms an engine up
                 what = _NO_ROOM if asked else "ranks do not get as far as the reducer here"
-                self._unfit[fault.size] = why = room.without(what, fault.message)
+                self._unfit[fault.size] = why = resource_headroom.without(what, fault.message)
                 raise NotJudged(why)
             # A version may not know how a mode is asked for that it does not offer.
             if isinstance(fault, Fault) and wanted.mode in (None, NONLINEAR, *subject.offered):
                 for error in fault.errors.values():
                     if error.breach == NotKnown.name:
                         raise UnknownVersion(error.message)
-        return [executed(subject, *pair) for pair in zip(trials, outcomes, strict=True)]
+        return [executed(subject, *pair) for pair in zip(specs, outcomes, strict=True)]
 
-    def _outlive(self, subject: Subject, trials: Sequence[RunSpec], done: list[Execution]) -> None:
+    def _outlive(self, subject: Subject, specs: Sequence[RunSpec], done: list[Execution]) -> None:
         """Run again, in their place, cases whose ranks somebody else may have ended.
 
         Raises NotJudged where that does not help and the reducer cannot be said to do it.
@@ -314,12 +316,12 @@ class Executor:
             assert failure is not None
 
             def ends(n: int = ended[0]) -> Fault | None:
-                [outcome] = self._template.run([self._job(subject, trials[n], None)])
+                [outcome] = self._template.run([self._job(subject, specs[n], None)])
                 return outcome if isinstance(outcome, Fault) else None
 
-            if not self._patience.outlives(failure, ends):
+            if not self._retry_policy.outlives(failure, ends):
                 return
-            left = [trials[n] for n in ended]
+            left = [specs[n] for n in ended]
             jobs = [self._job(subject, wanted, None) for wanted in left]
             again = self._executions(subject, left, self._template.submit(jobs))
             for n, execution in zip(ended, again, strict=True):
@@ -331,7 +333,7 @@ class Executor:
             return isinstance(outcome, Fault) and outcome.kind == "runaway"
 
         assert failure is not None
-        return self._patience.again(failure, runs_away)
+        return self._retry_policy.again(failure, runs_away)
 
     def _job(
         self, subject: Subject, wanted: RunSpec, asked: float | None, *, usual: bool = False
@@ -342,7 +344,7 @@ class Executor:
         calls = layout.num_microbatches * (1 + len(wanted.before)) * max(1, len(wanted.virtual))
         return Job(
             _size(wanted),
-            _assignment(subject, wanted, self._note, usual=usual).to_json(),
+            assignment(subject, wanted, self._note, usual=usual).to_json(),
             limits.cpu_seconds(tokens, calls, asked, self._slowest),
             together=wanted.plain and subject.engine.merges and tokens <= limits.LARGE_STEP,
             fresh=wanted.fresh,
@@ -352,7 +354,7 @@ class Executor:
     @property
     def outlived(self) -> tuple[str, ...]:
         """Signals by which ranks of this subject were ended from outside, one for each time."""
-        return tuple(self._patience.outlived)
+        return tuple(self._retry_policy.outlived)
 
     @contextmanager
     def patient(self) -> Iterator[None]:
@@ -367,7 +369,7 @@ class Executor:
         """Replace every world, so that nothing of earlier cases can remain."""
         self._template.restart_worlds()
         self._known.clear()
-        self._patience.doubt()
+        self._retry_policy.doubt()
         for other in self._beside.values():
             other.fresh()
 
@@ -378,8 +380,6 @@ _SETUPS: Mapping[Where, tuple[dict[str, Any], dict[str, Any]]] = {
     REAL: ({}, {}),
 }
 """What is added to a handler's setup, and under which options."""
-DIVISOR = 16.0
-"""For a mode that takes a divisor and is only run beside the one that is claimed."""
 
 
 def _promised(subject: Subject, wanted: RunSpec) -> RunSpec:
@@ -390,34 +390,3 @@ def _promised(subject: Subject, wanted: RunSpec) -> RunSpec:
 def _size(wanted: RunSpec) -> int:
     """Of the world that it is run in."""
     return 1 if wanted.virtual else wanted.case.layout.world_size
-
-
-def _assignment(subject: Subject, wanted: RunSpec, note: int, *, usual: bool) -> Assignment:
-    return Assignment(
-        case=wanted.case,
-        function=subject.function,
-        convention=subject.claim.convention,
-        engine=subject.engine.name,
-        mode=subject.claim.mode if wanted.mode is None else wanted.mode,
-        divisor=subject.divisor if wanted.mode in (None, subject.mode, NONLINEAR) else DIVISOR,
-        counts_rejected=subject.policy.denominators == "original",
-        before=wanted.before,
-        watch=wanted.watch,
-        misuse=wanted.misuse,
-        show=wanted.show,
-        record=wanted.record,
-        arrival=wanted.arrival,
-        scale=wanted.scale,
-        gain=wanted.gain,
-        scaler=wanted.scaler,
-        under=wanted.under,
-        elsewhere=wanted.elsewhere,
-        generations="generations" in subject.features,
-        experts=EXPERTS in subject.features,
-        virtual=wanted.virtual,
-        note=note,
-        noted=wanted.noted,
-        usual=usual,
-        terms=len(subject.terms),
-        term=wanted.term if subject.terms else None,
-    )

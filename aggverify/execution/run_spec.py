@@ -23,7 +23,7 @@ APART: Where = "apart"
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """A case with more than its step to it; a bare case is a trial with all defaults."""
+    """A case with more than its step to it; a bare case is one with all defaults."""
 
     case: Case
     before: tuple[Case, ...] = ()
@@ -79,5 +79,5 @@ class RunSpec:
 
 
 def as_run_spec(wanted: Case | RunSpec) -> RunSpec:
-    """A case or a trial as a trial."""
+    """A case or a run spec as a run spec."""
     return wanted if isinstance(wanted, RunSpec) else RunSpec(wanted)

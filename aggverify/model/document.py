@@ -110,7 +110,7 @@ D = TypeVar("D", Document, Verdict, Finding)
 
 def harmless(part: D) -> D:
     """The same with every text escaped and, where one is due, on one line."""
-    return codec.harmless(part)
+    return codec.sanitize(part)
 
 
 def render(document: Document) -> str:

@@ -103,7 +103,7 @@ class Comparison(Part, frozen=True):
 
 def harmless(comparison: Comparison) -> Comparison:
     """The same with every text escaped and, where one is due, on one line."""
-    return codec.harmless(comparison)
+    return codec.sanitize(comparison)
 
 
 def render(comparison: Comparison) -> str:

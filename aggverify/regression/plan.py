@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ComparisonPlan:
     """The same for both: targets, and arguments of ``aggverify check``."""
 
     targets: tuple[str, ...]

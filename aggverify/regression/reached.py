@@ -95,7 +95,7 @@ def _lines(base: Verdict, head: Verdict) -> Iterator[Lost]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _LinePlace:
     """A line of a function by its text, or an outcome of a condition on it."""
 
     function: str
@@ -109,27 +109,27 @@ class _Place:
         return f"'{shortened(self.line)}'"
 
 
-def _left(places: list[_Place], kind: str, how: Kind) -> Iterator[Lost]:
+def _left(places: list[_LinePlace], kind: str, how: Kind) -> Iterator[Lost]:
     if places:
         more = f" and {counted(len(places) - 1, 'more place')}" if places[1:] else ""
         what = f"{places[0]}{more} on {kind}"
         yield Lost(what, "reached", "not reached", f"does not reach {what}", how)
 
 
-def _reached(covered: Covered) -> dict[_Place, set[str]]:
+def _reached(covered: Covered) -> dict[_LinePlace, set[str]]:
     """The kinds of step on which each was reached, wherever it stands now."""
-    found: dict[_Place, set[str]] = {}
+    found: dict[_LinePlace, set[str]] = {}
     texts: dict[tuple[str, int], str] = {}
     for of in covered.functions:
         for line in (line for line in of.lines if 0 <= line - of.first < len(of.source)):
             text = texts[of.function, line] = of.source[line - of.first].strip()
             kinds = {kind for kind, lines in covered.lines.items() if line in lines}
-            found.setdefault(_Place(of.function, text), set()).update(kinds)
+            found.setdefault(_LinePlace(of.function, text), set()).update(kinds)
     for c in covered.conditions:
         if (c.function, c.line) in texts:
             text = texts[c.function, c.line]
             for outcome, on in (("true", c.true), ("false", c.false)):
-                found.setdefault(_Place(c.function, text, c.text, outcome), set()).update(on)
+                found.setdefault(_LinePlace(c.function, text, c.text, outcome), set()).update(on)
     return found
 
 

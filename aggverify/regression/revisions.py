@@ -19,7 +19,7 @@ from aggverify.model import Document, Finding, load, render
 from aggverify.regression.compare import compare
 from aggverify.regression.documents import merged
 from aggverify.regression.model import CONFORMS, Comparison
-from aggverify.regression.plan import Plan
+from aggverify.regression.plan import ComparisonPlan
 from aggverify.regression.trees import Tree, beside, repository, temporary, uncommitted
 
 Tell = Callable[[str], None]
@@ -36,7 +36,7 @@ _CODE = (
 def compared(
     base: str,
     head: str,
-    plan: Plan,
+    plan: ComparisonPlan,
     *,
     strict: bool,
     keep: Path,
@@ -93,7 +93,7 @@ def _is_there(target: str, tree: Tree) -> bool:
     return not head.endswith(".py") or (tree.here / head).is_file()
 
 
-def _check(tree: Tree, target: str, folder: Path, plan: Plan, *more: str) -> str:
+def _check(tree: Tree, target: str, folder: Path, plan: ComparisonPlan, *more: str) -> str:
     """Run one check in the tree; the path of its document."""
     written = ("--report", "json", "--report-dir", str(folder))
     command = [sys.executable, "-P", "-c", _CODE.format(parent=os.getpid()), "check", target]

@@ -146,7 +146,7 @@ def _shown(
 ) -> tuple[RunSpec, Sequence[Fraction], list[float]]:
     """The one of the check's runs of this step that shows the finding by its weights, those that
     are right, and by how much each may be off."""
-    wanted = list(_trials(check, case))
+    wanted = list(_specs(check, case))
     expected = None if finding is None else finding.expected
     if expected is None and all(w.term is None for w in wanted) and subject.objective is None:
         expected = subject.expected(case.step)
@@ -160,7 +160,7 @@ def _shown(
     raise InputError("what is wrong does not show in the weights of this step by itself")
 
 
-def _trials(check: Check, case: Case) -> Iterator[RunSpec]:
+def _specs(check: Check, case: Case) -> Iterator[RunSpec]:
     """The check's runs of the very step on this layout, each without what plain torch lacks; those
     after other steps first."""
     found = map(as_run_spec, check.variants(case))

@@ -31,7 +31,7 @@ from aggverify.run.planning.target import Target, dotted_instead, parse_target
 from aggverify.run.search.smoke import taken
 from aggverify.trainer.conditions import Condition
 from aggverify.trainer.loading import check_described
-from aggverify.world import AUTO, GLOO, Pool, Template, TemplateFailure, room
+from aggverify.world import AUTO, GLOO, Pool, Template, TemplateFailure, resource_headroom
 
 _ITS_OWN = 1000
 """More objects than an interpreter has frozen when it begins: 375 in 3.12, none in others."""
@@ -119,7 +119,7 @@ def with_room(subjects: Sequence[Subject], executor: Executor) -> tuple[Subject,
     """The subjects with no larger worlds than there is room for; looked into where it is scarce, or
     fewer ranks were launched."""
     wanted = max(s.max_world for s in subjects)
-    if not room.tight() and wanted <= executor.most:
+    if not resource_headroom.tight() and wanted <= executor.most:
         return tuple(subjects)
     size, why = executor.largest(wanted)
     fits = [s.max_world <= size for s in subjects]

@@ -201,7 +201,7 @@ class _Work:
         self._ended = False
         self.unknown: str | None = None
         """Why nothing can be judged, where its version is not known to the convention."""
-        self._tally = RunStatistics()
+        self._statistics = RunStatistics()
         self._executed, self._worlds = executor.executed, dict(executor.worlds)
 
     def fails_at_once(self, emit: Emit) -> bool:
@@ -216,7 +216,7 @@ class _Work:
         if len(self.entries) < 2 or self._before.only:
             return
         try:
-            seen = first_failure(self.entries, self._executor, self._tally, deadline)
+            seen = first_failure(self.entries, self._executor, self._statistics, deadline)
         except NotJudged:
             return  # the check that it happens to says so
         if seen is not None:
@@ -263,7 +263,7 @@ class _Work:
                 left,
                 executor,
                 emit,
-                seen=self._tally,
+                seen=self._statistics,
                 before=self._before,
                 seconds=seconds,
                 deadline=deadline,
@@ -272,7 +272,7 @@ class _Work:
             if spoiled and self._in_less_room():
                 continue  # once more
             outcomes.append(outcome)
-            self._tally = outcome.tally
+            self._statistics = outcome.statistics
             if outcome.stopped is Incomplete.INTERRUPTED:
                 raise KeyboardInterrupt
             self._ended = is_enough(outcome.findings)
@@ -301,7 +301,7 @@ class _Work:
         if (seen := self._seen_only()) is not None:
             first, name = (seen,), seen.finding.check
             summaries = [_failed(s) if s.name == name else s for s in summaries]
-        self._tally.sights.outlived = executor.outlived
+        self._statistics.observer.outlived = executor.outlived
         reports = (*first, *together([r for outcome in outcomes for r in outcome.findings]))
         subject = self.subject.noting(*_printed(executor.printed, replayed=bool(reports)))
         return RunVerdict(
@@ -310,13 +310,13 @@ class _Work:
             checks=tuple(summaries),
             executed=executor.executed - self._executed,
             worlds=tuple((w, n - self._worlds.get(w, 0)) for w, n in worlds),
-            margins=self._tally.margins(subject),
+            margins=self._statistics.margins(subject),
             seed=subject.claim.seed,
-            weaknesses=self._tally.sights.weaknesses(subject),
-            cuts=tuple(self._tally.sights.cut_short),
-            tried=self._tally.sights.extent.tried,
-            covered=self._tally.sights.covered,
-            call_milliseconds=self._tally.pace.milliseconds,
+            weaknesses=self._statistics.observer.weaknesses(subject),
+            cuts=tuple(self._statistics.observer.cut_short),
+            tried=self._statistics.observer.extent.tried,
+            covered=self._statistics.observer.covered,
+            call_milliseconds=self._statistics.pace.milliseconds,
             incomplete=incomplete,
         )
 

@@ -24,7 +24,7 @@ _ROOTS = (".git", "pyproject.toml")
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class ScaffoldSubject:
     """What is verified: a file or target, and what is said of it beside what it declares."""
 
     function: str
@@ -120,7 +120,7 @@ def files(
         name = f":{target.name}" if target.name else ""
         beside = target.path.name + name
         said = str(target.path.relative_to(root)) + name
-    subject = Subject(function, said, beside, options or {}, left)
+    subject = ScaffoldSubject(function, said, beside, options or {}, left)
     texts[folder / f"test_aggverify_{subject.name}.py"] = _rendered("test.py", subject, root)
     workflow = root / ".github" / "workflows" / f"aggverify_{subject.name}.yml"
     texts[workflow] = _rendered("workflow.yml", subject, root)
@@ -136,7 +136,7 @@ def _root(folder: Path) -> Path:
     return folder
 
 
-def _rendered(name: str, subject: Subject, root: Path) -> str:
+def _rendered(name: str, subject: ScaffoldSubject, root: Path) -> str:
     environment = Environment(
         loader=PackageLoader("aggverify.scaffold", "templates"),
         undefined=StrictUndefined,

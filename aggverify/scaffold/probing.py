@@ -23,7 +23,7 @@ from aggverify.run.opening import opened
 from aggverify.run.planning.claims import subjects
 from aggverify.run.planning.discovery import identified
 from aggverify.run.planning.engine import right_engines
-from aggverify.run.planning.identify import telling_cases
+from aggverify.run.planning.identify import distinguishing_cases
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import Target, origin
 from aggverify.scaffold.variants import fillings, forms, meant, other_readings
@@ -113,7 +113,7 @@ class Probe:
 
     def _one(self, executor: Executor, n: int, known: CallHints) -> Probed:
         """What is seen of one adapter; after one that runs away, others get less time."""
-        done = executor.run(_subject(self.offer, known, n, {}), telling_cases())
+        done = executor.run(_subject(self.offer, known, n, {}), distinguishing_cases())
         if any(e.weights is None or not np.isfinite(e.weights).all() for e in done):
             return Probed(replace(known, trouble=_trouble(done)))
         claimed = claims(Adapter(self.offer, known))

@@ -12,7 +12,7 @@ from aggverify.checks.nonlinear import BOUND
 from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
 from aggverify.oracles.bounds import PRECISIONS, scalar_bound, weight_bound
-from aggverify.snapshot.pinned import MOST_FACTOR, Entry, Key, Pinned
+from aggverify.snapshot.pinned import MOST_FACTOR, EntryKey, Pinned, PinnedEntry
 from aggverify.snapshot.taking import Ran, computes_in, pinned, rows
 from aggverify.steps.case import Case
 
@@ -42,11 +42,11 @@ class Level(IntEnum):
 class Moved:
     """One entry, and of a changed one the numbers that moved furthest."""
 
-    key: Key
+    key: EntryKey
     level: Level
     case: Case | None = None
-    before: Entry | None = None
-    now: Entry | None = None
+    before: PinnedEntry | None = None
+    now: PinnedEntry | None = None
     field: str = ""
     place: int = 0
 
@@ -79,7 +79,7 @@ def _ulp(number: float, precision: str) -> Fraction:
 
 
 def compared(
-    subject: Subject, recorded: Mapping[Key, Entry], ran: Ran, ulps: int = ULPS
+    subject: Subject, recorded: Mapping[EntryKey, PinnedEntry], ran: Ran, ulps: int = ULPS
 ) -> list[Moved]:
     """Every entry of the record and of now, in their order."""
     own = computes_in(list(ran.values()))

@@ -17,7 +17,7 @@ from aggverify.errors import InputError
 from aggverify.execution.claim import Claim
 from aggverify.files import contents, told, write_inside
 from aggverify.generation.corpus import VERSION
-from aggverify.snapshot.pinned import Entry, Key, Pinned, broken
+from aggverify.snapshot.pinned import EntryKey, Pinned, PinnedEntry, broken
 
 SCHEMA = 3
 MAX_BYTES = 1 << 22
@@ -32,7 +32,7 @@ _SPACE = re.compile(r"\s+")
 
 
 @dataclass(frozen=True, slots=True)
-class Environment:
+class NumericEnvironment:
     """What the bits of a sum may depend on beside the reducer."""
 
     torch: str
@@ -40,7 +40,7 @@ class Environment:
     """The vector instructions that torch uses."""
     threads: str
 
-    def differences(self, other: Environment) -> Iterator[str]:
+    def differences(self, other: NumericEnvironment) -> Iterator[str]:
         """What is another one, as in "torch 2.6.0 instead of 2.5.1"."""
         for f in fields(self):
             mine, theirs = getattr(self, f.name), getattr(other, f.name)
@@ -54,14 +54,14 @@ class Snapshot:
 
     target: str
     """A path from the project's folder, or a module; and the function."""
-    environment: Environment
+    environment: NumericEnvironment
     claims: Mapping[str, Claim]
     """By mode. Target and function are the snapshot's."""
-    entries: Mapping[Key, Entry]
+    entries: Mapping[EntryKey, PinnedEntry]
 
-    def by_mode(self) -> dict[str, dict[Key, Entry]]:
+    def by_mode(self) -> dict[str, dict[EntryKey, PinnedEntry]]:
         """The entries of each mode that is claimed, or has any."""
-        found: dict[str, dict[Key, Entry]] = {mode: {} for mode in sorted(self.claims)}
+        found: dict[str, dict[EntryKey, PinnedEntry]] = {mode: {} for mode in sorted(self.claims)}
         for key, entry in sorted(self.entries.items()):
             found.setdefault(key.mode, {})[key] = entry
         return found
@@ -72,7 +72,7 @@ def render(snapshot: Snapshot) -> str:
     header = {
         "aggverify-snapshot": SCHEMA,
         "corpus": VERSION,
-        **{f.name: getattr(snapshot.environment, f.name) for f in fields(Environment)},
+        **{f.name: getattr(snapshot.environment, f.name) for f in fields(NumericEnvironment)},
         "target": snapshot.target,
     }
     lines = [f"# {name} {_SPACE.sub(' ', str(value))}" for name, value in header.items()]
@@ -85,7 +85,7 @@ def render(snapshot: Snapshot) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _less(key: Key, entries: Mapping[Key, Entry]) -> Entry:
+def _less(key: EntryKey, entries: Mapping[EntryKey, PinnedEntry]) -> PinnedEntry:
     """The entry without what is as usual."""
     values = dict(entries[key].values)
     for name, usual in _usual(key, values, entries):
@@ -94,7 +94,7 @@ def _less(key: Key, entries: Mapping[Key, Entry]) -> Entry:
     return replace(entries[key], values=values)
 
 
-def _more(key: Key, entries: Mapping[Key, Entry]) -> Entry:
+def _more(key: EntryKey, entries: Mapping[EntryKey, PinnedEntry]) -> PinnedEntry:
     """The entry with what it leaves out, in the order in which all have it."""
     values = dict(entries[key].values)
     usual = {n: pinned for n, pinned in _usual(key, values, entries) if n not in values}
@@ -103,7 +103,7 @@ def _more(key: Key, entries: Mapping[Key, Entry]) -> Entry:
 
 
 def _usual(
-    key: Key, values: Mapping[str, Pinned], entries: Mapping[Key, Entry]
+    key: EntryKey, values: Mapping[str, Pinned], entries: Mapping[EntryKey, PinnedEntry]
 ) -> Iterator[tuple[str, Pinned]]:
     if "value" in values:
         yield "losses", values["value"]
@@ -143,7 +143,7 @@ def read(path: Path) -> Snapshot:
 def _parsed(name: str, lines: list[str]) -> Snapshot:
     header: dict[str, str] = {}
     claims: dict[str, str] = {}
-    entries: dict[Key, Entry] = {}
+    entries: dict[EntryKey, PinnedEntry] = {}
     for number, line in enumerate(lines, 1):
         where = f"{name}, line {number}"
         if line.startswith("# claim "):
@@ -158,10 +158,10 @@ def _parsed(name: str, lines: list[str]) -> Snapshot:
                 raise InputError(f"{where}: a second entry for {key}; record it again")
             entries[key] = entry
     _check_versions(name, header)
-    if missing := {"target", *(f.name for f in fields(Environment))} - header.keys():
+    if missing := {"target", *(f.name for f in fields(NumericEnvironment))} - header.keys():
         raise InputError(f"{name}: its header lacks {', '.join(sorted(missing))}; record it again")
     target = header["target"]
-    environment = Environment(*(header[f.name] for f in fields(Environment)))
+    environment = NumericEnvironment(*(header[f.name] for f in fields(NumericEnvironment)))
     known = {mode: _claim(f"{name}, claim {mode}", said, target) for mode, said in claims.items()}
     whole = {key: _more(key, entries) for key in entries}
     return Snapshot(target, environment, known, whole)
@@ -178,19 +178,19 @@ def _check_versions(name: str, header: Mapping[str, str]) -> None:
             )
 
 
-def _entry(where: str, line: str) -> tuple[Key, Entry]:
+def _entry(where: str, line: str) -> tuple[EntryKey, PinnedEntry]:
     words = line.split(" ")
     try:
-        key = Key(*words[:4])
+        key = EntryKey(*words[:4])
         pairs = [(unquote(n), value) for n, _, value in (w.partition("=") for w in words[4:])]
         if pairs and pairs[0][0] == "fault":
-            return key, Entry(fault=unquote(pairs[0][1]))
+            return key, PinnedEntry(fault=unquote(pairs[0][1]))
         values = {n: Pinned.read(value) for n, value in pairs}
     except (TypeError, ValueError, OverflowError):
         raise broken(where, line) from None
     if not values:
         raise broken(where, line)
-    return key, Entry(values)
+    return key, PinnedEntry(values)
 
 
 def _claim(where: str, text: str, target: str) -> Claim:

@@ -112,7 +112,7 @@ def _size(number: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PinnedEntry:
     """What came of one case: numbers by name, or how the ranks failed instead."""
 
     values: Mapping[str, Pinned] = field(default_factory=dict)
@@ -126,7 +126,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Key:
+class EntryKey:
     """Which entry it is; its words stand at the beginning of a line, in this order."""
 
     mode: str

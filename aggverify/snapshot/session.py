@@ -21,8 +21,8 @@ from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import Target, is_path, parse_target, split
 from aggverify.snapshot import taking
 from aggverify.snapshot.comparing import ULPS, Level, Moved, compared
-from aggverify.snapshot.file import Environment, Snapshot
-from aggverify.snapshot.pinned import Entry, Key
+from aggverify.snapshot.file import NumericEnvironment, Snapshot
+from aggverify.snapshot.pinned import EntryKey, PinnedEntry
 from aggverify.world import Pool, Template
 
 _ODD = re.compile(r"[^\w.-]+")
@@ -35,7 +35,7 @@ class Compared:
     snapshot: Snapshot
     target: str
     """What was run."""
-    environment: Environment
+    environment: NumericEnvironment
     entries: tuple[Moved, ...]
     ulps: int = ULPS
 
@@ -68,7 +68,7 @@ def record(request: Request, *, pool: Pool) -> Snapshot:
         subjects = opening.resolved(request, target, template)
         executor = Executor(template)
         executor.begin()
-        entries: dict[Key, Entry] = {}
+        entries: dict[EntryKey, PinnedEntry] = {}
         claims: dict[str, Claim] = {}
         for subject in subjects:
             ran = taking.steady(subject, executor)

@@ -15,15 +15,15 @@ from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.generation.corpus import corpus
 from aggverify.oracles import Step
-from aggverify.snapshot.file import NO_MODE, Environment
-from aggverify.snapshot.pinned import Entry, Key, Pinned
+from aggverify.snapshot.file import NO_MODE, NumericEnvironment
+from aggverify.snapshot.pinned import EntryKey, Pinned, PinnedEntry
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 
 LOSSES = 2
 """Of the ranks' own losses so many in full: a digest says that they moved, the value how far."""
 BATCH = 64
-Ran = Mapping[Key, Execution]
+Ran = Mapping[EntryKey, Execution]
 
 
 def mode_name(subject: Subject) -> str:
@@ -31,12 +31,12 @@ def mode_name(subject: Subject) -> str:
     return subject.claim.mode or NO_MODE
 
 
-def environment(description: Mapping[str, Any]) -> Environment:
+def environment(description: Mapping[str, Any]) -> NumericEnvironment:
     """Of the ranks, as their template process describes it."""
-    return Environment(**description["environment"])
+    return NumericEnvironment(**description["environment"])
 
 
-def cases(subject: Subject) -> Iterator[tuple[Key, Case]]:
+def cases(subject: Subject) -> Iterator[tuple[EntryKey, Case]]:
     """What the subject's convention and claims let it be given: every case of the corpus on one
     rank and as it is laid out, in its own dtype and in float32."""
     space = spread(subject, dp=8, cp=8, micro_batches=64, min_units=1, empty_samples=True)
@@ -51,7 +51,7 @@ def cases(subject: Subject) -> Iterator[tuple[Key, Case]]:
                 case = Case(hard.case.step, layout, losses, dtype)
                 if case in space and case not in taken:
                     taken.add(case)  # many a step of the corpus has several layouts
-                    yield Key(mode_name(subject), hard.name, named(layout), dtype), case
+                    yield EntryKey(mode_name(subject), hard.name, named(layout), dtype), case
 
 
 def uneven_losses(step: Step) -> tuple[float, ...]:
@@ -65,10 +65,10 @@ def named(layout: Layout) -> str:
     return f"dp{layout.dp_size}.cp{layout.cp_size}.mb{layout.num_microbatches}{kind}"
 
 
-def run(subject: Subject, executor: Executor, wanted: Iterable[tuple[Key, Case]]) -> Ran:
+def run(subject: Subject, executor: Executor, wanted: Iterable[tuple[EntryKey, Case]]) -> Ran:
     """In batches; a reduction that cases share adds zeros to every token's one number."""
     pairs = list(wanted)
-    found: dict[Key, Execution] = {}
+    found: dict[EntryKey, Execution] = {}
     for start in range(0, len(pairs), BATCH):
         part = pairs[start : start + BATCH]
         done = executor.run(subject, [case for _, case in part])
@@ -109,14 +109,14 @@ def rows(execution: Execution) -> dict[str, list[float]]:
     return found
 
 
-def pinned(execution: Execution) -> Entry:
+def pinned(execution: Execution) -> PinnedEntry:
     """What a snapshot has of it."""
     fault = execution.failure
     if fault is not None:
         raised = f":{fault.error.type}" if fault.error is not None else ""
-        return Entry(fault=fault.kind + raised)
+        return PinnedEntry(fault=fault.kind + raised)
     every = rows(execution).items()
-    return Entry({name: _pinned(name, row) for name, row in every})
+    return PinnedEntry({name: _pinned(name, row) for name, row in every})
 
 
 def _pinned(name: str, row: Sequence[float]) -> Pinned:

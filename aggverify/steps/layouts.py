@@ -108,7 +108,7 @@ class Layout:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Layout:
         """Rebuild a layout from :meth:`to_json`'s data; raises InputError."""
-        stored = codec.read(_Stored, data, "the layout")
+        stored = codec.read(_StoredLayout, data, "the layout")
         layout = Layout(stored.micro_batches, stored.cp, stored.kind)
         if layout.world_size > MAX_RANKS:
             raise InputError(
@@ -124,7 +124,7 @@ def dimensions(layout: Layout) -> frozenset[str]:
     return frozenset(name for name in names if getattr(layout, name) > 1)
 
 
-class _Stored(Part, frozen=True, forbid_unknown_fields=False):
+class _StoredLayout(Part, frozen=True, forbid_unknown_fields=False):
     """A layout as JSON has it."""
 
     micro_batches: tuple[tuple[tuple[Count, ...], ...], ...]

@@ -24,14 +24,14 @@ from aggverify.run.planning.waiver import accepting
 from aggverify.run.search.example_database import StoredExamples
 from aggverify.run.search.smoke import smoke_test
 from aggverify.run.session import examine, prepared
-from aggverify.testing.cells import Cell
+from aggverify.testing.cells import ConformanceCell
 from aggverify.testing.places import below, placed
-from aggverify.testing.ranks import Loaded, Ranks
+from aggverify.testing.ranks import Loaded, SharedRanks
 from aggverify.testing.sharing import once
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class PreparedSubject:
     """What has to be known of a reducer under one mode and engine before any check."""
 
     subject: Subject
@@ -52,8 +52,8 @@ class Bench:
         self._root, self._report_dir, self._usual = root, report_dir, usual
         self.where = below(report_dir, Path.cwd())
         """Where cases are stored, as it is written where pytest was started."""
-        self._shared, self._ranks = shared, Ranks()
-        self._known: dict[str, Known | AggverifyError] = {}
+        self._shared, self._ranks = shared, SharedRanks()
+        self._known: dict[str, PreparedSubject | AggverifyError] = {}
         self._stored: tuple[tuple[StoredCase, ...], tuple[str, ...]] | None = None
         self._broken: set[str] = set()
 
@@ -63,7 +63,7 @@ class Bench:
         self._broken.add(why)
         return new
 
-    def run(self, cell: Cell) -> RunVerdict:
+    def run(self, cell: ConformanceCell) -> RunVerdict:
         """The verdict of the cell's one check; raises AggverifyError where nothing can be judged.
 
         Cases that earlier runs have stored come first; counterexamples are stored.
@@ -85,7 +85,7 @@ class Bench:
                 verdict = replace(verdict, subject=subject)
         return accepted(verdict, wanted.waivers)
 
-    def again(self, cell: Cell, stored: StoredCase, reason: str) -> RunVerdict:
+    def again(self, cell: ConformanceCell, stored: StoredCase, reason: str) -> RunVerdict:
         """The verdict of the cell's check on one stored case, whose finding is accepted for that
         reason; raises AggverifyError where nothing can be judged."""
         _, known, executor = self._ready(cell)
@@ -100,7 +100,11 @@ class Bench:
         return accepted(verdict, [accepting(f"{stored.code}:{stored.id}", reason)])
 
     def _examined(
-        self, cell: Cell, known: Known, executor: Executor, before: StoredExamples
+        self,
+        cell: ConformanceCell,
+        known: PreparedSubject,
+        executor: Executor,
+        before: StoredExamples,
     ) -> RunVerdict:
         executor.begin()
         try:
@@ -115,7 +119,7 @@ class Bench:
         except OracleError as error:
             raise InputError(str(error)) from None
 
-    def _ready(self, cell: Cell) -> tuple[Request, Known, Executor]:
+    def _ready(self, cell: ConformanceCell) -> tuple[Request, PreparedSubject, Executor]:
         """With all that is found out before any check, once for every reducer, mode and engine."""
         wanted = self._request(cell)
         loaded = self._ranks.of(wanted)
@@ -132,7 +136,7 @@ class Bench:
             raise known
         return wanted, known, loaded.executor
 
-    def _request(self, cell: Cell) -> Request:
+    def _request(self, cell: ConformanceCell) -> Request:
         """What the test says, and where it says nothing, the suite."""
         mine = {"mode": cell.modes or None, "engine": cell.engine}
         named = {name: value for name, value in mine.items() if value is not None}
@@ -142,7 +146,7 @@ class Bench:
                 said[key] = placed(said[key], self._root)
         return request(placed(cell.target, self._root), said)
 
-    def _found_out(self, cell: Cell, wanted: Request, loaded: Loaded) -> Known:
+    def _found_out(self, cell: ConformanceCell, wanted: Request, loaded: Loaded) -> PreparedSubject:
         subject, executor = _chosen(loaded.subjects(wanted), cell), loaded.executor
         first: ReportedFinding | None = None
 
@@ -152,14 +156,14 @@ class Bench:
             first = smoke_test(subject, executor)
             return prepared(subject, executor) if first is None else None
 
-        return Known(once(subject, self._shared, find) or subject, first)
+        return PreparedSubject(once(subject, self._shared, find) or subject, first)
 
     def close(self) -> None:
         """End every rank; does nothing the second time."""
         self._ranks.close()
 
 
-def _chosen(found: Sequence[Subject], cell: Cell) -> Subject:
+def _chosen(found: Sequence[Subject], cell: ConformanceCell) -> Subject:
     """The cell's own among the subjects of a line."""
     if len(found) == 1:
         return found[0]

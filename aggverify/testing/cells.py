@@ -26,7 +26,7 @@ Xfail = Sequence[Entry] | str
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class ConformanceCell:
     """One test: a check on a reducer under one mode and engine; None: found out, or the default."""
 
     target: str
@@ -55,7 +55,7 @@ def cells(
     checks: Names = (),
     xfail: Xfail = (),
     **options: Any,
-) -> Iterator[Cell]:
+) -> Iterator[ConformanceCell]:
     """Every cell; raises InputError for a name or an option that there is none of."""
     target, names, modes = target_text(reducer), [c.name for c in installed()], texts(modes)
     for name in (chosen := texts(checks)):
@@ -72,7 +72,7 @@ def cells(
     for mode, engine in product(modes or (None,), each):
         for name in names:
             if not chosen or name in chosen:
-                yield Cell(target, name, mode, engine, modes, options, expected, file)
+                yield ConformanceCell(target, name, mode, engine, modes, options, expected, file)
 
 
 def _entry(given: Entry) -> Entry:
@@ -129,7 +129,7 @@ def parametrize_with_checks(
     return _marked(found, named=len(reducers) > 1)
 
 
-def _marked(found: Sequence[Cell], *, named: bool = False) -> Callable[[Test], Test]:
+def _marked(found: Sequence[ConformanceCell], *, named: bool = False) -> Callable[[Test], Test]:
     """Tests of one reducer stay together under ``--dist loadgroup``, which so imports it once."""
     parameters = [
         pytest.param(

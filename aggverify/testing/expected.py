@@ -12,7 +12,7 @@ from aggverify.report import baseline
 from aggverify.run.outcome import store
 from aggverify.run.outcome.store import StoredCase
 from aggverify.run.planning.naming import canonical
-from aggverify.testing.cells import Cell, Entry
+from aggverify.testing.cells import ConformanceCell, Entry
 from aggverify.testing.places import placed
 
 
@@ -28,14 +28,14 @@ class Expected:
         return f"{self.stored.code}:{self.stored.id}"
 
 
-def of(cell: Cell, root: Path, report_dir: Path) -> tuple[Expected, ...]:
+def of(cell: ConformanceCell, root: Path, report_dir: Path) -> tuple[Expected, ...]:
     """What is expected of this cell; raises InputError for a case that is not stored."""
     every = [_read(entry, report_dir) for entry in cell.xfail]
     every += [] if cell.baseline is None else _known(root / cell.baseline)
     return tuple(expected for expected in every if _is_about(expected.stored, cell, root))
 
 
-def all_found(cells: Sequence[Cell], root: Path, report_dir: Path) -> None:
+def all_found(cells: Sequence[ConformanceCell], root: Path, report_dir: Path) -> None:
     """Raises InputError for an entry that is about none of these cells of one test, and for a file
     of known findings that is none. Such a file may be about any reducer."""
     for file in {cell.baseline for cell in cells if cell.baseline is not None}:
@@ -71,7 +71,7 @@ def _read(entry: Entry, report_dir: Path) -> Expected:
     return Expected(stored, entry[1])
 
 
-def _is_about(stored: StoredCase, cell: Cell, root: Path) -> bool:
+def _is_about(stored: StoredCase, cell: ConformanceCell, root: Path) -> bool:
     """As far as can be said before the reducer is imported."""
     return (
         stored.check == cell.check

@@ -38,7 +38,7 @@ class Loaded:
         return taken(with_room(found, self.executor), self.executor)
 
 
-class Ranks:
+class SharedRanks:
     """All ranks of one process; ``close`` ends them, and does nothing the second time."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from aggverify.report import reading, text
 from aggverify.report.document import written
 from aggverify.run.outcome import verdict as run
 from aggverify.testing.bench import Bench
-from aggverify.testing.cells import Cell
+from aggverify.testing.cells import ConformanceCell
 from aggverify.testing.expected import Expected
 
 
@@ -77,7 +77,7 @@ class Kept:
     """Why there is none."""
 
 
-def result(bench: Bench, cell: Cell, expected: Sequence[Expected], kept: Kept) -> Result:
+def result(bench: Bench, cell: ConformanceCell, expected: Sequence[Expected], kept: Kept) -> Result:
     """The cell's check, done. Fails, as an error of the test, where nothing can be judged."""
     verdicts: list[run.RunVerdict] = []
     try:

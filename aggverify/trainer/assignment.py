@@ -1,4 +1,4 @@
-"""What a rank is given: one trial with its claim, as data."""
+"""What a rank is given: one run spec with its claim, as data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GROUPS = "groups"
 class Assignment:
     """One case to be run, by which function, called and trained how.
 
-    ``convention`` and ``engine`` are names; the mode is the one that this trial asks for.
+    ``convention`` and ``engine`` are names; the mode is the one that it asks for.
     """
 
     case: Case

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class GridCell:
     """One rank under one layout."""
 
     dp_rank: int
@@ -33,9 +33,9 @@ class Grid:
     def __init__(self, rank: int) -> None:
         self._rank = rank
         self._groups: dict[tuple[tuple[int, ...], ...], Any] = {}
-        self._cells: dict[tuple[int, int], Cell] = {}
+        self._cells: dict[tuple[int, int], GridCell] = {}
 
-    def cell(self, layout: Layout) -> Cell:
+    def cell(self, layout: Layout) -> GridCell:
         """This rank's cell; a collective the first time that a factorisation is seen."""
         sizes = layout.dp_size, layout.cp_size
         if sizes not in self._cells:
@@ -49,11 +49,11 @@ class Grid:
         copies = [list(ranks) for ranks in zip(*sharing, strict=True)]
         return ExpertPlace(self._rank % size, size, self._group(sharing), self._group(copies))
 
-    def _made(self, dp_size: int, cp_size: int) -> Cell:
+    def _made(self, dp_size: int, cp_size: int) -> GridCell:
         dp_rank, cp_rank = divmod(self._rank, cp_size)
         grid = [[d * cp_size + c for c in range(cp_size)] for d in range(dp_size)]
         dp_group = self._group([list(ranks) for ranks in zip(*grid, strict=True)])
-        return Cell(dp_rank, cp_rank, dp_group, self._group(grid))
+        return GridCell(dp_rank, cp_rank, dp_group, self._group(grid))
 
     def _group(self, partition: list[list[int]]) -> Any:
         """This rank's group out of a partition of the world."""

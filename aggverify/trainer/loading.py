@@ -23,9 +23,9 @@ from aggverify.conventions.offer import Offer
 from aggverify.conventions.run_against import run_against
 from aggverify.errors import InputError, shown
 from aggverify.trainer.constants import codes, constants, dtypes
+from aggverify.trainer.environment_uses import environment_uses
 from aggverify.trainer.offers import offers
-from aggverify.trainer.source import Source
-from aggverify.trainer.surroundings import asked
+from aggverify.trainer.source import SourceFile
 
 _LONGEST = 1 << 20
 """Characters of a declaration."""
@@ -57,7 +57,7 @@ def load_adapter(path: str) -> Convention:
 
 
 def described(
-    module: ModuleType, named: str | None = None, source: Source | None = None
+    module: ModuleType, named: str | None = None, source: SourceFile | None = None
 ) -> dict[str, Any]:
     """What it offers, with what the person named, the numbers in the code of each, what its source
     holds, and the module's own declaration."""
@@ -150,7 +150,7 @@ def _read(look: Callable[[Any], list[Any]], module: ModuleType, name: str) -> li
 
 
 def _surroundings(value: Any) -> list[str]:
-    return asked(codes(value))
+    return environment_uses(codes(value))
 
 
 def _plain(declared: Any) -> Any:

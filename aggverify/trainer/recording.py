@@ -48,9 +48,9 @@ def _cells(
 ) -> list[dict[str, Any]]:
     step = CandidateStep(site, _never, engine)
     calls = _Calls(step.values.clone().requires_grad_(), site)
-    candidate = Result(calls, {"reducer": function})
+    candidate = RecordedResult(calls, {"reducer": function})
     if isinstance(how, Declared):
-        call = how.bound(Result(calls, {"adapter": "call"}), candidate, site)
+        call = how.bound(RecordedResult(calls, {"adapter": "call"}), candidate, site)
     else:
         call = how.bind(candidate, _Module(module, calls), site)
     if isinstance(call, WholeStep):
@@ -77,7 +77,9 @@ class _Calls:
         self.made: list[dict[str, Any]] = []
         self._count = 0
 
-    def noted(self, called: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Result:
+    def noted(
+        self, called: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> RecordedResult:
         """One more call, and what stands for its result."""
         call = {
             "call": called,
@@ -86,7 +88,7 @@ class _Calls:
         }
         self.made.append(call)
         self._count += 1
-        return Result(self, {"result": self._count - 1})
+        return RecordedResult(self, {"result": self._count - 1})
 
     def written(self, name: str, value: Any) -> Any:
         """The value as JSON data: objects of one key, a word for what kind it is, lists for lists.
@@ -95,7 +97,7 @@ class _Calls:
         """
         import torch
 
-        if isinstance(value, Result):
+        if isinstance(value, RecordedResult):
             return value.data
         if isinstance(value, _AS_IT_IS):
             return value
@@ -151,16 +153,16 @@ class _Calls:
         return next((name for group, name in named if value is group), None)
 
 
-class Result:
+class RecordedResult:
     """What a call would return."""
 
     def __init__(self, calls: _Calls, data: dict[str, Any]) -> None:
         self.calls, self.data = calls, data
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Result:
+    def __call__(self, *args: Any, **kwargs: Any) -> RecordedResult:
         return self.calls.noted(self.data, args, kwargs)
 
-    def __getitem__(self, index: Any) -> Result:
+    def __getitem__(self, index: Any) -> RecordedResult:
         return self.calls.noted({"operator": "getitem"}, (self, index), {})
 
     def __iter__(self) -> Iterator[Any]:
@@ -174,12 +176,12 @@ class Result:
     @classmethod
     def __torch_function__(
         cls, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Result:
+    ) -> RecordedResult:
         """A tensor's own operation with it."""
         name = function.__name__.strip("_")
         if kwargs or not hasattr(operator, name):
             raise NoData(f"the convention makes {name} of what the reducer returns")
-        result = next(arg for arg in args if isinstance(arg, Result))
+        result = next(arg for arg in args if isinstance(arg, RecordedResult))
         return result.calls.noted({"operator": name}, args, {})
 
 
@@ -191,7 +193,7 @@ class _Module:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._module, name)
-        return Result(self._calls, {"reducer": name}) if callable(value) else value
+        return RecordedResult(self._calls, {"reducer": name}) if callable(value) else value
 
 
 def _number(x: Any) -> Any:

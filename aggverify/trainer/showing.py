@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aggverify.trainer.around import around
-from aggverify.trainer.watching import Watched
+from aggverify.trainer.watching import WatchedModule
 
 MOST, LONGEST = 60, 200
 """Values told, and characters of each."""
@@ -20,7 +20,7 @@ Argument = tuple[str, str, str]
 
 
 @dataclass(slots=True)
-class Shown:
+class RecordedArguments:
     """What functions were called with, in the order of the calls."""
 
     given: list[Argument] = field(default_factory=list)
@@ -43,7 +43,7 @@ class Shown:
 
     def module(self, module: Any) -> Any:
         """The module with all its functions so."""
-        return Watched(module, self)
+        return WatchedModule(module, self)
 
 
 def _named(function: Callable[..., Any], args: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:

@@ -19,7 +19,7 @@ Functions = list[tuple[str, list[int]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceFile:
     """A file as far as it is looked at."""
 
     functions: Functions
@@ -31,7 +31,7 @@ class Source:
     a very long one."""
 
 
-def read(module: ModuleType) -> Source | None:
+def read(module: ModuleType) -> SourceFile | None:
     """The module's file; None where there is no source."""
     file = getattr(module, "__file__", None)
     try:
@@ -43,7 +43,7 @@ def read(module: ModuleType) -> Source | None:
         lines = source.split("\n")
         texts = [(code.co_firstlineno, _text(lines, code)) for code, _ in found]
         functions = [(code.co_qualname, own) for code, own in found]
-        return Source(functions, Conditions(source, vars(module), refusing), texts)
+        return SourceFile(functions, Conditions(source, vars(module), refusing), texts)
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
         return None
 

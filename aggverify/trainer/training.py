@@ -31,20 +31,20 @@ from aggverify.trainer.assignment import GROUPS, Assignment
 from aggverify.trainer.compiling import Compiling
 from aggverify.trainer.contract import outcomes, refusals
 from aggverify.trainer.covering import Covering
-from aggverify.trainer.grid import Cell, Grid
+from aggverify.trainer.grid import Grid, GridCell
 from aggverify.trainer.loading import described, load, load_adapter
 from aggverify.trainer.local_step import CandidateStep
 from aggverify.trainer.memory import make_room, peak
 from aggverify.trainer.offers import reached
 from aggverify.trainer.preloading import preload
 from aggverify.trainer.recording import recorded
-from aggverify.trainer.showing import Shown
+from aggverify.trainer.showing import RecordedArguments
 from aggverify.trainer.source import read
 from aggverify.trainer.virtual import placed, stands_in
 from aggverify.trainer.watching import Watch
-from aggverify.world import Place
+from aggverify.world import RankPlace
+from aggverify.world.deferred_completion import ARRIVAL
 from aggverify.world.trace import TRACER
-from aggverify.world.unwaited import ARRIVAL
 
 if TYPE_CHECKING:
     import torch
@@ -55,7 +55,7 @@ Reply = tuple[dict[str, Any], bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class UnderWay:
+class PendingReduction:
     """Cases whose gradients are being reduced."""
 
     rank: int
@@ -104,7 +104,7 @@ class Trainer:
         """What the module offers, with what the person named, and its own declaration."""
         return described(self._module, self._named, self._source)
 
-    def start(self, place: Place) -> None:
+    def start(self, place: RankPlace) -> None:
         """Remember this rank's place in its world."""
         import torch
 
@@ -152,7 +152,7 @@ class Trainer:
             found = refusals(lambda f: self._run(wanted, f), function, how, wanted.mode)
             return Answer(refusals=found).to_json(), b""
         if wanted.show:
-            shown = Shown()
+            shown = RecordedArguments()
             with suppress(Exception):  # what it raises is known: it is why this is asked
                 self._local(wanted, function, shown)
             return Answer(given=tuple(shown.given)).to_json(), b""
@@ -202,7 +202,9 @@ class Trainer:
         nothing = Answer(losses=(0.0,) * count, counts=(0,) * count, communicates=True)
         return nothing.to_json(), bytes(8 * wanted.case.step.num_response_tokens)
 
-    def together(self, jobs: Sequence[dict[str, Any]], between: Callable[[], None]) -> UnderWay:
+    def together(
+        self, jobs: Sequence[dict[str, Any]], between: Callable[[], None]
+    ) -> PendingReduction:
         """Run several cases with one reduction, begun at the end; their engine must merge."""
         wanted = list(map(Assignment.from_json, jobs))
         [name] = {one.engine for one in wanted}
@@ -212,7 +214,7 @@ class Trainer:
             begun.append(answer)
             parts.append(part)
             between()
-        return UnderWay(self._rank, begun, self._sessions[name].reduce(parts))
+        return PendingReduction(self._rank, begun, self._sessions[name].reduce(parts))
 
     def _function(self, wanted: Assignment) -> Function:
         bound = calls_bound(self._called(wanted))
@@ -227,14 +229,14 @@ class Trainer:
     def _run(self, wanted: Assignment, function: Function) -> Reply:
         answer, part = self._local(wanted, function)
         gradients = self._sessions[wanted.engine].reduce([part])
-        return UnderWay(self._rank, [answer], gradients).answers()[0]
+        return PendingReduction(self._rank, [answer], gradients).answers()[0]
 
     def _local(
         self,
         wanted: Assignment,
         function: Function,
-        shown: Shown | None = None,
-        cell: Cell | None = None,
+        shown: RecordedArguments | None = None,
+        cell: GridCell | None = None,
     ) -> tuple[Answer, Any]:
         """All that comes before the engine's last reduction, and the session's part of it."""
         TRACER.own(begins=True)
@@ -274,7 +276,7 @@ class Trainer:
             outcomes=self._covering.outcomes,
         ), part
 
-    def _site(self, wanted: Assignment, cell: Cell) -> Site:
+    def _site(self, wanted: Assignment, cell: GridCell) -> Site:
         return Site(
             wanted.case,
             wanted.mode,

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from aggverify.steps.layouts import Layout
-from aggverify.trainer.grid import Cell
+from aggverify.trainer.grid import GridCell
 from aggverify.world.trace import FUNCTIONAL, NOT_COMPARED, TRACER
 
 _BACKEND = "gloo"
@@ -18,7 +18,7 @@ _BACKEND = "gloo"
 
 
 @contextmanager
-def placed(rank: int, layout: Layout) -> Iterator[Cell]:
+def placed(rank: int, layout: Layout) -> Iterator[GridCell]:
     """For the length of a ``with`` this process is that rank, whatever it asks."""
     from torch._C._distributed_c10d import _register_process_group, _unregister_process_group
     from torch.distributed import distributed_c10d as c10d
@@ -42,7 +42,7 @@ def placed(rank: int, layout: Layout) -> Iterator[Cell]:
             os.environ[name] = os.environ[f"LOCAL_{name}"] = str(number)
         TRACER.alone = True
         with _no_collectives():
-            yield Cell(dp_rank, cp_rank, groups[1], groups[2])
+            yield GridCell(dp_rank, cp_rank, groups[1], groups[2])
     finally:
         TRACER.alone = False
         world.default_pg = before

@@ -34,7 +34,7 @@ class Watch:
 
     def module(self, module: Any) -> Any:
         """The module with all its functions watched."""
-        return Watched(module, self)
+        return WatchedModule(module, self)
 
     def changes(self) -> list[str]:
         """What differs from when it was handed over, each as ``where: was ..., is ...``."""
@@ -46,7 +46,7 @@ class Watch:
         self._kept += [(path, leaf, _copied(leaf)) for path, leaf in _leaves(where, value)]
 
 
-class Watched:
+class WatchedModule:
     """A module whose functions are watched."""
 
     def __init__(self, module: Any, watch: Any) -> None:

@@ -1,7 +1,7 @@
 """Persistent ranks under real torch.distributed: jobs go in as data, replies or faults come out.
 
-The calling process never imports torch nor the code under test. It talks to a *zygote* that has
-imported torch once; every handler gets a *template* process forked from it, and worlds of ranks
+The calling process never imports torch nor the code under test. It talks to a *fork server* that
+has imported torch once. Every handler gets a *template* process forked from it, and worlds of ranks
 are forked from that template.
 """
 
@@ -13,10 +13,11 @@ from aggverify.world.backends import (
     KINDS,
     NCCL,
     Backend,
-    Place,
+    RankPlace,
     backend,
 )
 from aggverify.world.candidate_errors import Raised
+from aggverify.world.cluster import Cluster
 from aggverify.world.collectives import Collective
 from aggverify.world.evidence import evidence
 from aggverify.world.faults import (
@@ -29,12 +30,11 @@ from aggverify.world.faults import (
     TemplateFailure,
 )
 from aggverify.world.frames import Frame, Stack
-from aggverify.world.hosts import Hosts
-from aggverify.world.journal import Journal
-from aggverify.world.launcher import Launcher
+from aggverify.world.launcher import LocalLauncher
 from aggverify.world.link import Printed
 from aggverify.world.options import Options
 from aggverify.world.pool import Pool
+from aggverify.world.replay_log import ReplayLog
 from aggverify.world.sandbox import Sandbox
 from aggverify.world.template import Pending, Template
 
@@ -46,21 +46,21 @@ __all__ = [
     "KINDS",
     "NCCL",
     "Backend",
+    "Cluster",
     "Collective",
     "Fault",
     "Frame",
-    "Hosts",
     "Job",
-    "Journal",
-    "Launcher",
+    "LocalLauncher",
     "Options",
     "Outcome",
     "Pending",
-    "Place",
     "Pool",
     "PoolError",
     "Printed",
     "Raised",
+    "RankPlace",
+    "ReplayLog",
     "Replies",
     "Reply",
     "Sandbox",

@@ -104,7 +104,7 @@ def backend(name: str) -> Backend:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RankPlace:
     """Where a rank stands: its number, how many there are, the device of all its tensors, which it
     settles on itself."""
 

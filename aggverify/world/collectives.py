@@ -1,4 +1,4 @@
-"""A collective as a value; a rank notes each on a line that its slate can hold."""
+"""A collective as a value; a rank notes each on a line that its flight recorder can hold."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from aggverify.world.backends import Backend, DeviceKind, Place
+from aggverify.world.backends import Backend, DeviceKind, RankPlace
 from aggverify.world.forking import fork
 from aggverify.world.state import Aspect, random_bytes, random_state, setter
 
@@ -32,22 +32,22 @@ class Device:
     nothing; ``has``: whether torch has what joins ranks there.
     """
 
-    settle: Callable[[Place, Backend, int], Place]
-    joining: Callable[[Place, Backend], dict[str, Any]]
+    settle: Callable[[RankPlace, Backend, int], RankPlace]
+    joining: Callable[[RankPlace, Backend], dict[str, Any]]
     seed: Callable[[], None]
     aspects: Callable[[], list[Aspect]]
     count: Callable[[], int]
     has: Callable[[str], bool]
 
 
-def _settle_cpu(place: Place, backend: Backend, memory: int) -> Place:
+def _settle_cpu(place: RankPlace, backend: Backend, memory: int) -> RankPlace:
     with open("/proc/self/statm", "rb") as file:  # noqa: PTH123
         now = int(file.read().split()[0]) * resource.getpagesize()
     limit(resource.RLIMIT_AS, now + memory)
     return place
 
 
-def _settle_cuda(place: Place, backend: Backend, memory: int) -> Place:
+def _settle_cuda(place: RankPlace, backend: Backend, memory: int) -> RankPlace:
     import torch
 
     mine = backend.device_of(place.rank, torch.cuda.device_count())
@@ -75,11 +75,11 @@ def limit(which: int, wanted: int) -> None:
     resource.setrlimit(which, (soft, hard))
 
 
-def _join_cpu(place: Place, backend: Backend) -> dict[str, Any]:
+def _join_cpu(place: RankPlace, backend: Backend) -> dict[str, Any]:
     return {"backend": backend.group or backend.name}
 
 
-def _join_cuda(place: Place, backend: Backend) -> dict[str, Any]:
+def _join_cuda(place: RankPlace, backend: Backend) -> dict[str, Any]:
     import torch
 
     told = _join_cpu(place, backend)

@@ -18,11 +18,11 @@ from functools import partial
 
 from aggverify.world import answers, linux, memory, wire
 from aggverify.world.clock import Clock
-from aggverify.world.faults import NO_EXCESS, Excess, Fault
-from aggverify.world.flight import Key, Task
+from aggverify.world.faults import NO_EXCESS, Fault, ResourceOveruse
+from aggverify.world.in_flight import Task, WorldKey
+from aggverify.world.launching import Ending, NoRoom, TemplateHandle
 from aggverify.world.link import MUCH, Link, Printed
 from aggverify.world.options import Options
-from aggverify.world.source import Ending, NoRoom, Source
 from aggverify.world.world import World
 
 # Oddities after which jobs are run one by one from the first: code that often fails, or alters
@@ -44,21 +44,21 @@ class Dispatcher:
     An OSError out of any method means that the template process is gone.
     """
 
-    def __init__(self, opened: Source, options: Options, printed: Printed) -> None:
+    def __init__(self, opened: TemplateHandle, options: Options, printed: Printed) -> None:
         self._opened, self._printed = opened, printed
         self._usual = self._options = options
         self._clock = Clock()
         self._epoll = select.epoll()
         self._readers: dict[int, Callable[[int], None]] = {}
-        self._worlds: dict[Key, World] = {}
-        self._waiting: defaultdict[Key, deque[Task]] = defaultdict(deque)
+        self._worlds: dict[WorldKey, World] = {}
+        self._waiting: defaultdict[WorldKey, deque[Task]] = defaultdict(deque)
         # Those that nothing else may be in flight with, in whichever world.
         self._alone: deque[Task] = deque()
         self._odd = 0
         self._one_world = False
         self._cleared = 0
         self._born = 0
-        self._memory = memory.Watched()
+        self._memory = memory.OomWatch()
         self._known: set[frozenset[tuple[str, int]]] = set()
         for fd, read in opened.watched().items():
             self._watch(fd, partial(self._on_process, read))
@@ -78,13 +78,13 @@ class Dispatcher:
         elif not any(world.flying for world in self._worlds.values()):
             self._hand(self._alone[0].key, self._alone, now, one_by_one=True)
 
-    def _held_up(self, key: Key) -> bool:
+    def _held_up(self, key: WorldKey) -> bool:
         """Whether others must have done their work first, since there is room for one world only:
         worlds that start beside it fail, or it does, and all of it is done again."""
         others = (world for other, world in self._worlds.items() if other != key)
         return self._one_world and any(world.flying or not world.ready for world in others)
 
-    def _hand(self, key: Key, waiting: deque[Task], now: float, *, one_by_one: bool) -> None:
+    def _hand(self, key: WorldKey, waiting: deque[Task], now: float, *, one_by_one: bool) -> None:
         world = self._worlds.get(key)
         if world is not None and waiting[0].job.fresh and world.done and not world.flying:
             self._discard(world)
@@ -163,7 +163,7 @@ class Dispatcher:
         flying = [task for world in self._worlds.values() for task in world.in_flight]
         return [*self._alone, *waiting, *flying]
 
-    def salvage(self, excess: Excess = NO_EXCESS) -> list[Task]:
+    def salvage(self, excess: ResourceOveruse = NO_EXCESS) -> list[Task]:
         """After the loss of the template: the tasks that have no outcome. ``excess``: what
         it was ended for, if anything."""
         found = [*self._alone, *(task for tasks in self._waiting.values() for task in tasks)]
@@ -209,12 +209,16 @@ class Dispatcher:
     def _advance(self, now: float) -> None:
         for world in list(self._worlds.values()):
             for task, outcome in world.advance(now):
-                if isinstance(outcome, Fault) and outcome.ours and self._may_be_cleared(task):
+                if (
+                    isinstance(outcome, Fault)
+                    and outcome.is_internal
+                    and self._may_be_cleared(task)
+                ):
                     self._clear_for(task)
                     continue
                 # It fails beside others, and not by itself.
                 self._one_world |= task.cleared and not (
-                    isinstance(outcome, Fault) and outcome.ours
+                    isinstance(outcome, Fault) and outcome.is_internal
                 )
                 if isinstance(outcome, Fault) and outcome.kind == "runaway":
                     self._hurry()
@@ -240,12 +244,12 @@ class Dispatcher:
     def _queue(self, task: Task) -> deque[Task]:
         return self._alone if task.alone else self._waiting[task.key]
 
-    def _unstarted(self, key: Key, failure: Fault) -> None:
+    def _unstarted(self, key: WorldKey, failure: Fault) -> None:
         """A world that does not start is the outcome of all its jobs, if there was room for it."""
         mine = [task for task in self._alone if task.key == key]
         mine += self._waiting.pop(key, ())
         self._alone = deque(task for task in self._alone if task.key != key)
-        if not (failure.ours and all(map(self._may_be_cleared, mine))):
+        if not (failure.is_internal and all(map(self._may_be_cleared, mine))):
             for task in mine:
                 task.deliver(failure)
         elif mine:
@@ -264,13 +268,13 @@ class Dispatcher:
 
     # -- processes --------------------------------------------------------------------------
 
-    def _start(self, key: Key, now: float, *, alone: bool) -> World | None:
+    def _start(self, key: WorldKey, now: float, *, alone: bool) -> World | None:
         self._born += 1
         try:
             links = self._opened.start(self._born, key, self._options.memory, alone=alone)
         except NoRoom as error:
             text = f"not all can be started: {error}"
-            self._unstarted(key, Fault("died", None, text, key.size, ours=True))
+            self._unstarted(key, Fault("died", None, text, key.size, is_internal=True))
             return None
         world = self._worlds[key] = World(
             self._born, key, links, self._options, now, self._opened.sight, self._known

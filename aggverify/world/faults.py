@@ -66,7 +66,7 @@ class Replies:
 
 
 @dataclass(frozen=True, slots=True)
-class Excess:
+class ResourceOveruse:
     """What there was below a template when all of it was ended for that; nothing of any where it
     was not: processes, the mebibytes that they held, their threads, and the mebibytes among those
     held that were in files in memory."""
@@ -90,7 +90,7 @@ class Excess:
         return f"it starts {what} without end: {ended}"
 
 
-NO_EXCESS = Excess()
+NO_EXCESS = ResourceOveruse()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +105,9 @@ class Fault:
     left changed. ``crash``: the interpreter's last words. ``first``: the ranks had finished no job.
     ``out_of_memory``: what the kernel says, if it ended processes of ours for lack of memory.
     ``processes``: how many there were when all were ended for that; ``held``: the mebibytes that
-    they held then, if it was for those; ``threads``: theirs, likewise. ``ours``: it happened before
-    the code under test was called, in fresh ranks beside no others, so that it is no fault of that
-    code; only where nobody else can have caused it, so it is not part of what is stored.
+    they held then, if it was for those; ``threads``: theirs, likewise. ``is_internal``: it happened
+    before the code under test was called, in fresh ranks beside no others, so that it is no fault
+    of that code; only where nobody else can have caused it, so it is not part of what is stored.
     """
 
     kind: FaultKind
@@ -128,7 +128,7 @@ class Fault:
     processes: int = 0
     held: int = 0
     threads: int = 0
-    ours: bool = field(default=False, compare=False)
+    is_internal: bool = field(default=False, compare=False)
 
     @property
     def ended(self) -> str:

@@ -40,7 +40,7 @@ def fork() -> int:
         _Forks.ours = False
 
 
-def contain() -> None:
+def install_fork_guard() -> None:
     """From here on a child that anybody else forks ends as soon as it comes back to code of ours.
 
     It would go on with the loop it was called from, and fork again: a reducer that leaves one

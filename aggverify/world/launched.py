@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from aggverify.world import forking, linux, rank, trace
-from aggverify.world.backends import Place, backend
-from aggverify.world.slate import Writer
+from aggverify.world.backends import RankPlace, backend
+from aggverify.world.flight_recorder import Writer
 
 _ROOT = str(Path(__file__).resolve().parent.parent.parent)
 _CODE = (
@@ -27,7 +27,9 @@ _CODE = (
 _LEFT_TO_TORCH = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-def become(place: Place, joined_by: str, handed: rank.Handed, request: dict[str, Any]) -> NoReturn:
+def become(
+    place: RankPlace, joined_by: str, handed: rank.Handed, request: dict[str, Any]
+) -> NoReturn:
     """Go on as a new interpreter that is this rank."""
     told = {
         "place": asdict(place),
@@ -38,15 +40,17 @@ def become(place: Place, joined_by: str, handed: rank.Handed, request: dict[str,
     }
     page = os.memfd_create("launched")
     os.write(page, json.dumps(told).encode())
-    for fd in (page, handed.connection, handed.output, handed.slate, handed.store):
+    for fd in (page, handed.connection, handed.output, handed.recorder, handed.store):
         os.set_inheritable(fd, True)
-    Writer(handed.slate).own(begins=True)  # no fault of the code under test's, until it is imported
+    Writer(handed.recorder).own(
+        begins=True
+    )  # no fault of the code under test's, until it is imported
     code = _CODE.format(root=_ROOT, fd=page)
     # -P: a torch.py in the working directory must not be taken for torch.
     os.execve(sys.executable, [sys.executable, "-P", "-c", code], _environment(place))
 
 
-def _environment(place: Place) -> dict[str, str]:
+def _environment(place: RankPlace) -> dict[str, str]:
     """What torchrun sets, and no threads but torch's own choice. The hash seed is another one in
     each rank, and the same one tomorrow."""
     kept = {name: value for name, value in os.environ.items() if name not in _LEFT_TO_TORCH}
@@ -80,8 +84,8 @@ def main(page: int) -> NoReturn:
         sys.argv[:] = ["aggverify"]
         importlib.import_module("torch.distributed")  # before a rank's limits are set
         trace.install()
-        forking.contain()
-        place, handed = Place(**told["place"]), rank.Handed(**told["handed"])
+        forking.install_fork_guard()
+        place, handed = RankPlace(**told["place"]), rank.Handed(**told["handed"])
         rank.live(place, backend(told["backend"]), handed, lambda: rank.construct(told["request"]))
     finally:
         os._exit(0)

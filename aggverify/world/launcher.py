@@ -1,4 +1,4 @@
-"""The parent's side of the zygote: start it, have it fork templates, end it."""
+"""The parent's side of the fork server: start it, have it fork templates, end it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,26 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from aggverify.world import answers, linux, room, sandbox, slate, stacks, wire
+from aggverify.world import (
+    answers,
+    flight_recorder,
+    linux,
+    resource_headroom,
+    sandbox,
+    stacks,
+    wire,
+)
 from aggverify.world.backends import Backend
 from aggverify.world.candidate_errors import Raised
 from aggverify.world.clock import Clock
 from aggverify.world.evidence import threads_text
 from aggverify.world.exits import exit_text, printed
-from aggverify.world.faults import NO_EXCESS, Excess, PoolError, TemplateFailure, Unusable
+from aggverify.world.faults import NO_EXCESS, PoolError, ResourceOveruse, TemplateFailure, Unusable
 from aggverify.world.link import open_link
-from aggverify.world.opened import Opened
+from aggverify.world.local_template import LocalTemplate
 from aggverify.world.options import MAX_RANKS, MOST_HELPERS, Options
+from aggverify.world.process_inspector import HERE
 from aggverify.world.sandbox import Sandbox
-from aggverify.world.sight import HERE
 from aggverify.world.starting import start
 from aggverify.world.threads import Threads
 from aggverify.world.watchdog import Watchdog
@@ -45,7 +53,7 @@ _OUTSIDE = (
 )
 
 
-class Zygote:
+class ForkServer:
     """The launcher process. Torch is imported while the parent goes on."""
 
     def __init__(self, inside: Sandbox | None = None) -> None:
@@ -59,7 +67,7 @@ class Zygote:
         self._ready = False
         self._closed = False
         self._exits: dict[int, int] = {}
-        self._excesses: dict[int, Excess] = {}
+        self._excesses: dict[int, ResourceOveruse] = {}
         self._usable: dict[str, int] = {}
         self._turn: Callable[[], None] = lambda: None
         self._silence = Options().silence
@@ -72,7 +80,7 @@ class Zygote:
         """Whether the process runs."""
         return not self._closed and self._process.poll() is None
 
-    def open(self, request: dict[str, Any], options: Options) -> Opened | TemplateFailure:
+    def open(self, request: dict[str, Any], options: Options) -> LocalTemplate | TemplateFailure:
         """Fork a template and wait until its handler is constructed."""
         self._turn, usual = options.turn, self._silence
         self._silence = options.silence
@@ -81,7 +89,7 @@ class Zygote:
         finally:
             self._silence = usual
 
-    def _opened(self, request: dict[str, Any], options: Options) -> Opened | TemplateFailure:
+    def _opened(self, request: dict[str, Any], options: Options) -> LocalTemplate | TemplateFailure:
         self.require(options.backend)
         opened, threads = self._attempt({"late": False, **request}, options)
         if isinstance(opened, TemplateFailure) or threads == "none":
@@ -94,7 +102,7 @@ class Zygote:
         self.kill(opened.number)
         opened.close()
         late, _ = self._attempt({**request, "late": True}, options)
-        if isinstance(late, Opened):
+        if isinstance(late, LocalTemplate):
             late.description = opened.description
         return late
 
@@ -143,14 +151,14 @@ class Zygote:
 
     def _attempt(
         self, request: dict[str, Any], options: Options
-    ) -> tuple[Opened | TemplateFailure, Threads]:
+    ) -> tuple[LocalTemplate | TemplateFailure, Threads]:
         self._wait_until_ready()
         try:
             link, (theirs, write, page) = open_link(0)
         except OSError as error:
             raise _no_room(error) from None
         link.sock.setblocking(True)
-        opened = Opened(link.sock, link.output, page, linux.NOBODY, 0, {}, self.mark)
+        opened = LocalTemplate(link.sock, link.output, page, linux.NOBODY, 0, {}, self.mark)
         try:
             message = {
                 **request,
@@ -184,7 +192,9 @@ class Zygote:
         opened.description = result["description"]
         return opened, result["threads"]
 
-    def _constructed(self, opened: Opened, options: Options) -> dict[str, Any] | TemplateFailure:
+    def _constructed(
+        self, opened: LocalTemplate, options: Options
+    ) -> dict[str, Any] | TemplateFailure:
         """Wait for the handler, reading what is printed meanwhile."""
         poll = select.poll()
         poll.register(opened.connection, select.POLLIN)
@@ -216,7 +226,7 @@ class Zygote:
                     return _hung(opened, "runaway", text)
 
     def _heard(
-        self, opened: Opened, decoder: wire.Decoder
+        self, opened: LocalTemplate, decoder: wire.Decoder
     ) -> dict[str, Any] | TemplateFailure | None:
         """What the process says, once all of it has arrived; the code under test is in it."""
         try:
@@ -237,11 +247,11 @@ class Zygote:
         return None
 
     def _answer(
-        self, opened: Opened, header: dict[str, Any] | None
+        self, opened: LocalTemplate, header: dict[str, Any] | None
     ) -> dict[str, Any] | TemplateFailure:
         if header is None:
             status = self._exit_status(opened.number)
-            crash, threads = stacks.parse(slate.dump(opened.slate))
+            crash, threads = stacks.parse(flight_recorder.dump(opened.recorder))
             excess = self._excesses.pop(opened.number, NO_EXCESS)
             text = f"the process {exit_text(status)} while importing"
             text = excess.text if excess else text
@@ -252,15 +262,15 @@ class Zygote:
             shown = error.traceback
             # Who is refused one more may just have started all the others, in less time than
             # passes between two counts.
-            crowd = header["below"] > MOST_HELPERS and room.ran_out(error.text)
+            crowd = header["below"] > MOST_HELPERS and resource_headroom.ran_out(error.text)
             kind: Literal["died", "exception"] = "died" if crowd else "exception"
-            text = Excess(processes=header["below"]).text if crowd else error.text
+            text = ResourceOveruse(processes=header["below"]).text if crowd else error.text
             return TemplateFailure(kind, text, shown, opened.output.drain())
         if header["cuda"]:
             return TemplateFailure("cuda", _CUDA, output=opened.output.drain())
         return header
 
-    def excess(self, pid: int) -> Excess:
+    def excess(self, pid: int) -> ResourceOveruse:
         """What a template was ended for."""
         self._exit_status(pid)
         return self._excesses.pop(pid)
@@ -297,7 +307,7 @@ class Zygote:
                 raise PoolError(f"ranks need torch, which fails to import:\n{header['error']}")
             if "exit" in header:
                 self._exits[header["pid"]] = header["exit"]
-                self._excesses[header["pid"]] = Excess(*header["excess"])
+                self._excesses[header["pid"]] = ResourceOveruse(*header["excess"])
             if "refused" in header:
                 raise _no_room(OSError(*header["refused"]))
             if (found := wanted(header)) is not None:
@@ -331,18 +341,18 @@ class Zygote:
         return PoolError(f"{text}:\n{said}" if said else text)
 
 
-class Launcher:
-    """The current zygote, replaced should it die."""
+class LocalLauncher:
+    """The current fork server, replaced should it die."""
 
-    most, carried, journal = MAX_RANKS, "", None
+    most, carried, replay_log = MAX_RANKS, "", None
 
     def __init__(self, inside: Sandbox | None = None) -> None:
         self.inside = inside
         """The sandbox that all its processes are in."""
-        self._zygote = Zygote(inside)
+        self._fork_server = ForkServer(inside)
         self._closed = False
 
-    def open(self, request: dict[str, Any], options: Options) -> Opened | TemplateFailure:
+    def open(self, request: dict[str, Any], options: Options) -> LocalTemplate | TemplateFailure:
         """A template process whose handler is constructed."""
         return self._current().open(request, options)
 
@@ -351,40 +361,40 @@ class Launcher:
         by this backend."""
         return self._current().require(backend)
 
-    def _current(self) -> Zygote:
+    def _current(self) -> ForkServer:
         if self._closed:
             raise PoolError("the pool is closed; make a new Pool()")
-        if not self._zygote.alive:
-            self._zygote.close()
-            self._zygote = Zygote(self.inside)
-        return self._zygote
+        if not self._fork_server.alive:
+            self._fork_server.close()
+            self._fork_server = ForkServer(self.inside)
+        return self._fork_server
 
-    def excess(self, opened: Opened) -> Excess:
+    def excess(self, opened: LocalTemplate) -> ResourceOveruse:
         """What a template was ended for."""
-        if opened.launched_by == self._zygote.mark:
+        if opened.launched_by == self._fork_server.mark:
             with contextlib.suppress(PoolError):  # the launcher is gone as well: nobody knows
-                return self._zygote.excess(opened.number)
+                return self._fork_server.excess(opened.number)
         return NO_EXCESS
 
-    def kill(self, opened: Opened) -> None:
+    def kill(self, opened: LocalTemplate) -> None:
         """End a template process and its ranks."""
-        if not self._closed and opened.launched_by == self._zygote.mark:
-            self._zygote.kill(opened.number)
+        if not self._closed and opened.launched_by == self._fork_server.mark:
+            self._fork_server.kill(opened.number)
 
     def close(self) -> None:
         """End every process."""
         self._closed = True
-        self._zygote.close()
+        self._fork_server.close()
 
 
 def _no_room(error: OSError) -> PoolError:
     what = "ranks cannot be started here"
-    if error.errno not in room.NO_MORE:
+    if error.errno not in resource_headroom.NO_MORE:
         return PoolError(f"{what}: {error}")
-    return PoolError(room.without(what, error.strerror))
+    return PoolError(resource_headroom.without(what, error.strerror))
 
 
-def _hung(opened: Opened, kind: Any, message: str) -> TemplateFailure:
-    found = stacks.collect({0: (opened.pid, opened.slate)}, lambda pid: HERE.ask(pid, wake=True))
+def _hung(opened: LocalTemplate, kind: Any, message: str) -> TemplateFailure:
+    found = stacks.collect({0: (opened.pid, opened.recorder)}, lambda pid: HERE.ask(pid, wake=True))
     shown = threads_text(found.get(0, ()))
     return TemplateFailure(kind, message, shown, opened.output.drain())

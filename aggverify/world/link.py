@@ -1,4 +1,4 @@
-"""The parent's end of one rank: connection, captured output, slate."""
+"""The parent's end of one rank: connection, captured output, flight recorder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from aggverify.world import answers, slate
+from aggverify.world import answers, flight_recorder
 from aggverify.world.wire import Decoder, Frame, WireError
 
 _CHUNK = 1 << 18
@@ -55,7 +55,7 @@ class Printed:
 
 
 @dataclass(slots=True)
-class Output:
+class CapturedOutput:
     """The reading end of a pipe of which only the tail is kept, whatever was written."""
 
     fd: int
@@ -96,17 +96,17 @@ class Output:
         return self.tail.decode(errors="replace")
 
 
-def output_pipe() -> tuple[Output, int]:
+def output_pipe() -> tuple[CapturedOutput, int]:
     """The parent's reading end, and the descriptor to hand to a child."""
     read, write = os.pipe2(os.O_CLOEXEC)
     os.set_blocking(read, False)
     with contextlib.suppress(OSError):  # what prints by the megabyte waits less often
         fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, _CHUNK)
     # Its pages need not be full: of two writes that do not fit into one each has its own.
-    return Output(read, fcntl.fcntl(read, fcntl.F_GETPIPE_SZ) // 2), write
+    return CapturedOutput(read, fcntl.fcntl(read, fcntl.F_GETPIPE_SZ) // 2), write
 
 
-class Arrived(NamedTuple):
+class Received(NamedTuple):
     """What a rank has sent: so many bytes, and whether anything it had to say was complete."""
 
     size: int = 0
@@ -119,8 +119,8 @@ class Link:
 
     rank: int
     sock: socket.socket
-    output: Output
-    slate: slate.Page
+    output: CapturedOutput
+    recorder: flight_recorder.Page
     pid: int | None = None
     replies: deque[Frame] = field(default_factory=deque)
     out: bytearray = field(default_factory=bytearray)
@@ -138,20 +138,20 @@ class Link:
     preparing: bool = False
     """Whether it is the handler's own work that it does before a job, rather than the job."""
 
-    def read(self) -> Arrived:
+    def read(self) -> Received:
         """Take what has arrived."""
         try:
             data = self.sock.recv(_CHUNK)
         except BlockingIOError:
-            return Arrived()
+            return Received()
         except OSError:  # reset by a peer that died
             data = b""
         if not data:
             self._end()
-            return Arrived()
+            return Received()
         return self.hear(data)
 
-    def hear(self, data: bytes) -> Arrived:
+    def hear(self, data: bytes) -> Received:
         """Take these bytes; what is no answer is noted, and nothing more is taken."""
         before = self.answered + self.prepared
         try:
@@ -161,7 +161,7 @@ class Link:
         except WireError as error:
             self._end()
             self.garbage = f"sent what is no answer: {error}"
-        return Arrived(len(data), self.answered + self.prepared > before)
+        return Received(len(data), self.answered + self.prepared > before)
 
     def _take(self, header: dict[str, Any], blob: bytes) -> None:
         """Take what it says: no more than it was asked for, and that in turn."""
@@ -196,18 +196,18 @@ class Link:
         """Let go of everything."""
         self.sock.close()
         self.output.close()
-        if isinstance(self.slate, int):
-            _close(self.slate)
+        if isinstance(self.recorder, int):
+            _close(self.recorder)
 
 
 def open_link(rank: int) -> tuple[Link, tuple[int, int, int]]:
-    """A new link, and the rank's descriptors: connection, output, slate. OSError leaves none."""
+    """A new link, and the rank's descriptors: connection, output, recorder. OSError leaves none."""
     with contextlib.ExitStack() as undo:
         ours, theirs = map(undo.enter_context, socket.socketpair())
         ours.setblocking(False)
         output, write = output_pipe()
         undo.callback(_close, output.fd, write)
-        page = slate.create()
+        page = flight_recorder.create()
         undo.pop_all()
     return Link(rank, ours, output, page), (theirs.detach(), write, page)
 

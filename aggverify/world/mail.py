@@ -17,7 +17,7 @@ from typing import Any
 
 from aggverify.world import wire
 from aggverify.world.faults import PoolError
-from aggverify.world.meeting import PATIENCE, Seat
+from aggverify.world.rendezvous import PATIENCE, RankInfo
 
 _PART = 1 << 20
 """Bytes of one value: the store takes no more than 8 MiB."""
@@ -95,7 +95,7 @@ class Post:
     """
 
     def __init__(
-        self, seat: Seat, name: str, deliver: Deliver, lost: Callable[[str, str], None]
+        self, seat: RankInfo, name: str, deliver: Deliver, lost: Callable[[str, str], None]
     ) -> None:
         # What it means that a store is gone is said here, not by torch in twenty lines.
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")

@@ -112,7 +112,7 @@ def in_files(pids: Iterable[int]) -> int:
 _OWN = ("RssAnon:", "RssShmem:", "Threads:")
 
 
-class Watched:
+class OomWatch:
     """Whether the kernel has ended a process for lack of memory since this was made."""
 
     def __init__(self) -> None:

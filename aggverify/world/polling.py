@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from aggverify.world.process_inspector import HERE, ProcessInspector
 from aggverify.world.processes import Slept
-from aggverify.world.sight import HERE, Sight
 
 _LITTLE = 0.0003
 """Seconds of processor time each time it wakes: a look takes a third of that."""
@@ -23,7 +23,7 @@ _OFTEN = 20
 class Polling:
     """Looks at some processes, one after another."""
 
-    sight: Sight = HERE
+    sight: ProcessInspector = HERE
     _since: float = 0.0
     _first: dict[int, Slept] = field(default_factory=dict)
 

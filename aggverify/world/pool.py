@@ -1,4 +1,4 @@
-"""The pool: one zygote process that has imported torch, and the templates forked from it."""
+"""The pool: one fork server that has imported torch, and the templates forked from it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from aggverify.errors import InputError
 from aggverify.world import linux
 from aggverify.world.backends import AUTO, CUDA_GLOO, GLOO, NCCL, Backend, backend
 from aggverify.world.faults import PoolError, TemplateFailure, Unusable
-from aggverify.world.launcher import Launcher
+from aggverify.world.launcher import LocalLauncher
+from aggverify.world.launching import Launcher
 from aggverify.world.options import Options
-from aggverify.world.source import Launches
 from aggverify.world.template import Template
 
 
@@ -28,13 +28,13 @@ class Pool:
     threads at a time.
     """
 
-    def __init__(self, options: Options | None = None, *, launcher: Launches | None = None) -> None:
+    def __init__(self, options: Options | None = None, *, launcher: Launcher | None = None) -> None:
         if (reason := linux.unsupported()) is not None:
             raise PoolError(reason)
         self._options = options or Options()
         inside = self._options.sandbox
         launcher = launcher if launcher is not None and launcher.inside == inside else None
-        self._launcher: Launches = launcher or Launcher(inside)
+        self._launcher: Launcher = launcher or LocalLauncher(inside)
         # Held until closed, since what they hold open is not closed by being forgotten.
         self._templates: list[Template] = []
         own = None if launcher else self._launcher
@@ -109,7 +109,7 @@ class Pool:
         self._finalizer()
 
 
-def _end(templates: list[Template], own: Launches | None) -> None:
+def _end(templates: list[Template], own: Launcher | None) -> None:
     for template in templates:
         template.close()
     if own is not None:

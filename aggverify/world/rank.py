@@ -16,11 +16,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aggverify.world import forking, linux, meeting
-from aggverify.world.backends import Backend, Place
+from aggverify.world import forking, linux, rendezvous
+from aggverify.world.backends import Backend, RankPlace
 from aggverify.world.candidate_errors import raised
 from aggverify.world.devices import DEVICES, Device
-from aggverify.world.slate import Writer
+from aggverify.world.flight_recorder import Writer
 from aggverify.world.stacks import STACK_SIGNAL
 from aggverify.world.state import Guard
 from aggverify.world.trace import KEPT, TRACER, sequences
@@ -40,11 +40,11 @@ class Handed:
 
     connection: int
     output: int
-    slate: int
+    recorder: int
     store: int
     memory: int
     meeting: Sequence[Any] | None = None
-    """Where the others are met instead of in the store, as of a ``Meeting``."""
+    """Where the others are met instead of in the store, as of a ``Rendezvous``."""
 
 
 def construct(request: dict[str, Any]) -> Any:
@@ -53,12 +53,14 @@ def construct(request: dict[str, Any]) -> Any:
     return getattr(importlib.import_module(module), name)(request["setup"])
 
 
-def live(place: Place, backend: Backend, handed: Handed, make_handler: Callable[[], Any]) -> None:
+def live(
+    place: RankPlace, backend: Backend, handed: Handed, make_handler: Callable[[], Any]
+) -> None:
     """Be a rank until the connection ends."""
     connection, me = socket.socket(fileno=handed.connection), os.getpid()
     try:
         # What fails before the code under test is there is no fault of it.
-        page, device = Writer(handed.slate), DEVICES[backend.device]
+        page, device = Writer(handed.recorder), DEVICES[backend.device]
         page.own(begins=True)
         place = _settle(place, backend, device, handed)
         page.own(begins=False)
@@ -68,7 +70,7 @@ def live(place: Place, backend: Backend, handed: Handed, make_handler: Callable[
         page.own(begins=True)
         _join(place, handed, device.joining(place, backend))
         handler.start(place)
-        TRACER.slate = page
+        TRACER.recorder = page
         guard = Guard(device.aspects)
     except BaseException as error:
         if os.getpid() == me:
@@ -78,14 +80,14 @@ def live(place: Place, backend: Backend, handed: Handed, make_handler: Callable[
     _Loop(connection, handler, guard).run()
 
 
-def _settle(place: Place, backend: Backend, device: Device, handed: Handed) -> Place:
+def _settle(place: RankPlace, backend: Backend, device: Device, handed: Handed) -> RankPlace:
     """Own device, output, limits, scheduling, stack dumps and random numbers."""
     for fd in (1, 2):
         os.dup2(handed.output, fd)
     # Written at once, so that what was printed is there when the rank is killed.
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     linux.run_as_batch()
-    dump_stacks_to(handed.slate)
+    dump_stacks_to(handed.recorder)
     place = device.settle(place, backend, handed.memory)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for name, value in (("RANK", place.rank), ("WORLD_SIZE", place.size)):
@@ -106,18 +108,18 @@ def seed_generators() -> None:
     torch.default_generator.manual_seed(0)
 
 
-def dump_stacks_to(slate: int) -> None:
+def dump_stacks_to(recorder: int) -> None:
     """Write Python stacks there on a crash, and on ``STACK_SIGNAL``."""
-    faulthandler.enable(slate)
-    faulthandler.register(STACK_SIGNAL, slate, all_threads=True)
+    faulthandler.enable(recorder)
+    faulthandler.register(STACK_SIGNAL, recorder, all_threads=True)
 
 
-def _join(place: Place, handed: Handed, how: dict[str, Any]) -> None:
+def _join(place: RankPlace, handed: Handed, how: dict[str, Any]) -> None:
     import torch.distributed as dist
     from torch._C._distributed_c10d import FileStore
 
     if handed.meeting is not None:
-        store = meeting.Meeting(*handed.meeting).joined()
+        store = rendezvous.Rendezvous(*handed.meeting).joined()
     else:
         # A file in memory, reached by descriptor: no port, no path, nothing to clean up.
         store = FileStore(f"/proc/self/fd/{handed.store}", place.size)

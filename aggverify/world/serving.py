@@ -21,19 +21,19 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from aggverify.errors import AggverifyError
-from aggverify.world import answers, linux, meeting, slate, wire
+from aggverify.world import answers, flight_recorder, linux, rendezvous, wire
 from aggverify.world.backends import backend
-from aggverify.world.distant import sent
 from aggverify.world.faults import PoolError, TemplateFailure
-from aggverify.world.flight import Key
-from aggverify.world.launcher import Launcher
+from aggverify.world.in_flight import WorldKey
+from aggverify.world.launcher import LocalLauncher
+from aggverify.world.launching import NoRoom
 from aggverify.world.link import Link, Printed
+from aggverify.world.local_template import LocalTemplate
 from aggverify.world.mail import Ear, Post
-from aggverify.world.meeting import Meeting, Seat
-from aggverify.world.opened import Opened
 from aggverify.world.options import Options
-from aggverify.world.sight import Near
-from aggverify.world.source import NoRoom
+from aggverify.world.process_inspector import LocalInspector
+from aggverify.world.remote_ranks import sent
+from aggverify.world.rendezvous import RankInfo, Rendezvous
 
 ABANDONED = 2
 """Exit code of one whose driver has gone without a word."""
@@ -50,11 +50,11 @@ def main(path: str, parent: int) -> NoReturn:
     """Be the first of them, beside the driver that has started this process."""
     sys.path[:] = json.loads(path)
     _ends_with(parent)
-    seat = meeting.seat(os.environ)
+    seat = rendezvous.rank_info(os.environ)
     sys.exit(ABANDONED if seat is None else serve(replace(seat, serves=False)))
 
 
-def beside(seat: Seat) -> int:
+def beside(seat: RankInfo) -> int:
     """Be another one; its exit code. Says nothing: the first one does."""
     _ends_with(os.getppid())
     return serve(seat)
@@ -70,9 +70,9 @@ def _ends_with(parent: int) -> None:
     linux.die_with_parent(parent, signal.SIGTERM)
 
 
-def serve(seat: Seat) -> int:
+def serve(seat: RankInfo) -> int:
     """Do what the driver writes, until it writes with which code to end."""
-    launcher = Launcher()  # imports torch meanwhile
+    launcher = LocalLauncher()  # imports torch meanwhile
     letters = Ear()
     try:
         try:
@@ -121,7 +121,7 @@ class _Heard(Printed):
 class _Held:
     """A template of this process, and the links of its ranks by world."""
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: LocalTemplate) -> None:
         self.opened = opened
         self.links: dict[int, Link] = {}
 
@@ -129,7 +129,7 @@ class _Held:
 class _Serving:
     """Does what letters say, one by one, and tells what ranks do."""
 
-    def __init__(self, seat: Seat, launcher: Launcher, post: Post, letters: Ear) -> None:
+    def __init__(self, seat: RankInfo, launcher: LocalLauncher, post: Post, letters: Ear) -> None:
         self._seat, self._launcher, self._post, self._letters = seat, launcher, post, letters
         self._held: dict[int, _Held] = {}
         self._poll = select.poll()
@@ -166,7 +166,10 @@ class _Serving:
     def _answer(self, request: Request, blob: bytes) -> Answer:
         match request["op"]:
             case "hello":
-                return {"machine": meeting.machine(), "interface": meeting.interface(self._seat)}
+                return {
+                    "machine": rendezvous.machine(),
+                    "interface": rendezvous.interface(self._seat),
+                }
             case "open":
                 return self._open(request)
             case "close":
@@ -232,9 +235,9 @@ class _Serving:
         template, world = request["template"], request["world"]
         held, me = self._held[template], self._seat.number
         part = f"{self._seat.part}/{template}/{world}"
-        by = request["interface"] or meeting.interface(self._seat)
-        where = Meeting(self._seat.address, self._seat.port, part, by)
-        key = Key(request["size"], backend(request["backend"]))
+        by = request["interface"] or rendezvous.interface(self._seat)
+        where = Rendezvous(self._seat.address, self._seat.port, part, by)
+        key = WorldKey(request["size"], backend(request["backend"]))
         try:
             [made] = held.opened.start(
                 world, key, request["memory"], alone=request["alone"], ranks=[me], meeting=where
@@ -247,7 +250,7 @@ class _Serving:
         def tell(what: str, value: Any, blob: bytes) -> None:
             self._tell({"template": template, "world": world, what: value}, blob)
 
-        link = held.links[world] = _Relayed(me, made.sock, made.output, made.slate)
+        link = held.links[world] = _Relayed(me, made.sock, made.output, made.recorder)
         link.tell = tell
         link.output.heard = _Heard(tell)
         self._follow(link.sock.fileno(), lambda: self._read(link))
@@ -290,17 +293,20 @@ class _Serving:
     def _of_rank(self, request: Request) -> Answer:
         held = self._held.get(request["template"])
         link = None if held is None else held.links.get(request["world"])
-        if link is None or not isinstance(link.slate, int):
+        if link is None or not isinstance(link.recorder, int):
             return {"data": "", "size": 0}
         if request["op"] == "drain":
             link.output.drain()
             return {}
         size = min(request["size"], answers.SMALL)
-        data = os.pread(link.slate, size, request["at"]).rstrip(b"\0")
-        return {"data": data.decode("latin-1"), "size": slate.DUMP + slate.dump_size(link.slate)}
+        data = os.pread(link.recorder, size, request["at"]).rstrip(b"\0")
+        return {
+            "data": data.decode("latin-1"),
+            "size": flight_recorder.DUMP + flight_recorder.dump_size(link.recorder),
+        }
 
 
-def seen(sight: Near, what: str, more: dict[str, Any]) -> Any:
+def seen(sight: LocalInspector, what: str, more: dict[str, Any]) -> Any:
     """What is seen of the rank, as it is sent."""
     if "ticking" in more:
         more["ticking"] = {name.encode() for name in more["ticking"]}

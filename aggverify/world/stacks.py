@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 
-from aggverify.world import linux, slate
+from aggverify.world import flight_recorder, linux
 from aggverify.world.frames import Frame, Stack, owner
 
 # faulthandler writes the stacks when a process gets this; nobody else uses it.
@@ -31,26 +31,26 @@ def ask(pid: int, *, wake: bool) -> None:
 
 
 def collect(
-    processes: Mapping[int, tuple[int, slate.Page]], asked: Callable[[int], None]
+    processes: Mapping[int, tuple[int, flight_recorder.Page]], asked: Callable[[int], None]
 ) -> dict[int, tuple[Stack, ...]]:
-    """Stacks per key, of ``(pid, slate)``; what has not come after a moment is left out.
+    """Stacks per key, of ``(pid, recorder)``; what has not come after a moment is left out.
 
     ``asked``: has one write them (``ask``).
     """
-    before = {key: slate.dump_size(page) for key, (_, page) in processes.items()}
+    before = {key: flight_recorder.dump_size(page) for key, (_, page) in processes.items()}
     for pid, _ in processes.values():
         asked(pid)
     ends = time.monotonic() + _PATIENCE
     sizes: dict[int, int] = {}
     while time.monotonic() < ends:
         time.sleep(_PAUSE)
-        now = {key: slate.dump_size(page) for key, (_, page) in processes.items()}
+        now = {key: flight_recorder.dump_size(page) for key, (_, page) in processes.items()}
         # Complete when it has stopped growing: a dump carries no end mark.
         if now == sizes and all(now[key] > before[key] for key in now):
             break
         sizes = now
     pages = {key: page for key, (_, page) in processes.items()}
-    dumps = {key: parse(slate.dump(page, before[key]))[1] for key, page in pages.items()}
+    dumps = {key: parse(flight_recorder.dump(page, before[key]))[1] for key, page in pages.items()}
     return {key: threads for key, threads in dumps.items() if threads}
 
 

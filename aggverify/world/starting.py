@@ -31,7 +31,7 @@ _ENVIRONMENT = {
 } | {name: value for backend in BACKENDS.values() for name, value in backend.environment}
 _CODE = (
     "import sys; sys.path.insert(0, {root!r}); "
-    "from aggverify.world.zygote import main; main({fd}, {parent})"
+    "from aggverify.world.fork_server import main; main({fd}, {parent})"
 )
 
 

@@ -12,11 +12,11 @@ from aggverify.world import wire
 from aggverify.world.backends import Backend
 from aggverify.world.dispatcher import Dispatcher
 from aggverify.world.faults import NO_EXCESS, Fault, Job, Outcome, PoolError, TemplateFailure
-from aggverify.world.flight import Key, Task
-from aggverify.world.journal import named
+from aggverify.world.in_flight import Task, WorldKey
+from aggverify.world.launching import Launcher, TemplateHandle
 from aggverify.world.link import Printed
 from aggverify.world.options import MAX_RANKS, Options
-from aggverify.world.source import Launches, Source
+from aggverify.world.replay_log import named
 
 # Losing a template is a matter of the machine, or of code bent on it: not for ever.
 _MOST_LOSSES = 5
@@ -69,7 +69,7 @@ class Pending:
 
 
 @dataclass(slots=True)
-class Doubt:
+class FallbackImport:
     """Whether it is for want of threads (see ``threads``) that ranks fail.
 
     The first failure of each kind is tried again in ranks that import for themselves. If they fail
@@ -119,10 +119,10 @@ class Template:
 
     def __init__(
         self,
-        opened: Source,
+        opened: TemplateHandle,
         request: dict[str, Any],
         options: Options,
-        launcher: Launches,
+        launcher: Launcher,
     ) -> None:
         self.description: dict[str, Any] = opened.description
         self.loading = 0.0
@@ -130,13 +130,13 @@ class Template:
         self._request = request
         self._options = options
         self._launcher = launcher
-        self._opened: Source | None = opened
+        self._opened: TemplateHandle | None = opened
         self._printed = Printed()
         self._dispatcher: Dispatcher | None = Dispatcher(opened, options, self._printed)
         self._pendings: list[Pending] = []
         self._closed = False
         self._beside: list[Template] = []
-        self._doubt, self._imports = Doubt(), False
+        self._doubt, self._imports = FallbackImport(), False
         self._digest = ""
 
     @property
@@ -278,7 +278,7 @@ class Template:
             self._dispatcher = Dispatcher(self._open_again(), self._options, self._printed)
         return self._dispatcher
 
-    def _open_again(self) -> Source:
+    def _open_again(self) -> TemplateHandle:
         self._imports = self._doubt.imports
         request = {**self._request, "late": True} if self._imports else self._request
         opened = self._launcher.open(request, self._options)
@@ -300,8 +300,8 @@ class Template:
 
     def _is_known(self, task: Task) -> bool:
         """Whether it was run before this run was begun again; its replies are delivered then."""
-        journal = self._launcher.journal
-        replies = None if journal is None else journal.replies(self._name(task))
+        replay_log = self._launcher.replay_log
+        replies = None if replay_log is None else replay_log.replies(self._name(task))
         if replies is None:
             return False
         task.deliver(replies)
@@ -314,15 +314,15 @@ class Template:
         def deliver(outcome: Outcome) -> None:
             lacking = self._opened is not None and self._opened.lacks_threads
             if self._doubt.takes(task, outcome, lacking=lacking):
-                if self._launcher.journal is not None:
-                    self._launcher.journal.add(self._name(task), outcome)
+                if self._launcher.replay_log is not None:
+                    self._launcher.replay_log.add(self._name(task), outcome)
                 delivers(outcome)
 
         task.deliver = deliver
         return task
 
     def _name(self, task: Task) -> str:
-        """What a journal knows a job by."""
+        """What a replay log knows a job by."""
         if not self._digest:
             about = {**self._request, "paths": [], "description": self.description}
             self._digest = named(wire.text(about))
@@ -367,5 +367,5 @@ def _task(pending: Pending, index: int, job: Job, backend: Backend) -> Task:
         wire.check_size(len(text))
     except (TypeError, ValueError) as error:
         raise InputError(f"job {index}: payload is not JSON-able: {error}") from error
-    key = Key(size, job.backend or backend)
+    key = WorldKey(size, job.backend or backend)
     return Task(lambda outcome: pending.deliver(index, outcome), job, key, text)

@@ -21,15 +21,15 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from aggverify.world import devices, forking, launched, linux, rank, wire
-from aggverify.world.backends import Backend, Place, backend
+from aggverify.world.backends import Backend, RankPlace, backend
 from aggverify.world.candidate_errors import raised
-from aggverify.world.room import NO_MORE
+from aggverify.world.resource_headroom import NO_MORE
 from aggverify.world.threads import left_over
 
 
 def serve(fds: list[int], request: dict[str, Any], parent: int) -> NoReturn:
     """Be a template until the control connection ends; never returns."""
-    control, output, slate = fds
+    control, output, recorder = fds
     linux.die_with_parent(parent)
     linux.adopt_orphans()
     os.setpgid(0, 0)  # what the import starts can be ended at one blow, and nothing else with it
@@ -37,7 +37,7 @@ def serve(fds: list[int], request: dict[str, Any], parent: int) -> NoReturn:
     for fd in (1, 2):
         os.dup2(output, fd)
     os.close(output)
-    rank.dump_stacks_to(slate)
+    rank.dump_stacks_to(recorder)
     os.environ.update(backend(request["backend"]).own)
     sys.path[:0] = request["paths"]
     try:
@@ -180,7 +180,7 @@ class _Template:
             joined_by = backend(request["backend"])
             for n, r in enumerate(ranks):
                 mine = fds[3 * n : 3 * n + 3]
-                place = Place(r, size)
+                place = RankPlace(r, size)
                 handed = rank.Handed(
                     mine[0], mine[1], mine[2], store, request["memory"], request.get("meeting")
                 )
@@ -203,7 +203,9 @@ class _Template:
                     self._reap(fd)
             self._reap_any()
 
-    def _as_rank(self, place: Place, joined_by: Backend, handed: rank.Handed) -> Callable[[], None]:
+    def _as_rank(
+        self, place: RankPlace, joined_by: Backend, handed: rank.Handed
+    ) -> Callable[[], None]:
         """What a fork does to be that rank."""
         if self._request.get("launched"):
             return functools.partial(launched.become, place, joined_by.name, handed, self._request)

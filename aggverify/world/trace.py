@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from aggverify.world.slate import Writer
-from aggverify.world.unwaited import issued
+from aggverify.world.deferred_completion import issued
+from aggverify.world.flight_recorder import Writer
 
 # Longer traces than this are compared by length and checksum only.
 KEPT = 200
@@ -34,7 +34,7 @@ class Tracer:
         self.entries: list[str] = []
         self.count = 0
         self.checksums: dict[str, int] = {}
-        self.slate: Writer | None = None
+        self.recorder: Writer | None = None
         self.prefixes: dict[Any, str] = {}
         # Functions of torch call each other: only the outermost call is the candidate's.
         self.depth = 0
@@ -47,8 +47,8 @@ class Tracer:
         self.count = 0
         self.checksums = {}
         self.depth = 0
-        if self.slate is not None:
-            self.slate.begin(job)
+        if self.recorder is not None:
+            self.recorder.begin(job)
 
     def enter(self, group: Any, operation: str, shape: str = "|", arguments: str = "") -> None:
         """Note a collective that is about to be issued; ``shape`` is ``dtype|elements``."""
@@ -61,8 +61,8 @@ class Tracer:
         entry = f"{entry}|{_where()}"
         if len(self.entries) < KEPT:
             self.entries.append(entry)
-        if self.slate is not None:
-            self.slate.enter(entry)
+        if self.recorder is not None:
+            self.recorder.enter(entry)
         if self.alone:
             self.leave()
             raise Talks(f"{operation} among ranks that are not there")
@@ -70,19 +70,19 @@ class Tracer:
     def leave(self) -> None:
         """Note that it has returned."""
         self.depth -= 1
-        if self.slate is not None:
-            self.slate.leave()
+        if self.recorder is not None:
+            self.recorder.leave()
 
     def own(self, *, begins: bool) -> None:
         """Note that work of the handler's own begins or ends: what fails in it is no fault of the
         code under test."""
-        if self.slate is not None:
-            self.slate.own(begins=begins)
+        if self.recorder is not None:
+            self.recorder.own(begins=begins)
 
     def pulse(self) -> None:
         """Note that there was some progress, outside any collective."""
-        if self.slate is not None:
-            self.slate.pulse()
+        if self.recorder is not None:
+            self.recorder.pulse()
 
     def _prefix(self, group: Any) -> str:
         prefix = self.prefixes.get(group)

@@ -24,8 +24,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
+from aggverify.world.process_inspector import HERE, ProcessInspector
 from aggverify.world.processes import Look
-from aggverify.world.sight import HERE, Sight
 
 _QUIET_LOOKS = 3
 _MOST_QUIET_LOOKS = 30
@@ -105,7 +105,7 @@ class Watchdog:
 
     patience: float
     ticking: Set[bytes] = frozenset()
-    sight: Sight = HERE
+    sight: ProcessInspector = HERE
     since: float = 0.0
     next_look: float = 0.0
     _quiet: int = 0

@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from aggverify.world import linux, memory, outcomes, room, slate
+from aggverify.world import flight_recorder, linux, memory, postmortem, resource_headroom
 from aggverify.world.candidate_errors import Raised
 from aggverify.world.exits import exit_text, printed
 from aggverify.world.faults import Fault, Outcome
-from aggverify.world.flight import Flight, Key, Task, next_flight
+from aggverify.world.in_flight import Flight, Task, WorldKey, next_flight
 from aggverify.world.link import Link
 from aggverify.world.options import Options
 from aggverify.world.polling import Polling
-from aggverify.world.sight import Sight
+from aggverify.world.process_inspector import ProcessInspector
 from aggverify.world.watchdog import Watchdog
 from aggverify.world.wire import encode
 
@@ -51,11 +51,11 @@ class World:
     """
 
     number: int
-    key: Key
+    key: WorldKey
     links: Sequence[Link]
     options: Options
     born: float
-    sight: Sight
+    sight: ProcessInspector
     """Of its ranks' processes."""
     known: set[frozenset[tuple[str, int]]] = field(default_factory=set)
     """Lines on which ranks have slept for good: the same needs no second look. Shared by worlds."""
@@ -68,9 +68,9 @@ class World:
     watchdog: Watchdog = field(init=False)
     failure: Fault | None = None
     _end_seen: float | None = None
-    _death_scene: outcomes.Scene | None = None
-    _memory: memory.Watched = field(default_factory=memory.Watched)
-    _room: room.Watched = field(default_factory=room.Watched)
+    _death_scene: postmortem.Postmortem | None = None
+    _memory: memory.OomWatch = field(default_factory=memory.OomWatch)
+    _room: resource_headroom.PidsWatch = field(default_factory=resource_headroom.PidsWatch)
     _signs: tuple[bytes, ...] = ()
     _asleep_since: float = 0.0
     _polling: Polling = field(init=False)
@@ -153,9 +153,9 @@ class World:
     def _finished(self) -> list[tuple[Task, Outcome]]:
         """The outcomes of the first dispatch, which every rank has answered."""
         frames = [link.replies[0] for link in self.links]
-        outcome, usable = outcomes.finished(frames, self.links, self.done, self._room, self.sight)
+        outcome, usable = postmortem.finished(frames, self.links, self.done, self._room, self.sight)
         count = len(self.flying[0].tasks)
-        each = [outcome] if count == 1 else outcomes.apart(outcome, count)
+        each = [outcome] if count == 1 else postmortem.apart(outcome, count)
         if (usable and None not in each) or self._by_itself:
             return self._settle([part for part in each if part is not None], usable)
         self.broken = True
@@ -192,11 +192,11 @@ class World:
         """Whether a rank has raised before the code under test was called, and the others are in
         collectives, where they may wait in ways that take long to be told from work."""
         failed = any(
-            "error" in link.replies[0][0] and slate.read(link.slate).own
+            "error" in link.replies[0][0] and flight_recorder.read(link.recorder).own
             for link in self.links
             if link.replies
         )
-        return failed and all(slate.read(link.slate).inside for link in unanswered)
+        return failed and all(flight_recorder.read(link.recorder).inside for link in unanswered)
 
     def _alone(self, now: float) -> Fault | None:
         """Tell of the rank that raised; wait a moment, as another one may be about to die."""
@@ -266,7 +266,7 @@ class World:
         self.known.add(_SILENT)
         return self._scene().blocked()
 
-    def _for_good(self, scene: outcomes.Scene, now: float) -> bool:
+    def _for_good(self, scene: postmortem.Postmortem, now: float) -> bool:
         """Whether ranks that do nothing do so for good. One asleep outside any collective may wake
         by itself: it is looked at again after a while, unless others have slept there for good."""
         if not scene.asleep:
@@ -289,8 +289,8 @@ class World:
         limit = max(task.job.cpu_seconds or usual for task in self.flying[0].tasks)
         return limit if self._by_itself else limit * _DOUBT
 
-    def _scene(self) -> outcomes.Scene:
-        return outcomes.Scene(self.links, self.done, self._room, self.sight)
+    def _scene(self) -> postmortem.Postmortem:
+        return postmortem.Postmortem(self.links, self.done, self._room, self.sight)
 
     def _start(self, now: float) -> None:
         for link in self.links:
@@ -311,14 +311,14 @@ class World:
             )
 
     def _not_started(self, late: int, text: str) -> None:
-        page = self.links[late].slate
-        ours = slate.read(page).own or slate.untouched(page)
-        self._fail(Fault("blocked", late, text, len(self.links), ours=ours))
+        page = self.links[late].recorder
+        ours = flight_recorder.read(page).own or flight_recorder.untouched(page)
+        self._fail(Fault("blocked", late, text, len(self.links), is_internal=ours))
 
     def _starts_asleep(self, late: Sequence[int], now: float) -> bool:
         """Whether all that are not ready have slept for good: backends that are refused a thread
         may wait for it for ever."""
-        seen = {rank: slate.read(self.links[rank].slate) for rank in late}
+        seen = {rank: flight_recorder.read(self.links[rank].recorder) for rank in late}
         pids = [self.sight.child(rank, page.pid) for rank, page in seen.items()]
         self.watchdog.next_look = now + _DOZING
         if linux.NOBODY in pids:
@@ -335,7 +335,7 @@ class World:
         return asleep > patience and self.watchdog.blocked(pids, now)
 
     def _started(self, link: Link) -> None:
-        rank, size, ours = link.rank, len(self.links), slate.read(link.slate).own
+        rank, size, ours = link.rank, len(self.links), flight_recorder.read(link.recorder).own
         if link.replies:
             header, _ = link.replies.popleft()
             if "error" not in header:
@@ -349,20 +349,20 @@ class World:
                 return
             error = Raised.from_json(header["error"])
             text = f"rank {rank}: {error.text} (while rank {rank} started)"
-            self._fail(Fault("exception", rank, text, size, {rank: error}, ours=ours))
+            self._fail(Fault("exception", rank, text, size, {rank: error}, is_internal=ours))
         elif link.output.size > self.options.printed:
             text = f"rank {rank} {printed(self.options.printed)} (while it started)"
-            self._fail(Fault("runaway", rank, text, size, ours=ours))
+            self._fail(Fault("runaway", rank, text, size, is_internal=ours))
         elif link.garbage:
             text = f"rank {rank} {link.garbage} (while it started)"
-            self._fail(Fault("died", rank, text, size, ours=ours))
+            self._fail(Fault("died", rank, text, size, is_internal=ours))
         elif link.refused:
             text = f"rank {rank} cannot be started: {link.refused}"
-            self._fail(Fault("died", rank, text, size, ours=True))
+            self._fail(Fault("died", rank, text, size, is_internal=True))
         elif link.exit_status is not None:
             text = f"rank {rank} {exit_text(link.exit_status)} while it started"
             status, said = link.exit_status, self._memory.said()
-            fault = Fault("died", rank, text, size, exit_status=status, ours=ours)
+            fault = Fault("died", rank, text, size, exit_status=status, is_internal=ours)
             self._fail(replace(fault, out_of_memory=said))
 
     def _fail(self, failure: Fault) -> None:

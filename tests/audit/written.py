@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from aggverify.audit.audited import Asked, audited
+from aggverify.audit.audited import AuditRequest, audited
 from aggverify.audit.records import RankFile, Record
-from aggverify.audit.steps import Run, merged
+from aggverify.audit.steps import RecordedRun, merged
 from aggverify.run.outcome.verdict import RunVerdict
 
 Rows = Sequence[Sequence[float]]
@@ -68,7 +68,7 @@ def files(*steps: Step, extra: Sequence[Record] = ()) -> list[RankFile]:
     return [RankFile(Path(f"rank-{n}.agvr"), tuple(own), False) for n, own in enumerate(ranks)]
 
 
-def run(*steps: Step, cp: int | None = None, tp: int | None = None) -> Run:
+def run(*steps: Step, cp: int | None = None, tp: int | None = None) -> RecordedRun:
     return merged(files(*steps), cp, tp)
 
 
@@ -80,7 +80,7 @@ def verdict(
     tp: int | None = None,
     **asked: Any,
 ) -> RunVerdict:
-    return audited(run(*steps, cp=cp, tp=tp), Asked("train.py", engine, mode, **asked))
+    return audited(run(*steps, cp=cp, tp=tp), AuditRequest("train.py", engine, mode, **asked))
 
 
 def found(verdict: RunVerdict) -> Iterator[str]:

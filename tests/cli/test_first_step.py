@@ -17,7 +17,7 @@ from aggverify.execution.subject import Subject
 from aggverify.run.opening import opened
 from aggverify.run.planning.request import Request
 from aggverify.run.search.smoke import simplest, smoke_test, taken
-from aggverify.testing.ranks import Ranks
+from aggverify.testing.ranks import SharedRanks
 from aggverify.world import Pool
 from tests.choosing import thorough_but
 from tests.conftest import Cli
@@ -188,7 +188,7 @@ def test_a_test_of_every_mode_is_one_of_those_that_are_taken(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "r.py").write_text(TOLD)
-    ranks = Ranks()
+    ranks = SharedRanks()
     try:
         wanted = Request("r.py:agg_loss", max_world=1)
         found = ranks.of(wanted).subjects(wanted)

@@ -73,7 +73,7 @@ def test_what_was_judged_by_then_is_told_in_every_report(
 def test_a_finding_that_was_not_looked_into_yet_is_told(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(entry_runner, "gather", raising(KeyboardInterrupt()))
+    monkeypatch.setattr(entry_runner, "triage_finding", raising(KeyboardInterrupt()))
     ran = cli("check", WRONG, "--profile", "quick", "--max-examples", "1", *EVERY)
     assert ran.code == 130, ran
     made, told = documents(ran, tmp_path)
@@ -89,7 +89,7 @@ def test_a_finding_that_was_not_looked_into_yet_is_told(
 def test_a_finding_is_confirmed_though_there_was_no_time_to_make_it_small(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner, "made_small", raising(OutOfTime()))
+    monkeypatch.setattr(runner, "shrink", raising(OutOfTime()))
     ran = cli("check", WRONG, "--profile", "quick", "--max-examples", "1", *EVERY)
     made, _ = documents(ran, tmp_path)
     assert ran.code == 1, ran

@@ -432,8 +432,8 @@ def test_what_is_refused(arguments: list[str], why: str) -> None:
 
 
 def test_a_sandbox_is_not_for_launched_ranks(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    def with_hosts(began: float, command: Callable[[joined.Run], object]) -> object:
-        return command(joined.Run(began, object()))  # type: ignore[arg-type]
+    def with_hosts(began: float, command: Callable[[joined.CommandRun], object]) -> object:
+        return command(joined.CommandRun(began, object()))  # type: ignore[arg-type]
 
     monkeypatch.setattr(joined, "run", with_hosts)
     ran = cli("check", RIGHT, "--sandbox")

@@ -121,9 +121,9 @@ def test_a_mode_that_an_older_version_does_not_offer_leaves_its_others_judged(
     claim = Claim(f"{MODULE}:older_skyrl", "older_skyrl", "skyrl", "skyrl-fsdp", "token_mean")
     mine = Subject.of(replace(claim, offered=offered))
     step = parse_step("2/11; 1/1")
-    trials = SWITCH.variants(Case(step, Layout.trivial(2), plain_losses(step)))
-    ran = ranks.run(mine, trials)
-    failed = [one.mode for one, done in zip(trials[1:], ran[1:], strict=True) if done.failure]
+    specs = SWITCH.variants(Case(step, Layout.trivial(2), plain_losses(step)))
+    ran = ranks.run(mine, specs)
+    failed = [one.mode for one, done in zip(specs[1:], ran[1:], strict=True) if done.failure]
     assert failed == ["prompt_mean"]
     assert SWITCH.judge(mine, ran) is None
 

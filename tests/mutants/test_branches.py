@@ -161,8 +161,8 @@ def test_a_wrong_table_of_ranks_is_seen_with_a_process_for_each(shared_pool: Poo
     [report] = outcome.findings
     assert report.confirmed and report.fails
     assert report.finding.case.layout.dp_size == 9, "one rank more than the table has"
-    assert outcome.tally.sights.extent.tried.virtual_ranks > 8
-    assert outcome.tally.sights.largest_world <= 8
+    assert outcome.statistics.observer.extent.tried.virtual_ranks > 8
+    assert outcome.statistics.observer.largest_world <= 8
 
 
 @pytest.mark.thorough
@@ -170,9 +170,9 @@ def test_what_one_process_keeps_of_another_rank_is_a_warning(shared_pool: Pool) 
     entry = next(e for e in RIGHT if e.function == "asks_its_rank_once")
     [outcome] = outcomes(entry, "right", shared_pool, virtual.NAME)
     assert (outcome.summary.state, outcome.findings) == (State.OK, ())
-    assert outcome.tally.sights.doubted
-    outcome.tally.sights.cases = 1  # in a run there are others
-    told = outcome.tally.sights.weaknesses(outcome.entry.subject)
+    assert outcome.statistics.observer.doubted
+    outcome.statistics.observer.cases = 1  # in a run there are others
+    told = outcome.statistics.observer.weaknesses(outcome.entry.subject)
     assert "AGVW20" in {w.code for w in told}
 
 

@@ -19,7 +19,7 @@ from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
 from aggverify.world import Pool
-from aggverify.world.unwaited import AT_ONCE, WAITED_FOR
+from aggverify.world.deferred_completion import AT_ONCE, WAITED_FOR
 from tests.choosing import thorough_at_times
 from tests.corpus.roads import ROADS
 

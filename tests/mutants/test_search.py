@@ -71,11 +71,11 @@ def test_what_the_clock_leaves_out_is_counted(executor: Executor) -> None:
     about = replace(subject("right", "token_mean").claim, budget=budget, max_world=1)
     [entry] = plan(Subject.of(about), [formula.CHECK]).entries
     late = run_check(entry, executor, seconds=0.0)
-    [cut] = late.tally.sights.cut_short
+    [cut] = late.statistics.observer.cut_short
     assert late.summary.state is State.OK
     assert (cut.check, cut.planned) == (formula.NAME, budget.examples)
     assert MIN_EXAMPLES <= cut.drawn < budget.examples
-    assert run_check(entry, executor).tally.sights.cut_short == []
+    assert run_check(entry, executor).statistics.observer.cut_short == []
 
 
 def test_another_count_of_the_last_window_is_state(executor: Executor) -> None:

@@ -16,7 +16,7 @@ from aggverify.errors import InputError
 from aggverify.model import load, render
 from aggverify.regression import revisions
 from aggverify.regression.model import Kind
-from aggverify.regression.plan import Plan
+from aggverify.regression.plan import ComparisonPlan
 from aggverify.regression.revisions import compared
 from aggverify.regression.trees import Tree, beside, uncommitted
 from tests import waiting
@@ -122,7 +122,7 @@ def test_both_are_checked_with_one_plan_and_on_each_others_cases(
         return 1
 
     monkeypatch.setattr(revisions, "_run", run)
-    plan = Plan(("rl/r.py",), ("--mode", "token_mean"))
+    plan = ComparisonPlan(("rl/r.py",), ("--mode", "token_mean"))
     told: list[str] = []
     keep = own.path / ".aggverify"
     found = compared("main", "doubled", plan, strict=False, keep=keep, tell=told.append)
@@ -137,7 +137,14 @@ def test_both_are_checked_with_one_plan_and_on_each_others_cases(
     assert change.finding and (keep / "cases" / f"{change.finding.id}.json").exists()
     assert "--report-dir" not in change.finding.replay
     with pytest.raises(InputError, match=r"gone.py is in neither main"):
-        compared("main", "doubled", Plan(("gone.py",)), strict=False, keep=keep, tell=told.append)
+        compared(
+            "main",
+            "doubled",
+            ComparisonPlan(("gone.py",)),
+            strict=False,
+            keep=keep,
+            tell=told.append,
+        )
     monkeypatch.setattr(revisions, "_run", lambda *_: 2)
     with pytest.raises(InputError, match=r"rl/r.py in main \(\w+\): exit code 2"):
         compared("main", "doubled", plan, strict=False, keep=keep, tell=told.append)
@@ -170,7 +177,7 @@ def test_a_side_without_the_targets_verifies_nothing(
         return made.exit
 
     monkeypatch.setattr(revisions, "_run", run)
-    plan, keep = Plan(("rl/n.py",)), own.path / ".aggverify"
+    plan, keep = ComparisonPlan(("rl/n.py",)), own.path / ".aggverify"
     sides = base, head.split()[0]
     found = compared(*sides, plan, strict=False, keep=keep, tell=print, documents=keep)
     assert (found.exit, {change.kind for change in found.changes}) == (exit_code, kinds)

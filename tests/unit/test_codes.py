@@ -16,7 +16,7 @@ from aggverify.errors import InputError
 from aggverify.run.outcome.verdict import Exit, exit_code
 from tests.verdicts import report, subject, verdict, written
 
-NAMING = ("weakness.py", "covered.py", "properties.py")
+NAMING = ("coverage_observer.py", "branch_coverage.py", "properties.py")
 HAZARD = Code("AGV901", "Right only for finite values", effect=Effect.HAZARD)
 
 

@@ -24,7 +24,7 @@ from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
 from aggverify.trainer.conditions import Condition
 from aggverify.trainer.covering import Covering
-from aggverify.trainer.source import Source, read
+from aggverify.trainer.source import SourceFile, read
 from tests import verdicts
 from tests.unit.test_checks import PLAIN
 
@@ -85,7 +85,7 @@ def tools() -> Iterator[None]:
             monitoring.free_tool_id(n)
 
 
-def covering(made: ModuleType) -> tuple[Covering, Source]:
+def covering(made: ModuleType) -> tuple[Covering, SourceFile]:
     source = read(made)
     assert source is not None
     return Covering(made.__file__, source.conditions), source
@@ -318,11 +318,11 @@ def test_nothing_is_said_of_sharded_lines_where_nothing_was_sharded() -> None:
 
 
 def test_both_are_warnings_of_the_run() -> None:
-    sights = CoverageObserver()
-    sights.add(PLAIN, [ALONE, SPREAD])
-    sights.covered.add([ran(ALONE, [6, 10], [0]), ran(SPREAD, [6], [0])])
+    observer = CoverageObserver()
+    observer.add(PLAIN, [ALONE, SPREAD])
+    observer.covered.add([ran(ALONE, [6, 10], [0]), ran(SPREAD, [6], [0])])
     known = PLAIN.knowing(functions=LINES, conditions=(condition("a", 10, 6),))
-    told = {w.code: w.detail for w in sights.weaknesses(known)}
+    told = {w.code: w.detail for w in observer.weaknesses(known)}
     assert told["AGVW17"] == "lines 7-8, 15 of reduce; `a` never true in line 6 of reduce"
     assert told["AGVW18"] == "line 10 of reduce"
 

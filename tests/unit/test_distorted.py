@@ -9,7 +9,7 @@ from math import isqrt
 import numpy as np
 import pytest
 
-from aggverify.diagnosis import Observation
+from aggverify.diagnosis import WeightObservation
 from aggverify.diagnosis.bugs import bugs_of_parts, known_bug
 from aggverify.diagnosis.clues import Clues
 from aggverify.diagnosis.distorted import distorted_count
@@ -26,7 +26,7 @@ SUBJECT = Subject.of(Claim("r.py", "reduce", "native", "sum", "sample_mean"))
 STEPS = ("1/1", "1/11; 1/1", "1/111 1/1011; 1/11111", "1/1111; 1/1; 1/1111111")
 
 
-def observed(count: Callable[[int], float], text: str) -> Observation:
+def observed(count: Callable[[int], float], text: str) -> WeightObservation:
     """Weights of a mean over rollouts that divides by ``count(tokens)``."""
     step = parse_step(text)
     case = Case(step, Layout.trivial(len(step.samples)), plain_losses(step))
@@ -35,7 +35,7 @@ def observed(count: Callable[[int], float], text: str) -> Observation:
         for s in step.samples
         for bit in s.loss_mask
     ]
-    return Observation(case, np.array(weights), SUBJECT.expected(step))
+    return WeightObservation(case, np.array(weights), SUBJECT.expected(step))
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_the_names_of_the_step_are_used_for_numbers() -> None:
     case = Case(step, layout, plain_losses(step))
     small = Case(parse_step("1/1"), Layout.trivial(1), (1.0,))
     mid = Case(parse_step("1/1 1/1 1/1"), Layout.trivial(3), (1.0,) * 3)
-    cases = [Observation(c, np.ones(1), None) for c in (case, small, mid)]
+    cases = [WeightObservation(c, np.ones(1), None) for c in (case, small, mid)]
     ratios = [c.case.step.num_rollouts / (2 * c.case.step.num_groups) for c in cases]
     found = named_ratio(SUBJECT.claiming(mode="prompt_mean"), cases, ratios)
     assert found is not None

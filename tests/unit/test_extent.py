@@ -31,9 +31,9 @@ CASES = (
 
 
 def verdict_of(subject: Subject, *cases: Case) -> RunVerdict:
-    tally = RunStatistics()
-    tally.sights.add(subject, cases)
-    tried = tally.sights.extent.tried
+    statistics = RunStatistics()
+    statistics.observer.add(subject, cases)
+    tried = statistics.observer.extent.tried
     return RunVerdict(subject, (), (), len(cases), ((1, len(cases)),), (), 0, tried=tried)
 
 

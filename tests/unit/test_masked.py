@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from aggverify.diagnosis import Observation
+from aggverify.diagnosis import WeightObservation
 from aggverify.diagnosis.masked import made_of_the_mask
 from aggverify.diagnosis.shown import shown_by_weights
 from aggverify.execution.claim import Claim
@@ -22,13 +22,13 @@ STEPS = ("1/1", "1/1011; 1/001", "1/11101 1/0110; 1/1", "1/0101; 1/110; 1/100101
 Changed = Callable[[list[list[int]]], list[list[int]]]
 
 
-def observed(change: Changed, text: str) -> Observation:
+def observed(change: Changed, text: str) -> WeightObservation:
     """Weights of a token mean whose masks were changed; sums and counts are another matter."""
     step = parse_step(text)
     case = Case(step, Layout.trivial(len(step.samples)), plain_losses(step))
     masks = change([list(s.loss_mask) for s in step.samples])
     weights = np.array([bit / step.num_unmasked for mask in masks for bit in mask])
-    return Observation(case, weights, SUBJECT.expected(step))
+    return WeightObservation(case, weights, SUBJECT.expected(step))
 
 
 def flat(change: Callable[[list[int]], list[int]]) -> Changed:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aggverify.world import memory
-from aggverify.world.memory import Watched, oom_kills
+from aggverify.world.memory import OomWatch, oom_kills
 
 V2 = "low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\n"
 V1 = "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n"
@@ -52,5 +52,5 @@ def test_else_the_whole_machines(tmp_path: Path) -> None:
 def test_what_is_said_is_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = iter([("/f", 2), ("/f", 2), ("/f", 5), None])
     monkeypatch.setattr(memory, "oom_kills", lambda: next(counts))
-    watched = Watched()
+    watched = OomWatch()
     assert [watched.said() for _ in range(3)] == ["", "oom_kill 2 -> 5 in /f", ""]

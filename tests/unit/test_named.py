@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from aggverify.diagnosis import Observation
+from aggverify.diagnosis import WeightObservation
 from aggverify.diagnosis.bugs import known_bug
 from aggverify.diagnosis.clues import Clues
 from aggverify.diagnosis.forms import closed_forms
@@ -40,7 +40,7 @@ STEPS = (
 LAYOUTS = ("", "0,1,2", "0,1 | 2,4,3", "0,3,1 | 2", "2,0,1")
 
 
-def observations(mode: str, weight: Weight) -> list[Observation]:
+def observations(mode: str, weight: Weight) -> list[WeightObservation]:
     subject = Subject.of(Claim("r.py", "reduce", "native", "sum", mode))
     found = []
     for samples, text in zip(STEPS, LAYOUTS, strict=True):
@@ -49,7 +49,9 @@ def observations(mode: str, weight: Weight) -> list[Observation]:
         for layout in (Layout.trivial(len(samples)), Layout(cells)):
             case = Case(step, layout, plain_losses(step))
             weights = [bit * weight(case, i) for i, s in enumerate(samples) for bit in s.loss_mask]
-            found.append(Observation(case, np.array(weights, dtype=float), subject.expected(step)))
+            found.append(
+                WeightObservation(case, np.array(weights, dtype=float), subject.expected(step))
+            )
     return found
 
 
@@ -142,11 +144,11 @@ def fans_out(case: Case) -> bool:
 @pytest.mark.parametrize("mode", ["token_mean", "sample_mean"])
 def test_right_weights_are_none_of_these(mode: str) -> None:
     seen = observations(mode, lambda case, i: 0.0)
-    right = [Observation(o.case, o.exact, o.expected) for o in seen]
+    right = [WeightObservation(o.case, o.exact, o.expected) for o in seen]
     assert shown_by_weights(right) is None and partial_form(right) is None
 
 
-def name_of(mode: str, seen: list[Observation]) -> str | None:
+def name_of(mode: str, seen: list[WeightObservation]) -> str | None:
     """As a diagnosis does: samples left out, signs, then forms."""
     engine = Subject.of(Claim("r.py", "reduce", "native", "sum", mode)).engine
     partial = partial_form(seen)

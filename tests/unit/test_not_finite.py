@@ -12,12 +12,12 @@ import pytest
 
 from aggverify.checks import Finding
 from aggverify.diagnosis import (
-    Observation,
     Poison,
-    behind,
+    WeightObservation,
     diagnose_behind,
     diagnose_mask,
     diagnose_not_finite,
+    mask_leak,
 )
 from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Subject
@@ -48,7 +48,7 @@ STEPS = (
 )
 
 
-def seen(of: Case, bad: Cells | None = None, weights: str = "") -> Observation:
+def seen(of: Case, bad: Cells | None = None, weights: str = "") -> WeightObservation:
     """An observation with NaN in the losses of these cells, or in gradients of these tokens."""
     exact = SUBJECT.expected(of.step)
     observed = np.array([float(w) for w in exact or ()])
@@ -64,7 +64,7 @@ def seen(of: Case, bad: Cells | None = None, weights: str = "") -> Observation:
         for c in range(layout.cp_size)
     )
     finite = np.isfinite(losses).all()
-    return Observation(of, observed, exact, Fraction(1) if finite else None, losses)
+    return WeightObservation(of, observed, exact, Fraction(1) if finite else None, losses)
 
 
 def of_the_step(of: Case, d: int, c: int, k: int) -> bool:
@@ -139,13 +139,13 @@ def effects(
     clean = replace(seen(STEP), value=Fraction(1), local_losses=((1.0,),))
     clean = replace(clean, observed=np.where(clean.mask, clean.observed, weight))
 
-    def dirty(poison: Poison) -> Observation:
+    def dirty(poison: Poison) -> WeightObservation:
         loss = what.get(poison, 1.0)
         value = Fraction(loss) if math.isfinite(loss) else None
         weights = clean.observed * (math.nan if poison in gradient else 1)
         return replace(clean, value=value, local_losses=((loss,),), observed=weights)
 
-    found = diagnose_behind(SUBJECT, POISONED, behind([(clean, {p: dirty(p) for p in Poison})]))
+    found = diagnose_behind(SUBJECT, POISONED, mask_leak([(clean, {p: dirty(p) for p in Poison})]))
     return found.bug.name if found is not None and found.bug is not None else None
 
 

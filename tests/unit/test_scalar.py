@@ -114,10 +114,10 @@ def test_a_reported_loss_that_is_not_finite_is_told() -> None:
 def test_the_tally_says_what_could_have_been_caught() -> None:
     step = parse_step("1/11 1/1")
     dense, cancelling = trivial(step, (1.0, 2.0, 3.0)), trivial(step, (1.0, -3.0, 2.0))
-    tally = RunStatistics()
+    statistics = RunStatistics()
     passed = [executed(dense), executed(cancelling), executed(probe(dense))]
-    tally.add(SUBJECT, passed, scalars=True)
-    (margin,) = tally.margins(SUBJECT)
+    statistics.add(SUBJECT, passed, scalars=True)
+    (margin,) = statistics.margins(SUBJECT)
     loss = margin.reported_loss
     assert (margin.dtype, loss.dense_steps, loss.vacuous_steps) == ("float64", 2, 1)
     assert 0 < loss.smallest_caught_alone < loss.smallest_caught_dense < 1e-14
@@ -128,7 +128,9 @@ def test_a_vacuous_weight_bound_is_infinite() -> None:
     step = Step((Sample(1, b"\1" * 3, 0, 0),))
     # 1 / 2^26 is below float16's subnormal numbers: any weight would do.
     tiny = Subject.of(Claim("f.py", "reduce", "native", "sum", "constant", divisor=2.0**26))
-    tally = RunStatistics()
-    tally.add(tiny, [Execution(trivial(step, (1.0,) * 3, "float16"), np.zeros(3), Fraction(0))])
-    (margin,) = tally.margins(tiny)
+    statistics = RunStatistics()
+    statistics.add(
+        tiny, [Execution(trivial(step, (1.0,) * 3, "float16"), np.zeros(3), Fraction(0))]
+    )
+    (margin,) = statistics.margins(tiny)
     assert math.isinf(margin.smallest_caught)

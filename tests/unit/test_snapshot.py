@@ -18,13 +18,13 @@ from aggverify.execution.claim import Claim
 from aggverify.generation.corpus import VERSION, corpus
 from aggverify.oracles import Policy
 from aggverify.snapshot.comparing import Allowed, Level, Moved, _level
-from aggverify.snapshot.file import Environment, Snapshot, read, write
-from aggverify.snapshot.pinned import Entry, Key, Pinned, hexadecimal
+from aggverify.snapshot.file import NumericEnvironment, Snapshot, read, write
+from aggverify.snapshot.pinned import EntryKey, Pinned, PinnedEntry, hexadecimal
 from aggverify.snapshot.session import Compared
 
-KEY = Key("token_mean", "a_case", "dp2.cp1.mb1", "float64")
+KEY = EntryKey("token_mean", "a_case", "dp2.cp1.mb1", "float64")
 WEIGHTS = Pinned.of([0.25, 0.25])
-ENTRY = Entry(
+ENTRY = PinnedEntry(
     {
         "value": Pinned.of([0.1]),
         "losses": Pinned.of([0.1]),
@@ -34,7 +34,10 @@ ENTRY = Entry(
 POLICY = Policy(denominators="original")
 CLAIM = Claim("r.py", "reduce", "native", "sum", "token_mean", policy=POLICY)
 SNAPSHOT = Snapshot(
-    "r.py:reduce", Environment("2.6.0+cpu", "AVX512", "1"), {"token_mean": CLAIM}, {KEY: ENTRY}
+    "r.py:reduce",
+    NumericEnvironment("2.6.0+cpu", "AVX512", "1"),
+    {"token_mean": CLAIM},
+    {KEY: ENTRY},
 )
 
 
@@ -85,10 +88,10 @@ def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_what_is_as_usual_is_left_out_and_read_again(tmp_path: Path) -> None:
-    alone = Entry({"value": Pinned.of([0.5]), "losses": Pinned.of([0.5]), "weights": WEIGHTS})
-    laid_out = Entry({**alone.values, "losses": Pinned.of([0.25, 0.25, 0.0], 2, bare=True)})
-    other = Entry({**alone.values, "weights": Pinned.of([0.5, 0.25])})
-    failed = Entry(fault="exception:ValueError")
+    alone = PinnedEntry({"value": Pinned.of([0.5]), "losses": Pinned.of([0.5]), "weights": WEIGHTS})
+    laid_out = PinnedEntry({**alone.values, "losses": Pinned.of([0.25, 0.25, 0.0], 2, bare=True)})
+    other = PinnedEntry({**alone.values, "weights": Pinned.of([0.5, 0.25])})
+    failed = PinnedEntry(fault="exception:ValueError")
     places = ("dp1.cp1.mb1", "dp1.cp1.mb2", "dp2.cp1.mb1", "dp4.cp1.mb1")
     given = zip(places, (alone, laid_out, other, failed), strict=True)
     entries = {replace(KEY, layout=place): entry for place, entry in given}
@@ -153,7 +156,7 @@ def test_the_corpus_has_names_and_reasons() -> None:
 
 @pytest.mark.parametrize("level", list(Level))
 def test_what_fails_where(level: Level) -> None:
-    other = Environment("2.7.0+cpu", "AVX2", "1")
+    other = NumericEnvironment("2.7.0+cpu", "AVX2", "1")
     here, elsewhere = (
         Compared(SNAPSHOT, "r.py", where, (Moved(KEY, level),))
         for where in (SNAPSHOT.environment, other)

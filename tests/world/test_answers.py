@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from aggverify.world import Fault, Pool, Replies, Template, TemplateFailure, answers, slate
+from aggverify.world import (
+    Fault,
+    Pool,
+    Replies,
+    Template,
+    TemplateFailure,
+    answers,
+    flight_recorder,
+)
 from aggverify.world.link import Link, open_link
 from aggverify.world.wire import encode
 from tests.hostile import ERROR
@@ -79,11 +87,11 @@ def test_no_more_than_a_job_asks_for_is_waited_for(link: Link) -> None:
 
 @pytest.mark.parametrize("size", [0, 7, 40])
 def test_a_slate_that_was_cut_off_reads_as_empty(size: int) -> None:
-    page = slate.create()
+    page = flight_recorder.create()
     os.ftruncate(page, size)
-    assert slate.read(page) == slate.Reading(0, (), None, False)
-    assert slate.dump_size(page) == 0
-    assert slate.dump(page) == ""
+    assert flight_recorder.read(page) == flight_recorder.FlightRecord(0, (), None, False)
+    assert flight_recorder.dump_size(page) == 0
+    assert flight_recorder.dump(page) == ""
     os.close(page)
 
 

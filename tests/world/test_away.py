@@ -103,6 +103,6 @@ def test_a_template_that_was_stopped(pool: Pool, silence: float) -> None:
         assert isinstance(outcome, Replies)
     else:
         assert isinstance(outcome, Fault)
-        assert (outcome.kind, outcome.ours) == ("blocked", True)
+        assert (outcome.kind, outcome.is_internal) == ("blocked", True)
         assert outcome.message == "rank 0 did not start in 0.1 s"
     template.close()

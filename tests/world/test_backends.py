@@ -31,11 +31,11 @@ from aggverify.world import (
     TemplateFailure,
 )
 from aggverify.world.backends import backend
-from aggverify.world.flight import Key, Task
-from aggverify.world.launcher import Zygote
+from aggverify.world.in_flight import Task, WorldKey
+from aggverify.world.launcher import ForkServer
 from aggverify.world.link import open_link
+from aggverify.world.process_inspector import LocalInspector
 from aggverify.world.processes import look
-from aggverify.world.sight import Near
 from aggverify.world.state import Guard
 from aggverify.world.world import World
 from tests.world.conftest import HERE, ROOT
@@ -145,8 +145,8 @@ def asleep(joined_by: Backend, known: set[frozenset[tuple[str, int]]]) -> Iterat
     link.pid = process.pid
     try:
         limits = Options(silence=9.0, silence_after=4.0)
-        sight = Near(os.getpid())
-        yield World(1, Key(1, joined_by), [link], limits, born=0.0, sight=sight, known=known)
+        sight = LocalInspector(os.getpid())
+        yield World(1, WorldKey(1, joined_by), [link], limits, born=0.0, sight=sight, known=known)
     finally:
         process.kill()
         process.stdout.close()
@@ -199,15 +199,15 @@ def test_ranks_that_compile_are_as_silent_the_second_time() -> None:
 
 
 def test_a_launcher_is_as_patient_as_before_once_a_template_is_opened() -> None:
-    zygote = Zygote()
+    fork_server = ForkServer()
     try:
         request = {"handler": "handlers:Echo", "setup": {}, "paths": [str(HERE)]}
-        opened = zygote.open(request, Options(silence=9.0))
+        opened = fork_server.open(request, Options(silence=9.0))
         assert not isinstance(opened, TemplateFailure)
         opened.close()
-        assert zygote._silence == Options().silence
+        assert fork_server._silence == Options().silence
     finally:
-        zygote.close()
+        fork_server.close()
 
 
 def test_a_guard_that_is_made_anew_watches_the_device_as_well() -> None:

@@ -145,7 +145,7 @@ import os
 from aggverify.world import Pool, groups, memory, starting
 starting.MOST_PROCESSES = 8
 with Pool() as pool:
-    group = pool._launcher._zygote._started.group
+    group = pool._launcher._fork_server._started.group
     if group is None:
         print("none")
     else:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from aggverify.world import Fault, Job, Options, Pool, Replies, Template, evidence
-from aggverify.world.link import Output
+from aggverify.world.link import CapturedOutput
 from tests.world.conftest import HERE, job, opened
 
 
@@ -207,13 +207,13 @@ def test_who_waits_for_its_output_to_be_read_is_not_blocked(
     play: Template, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Megabytes through a pipe of 64 KiB, to a reader that has much else to do.
-    read = Output.read
+    read = CapturedOutput.read
 
-    def late(output: Output) -> int:
+    def late(output: CapturedOutput) -> int:
         time.sleep(0.01)
         return read(output)
 
-    monkeypatch.setattr(Output, "read", late)
+    monkeypatch.setattr(CapturedOutput, "read", late)
     (outcome,) = play.run([job("chatter", 2)])
     assert isinstance(outcome, Replies), outcome
 

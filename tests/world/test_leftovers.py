@@ -179,7 +179,7 @@ def test_jobs_go_on_after_a_crash_of_the_launcher(own_launchers: None) -> None:
 def _children() -> set[int]:
     tasks = Path("/proc/self/task").iterdir()
     pids = [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
-    return {p for p in pids if "world.zygote" in Path(f"/proc/{p}/cmdline").read_text()}
+    return {p for p in pids if "world.fork_server" in Path(f"/proc/{p}/cmdline").read_text()}
 
 
 def test_a_launcher_without_torch_says_so(
@@ -218,5 +218,5 @@ def test_the_mark_reaches_every_process(script: Start) -> None:
     one = busy_script(script, _WAIT + "p.wait()")
     lines = list(one.processes().values())
     assert sum("sleep" in line for line in lines) == 3
-    assert sum("world.zygote" in line for line in lines) == 9
+    assert sum("world.fork_server" in line for line in lines) == 9
     assert MARK not in os.environ

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from aggverify.world import PoolError, mail, meeting
+from aggverify.world import PoolError, mail, rendezvous
 from aggverify.world.mail import Post
-from aggverify.world.meeting import Seat
+from aggverify.world.rendezvous import RankInfo
 from tests.waiting import wait_until
 from tests.world.store import Store
 
-SEAT = Seat(0, 2, "node0", 1)
+SEAT = RankInfo(0, 2, "node0", 1)
 
 
 @dataclass
@@ -35,7 +35,7 @@ Open = Callable[..., tuple[Post, Desk]]
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Store:
     made = Store()
-    monkeypatch.setattr(meeting.Seat, "store", lambda seat: made)
+    monkeypatch.setattr(rendezvous.RankInfo, "store", lambda seat: made)
     return made
 
 
@@ -43,7 +43,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Store:
 def opened(store: Store) -> Iterator[Open]:
     posts: list[Post] = []
 
-    def make(name: str, seat: Seat = SEAT) -> tuple[Post, Desk]:
+    def make(name: str, seat: RankInfo = SEAT) -> tuple[Post, Desk]:
         desk = Desk()
         posts.append(Post(seat, name, desk.deliver, lambda *said: desk.lost.append(said)))
         return posts[-1], desk

@@ -13,8 +13,8 @@ import pytest
 
 from aggverify.world import Fault, Pool, Replies, Template
 from aggverify.world.polling import Polling
+from aggverify.world.process_inspector import LocalInspector
 from aggverify.world.processes import Look, Thread
-from aggverify.world.sight import Near
 from tests.waiting import wait_until
 from tests.world.conftest import HERE, job
 
@@ -52,11 +52,11 @@ def test_ranks_that_poll_while_they_start_are_not_waited_for(
 ) -> None:
     """On a busy machine, where one of them is always about to run."""
     busy = Look((Thread(os.getpid(), b"R", 0, 0.0, 0.0),), {}, {}, glance=True)
-    monkeypatch.setattr(Near, "glance", lambda self, pids: busy)
+    monkeypatch.setattr(LocalInspector, "glance", lambda self, pids: busy)
     more = {"second_look": 0.02}
     made = pool.template("handlers:StartsPolling", {"rank": 1}, paths=[HERE], more=more)
     assert isinstance(made, Template)
     polls, awake = made.run([job("nothing", 2), job("nothing", 1)])
     assert isinstance(polls, Fault) and isinstance(awake, Replies)
-    assert (polls.kind, polls.rank, polls.ours) == ("blocked", 1, True)
+    assert (polls.kind, polls.rank, polls.is_internal) == ("blocked", 1, True)
     made.close()

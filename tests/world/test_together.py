@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from aggverify.world import Fault, Job, Outcome, Pool, Replies, Reply, Template
-from aggverify.world.outcomes import apart
+from aggverify.world.postmortem import apart
 from tests.world.conftest import job, opened
 
 

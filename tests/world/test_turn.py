@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aggverify.world import Launcher, Options, Pool
+from aggverify.world import LocalLauncher, Options, Pool
 from tests.world.conftest import job, opened
 
 LIMIT = 0.4
@@ -41,7 +41,7 @@ def test_an_interrupted_import_costs_earlier_templates_no_silence() -> None:
         if asked:
             raise Enough
 
-    launcher = Launcher()
+    launcher = LocalLauncher()
     with Pool(launcher=launcher) as pool, Pool(Options(turn=turn), launcher=launcher) as other:
         template = opened(pool, "Skipper")
         assert len(template.run([job("nothing", 2)])) == 1
@@ -52,7 +52,7 @@ def test_an_interrupted_import_costs_earlier_templates_no_silence() -> None:
         second = opened(pool, "Skipper")
         assert len(template.run([job("nothing", 2)])) == 1
         assert len(second.run([job("nothing", 2)])) == 1
-        assert launcher._zygote.alive
+        assert launcher._fork_server.alive
     launcher.close()
 
 

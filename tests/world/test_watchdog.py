@@ -15,8 +15,8 @@ from itertools import count
 import pytest
 
 from aggverify.world import Replies, Template
+from aggverify.world.process_inspector import LocalInspector
 from aggverify.world.processes import Look, Thread, glance, look
-from aggverify.world.sight import Near
 from aggverify.world.watchdog import Watchdog
 from tests.waiting import GIVEN_UP_AFTER
 from tests.world.conftest import job
@@ -143,7 +143,7 @@ TICKING = Thread(LOOP, b"R", 0, 0.0, 0.0, ticks=True)
 
 
 @dataclass(frozen=True)
-class Scripted(Near):
+class Scripted(LocalInspector):
     """A rank whose main thread sleeps at every glance, and what is seen at each look."""
 
     each: Callable[[int], tuple[Thread, Thread]] = lambda n: (main()(n), TICKING)

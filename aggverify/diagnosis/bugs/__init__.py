@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 
-from aggverify.diagnosis.bugs.base import Bug, stored
+from aggverify.diagnosis.bugs.base import KnownBug, stored
 from aggverify.diagnosis.clues import PARTS, Clues
 from aggverify.diagnosis.factors import Factor, product_of_sizes
 from aggverify.diagnosis.forms import SIZES
 
 _ALL = frozenset(PARTS)
-BUGS: tuple[Bug, ...] = tuple(stored())
+BUGS: tuple[KnownBug, ...] = tuple(stored())
 """The first that fits is meant, so the more specific ones stand first."""
 
 
-def known_bug(seen: Clues, own: Set[str] = _ALL) -> Bug | None:
+def known_bug(seen: Clues, own: Set[str] = _ALL) -> KnownBug | None:
     """The first bug whose clues all fit, one that is all there is before one that leaves parts of
     the form out; ``own``: those that are right."""
     fitting = [bug for bug in BUGS if bug.explains(seen)]
@@ -22,7 +22,7 @@ def known_bug(seen: Clues, own: Set[str] = _ALL) -> Bug | None:
     return next(whole, fitting[0] if fitting else None)
 
 
-def bugs_of_parts(seen: Clues) -> tuple[Bug, ...]:
+def bugs_of_parts(seen: Clues) -> tuple[KnownBug, ...]:
     """One bug for every part of the factor, if each part is known."""
     parts = [] if seen.factor is None else list(_parts(seen.factor))
     found = [known_bug(Clues(seen.mode, seen.engine, factor=part)) for part in parts]
@@ -38,4 +38,4 @@ def _parts(factor: Factor) -> Iterator[Factor]:
         yield product_of_sizes(others)
 
 
-__all__ = ["BUGS", "Bug", "bugs_of_parts", "known_bug"]
+__all__ = ["BUGS", "KnownBug", "bugs_of_parts", "known_bug"]

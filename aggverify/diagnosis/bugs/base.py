@@ -14,15 +14,15 @@ from aggverify.diagnosis.clues import (
     Clue,
     Clues,
     Error,
+    FormShape,
     Leaks,
     Off,
-    Shape,
     Sign,
     WholePart,
 )
 
 
-class Bug(Part, frozen=True):
+class KnownBug(Part, frozen=True):
     """What is computed, where it was seen, how it was mended; recognised when every clue fits."""
 
     name: str
@@ -31,7 +31,7 @@ class Bug(Part, frozen=True):
     fix: str
     signs: tuple[str, ...] = ()
     """Regular expressions; each is to match one."""
-    shape: Shape | None = None
+    shape: FormShape | None = None
     off: Off | None = None
     claimed: Claimed | None = None
     leaks: Leaks | None = None
@@ -60,10 +60,10 @@ class Bug(Part, frozen=True):
 class Bugs(Part, frozen=True):
     """A file of them."""
 
-    bugs: tuple[Bug, ...]
+    bugs: tuple[KnownBug, ...]
 
 
-def stored() -> Iterator[Bug]:
+def stored() -> Iterator[KnownBug]:
     """Those of every file beside this module, in order of their names."""
     for file in sorted(files(__package__).iterdir(), key=lambda f: f.name):
         if file.name.endswith(".toml"):

@@ -27,7 +27,7 @@ class Outcome:
     summary: model.Check
     findings: tuple[ReportedFinding, ...]
     """Each of a cause of its own, as far as the check can tell."""
-    tally: RunStatistics
+    statistics: RunStatistics
     """Of this entry and of those before it."""
     stopped: Incomplete | None = None
     """What ended it before its time."""

@@ -63,7 +63,7 @@ class Pace:
 class RunStatistics:
     """What accumulates over all checks of a subject, by the lowest precision on the path."""
 
-    sights: CoverageObserver = field(default_factory=CoverageObserver)
+    observer: CoverageObserver = field(default_factory=CoverageObserver)
     pace: Pace = field(default_factory=Pace)
     _by_precision: dict[str, _Sharpness] = field(default_factory=dict)
 
@@ -94,7 +94,7 @@ class RunStatistics:
         """Note a deviation beyond its bound that is no more than rounding of running sums."""
         assert finding.error is not None and finding.bound
         over = float(finding.error / finding.bound)
-        self.sights.over_bound = max(self.sights.over_bound, over)
+        self.observer.over_bound = max(self.observer.over_bound, over)
         if finding.token is not None:
             precision = lowest_precision(subject, finding.case)
             seen = self._by_precision.setdefault(precision, _Sharpness())

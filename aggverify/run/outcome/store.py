@@ -78,7 +78,7 @@ class StoredCase:
     @staticmethod
     def from_json(data: object) -> StoredCase:
         """Rebuild a stored case, every name checked; raises InputError."""
-        read = codec.read(_Stored, data, "the stored case")
+        read = codec.read(_StoredFields, data, "the stored case")
         check(read.check)
         return StoredCase(
             Case.from_json(read.case),
@@ -90,7 +90,7 @@ class StoredCase:
         )
 
 
-class _Stored(Part, frozen=True, forbid_unknown_fields=False):
+class _StoredFields(Part, frozen=True, forbid_unknown_fields=False):
     """A stored case as JSON has it."""
 
     schema: Literal[3]

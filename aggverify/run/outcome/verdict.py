@@ -17,7 +17,7 @@ from aggverify.checks.base import ORACLE
 from aggverify.codes import Diagnosed, Effect
 from aggverify.codes.identity import Identity
 from aggverify.codes.state import Incomplete, State
-from aggverify.diagnosis import Diagnosis, joined, stated
+from aggverify.diagnosis import Diagnosis, merge_diagnoses, stated
 from aggverify.execution.deadline import OutOfTime, TooLate
 from aggverify.execution.subject import Subject
 from aggverify.run.outcome.branch_coverage import BranchCoverage
@@ -113,7 +113,7 @@ class ReportedFinding:
 
 def together(reports: Sequence[ReportedFinding]) -> tuple[ReportedFinding, ...]:
     """The same once all are known: one diagnosis for all whose weights one formula gives."""
-    found = joined([(report.finding, report.diagnosis) for report in reports])
+    found = merge_diagnoses([(report.finding, report.diagnosis) for report in reports])
     pairs = zip(reports, found, strict=True)
     return tuple(replace(report, diagnosis=diagnosis) for report, diagnosis in pairs)
 

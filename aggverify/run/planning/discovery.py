@@ -14,7 +14,7 @@ from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import grid
 from aggverify.oracles import MODES
 from aggverify.run.planning.engine import possible_engines
-from aggverify.run.planning.identify import identify, precision_of, telling_cases
+from aggverify.run.planning.identify import distinguishing_cases, identify, precision_of
 from aggverify.run.planning.unsupported_probe import settled
 
 MOST_TRACED = 4
@@ -27,7 +27,7 @@ def discovered(subject: Subject, executor: Executor) -> Subject:
         return subject
     with suppress(NotJudged):  # the checks run into it too, and say what they could not judge
         subject = settled(subject, executor)
-    first = executor.run(subject, telling_cases()[:1])[0]
+    first = executor.run(subject, distinguishing_cases()[:1])[0]
     subject = compiling(subject.knowing(returns_logs=bool(first.logs), compiles=first.compiles))
     subject = subject.knowing(communicates=_communicates(subject, executor))
     if not subject.has_oracle:
@@ -39,7 +39,7 @@ def discovered(subject: Subject, executor: Executor) -> Subject:
 def _refuse_what_no_advantage_multiplies(subject: Subject, executor: Executor) -> None:
     """Raise InputError where a policy loss has a gradient although every advantage is 0: a weight
     is read as the gradient over the advantage, so that no mode's can be read beside it."""
-    case = telling_cases()[0]
+    case = distinguishing_cases()[0]
     if subject.reports_instead(case) is None:
         return
     none = RunSpec(case.with_losses((0.0,) * len(case.losses)), zeros=True)

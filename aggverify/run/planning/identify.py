@@ -30,7 +30,7 @@ _POWERS_OF_TWO = "1/1 1/1 1/11; 1/1111"
 added epsilon is not."""
 
 
-def telling_cases() -> tuple[Case, ...]:
+def distinguishing_cases() -> tuple[Case, ...]:
     """The telling steps on one rank."""
     return tuple(_trivial(text) for text in TELLING)
 
@@ -39,7 +39,7 @@ def identify(
     subject: Subject, executor: Executor, modes: Sequence[str]
 ) -> tuple[str, float | None] | None:
     """The mode (and divisor) whose exact weights the candidate has on every telling step."""
-    executions = executor.run(subject, telling_cases())
+    executions = executor.run(subject, distinguishing_cases())
     if any(e.weights is None or not np.isfinite(e.weights).all() for e in executions):
         return None
     for mode, divisor in _hypotheses(executions, modes):
@@ -70,7 +70,7 @@ def precision_of(subject: Subject, executor: Executor) -> str:
     An error that remains where float32 is exact (all counts and the divisor powers of two) is not
     rounding, unless the weights themselves are float32 numbers, as with a divisor in the code.
     """
-    executions = executor.run(subject, telling_cases())
+    executions = executor.run(subject, distinguishing_cases())
     exactly = subject if subject.divisor is None else subject.claiming(divisor=_POWER_OF_TWO)
     exact = executor.run(exactly, [_trivial(_POWERS_OF_TWO)])[0]
     if all(_fits(subject, e, "float64") for e in executions) and _fits(exactly, exact, "float64"):

@@ -61,7 +61,7 @@ def run_check(
     ``seconds``: for drawing, of the run's clock; a check that runs all of its own cases has
     them only if asked for. ``deadline``: of the whole command.
     """
-    tally = RunStatistics() if seen is None else deepcopy(seen)
+    statistics = RunStatistics() if seen is None else deepcopy(seen)
     check = entry.check
     if entry.instead is not None or entry.space is None:
         state = entry.instead or State.NOT_CLAIMED
@@ -74,7 +74,7 @@ def run_check(
             planned=entry.examples,
         )
         emit(CheckFinished(left_out))
-        return Outcome(entry, left_out, (), tally)
+        return Outcome(entry, left_out, (), statistics)
     emit(CheckStarted(check.name, check.title))
     if check.waits_for:
         emit(Waiting(check.waits_for))
@@ -84,7 +84,7 @@ def run_check(
         entry.subject,
         entry.space,
         executor,
-        tally,
+        statistics,
         lambda: emit(Progress(check.name, executor.executed, run.phase)),
         deadline.look,
     )
@@ -110,7 +110,7 @@ def run_check(
         _summary(run, reported, stopped, least=least), planned=0 if before.only else entry.examples
     )
     emit(CheckFinished(done))
-    return Outcome(replace(entry, subject=run.subject), done, tuple(reported), tally, stopped)
+    return Outcome(replace(entry, subject=run.subject), done, tuple(reported), statistics, stopped)
 
 
 def _found_before(
@@ -134,7 +134,7 @@ def _found(
     if finding is None and check.only is None and run.clock() > deadline:
         drawn = run.cases - len(run.stored_cases())
         if drawn < entry.examples:
-            run.tally.sights.cut_short.append(model.Cut(check.name, drawn, entry.examples))
+            run.statistics.observer.cut_short.append(model.Cut(check.name, drawn, entry.examples))
     if finding is None and check.steers:
         _found_on_branches(run, reported, emit)
     # What runs last has a branch to show, which in another dimension is the same one.
@@ -162,7 +162,7 @@ def on_branches(run: CheckRun) -> tuple[CheckRun, Finding] | None:
         assert entry.space is not None and entry.check.on_branches is not None
         space = _as_wide(entry.space, run.space)
         part = CheckRun(
-            entry.check, subject, space, run.executor, run.tally, run.progress, run.look
+            entry.check, subject, space, run.executor, run.statistics, run.progress, run.look
         )
         brought = dict.fromkeys(map(entry.check.on_branches, cases))
         mine = [case for case in brought if case in space][: entry.check.max_stored]
@@ -194,16 +194,16 @@ def _look_into(
         _add(_reported(run, finding, evidence), reported, emit)
         raise
     if run.check.confirming is not None and not evidence.confirmed:
-        run.tally.sights.doubted.append(finding)
+        run.statistics.observer.doubted.append(finding)
         return
     finding = evidence.flaky or finding
     if finding.code == FLAKY:
         # One cause, whichever check it happened to: the others are judged on the runs that pass.
         kind = finding.fault.kind if finding.fault is not None else ""
         where = f"{kind} {raised_at(finding)}"
-        if where in run.tally.sights.flaky:
+        if where in run.statistics.observer.flaky:
             return
-        run.tally.sights.flaky.add(where)
+        run.statistics.observer.flaky.add(where)
     _add(_reported(run, finding, evidence), reported, emit)
 
 

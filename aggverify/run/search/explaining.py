@@ -15,20 +15,20 @@ from aggverify.codes import Diagnosed
 from aggverify.conventions import EXPERTS
 from aggverify.diagnosis import (
     Diagnosis,
-    Observation,
     Poison,
-    behind,
+    WeightObservation,
     deviation,
     diagnose,
     diagnose_behind,
     diagnose_mask,
     diagnose_nonlinear,
     diagnose_not_finite,
+    distinguishing_case,
     is_right,
+    mask_leak,
     not_finite,
     poisoned,
     recognised,
-    telling_case,
 )
 from aggverify.diagnosis.explanation import Predicts
 from aggverify.diagnosis.forms import ClosedForm
@@ -142,7 +142,7 @@ def _weights(
     others = [case for case in more_cases(subject.max_world, space.cp_kinds) if case in space]
     others = others if subject.objective is None else list(map(at_rest, others))
     for _ in range(_ROUNDS):
-        case = telling_case(list(found.values()), others)
+        case = distinguishing_case(list(found.values()), others)
         if case is None:
             break
         found |= _observe(subject, executor, [case])
@@ -266,7 +266,7 @@ def _foretold_wrong(subject: Subject, form: Predicts, cases: Iterable[Case]) -> 
                 yield case
 
 
-def _is_as_foretold(form: Predicts, seen: Observation) -> bool:
+def _is_as_foretold(form: Predicts, seen: WeightObservation) -> bool:
     return not seen.mask.any() or close(seen.observed[seen.mask], form.predict([seen.case]))
 
 
@@ -285,14 +285,14 @@ def _right_usually(subject: Subject, executor: Executor, cases: Sequence[Case]) 
 
 
 def _tiers(
-    finding: Finding, found: dict[Case, Observation], own: Sequence[Case]
-) -> list[list[Observation]]:
+    finding: Finding, found: dict[Case, WeightObservation], own: Sequence[Case]
+) -> list[list[WeightObservation]]:
     """All layouts; shards of the finding's own kind only; the check's own cases; both."""
     kind = finding.case.layout.cp_kind
     everything = list(found.values())
     wanted = {_double(case) for case in own} | {_double(case.trivial) for case in own}
 
-    def of_its_kind(observations: list[Observation]) -> list[Observation]:
+    def of_its_kind(observations: list[WeightObservation]) -> list[WeightObservation]:
         layouts = ((o, o.case.layout) for o in observations)
         return [o for o, layout in layouts if layout.cp_size == 1 or layout.cp_kind == kind]
 
@@ -302,7 +302,7 @@ def _tiers(
 
 def _observe(
     subject: Subject, executor: Executor, cases: Iterable[Case]
-) -> dict[Case, Observation]:
+) -> dict[Case, WeightObservation]:
     """Run the cases and their trivial layouts in float64; what does not finish is left out."""
     rest = subject.objective is not None
     wanted = [_double(at_rest(case) if rest else case) for case in cases]
@@ -318,10 +318,10 @@ def _observe(
 
 def _observed(
     subject: Subject, execution: Execution, control: Execution | None = None
-) -> Observation | None:
+) -> WeightObservation | None:
     if execution.weights is None:
         return None
-    found = Observation(
+    found = WeightObservation(
         execution.case,
         execution.weights,
         subject.at_rest.expected(execution.case.step),
@@ -368,4 +368,4 @@ def _behind_the_mask(
     wanted = [case for plain in clean for case in (plain, *(poisoned(plain, p) for p in Poison))]
     ran = iter([_observed(subject, execution) for execution in executor.run(subject, wanted)])
     runs = [(next(ran), dict(zip(Poison, ran, strict=False))) for _ in clean]
-    return diagnose_behind(subject, finding, behind(runs))
+    return diagnose_behind(subject, finding, mask_leak(runs))

@@ -10,7 +10,7 @@ import numpy as np
 
 from aggverify.checks import Finding
 from aggverify.checks.spaces import spread
-from aggverify.diagnosis import Diagnosis, Observation, diagnose_term
+from aggverify.diagnosis import Diagnosis, WeightObservation, diagnose_term
 from aggverify.diagnosis.observation import Array
 from aggverify.execution.executor import Executor
 from aggverify.execution.run_spec import RunSpec
@@ -32,10 +32,10 @@ def explain_term(
     cases = [replace(case, dtype="float64") for case in (unit_case(), finding.case, *own, *stored)]
     distinct = list(dict.fromkeys(each for case in cases for each in (case.trivial, case)))
     number = subject.terms.index(finding.term)
-    trials = [RunSpec(case, term=number) for case in distinct]
+    specs = [RunSpec(case, term=number) for case in distinct]
     ran = {
         case: done.weights
-        for case, done in zip(distinct, executor.run(subject, trials), strict=True)
+        for case, done in zip(distinct, executor.run(subject, specs), strict=True)
         if done.weights is not None
     }
     unit = ran.get(cases[0])
@@ -50,7 +50,7 @@ def explain_term(
 
 def _observations(
     ran: dict[Case, Array], coefficient: float, reading: str | None
-) -> Iterator[Observation]:
+) -> Iterator[WeightObservation]:
     """Each next to the reading's weights, or to those that one rank gives."""
     for case, weights in ran.items():
         alone = ran.get(case.trivial)
@@ -61,4 +61,4 @@ def _observations(
             if reading is None
             else TERM_READINGS[reading].weights(case)
         )
-        yield Observation(case, weights / coefficient, expected)
+        yield WeightObservation(case, weights / coefficient, expected)

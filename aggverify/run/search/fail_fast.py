@@ -20,7 +20,10 @@ from aggverify.steps.case import Case
 
 
 def first_failure(
-    entries: Sequence[PlannedCheck], executor: Executor, tally: RunStatistics, deadline: Deadline
+    entries: Sequence[PlannedCheck],
+    executor: Executor,
+    statistics: RunStatistics,
+    deadline: Deadline,
 ) -> Finding | None:
     """The first finding that the first cases of each entry show and that comes back in fresh ranks.
 
@@ -31,7 +34,7 @@ def first_failure(
         if entry.instead is not None or entry.space is None or not _is_of_weights(entry.check):
             continue
         deadline.look()
-        run = CheckRun(entry.check, entry.subject, entry.space, executor, tally)
+        run = CheckRun(entry.check, entry.subject, entry.space, executor, statistics)
         bare = (c for c in run.stored_cases() if all(map(_is_bare, entry.check.variants(c))))
         finding = run.first_failure(list(islice(bare, FIRST_BATCH)))
         if any(fault.kind != "exception" for fault in run.failures):

@@ -54,7 +54,7 @@ class CheckRun:
     subject: Subject
     space: Space
     executor: Executor
-    tally: RunStatistics
+    statistics: RunStatistics
     progress: Callable[[], None] = lambda: None
     look: Callable[[], None] = lambda: None
     """Raises OutOfTime once nothing new is to be looked for."""
@@ -263,19 +263,19 @@ class CheckRun:
         return Running(start(self.subject, wanted), judged)
 
     def _judged(self, case: Case, mine: list[Execution], lean: bool) -> Finding | None:
-        self.tally.sights.add(self.subject, [e.case for e in mine if not e.virtual])
-        self.tally.sights.extent.add_virtual([e.case for e in mine if e.virtual])
+        self.statistics.observer.add(self.subject, [e.case for e in mine if not e.virtual])
+        self.statistics.observer.extent.add_virtual([e.case for e in mine if e.virtual])
         self.talks |= any(e.communicates for e in mine)
-        self.tally.sights.covered.add(mine)
+        self.statistics.observer.covered.add(mine)
         if self.check.steers:
             self._ran.add(mine)
             for each in mine:
                 self._examples |= dict.fromkeys(each.outcomes - self._examples.keys(), each.case)
-        self.tally.sights.altered.update(name for e in mine for name in e.altered)
+        self.statistics.observer.altered.update(name for e in mine for name in e.altered)
         self.executions += len(mine)
         self.failures += [e.failure for e in mine if e.failure is not None]
         self.peak_bytes = max(self.peak_bytes, *(e.peak_bytes for e in mine))
-        self.tally.pace.add(mine)
+        self.statistics.pace.add(mine)
         finding = self.check.judge(self.subject, mine)
         last, concerned = mine[-1], self.check.may_refuse
         loud = self.subject.compares is not None
@@ -288,13 +288,13 @@ class CheckRun:
             mine = [*self.executor.run(self.subject, self.check.variants(case)[:1]), *mine]
             finding = self.check.judge(self.subject, mine)
         if finding is not None and finding.accumulated:
-            self.tally.needs(self.subject, finding)
+            self.statistics.needs(self.subject, finding)
             finding = None
         if finding is not None and self._is_rounding(finding, mine):
             finding = None
         self.judged += finding is not None or refused is not None or self._has_results(mine)
         if finding is None:
-            self.tally.add(self.subject, mine, scalars=self.check.judges_scalar)
+            self.statistics.add(self.subject, mine, scalars=self.check.judges_scalar)
             return None
         self.told.append(finding)
         return None if self._is_known(finding) else finding

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from aggverify.world.backends import Place
+from aggverify.world.backends import RankPlace
 
 Answer = tuple[dict[str, Any], bytes]
 
@@ -25,7 +25,7 @@ class Echo:
     def describe(self) -> dict[str, Any]:
         return {"setup": self.setup, "threads": threading.active_count()}
 
-    def start(self, place: Place) -> None:
+    def start(self, place: RankPlace) -> None:
         self.place, self.rank = place, place.rank
 
     def __call__(self, job: dict[str, Any]) -> Answer:

@@ -1,4 +1,4 @@
-"""Acts that reach for what is not theirs: the connection to the parent, the slate."""
+"""Acts that reach for what is not theirs: the connection to the parent, the flight recorder."""
 
 from __future__ import annotations
 
@@ -55,6 +55,6 @@ def trickle(play: Play, job: dict[str, Any]) -> None:
 @act
 def cut_the_slate(play: Play, job: dict[str, Any]) -> None:
     for entry in list(Path("/proc/self/fd").iterdir()):
-        if "memfd:slate" in str(entry.readlink() if entry.is_symlink() else ""):
+        if "memfd:flight_recorder" in str(entry.readlink() if entry.is_symlink() else ""):
             os.ftruncate(int(entry.name), job["size"])
     os._exit(3)  # what has mapped it would end by a signal

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from aggverify.world.backends import Place
+from aggverify.world.backends import RankPlace
 from aggverify.world.trace import TRACER
 
 from .base import ACTS, Answer, Echo, Play, reduced
@@ -23,7 +23,7 @@ from .collectives import Skipper
 class FailsInRanks(Echo):
     """Constructed well, but does not start on rank 1."""
 
-    def start(self, place: Place) -> None:
+    def start(self, place: RankPlace) -> None:
         super().start(place)
         if place.rank == 1:
             raise ValueError("not on rank 1")
@@ -36,7 +36,7 @@ class FailsAtFirst(Play):
         super().__init__(setup)
         self.tries = Path(setup["tries"])
 
-    def start(self, place: Place) -> None:
+    def start(self, place: RankPlace) -> None:
         super().start(place)
         if place.rank == 1:
             with self.tries.open("a") as file:
@@ -56,7 +56,7 @@ class OwnWork(Play):
 class StartsAsleep(Play):
     """One rank of several never wakes while it starts."""
 
-    def start(self, place: Place) -> None:
+    def start(self, place: RankPlace) -> None:
         super().start(place)
         if place.rank == self.setup.get("rank") and place.size > 1:
             threading.Event().wait()
@@ -65,7 +65,7 @@ class StartsAsleep(Play):
 class StartsPolling(Play):
     """One rank of several looks for what never comes, while it starts."""
 
-    def start(self, place: Place) -> None:
+    def start(self, place: RankPlace) -> None:
         super().start(place)
         while place.rank == self.setup.get("rank") and place.size > 1:
             time.sleep(0.005)

@@ -23,7 +23,7 @@ _NAMES = {
 _SETS = {"BUILD_SET", "SET_ADD", "SET_UPDATE"}
 
 
-def asked(codes: Iterable[CodeType]) -> list[str]:
+def environment_uses(codes: Iterable[CodeType]) -> list[str]:
     """What these codes ask, each once."""
     return [what for what in _NAMES if what in set(_told(codes))]
 

@@ -26,7 +26,7 @@ _SRUN = {"number": "SLURM_PROCID", "size": "SLURM_STEP_NUM_TASKS"}
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class RankInfo:
     """This process among those that were launched together, and where their store is.
 
     ``serves``: whether the store is in the first of them, not in the launcher. ``restarts``: how
@@ -59,7 +59,7 @@ class Seat:
         )
 
 
-def seat(environment: Mapping[str, str]) -> Seat | None:
+def rank_info(environment: Mapping[str, str]) -> RankInfo | None:
     """Of this process, None where nobody has launched several; raises InputError where it is not
     said where their store is."""
     names = _TORCHRUN if "TORCHELASTIC_RUN_ID" in environment else _SRUN
@@ -78,7 +78,7 @@ def seat(environment: Mapping[str, str]) -> Seat | None:
         int(count) if (count := environment.get(name, "")).isdigit() else 0
         for name in ("TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS")
     )
-    return Seat(
+    return RankInfo(
         int(number),
         int(size),
         address,
@@ -89,7 +89,7 @@ def seat(environment: Mapping[str, str]) -> Seat | None:
     )
 
 
-class Meeting(NamedTuple):
+class Rendezvous(NamedTuple):
     """Where the ranks of one world meet: a part of the store, and an interface to talk over."""
 
     address: str
@@ -102,7 +102,7 @@ class Meeting(NamedTuple):
         from torch._C._distributed_c10d import PrefixStore
 
         os.environ[_INTERFACE] = self.interface
-        return PrefixStore(self.part, Seat(1, 2, self.address, self.port).store())
+        return PrefixStore(self.part, RankInfo(1, 2, self.address, self.port).store())
 
 
 def machine() -> str:
@@ -111,7 +111,7 @@ def machine() -> str:
     return f"{boot} {os.readlink('/proc/self/ns/net')}"  # noqa: PTH115
 
 
-def interface(seat: Seat) -> str:
+def interface(seat: RankInfo) -> str:
     """By which other machines reach this one: what the backend is told to use, else the one that
     leads to the store; "" where that is the loopback interface."""
     if named := os.environ.get(_INTERFACE, ""):
@@ -125,7 +125,7 @@ def interface(seat: Seat) -> str:
     return ""
 
 
-def unreachable(seat: Seat) -> str:
+def unreachable(seat: RankInfo) -> str:
     """The sentence for a person where there is none."""
     return (
         f"{seat.address} (MASTER_ADDR) is no address by which other machines reach this one: set "

@@ -9,20 +9,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aggverify.world import answers, wire
-from aggverify.world.flight import Key
-from aggverify.world.link import Link, Output, open_link
-from aggverify.world.meeting import Meeting
-from aggverify.world.sight import Near
-from aggverify.world.source import Ending, NoRoom
+from aggverify.world.in_flight import WorldKey
+from aggverify.world.launching import Ending, NoRoom
+from aggverify.world.link import CapturedOutput, Link, open_link
+from aggverify.world.process_inspector import LocalInspector
+from aggverify.world.rendezvous import Rendezvous
 
 
 @dataclass(slots=True)
-class Opened:
-    """A ``Source`` on this machine."""
+class LocalTemplate:
+    """A ``TemplateHandle`` on this machine."""
 
     connection: socket.socket
-    output: Output
-    slate: int
+    output: CapturedOutput
+    recorder: int
     pid: int
     number: int
     """The pid that the launcher calls it by: another one in a sandbox."""
@@ -34,9 +34,9 @@ class Opened:
     _decoder: wire.Decoder = field(default_factory=lambda: wire.Decoder(answers.SMALL))
 
     @property
-    def sight(self) -> Near:
+    def sight(self) -> LocalInspector:
         """Of the ranks."""
-        return Near(self.pid)
+        return LocalInspector(self.pid)
 
     def watched(self) -> Mapping[int, Callable[[], Sequence[Ending] | None]]:
         """Files, and what reading one brings: None where nothing more will come."""
@@ -57,12 +57,12 @@ class Opened:
     def start(
         self,
         world: int,
-        key: Key,
+        key: WorldKey,
         memory: int,
         *,
         alone: bool,
         ranks: Sequence[int] | None = None,
-        meeting: Meeting | None = None,
+        meeting: Rendezvous | None = None,
     ) -> list[Link]:
         """Have the ranks of a world forked, all or these of them; raises NoRoom, and OSError where
         this is gone. ``meeting``: where they meet others."""
@@ -93,7 +93,7 @@ class Opened:
                 link.close()
             raise
         finally:
-            # The slate is open once here, and read.
+            # The recorder is open once here, and read.
             for connection, output, _ in handed:
                 os.close(connection)
                 os.close(output)
@@ -107,4 +107,4 @@ class Opened:
         """Let go of connection and files."""
         self.connection.close()
         os.close(self.output.fd)
-        os.close(self.slate)
+        os.close(self.recorder)

@@ -20,12 +20,12 @@ HEALTHY = (("1/1 1/111; 1/11111", "0 | 1,2"), ("1/0; 1/1", "0,1"))
 
 def told(*cases: tuple[str, str], subject: Subject = SUBJECT) -> set[str]:
     """The warnings of a run that executed these."""
-    sights = CoverageObserver()
+    observer = CoverageObserver()
     for text, cells in cases:
         step = parse_step(text)
         layout = Layout(parse_micro_batches(cells))
-        sights.add(subject, [Case(step, layout, plain_losses(step))])
-    return {w.code for w in sights.weaknesses(subject)}
+        observer.add(subject, [Case(step, layout, plain_losses(step))])
+    return {w.code for w in observer.weaknesses(subject)}
 
 
 def test_nothing_run_says_nothing() -> None:
@@ -65,14 +65,14 @@ def test_what_is_not_claimed_is_named() -> None:
 
 
 def test_the_clock_and_the_missing_mode() -> None:
-    sights = CoverageObserver()
+    observer = CoverageObserver()
     step = parse_step("1/1")
     unknown = SUBJECT.claiming(mode=None)
-    sights.add(unknown, [Case(step, Layout.trivial(1), plain_losses(step))])
-    sights.cut_short += [Cut("counts_are_exact", 21, 24), Cut("padding_changes_nothing", 20, 30)]
-    found = {w.code: w.detail for w in sights.weaknesses(unknown)}
+    observer.add(unknown, [Case(step, Layout.trivial(1), plain_losses(step))])
+    observer.cut_short += [Cut("counts_are_exact", 21, 24), Cut("padding_changes_nothing", 20, 30)]
+    found = {w.code: w.detail for w in observer.weaknesses(unknown)}
     told = "21 of 24 drawn in counts_are_exact, 20 of 30 drawn in padding_changes_nothing"
     assert found["AGVW08"] == told
     assert "AGVW10" in found
-    assert "AGVW10" not in {w.code for w in sights.weaknesses(SUBJECT)}
+    assert "AGVW10" not in {w.code for w in observer.weaknesses(SUBJECT)}
     assert set(found) <= {name for name in CODES if CODES[name].effect is Effect.WARNING}

@@ -1,5 +1,5 @@
 """Where the processes of ranks are seen and signalled: on this machine, or on several
-(``hosts``)."""
+(``cluster``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aggverify.world import linux, processes, stacks
 from aggverify.world.processes import Look, Slept
 
 
-class Sight(Protocol):
+class ProcessInspector(Protocol):
     """Processes go by numbers that only have to be different for each of them."""
 
     def look(self, pids: Iterable[int], ticking: Set[bytes]) -> Look:
@@ -44,7 +44,7 @@ class Sight(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
+class LocalInspector:
     """This machine, and the process that ranks are forked from."""
 
     template: int = linux.NOBODY
@@ -71,4 +71,4 @@ class Near:
         stacks.ask(pid, wake=wake)
 
 
-HERE = Near()
+HERE = LocalInspector()

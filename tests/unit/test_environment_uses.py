@@ -12,7 +12,7 @@ from aggverify.checks import check
 from aggverify.checks.launched import NAME
 from aggverify.execution.budget import Budget
 from aggverify.trainer.constants import codes
-from aggverify.trainer.surroundings import asked
+from aggverify.trainer.environment_uses import environment_uses
 from tests.unit.test_checks import PLAIN
 
 NAMES = ("loss", "tokens")
@@ -58,7 +58,7 @@ def plain(losses: Any, batch: Any) -> Any:
 def test_what_code_asks_is_read_off_it_and_what_it_calls(
     function: Callable[..., Any], told: list[str]
 ) -> None:
-    assert asked(codes(function)) == told
+    assert environment_uses(codes(function)) == told
 
 
 def test_ranks_are_launched_for_code_that_asks_or_in_a_thorough_run() -> None:

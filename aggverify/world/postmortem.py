@@ -8,16 +8,24 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise, repeat
 from typing import Any
 
-from aggverify.world import room, slate
+from aggverify.world import flight_recorder, resource_headroom
 from aggverify.world.agreement import Disagreement, Trace, different, disagreement
 from aggverify.world.candidate_errors import Raised
 from aggverify.world.collectives import Collective, read
 from aggverify.world.exits import exit_text, printed
-from aggverify.world.faults import NO_EXCESS, Excess, Fault, FaultKind, Outcome, Replies, Reply
+from aggverify.world.faults import (
+    NO_EXCESS,
+    Fault,
+    FaultKind,
+    Outcome,
+    Replies,
+    Reply,
+    ResourceOveruse,
+)
 from aggverify.world.frames import Frame, Stack
 from aggverify.world.link import Link
 from aggverify.world.options import MOST_HELPERS, MOST_THREADS
-from aggverify.world.sight import Sight
+from aggverify.world.process_inspector import ProcessInspector
 from aggverify.world.stacks import collect, parse
 from aggverify.world.state import PROCESS_GROUP
 from aggverify.world.wire import Frame as Message
@@ -27,8 +35,8 @@ def finished(
     frames: Sequence[Message],
     links: Sequence[Link],
     number: int,
-    watched: room.Watched,
-    sight: Sight,
+    watched: resource_headroom.PidsWatch,
+    sight: ProcessInspector,
 ) -> tuple[Replies | Fault, bool]:
     """Outcome of a job that every rank has answered; True when the world can go on."""
     headers = [header for header, _ in frames]
@@ -37,9 +45,9 @@ def finished(
     if any("error" in header for header in headers):
         types = {header["error"]["type"] if "error" in header else None for header in headers}
         alike = len(types) == 1 and odd is None
-        return Scene(links, number, watched, sight).raised(), usable and alike
+        return Postmortem(links, number, watched, sight).raised(), usable and alike
     if odd is not None:
-        return Scene(links, number, watched, sight).diverged(odd), False
+        return Postmortem(links, number, watched, sight).diverged(odd), False
     return Replies(tuple(_reply(header, blob) for header, blob in frames)), usable
 
 
@@ -82,17 +90,21 @@ def _trace(header: Mapping[str, Any]) -> Trace:
     return Trace(header["trace"], True, header.get("checksums", {}), header["sequences"])
 
 
-class Scene:
+class Postmortem:
     """A job gone wrong: the evidence, gathered while ranks and their remains still exist."""
 
     def __init__(
-        self, links: Sequence[Link], number: int, watched: room.Watched, sight: Sight
+        self,
+        links: Sequence[Link],
+        number: int,
+        watched: resource_headroom.PidsWatch,
+        sight: ProcessInspector,
     ) -> None:
         self._links = links
         self._sight = sight
         self._watched = watched
         self._number = number
-        self._signs = tuple(slate.signs(link.slate) for link in links)
+        self._signs = tuple(flight_recorder.signs(link.recorder) for link in links)
         self._traces: dict[int, Trace] = {}
         self._inside: dict[int, Collective] = {}
         self._errors: dict[int, Raised] = {}
@@ -106,7 +118,7 @@ class Scene:
                 self._unanswered(link, number)
 
     def _look(self, link: Link, number: int) -> None:
-        seen = slate.read(link.slate)
+        seen = flight_recorder.read(link.recorder)
         if seen.job == number and seen.own:
             self._own.add(link.rank)
 
@@ -118,7 +130,7 @@ class Scene:
             self._changes[rank] = tuple(header["changes"])
 
     def _unanswered(self, link: Link, number: int) -> None:
-        seen = slate.read(link.slate)
+        seen = flight_recorder.read(link.recorder)
         # Another number: the rank has not begun this job.
         begun = seen.job == number
         self._traces[link.rank] = Trace(seen.entries if begun else (), False)
@@ -215,7 +227,7 @@ class Scene:
             # gloo aborts when message sizes do not match: say why rather than how.
             return self.diverged(odd, exit_status=link.exit_status)
         message = f"rank {rank} {link.garbage or exit_text(link.exit_status)}"
-        crash, threads = parse(slate.dump(link.slate))
+        crash, threads = parse(flight_recorder.dump(link.recorder))
         return self._fault(
             "died",
             rank,
@@ -249,7 +261,7 @@ class Scene:
             traces={rank: trace.collectives for rank, trace in self._traces.items()},
             output={link.rank: text for link in self._links if (text := link.output.drain())},
             changes=self._changes,
-            ours=not crowd and (lacking or self._ours(kind, rank)),
+            is_internal=not crowd and (lacking or self._ours(kind, rank)),
             **more,
         )
 
@@ -259,14 +271,18 @@ class Scene:
             said = [self._errors[rank].message] if rank in self._errors else []
         else:
             said = [self._links[rank].output.drain()] if kind == "died" else []
-        return any(map(room.ran_out, said)) and bool(room.tight())
+        return any(map(resource_headroom.ran_out, said)) and bool(resource_headroom.tight())
 
-    def _crowd(self) -> Excess:
+    def _crowd(self) -> ResourceOveruse:
         """More processes or threads, below these ranks, than any run needs."""
         seen = self._sight.look((link.pid for link in self._links if link.pid is not None), set())
         if max(Counter(seen.roots.values()).values(), default=0) > MOST_HELPERS:
-            return Excess(processes=len(seen.roots))
-        return Excess(threads=len(seen.threads)) if len(seen.threads) > MOST_THREADS else NO_EXCESS
+            return ResourceOveruse(processes=len(seen.roots))
+        return (
+            ResourceOveruse(threads=len(seen.threads))
+            if len(seen.threads) > MOST_THREADS
+            else NO_EXCESS
+        )
 
     def _ours(self, kind: FaultKind, rank: int) -> bool:
         """Whether the handler was at work of its own, on the rank at fault or on one that the
@@ -283,7 +299,7 @@ class Scene:
 
     def _stacks(self, *, wake: bool = True) -> dict[int, tuple[Stack, ...]]:
         silent = {
-            link.rank: (link.pid, link.slate)
+            link.rank: (link.pid, link.recorder)
             for link in self._links
             if link.pid is not None and not link.ended and not link.replies
         }

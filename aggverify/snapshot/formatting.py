@@ -11,7 +11,7 @@ from aggverify.report.drawing import counted, drawing, number, ratio, token_name
 from aggverify.report.findings import drawn
 from aggverify.run.outcome.verdict import Exit
 from aggverify.snapshot.comparing import Level, Moved
-from aggverify.snapshot.pinned import Entry, Pinned, hexadecimal
+from aggverify.snapshot.pinned import Pinned, PinnedEntry, hexadecimal
 from aggverify.snapshot.session import Compared
 from aggverify.steps.layouts import dimensions
 
@@ -31,7 +31,7 @@ _PLACES = {
 }
 
 
-def told(name: str, found: Compared) -> Iterator[str]:
+def format_changes(name: str, found: Compared) -> Iterator[str]:
     """All there is to say of one snapshot."""
     elsewhere = found.elsewhere
     where = "as recorded" if not elsewhere else f"another than recorded ({', '.join(elsewhere)})"
@@ -141,7 +141,7 @@ def _pair(old: Pinned, new: Pinned, place: int) -> tuple[float, float] | None:
     return old.largest, new.largest
 
 
-def _outcome(entry: Entry) -> str:
+def _outcome(entry: PinnedEntry) -> str:
     if entry.fault:
         return entry.fault
     return f"a result with {', '.join(entry.values)}"

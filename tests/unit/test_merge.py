@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from aggverify.checks import Finding
-from aggverify.diagnosis import Diagnosis, Observation, diagnose, joined
+from aggverify.diagnosis import Diagnosis, WeightObservation, diagnose, merge_diagnoses
 from aggverify.diagnosis.forms import ClosedForm
 from aggverify.diagnosis.terms import TOKENS, Term
 from aggverify.execution.claim import Claim
@@ -37,15 +37,15 @@ def subject(mode: str, engine: str) -> Subject:
     return Subject.of(Claim("t.py", "f", "native", engine, mode, divisor))
 
 
-def observed(about: Subject, case: Case, form: ClosedForm) -> Observation:
+def observed(about: Subject, case: Case, form: ClosedForm) -> WeightObservation:
     """A case as a reducer of this form has it."""
     mask = np.frombuffer(b"".join(s.loss_mask for s in case.step.samples), dtype=np.uint8)
     weights = np.zeros(len(mask))
     weights[mask == 1] = form.predict([case])
-    return Observation(case, weights, about.expected(case.step))
+    return WeightObservation(case, weights, about.expected(case.step))
 
 
-def finding(code: str, about: Subject, seen: Observation) -> Finding:
+def finding(code: str, about: Subject, seen: WeightObservation) -> Finding:
     assert seen.expected is not None
     off = [abs(Fraction(w) - e) for w, e in zip(seen.observed.tolist(), seen.expected, strict=True)]
     worst = max(range(len(off)), key=off.__getitem__)
@@ -111,7 +111,10 @@ def test_a_formula_takes_in_every_finding_whose_weights_it_gives() -> None:
     # Two ranks alone look like a mean over ranks; that is no formula of the others.
     narrow_form = ClosedForm(Term(TOKENS, "", ("dp rank",)), (), (-1, 0, 0))
     narrow = Diagnosis("ranks", root="ranks", form=narrow_form)
-    assert joined([(found[0], general), (found[1], None), (found[2], narrow)]) == [general] * 3
+    assert (
+        merge_diagnoses([(found[0], general), (found[1], None), (found[2], narrow)])
+        == [general] * 3
+    )
 
 
 def test_a_finding_keeps_its_own_where_the_formula_gives_other_weights() -> None:
@@ -119,7 +122,10 @@ def test_a_finding_keeps_its_own_where_the_formula_gives_other_weights() -> None
     seen = observed(about, SMALL[0], ROW_MEANS)
     other = replace(finding("AGV112", about, seen), observed=(0.7, 0.1, 0.1))
     general = Diagnosis("rows", root="rows", form=ROW_MEANS)
-    assert joined([(finding("AGV101", about, seen), general), (other, None)]) == [general, None]
+    assert merge_diagnoses([(finding("AGV101", about, seen), general), (other, None)]) == [
+        general,
+        None,
+    ]
 
 
 def test_what_is_not_finite_or_told_by_a_sign_is_left_alone() -> None:
@@ -129,7 +135,7 @@ def test_what_is_not_finite_or_told_by_a_sign_is_left_alone() -> None:
     nan = replace(first, code="AGV111", observed=(float("nan"),) * 3)
     sign = Diagnosis("a sign", root="a sign")
     general = Diagnosis("rows", root="rows", form=ROW_MEANS)
-    assert joined([(first, general), (nan, None), (first, sign)]) == [general, None, sign]
+    assert merge_diagnoses([(first, general), (nan, None), (first, sign)]) == [general, None, sign]
 
 
 def test_a_formula_heads_no_case_whose_weights_it_misses_by_more_than_the_bound() -> None:
@@ -163,7 +169,7 @@ def test_weights_that_depend_on_the_losses_explain_wrong_ones_that_nothing_else_
     wrong = finding("AGV101", about, seen)
     cause = replace(wrong, code="AGV131", observed=None)
     known = Diagnosis("not linear", None, None, "not linear")
-    assert joined([(wrong, None), (cause, known)]) == [known, known]
-    assert joined([(wrong, None), (cause, None)]) == [None, None]
+    assert merge_diagnoses([(wrong, None), (cause, known)]) == [known, known]
+    assert merge_diagnoses([(wrong, None), (cause, None)]) == [None, None]
     own = Diagnosis("another", None, None, "another")
-    assert joined([(wrong, own), (cause, known)]) == [own, known]
+    assert merge_diagnoses([(wrong, own), (cause, known)]) == [own, known]

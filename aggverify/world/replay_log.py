@@ -16,7 +16,7 @@ from aggverify.world.faults import Outcome, Replies, Reply
 _PART = "aggverify/so-far"
 
 
-class Journal:
+class ReplayLog:
     """The replies of one run. ``known``: how many there were when it was taken up. ``over``:
     whether an earlier start has come to its end."""
 

@@ -23,7 +23,7 @@ from aggverify.shadowed import shadowed
 from aggverify.world import forking, linux, memory, trace, wire
 from aggverify.world.backends import backend
 from aggverify.world.devices import usable
-from aggverify.world.faults import NO_EXCESS, Excess
+from aggverify.world.faults import NO_EXCESS, ResourceOveruse
 from aggverify.world.options import MOST_HELPERS, MOST_PROCESSES, MOST_THREADS
 from aggverify.world.template_process import serve
 
@@ -53,7 +53,7 @@ def main(control: int, parent: int) -> None:
         os._exit(1)
     try:
         wire.send(connection, {"ready": os.getpid()})
-        _Zygote(connection).run()
+        _ForkServer(connection).run()
     except Exception:
         traceback.print_exc()  # read by the parent, if it is still there
     finally:  # also when the parent's end breaks a connection in the middle of a message
@@ -69,20 +69,20 @@ def _preload() -> None:
         raise ImportError(f"torch {torch.__version__} was built without torch.distributed")
     torch.set_num_threads(1)
     trace.install()
-    forking.contain()
+    forking.install_fork_guard()
     gc.collect()
     # Collected later, the objects of torch would be touched, and their pages copied, per rank.
     gc.freeze()
 
 
-class _Zygote:
+class _ForkServer:
     """Forks, kills and reaps templates; whatever else becomes its child is killed."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._templates: dict[int, int] = {}
         """With the bytes that all below it may hold."""
-        self._excesses: dict[int, Excess] = {}
+        self._excesses: dict[int, ResourceOveruse] = {}
         self._counted = 0.0
         # A signal is read as a byte like the rest: an exception out of nowhere, in the midst of
         # cleaning up, would leave the rest of it undone.
@@ -125,7 +125,7 @@ class _Zygote:
             trees = [[r, *linux.descendants(r, MOST_HELPERS)] for r in linux.children(pid)]
             size = sum(map(len, trees))
             if size >= MOST_PROCESSES or any(len(tree) > MOST_HELPERS for tree in trees):
-                self._excesses[pid] = Excess(processes=size)
+                self._excesses[pid] = ResourceOveruse(processes=size)
             else:
                 self._add_up(pid, chain.from_iterable(trees), every)
             if pid in self._excesses:
@@ -133,7 +133,7 @@ class _Zygote:
         # Several may do together what none does by itself: the one with the most is ended.
         if len(every) > 1 and sum(every.values()) > max(self._templates[pid] for pid in every):
             most = max(every, key=every.__getitem__)
-            self._excesses[most] = Excess(held=every[most] >> 20)
+            self._excesses[most] = ResourceOveruse(held=every[most] >> 20)
             linux.end_tree(most)
 
     def _add_up(self, template: int, below: Iterable[int], every: dict[int, int]) -> None:
@@ -148,9 +148,9 @@ class _Zygote:
         held += max(shared, in_files)
         threads = first.threads + sum(each.threads for each in others)
         if threads > MOST_THREADS:
-            self._excesses[template] = Excess(threads=threads)
+            self._excesses[template] = ResourceOveruse(threads=threads)
         elif held > self._templates[template]:
-            self._excesses[template] = Excess(held=held >> 20, in_files=in_files >> 20)
+            self._excesses[template] = ResourceOveruse(held=held >> 20, in_files=in_files >> 20)
         else:
             every[template] = held
 

@@ -35,7 +35,7 @@ _OUTPUTS: dict[str, Outputs] = {
 AT_ONCE, WAITED_FOR = "at once", "waited for"
 
 
-class Arrival:
+class DeferredCompletion:
     """When asynchronous collectives complete in this rank; "" when they happen to."""
 
     when = ""
@@ -53,7 +53,7 @@ class Arrival:
             self.when = ""
 
 
-ARRIVAL = Arrival()
+ARRIVAL = DeferredCompletion()
 
 
 def issued(

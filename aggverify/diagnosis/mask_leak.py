@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from aggverify.diagnosis.observation import Observation
+from aggverify.diagnosis.observation import WeightObservation
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
@@ -32,7 +32,7 @@ _OTHER_STEPS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
+class MaskLeak:
     """Which of them change the reported loss, and which the gradient. ``cancels``: infinity gives
     a NaN although the finite value has changed something: it is added and subtracted again.
     ``weighed``: masked tokens have a weight of their own, whatever their values."""
@@ -54,11 +54,11 @@ def poisoned(case: Case, poison: Poison) -> Case:
     return case.with_losses(tuple(losses))
 
 
-Run = tuple[Observation | None, Mapping[Poison, Observation | None]]
+Run = tuple[WeightObservation | None, Mapping[Poison, WeightObservation | None]]
 """A clean run, and the same with each kind behind the mask; None for one that did not finish."""
 
 
-def behind(runs: Sequence[Run]) -> Behind:
+def mask_leak(runs: Sequence[Run]) -> MaskLeak:
     """What they do to values and weights in any of these runs."""
     seen = [(clean, p, o) for clean, dirty in runs if clean for p, o in dirty.items() if o]
     value = {p for clean, p, o in seen if o.value is None or not _alike(clean, p, o)}
@@ -72,9 +72,9 @@ def behind(runs: Sequence[Run]) -> Behind:
     ]
     nan = any(map(math.isnan, losses))
     weighed = any(bool((clean.observed[~clean.mask] != 0).any()) for clean, _, _ in seen)
-    return Behind(frozenset(value), frozenset(gradient), Poison.FINITE in value and nan, weighed)
+    return MaskLeak(frozenset(value), frozenset(gradient), Poison.FINITE in value and nan, weighed)
 
 
-def _alike(clean: Observation, poison: Poison, dirty: Observation) -> bool:
+def _alike(clean: WeightObservation, poison: Poison, dirty: WeightObservation) -> bool:
     """On another step only what is not finite tells."""
     return poison in _OTHER_STEPS or dirty.value == clean.value

@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from aggverify.checks import CHECKS, Finding, formula
-from aggverify.diagnosis import Observation, diagnose
+from aggverify.diagnosis import WeightObservation, diagnose
 from aggverify.errors import NotJudged
 from aggverify.execution.executor import Executor
 from aggverify.report.reading import facts
@@ -120,12 +120,12 @@ def test_state_is_said_before_any_other_cause() -> None:
     assert not any("seen once" in line for line in facts(finding))
 
 
-def _weighing(text: str, weights: list[float]) -> Observation:
+def _weighing(text: str, weights: list[float]) -> WeightObservation:
     step = parse_step(text)
     case = Case(step, Layout.trivial(len(step.samples)), (1.0,) * step.num_response_tokens)
     bits = [bit for sample in step.samples for bit in sample.loss_mask]
     right = tuple(Fraction(bit, step.num_unmasked) for bit in bits)
-    return Observation(case, np.array(weights), right, None, (), None)
+    return WeightObservation(case, np.array(weights), right, None, (), None)
 
 
 def test_an_end_left_out_is_no_moved_mask_unless_a_masked_token_has_a_weight() -> None:
@@ -140,14 +140,14 @@ def test_an_end_left_out_is_no_moved_mask_unless_a_masked_token_has_a_weight() -
 
 
 def test_no_bug_is_named_for_samples_of_weight_0_that_no_rule_foretells() -> None:
-    def seen(text: str, gone: int) -> Observation:
+    def seen(text: str, gone: int) -> WeightObservation:
         step = parse_step(text)
         case = Case(step, Layout.trivial(len(step.samples)), (1.0,) * step.num_response_tokens)
         right = (Fraction(1, step.num_unmasked),) * step.num_unmasked
         weights = np.array([float(w) for w in right])
         start = step.offsets[gone]
         weights[start : start + step.samples[gone].response_length] = 0.0
-        return Observation(case, weights, right, None, (), None)
+        return WeightObservation(case, weights, right, None, (), None)
 
     observations = [seen("1/1; 1/11; 1/111", 1), seen("1/111; 1/11", 0), seen("1/11; 1/1; 1/1", 2)]
     told = diagnose(PLAIN, replace(_found(), fault=None, observed=None), [observations])

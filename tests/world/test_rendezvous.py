@@ -10,10 +10,10 @@ import sys
 import pytest
 
 from aggverify.errors import InputError
-from aggverify.world import linux, meeting, serving
-from aggverify.world.distant import Far, FarLink, Page
-from aggverify.world.meeting import Seat
-from aggverify.world.sight import Near
+from aggverify.world import linux, rendezvous, serving
+from aggverify.world.process_inspector import LocalInspector
+from aggverify.world.remote_ranks import RemoteInspector, RemoteLink, RemotePage
+from aggverify.world.rendezvous import RankInfo
 from aggverify.world.wire import encode
 
 TORCHRUN = {
@@ -34,8 +34,8 @@ SRUN = {
 
 
 def test_a_place_by_torchrun_and_by_srun() -> None:
-    assert meeting.seat(TORCHRUN) == Seat(1, 4, "node0", 29500, False, 1)
-    assert meeting.seat(SRUN) == Seat(2, 4, "node0", 29500, True, 0)
+    assert rendezvous.rank_info(TORCHRUN) == RankInfo(1, 4, "node0", 29500, False, 1)
+    assert rendezvous.rank_info(SRUN) == RankInfo(2, 4, "node0", 29500, True, 0)
 
 
 @pytest.mark.parametrize(
@@ -50,27 +50,27 @@ def test_a_place_by_torchrun_and_by_srun() -> None:
     ],
 )
 def test_no_place(environment: dict[str, str]) -> None:
-    assert meeting.seat(environment) is None
+    assert rendezvous.rank_info(environment) is None
 
 
 @pytest.mark.parametrize("lacking", ["MASTER_ADDR", "MASTER_PORT"])
 def test_a_place_without_an_address(lacking: str) -> None:
     with pytest.raises(InputError, match="srun has started 4 of this, which need MASTER_ADDR"):
-        meeting.seat({name: value for name, value in SRUN.items() if name != lacking})
+        rendezvous.rank_info({name: value for name, value in SRUN.items() if name != lacking})
 
 
 def test_the_interface_is_the_one_said_or_the_one_that_leads_to_the_store(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
-    assert meeting.address_of("lo") == "127.0.0.1"
-    assert meeting.address_of("no-such") is None
-    here = Seat(0, 2, "127.0.0.1", 1)
-    assert meeting.interface(here) == "", "others do not reach this machine there"
-    assert "127.0.0.1 (MASTER_ADDR) is no address by which other" in meeting.unreachable(here)
+    assert rendezvous.address_of("lo") == "127.0.0.1"
+    assert rendezvous.address_of("no-such") is None
+    here = RankInfo(0, 2, "127.0.0.1", 1)
+    assert rendezvous.interface(here) == "", "others do not reach this machine there"
+    assert "127.0.0.1 (MASTER_ADDR) is no address by which other" in rendezvous.unreachable(here)
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")  # said by a person, who knows
-    assert meeting.interface(here) == "lo"
-    assert meeting.machine() == meeting.machine() != ""
+    assert rendezvous.interface(here) == "lo"
+    assert rendezvous.machine() == rendezvous.machine() != ""
 
 
 class _Hosts:
@@ -91,12 +91,14 @@ class _Hosts:
         if request["op"] == "drain":
             return {}
         what, given = str(request["what"]), dict(request["with"])  # type: ignore[call-overload]
-        return json.loads(json.dumps({"seen": serving.seen(Near(os.getpid()), what, given)}))  # type: ignore[no-any-return]
+        return json.loads(
+            json.dumps({"seen": serving.seen(LocalInspector(os.getpid()), what, given)})
+        )  # type: ignore[no-any-return]
 
 
 def test_processes_of_several_machines_are_told_apart() -> None:
     hosts = _Hosts()
-    far = Far(hosts, 1, range(3))  # type: ignore[arg-type]
+    far = RemoteInspector(hosts, 1, range(3))  # type: ignore[arg-type]
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         pids = [far.child(rank, process.pid) for rank in (0, 2)]
         assert pids[0] == process.pid and len(set(pids)) == 2
@@ -115,7 +117,7 @@ def test_processes_of_several_machines_are_told_apart() -> None:
 
 def test_what_a_host_has_read_of_its_rank_is_checked_again() -> None:
     hosts = _Hosts()
-    link = FarLink(Page(hosts, 1, 7, 2))  # type: ignore[arg-type]
+    link = RemoteLink(RemotePage(hosts, 1, 7, 2))  # type: ignore[arg-type]
     link.put({"said": None}, encode({"ready": 12}))
     link.put({"printed": 100_000}, b"the end of it")
     assert link.read().complete and link.replies.pop() == ({"ready": 12}, b"")
@@ -132,7 +134,7 @@ def test_what_a_host_has_read_of_its_rank_is_checked_again() -> None:
 
 
 def test_the_end_of_a_rank_comes_after_what_it_has_said() -> None:
-    link = FarLink(Page(_Hosts(), 1, 1, 0))  # type: ignore[arg-type]
+    link = RemoteLink(RemotePage(_Hosts(), 1, 1, 0))  # type: ignore[arg-type]
     link.put({"said": None}, encode({"ready": 12}))
     link.put({"ended": "sent what is no answer: x"}, b"")
     assert link.read().complete and link.ended

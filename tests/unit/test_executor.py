@@ -24,7 +24,7 @@ from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
 from aggverify.trainer.answer import Answer
-from aggverify.world import Fault, Job, Outcome, Printed, Replies, Reply, room
+from aggverify.world import Fault, Job, Outcome, Printed, Replies, Reply, resource_headroom
 from aggverify.world.candidate_errors import Raised
 from aggverify.world.frames import Frame
 
@@ -76,7 +76,7 @@ def test_lines_are_noted_of_the_first_cases_that_are_run_in_another_way(
 
 
 def test_what_fails_before_the_reducer_is_called_is_not_judged() -> None:
-    ranks = Ranks(Fault("exception", 1, "rank 1: RuntimeError: no room", 2, ours=True))
+    ranks = Ranks(Fault("exception", 1, "rank 1: RuntimeError: no room", 2, is_internal=True))
     executor = Executor(ranks)  # type: ignore[arg-type]
     for _ in range(2):  # the second time nothing is run
         with pytest.raises(NotJudged, match="not get as far as the reducer here: rank 1: Runtime"):
@@ -106,13 +106,13 @@ def test_only_what_says_so_is_for_want_of_room(said: str, why: str) -> None:
     """An engine's own file counts as the reducer's, and may fail where it warms up."""
     kind, _, message = said.partition(": ")
     error = Raised(kind, message, (Frame("r.py", 3, "reduce", "candidate", "r.py:3"),))
-    fault = Fault("exception", 0, f"rank 0: {said}", 1, {0: error}, ours=True)
+    fault = Fault("exception", 0, f"rank 0: {said}", 1, {0: error}, is_internal=True)
     with pytest.raises(NotJudged, match=why):
         Executor(Ranks(fault)).run(SUBJECT, [CASE.trivial])  # type: ignore[arg-type]
 
 
 def test_where_one_rank_has_no_room_nothing_is_run() -> None:
-    executor = Executor(Ranks(Fault("died", 0, "rank 0: no room", 1, ours=True)))  # type: ignore[arg-type]
+    executor = Executor(Ranks(Fault("died", 0, "rank 0: no room", 1, is_internal=True)))  # type: ignore[arg-type]
     with pytest.raises(NotJudged):
         executor.run(SUBJECT, [CASE.trivial])
     with pytest.raises(NotJudged, match="ranks cannot be run here: ranks do not get as far"):
@@ -134,24 +134,26 @@ class Small:
         layouts = map(Layout.from_json, job.payload["groups"])
         assert {layout.world_size for layout in layouts} == {job.world}
         if job.world > self.fits:
-            return [Fault("died", 0, "rank 0 cannot be started: no room", job.world, ours=True)]
+            return [
+                Fault("died", 0, "rank 0 cannot be started: no room", job.world, is_internal=True)
+            ]
         return [Replies(())]
 
 
 def test_worlds_are_as_large_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "tight", lambda root=None: ("pids.max is 60",))
+    monkeypatch.setattr(resource_headroom, "tight", lambda root=None: ("pids.max is 60",))
     small = Small(3)
     [found] = with_room([SUBJECT], Executor(small))  # type: ignore[arg-type]
     assert (found.max_world, small.asked) == (3, [8, 6, 4, 3])
-    sights = CoverageObserver()
-    sights.add(found, [CASE])
-    [told] = [w.detail for w in sights.weaknesses(found) if w.code == "AGVW19"]
+    observer = CoverageObserver()
+    observer.add(found, [CASE])
+    [told] = [w.detail for w in observer.weaknesses(found) if w.code == "AGVW19"]
     assert told.startswith("those of more than 3 were left out; 8 ranks: rank 0 cannot be started:")
     [found] = with_room([SUBJECT], Executor(Small(8)))  # type: ignore[arg-type]
     assert found == SUBJECT
     with pytest.raises(NotJudged, match="ranks cannot be run here: 8 ranks: rank 0 cannot be star"):
         with_room([SUBJECT], Executor(Small(0)))  # type: ignore[arg-type]
-    monkeypatch.setattr(room, "tight", lambda root=None: ())
+    monkeypatch.setattr(resource_headroom, "tight", lambda root=None: ())
     launched = Small(8, most=2)
     [found] = with_room([SUBJECT], Executor(launched))  # type: ignore[arg-type]
     assert (found.max_world, launched.asked, found.found.no_room) == (

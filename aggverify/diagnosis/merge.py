@@ -16,7 +16,7 @@ from aggverify.diagnosis.observation import close
 Told = tuple[Finding, Diagnosis | None]
 
 
-def joined(told: Sequence[Told]) -> list[Diagnosis | None]:
+def merge_diagnoses(told: Sequence[Told]) -> list[Diagnosis | None]:
     """The diagnoses, as few as explain the findings: a formula that gives the weights of other
     cases than its own is theirs as well, the one that gives most of them first."""
     found = [diagnosis for _, diagnosis in told]

@@ -57,7 +57,7 @@ def _limits(root: Path) -> Iterator[tuple[str, str]]:
         yield "open files", f"the limit on open files (ulimit -n) is {soft}"
 
 
-class Watched:
+class PidsWatch:
     """Whether a control group has refused a process or thread since this was made."""
 
     def __init__(self, root: Path = _ROOT) -> None:

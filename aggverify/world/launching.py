@@ -1,5 +1,5 @@
 """Where worlds of ranks come from: a process on this machine (``launcher``), or one for each rank,
-on as many machines as one likes (``hosts``)."""
+on as many machines as one likes (``cluster``)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from aggverify.world.backends import Backend
-from aggverify.world.faults import Excess, TemplateFailure
-from aggverify.world.flight import Key
-from aggverify.world.journal import Journal
+from aggverify.world.faults import ResourceOveruse, TemplateFailure
+from aggverify.world.in_flight import WorldKey
 from aggverify.world.link import Link
 from aggverify.world.options import Options
+from aggverify.world.process_inspector import ProcessInspector
+from aggverify.world.replay_log import ReplayLog
 from aggverify.world.sandbox import Sandbox
-from aggverify.world.sight import Sight
 
 Ending = dict[str, Any]
 """What a process says that ranks are forked from: see ``answers.ending``."""
@@ -23,7 +23,7 @@ class NoRoom(Exception):
     """There is no more of what ranks take; why."""
 
 
-class Source(Protocol):
+class TemplateHandle(Protocol):
     """A handler that is constructed, and what forks worlds of ranks that hold it.
 
     An OSError out of any method means that it is gone.
@@ -40,7 +40,7 @@ class Source(Protocol):
         ...
 
     @property
-    def sight(self) -> Sight:
+    def sight(self) -> ProcessInspector:
         """Of the ranks."""
         ...
 
@@ -48,7 +48,7 @@ class Source(Protocol):
         """Files, and what reading one brings: None where nothing more will come."""
         ...
 
-    def start(self, world: int, key: Key, memory: int, *, alone: bool) -> list[Link]:
+    def start(self, world: int, key: WorldKey, memory: int, *, alone: bool) -> list[Link]:
         """Have the ranks of a world started; raises NoRoom. ``alone``: once no other is left."""
         ...
 
@@ -61,7 +61,7 @@ class Source(Protocol):
         ...
 
 
-class Launches(Protocol):
+class Launcher(Protocol):
     """What constructs handlers."""
 
     @property
@@ -75,7 +75,7 @@ class Launches(Protocol):
         ...
 
     @property
-    def journal(self) -> Journal | None:
+    def replay_log(self) -> ReplayLog | None:
         """What earlier starts of the same run have come to."""
         ...
 
@@ -84,7 +84,7 @@ class Launches(Protocol):
         """What carries collectives, beside the backend; "" for this machine's usual."""
         ...
 
-    def open(self, request: dict[str, Any], options: Options) -> Source | TemplateFailure:
+    def open(self, request: dict[str, Any], options: Options) -> TemplateHandle | TemplateFailure:
         """A handler constructed."""
         ...
 
@@ -93,7 +93,7 @@ class Launches(Protocol):
         by this backend."""
         ...
 
-    def excess(self, source: Any) -> Excess:
+    def excess(self, source: Any) -> ResourceOveruse:
         """What a source was ended for."""
         ...
 

@@ -24,15 +24,15 @@ from pathlib import Path
 from typing import Any
 
 from aggverify.world.backends import GLOO, Backend
-from aggverify.world.distant import Far, FarLink, Page
-from aggverify.world.faults import NO_EXCESS, Excess, PoolError, TemplateFailure, Unusable
-from aggverify.world.flight import Key
-from aggverify.world.journal import Journal
+from aggverify.world.faults import NO_EXCESS, PoolError, ResourceOveruse, TemplateFailure, Unusable
+from aggverify.world.in_flight import WorldKey
+from aggverify.world.launching import Ending, NoRoom
 from aggverify.world.link import Link
 from aggverify.world.mail import Ear, Post
-from aggverify.world.meeting import LOOPBACK_INTERFACE, PATIENCE, Seat, unreachable
 from aggverify.world.options import Options
-from aggverify.world.source import Ending, NoRoom
+from aggverify.world.remote_ranks import RemoteInspector, RemoteLink, RemotePage
+from aggverify.world.rendezvous import LOOPBACK_INTERFACE, PATIENCE, RankInfo, unreachable
+from aggverify.world.replay_log import ReplayLog
 
 _ROOT = str(Path(__file__).resolve().parent.parent.parent)
 _CODE = (
@@ -44,13 +44,13 @@ _ENDS = 10.0
 """Seconds in which hosts say that they end."""
 
 
-class Hosts:
-    """All of them; ``Launches``. ``end`` says to them how the command has ended."""
+class Cluster:
+    """All of them; a ``Launcher``. ``end`` says to them how the command has ended."""
 
     inside = None
-    journal: Journal | None = None
+    replay_log: ReplayLog | None = None
 
-    def __init__(self, seat: Seat) -> None:
+    def __init__(self, seat: RankInfo) -> None:
         self.seat = seat
         self._numbers, self._ids = count(1), count(1)
         self._why_not: str | None = None
@@ -65,7 +65,7 @@ class Hosts:
         )
         self._answers: queue.SimpleQueue[tuple[int, dict[str, Any]]] = queue.SimpleQueue()
         self._hellos: list[dict[str, str]] = []
-        self.sources: dict[int, Joined] = {}
+        self.sources: dict[int, RemoteTemplate] = {}
 
     @functools.cached_property
     def _post(self) -> Post:
@@ -106,11 +106,11 @@ class Hosts:
         where = "one machine" if machines == 1 else f"{machines} machines"
         return f"between {size} launched process{'es' * (size > 1)} on {where}"
 
-    def kept(self) -> Journal:
+    def kept(self) -> ReplayLog:
         """What the run has come to so far, in the store; raises PoolError."""
-        return Journal(self._post.store)
+        return ReplayLog(self._post.store)
 
-    def open(self, request: dict[str, Any], options: Options) -> Joined | TemplateFailure:
+    def open(self, request: dict[str, Any], options: Options) -> RemoteTemplate | TemplateFailure:
         """The handler constructed in every host; the first failure where it is in any."""
         self._met(options.turn)
         number = next(self._numbers)
@@ -122,7 +122,7 @@ class Hosts:
             "options": said,
             "backend": options.backend.name,
         }
-        source = self.sources[number] = Joined(self, number)
+        source = self.sources[number] = RemoteTemplate(self, number)
         each = self.ask_all(message, options.turn)
         failed = [(n, answer["failure"]) for n, answer in each.items() if "failure" in answer]
         if failed:
@@ -153,13 +153,13 @@ class Hosts:
         self._met(lambda: None)
         return 0
 
-    def excess(self, source: Joined) -> Excess:
+    def excess(self, source: RemoteTemplate) -> ResourceOveruse:
         """What a source was ended for."""
         each = self.ask_all({"op": "excess", "template": source.number})
-        found = (Excess(*answer.get("excess", ())) for answer in each.values())
+        found = (ResourceOveruse(*answer.get("excess", ())) for answer in each.values())
         return next(filter(None, found), NO_EXCESS)
 
-    def kill(self, source: Joined) -> None:
+    def kill(self, source: RemoteTemplate) -> None:
         """End a source and its ranks; nothing more is heard of them."""
         self.sources.pop(source.number, None)
         for host in range(self.seat.size):
@@ -287,16 +287,16 @@ class Hosts:
 
 
 @dataclass(slots=True)
-class Joined:
-    """A handler constructed in every host; a ``Source``."""
+class RemoteTemplate:
+    """A handler constructed in every host; a ``TemplateHandle``."""
 
-    hosts: Hosts
+    hosts: Cluster
     number: int
     description: dict[str, Any] = field(default_factory=dict)
     lacks_threads: bool = False
     endings: Ear = field(default_factory=Ear)
     """What hosts say of what their ranks are forked from; nothing where all is lost."""
-    links: dict[tuple[int, int], FarLink] = field(default_factory=dict)
+    links: dict[tuple[int, int], RemoteLink] = field(default_factory=dict)
     """By world and host."""
 
     def hear(self, letter: dict[str, Any], blob: bytes) -> None:
@@ -307,9 +307,9 @@ class Joined:
             link.put(letter, blob)
 
     @property
-    def sight(self) -> Far:
+    def sight(self) -> RemoteInspector:
         """Of the ranks."""
-        return Far(self.hosts, self.number, range(self.hosts.most))
+        return RemoteInspector(self.hosts, self.number, range(self.hosts.most))
 
     def watched(self) -> Mapping[int, Callable[[], Sequence[Ending] | None]]:
         """What each host's process says that its rank is forked from."""
@@ -323,14 +323,14 @@ class Joined:
         # A host has one rank in each world, whatever is said there.
         return [{**letter["ending"], "rank": letter["from"]} for letter in letters]
 
-    def start(self, world: int, key: Key, memory: int, *, alone: bool) -> list[Link]:
+    def start(self, world: int, key: WorldKey, memory: int, *, alone: bool) -> list[Link]:
         """Have each of the first hosts fork its rank; raises NoRoom."""
         if key.size > self.hosts.most:
             raise NoRoom(f"{self.hosts.most} processes were launched")
-        pages = [Page(self.hosts, self.number, world, n) for n in range(key.size)]
+        pages = [RemotePage(self.hosts, self.number, world, n) for n in range(key.size)]
         links: list[Link] = []
         for page in pages:
-            link = self.links[world, page.host] = FarLink(page)
+            link = self.links[world, page.host] = RemoteLink(page)
             links.append(link)
         request = {
             "op": "world",

@@ -19,8 +19,8 @@ from aggverify.world import (
     groups,
     linux,
     memory,
-    outcomes,
-    room,
+    postmortem,
+    resource_headroom,
 )
 from aggverify.world.devices import loops_back
 from tests.waiting import wait_until
@@ -39,7 +39,7 @@ def test_ranks_that_do_not_start_are_tried_again_beside_no_others(
     # Both jobs of two ranks may be in flight when these do not start; then each is tried again.
     assert len((tmp_path / "tries").read_text()) in (2, 3)
     if isinstance(outcome := outcomes[1], Fault):
-        assert (outcome.ours, outcome.kind, outcome.rank) == (True, "exception", 1)
+        assert (outcome.is_internal, outcome.kind, outcome.rank) == (True, "exception", 1)
         assert outcome.message == "rank 1: OSError: no room (while rank 1 started)"
     template.close()
 
@@ -52,8 +52,8 @@ def test_what_fails_in_the_handlers_own_work_is_told_apart(pool: Pool, name: str
     template = opened(pool, "OwnWork")
     act = {"value": 1, "status": 1, "seconds": 99}
     own, theirs = template.run([job(name, 2, on=[1], **act), job(name, 2, on=[1], own=[], **act)])
-    assert isinstance(own, Fault) and own.ours
-    assert isinstance(theirs, Fault) and not theirs.ours
+    assert isinstance(own, Fault) and own.is_internal
+    assert isinstance(theirs, Fault) and not theirs.is_internal
     assert (own.kind, own.rank, own.message) == (theirs.kind, theirs.rank, theirs.message)
     template.close()
 
@@ -63,7 +63,7 @@ def test_who_waits_for_a_rank_on_its_way_is_not_to_blame(pool: Pool) -> None:
     template = opened(pool, "OwnWork")
     [found] = template.run([job("sleep", 2, on=[1], own=[1], seconds=99)])
     assert isinstance(found, Fault)
-    assert (found.kind, found.rank, found.ours) == ("blocked", 1, True)
+    assert (found.kind, found.rank, found.is_internal) == ("blocked", 1, True)
     template.close()
 
 
@@ -72,13 +72,13 @@ def test_what_failed_first_is_the_cause_of_what_follows(pool: Pool) -> None:
     template = opened(pool, "OwnWork")
     [found] = template.run([job("raise_error", 2, on=[1], own=[1], value=1)])
     assert isinstance(found, Fault)
-    assert (found.kind, found.rank, found.ours) == ("exception", 1, True)
+    assert (found.kind, found.rank, found.is_internal) == ("exception", 1, True)
     [found] = template.run([job("raise_error", 2, own=[1], value=1)])
     assert isinstance(found, Fault)
-    assert (found.kind, found.rank, found.ours) == ("exception", 1, True)
+    assert (found.kind, found.rank, found.is_internal) == ("exception", 1, True)
     [found] = template.run([job("raise_error", 2, on=[1], own=[0], value=1)])
     assert isinstance(found, Fault)
-    assert (found.kind, found.rank, found.ours) == ("exception", 1, False)
+    assert (found.kind, found.rank, found.is_internal) == ("exception", 1, False)
     template.close()
 
 
@@ -96,11 +96,11 @@ def test_what_the_machine_refuses_the_code_under_test_is_no_fault_of_it(
     pool: Pool, monkeypatch: pytest.MonkeyPatch, number: int, limits: tuple[str, ...], ours: bool
 ) -> None:
     """Where it has little room: elsewhere it is the code that asks for too much."""
-    monkeypatch.setattr(room, "tight", lambda: limits)
+    monkeypatch.setattr(resource_headroom, "tight", lambda: limits)
     template = opened(pool, "Play")
     [found] = template.run([job("ask_for_more", 2, errno=number)])
     assert isinstance(found, Fault)
-    assert (found.kind, found.ours) == ("exception", ours)
+    assert (found.kind, found.is_internal) == ("exception", ours)
     template.close()
 
 
@@ -112,12 +112,12 @@ def test_who_filled_the_machine_is_to_blame_for_it(
     pool: Pool, monkeypatch: pytest.MonkeyPatch, most: str, says: str
 ) -> None:
     """Between two counts of who ends it for that; here two ranks are as many as fill it."""
-    monkeypatch.setattr(room, "tight", lambda: ("pids.max is 60",))
-    monkeypatch.setattr(outcomes, most, 0)
+    monkeypatch.setattr(resource_headroom, "tight", lambda: ("pids.max is 60",))
+    monkeypatch.setattr(postmortem, most, 0)
     template = opened(pool, "Play")
     [found] = template.run([job("ask_for_more", 2, errno=errno.EAGAIN)])
     assert isinstance(found, Fault)
-    assert (found.kind, found.rank, found.ours) == ("died", None, False)
+    assert (found.kind, found.rank, found.is_internal) == ("died", None, False)
     assert found.message.startswith(says)
     assert bool(found.threads) == (most == "MOST_THREADS") and not found.ended
     template.close()
@@ -129,7 +129,7 @@ def test_ranks_that_fall_asleep_while_they_start_are_not_waited_for(pool: Pool) 
     assert isinstance(made, Template)
     asleep, awake = made.run([job("nothing", 2), job("nothing", 1)])
     assert isinstance(asleep, Fault) and isinstance(awake, Replies)
-    assert (asleep.kind, asleep.rank, asleep.ours) == ("blocked", 1, True)
+    assert (asleep.kind, asleep.rank, asleep.is_internal) == ("blocked", 1, True)
     assert asleep.message == "rank 1 sleeps or waits while it starts"
     made.close()
 
@@ -189,7 +189,7 @@ def test_no_file_is_left_for_a_world(pool: Pool) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, limit)
         for number in filling:
             os.close(number)
-    assert isinstance(large, Fault) and large.ours
+    assert isinstance(large, Fault) and large.is_internal
     assert large.message == "not all can be started: Too many open files"
     assert isinstance(small, Replies)
     assert isinstance(template.run([job("nothing", 8)])[0], Replies)
@@ -237,25 +237,25 @@ def test_the_limit_of_the_control_group_is_named(own: str, folder: str, tmp_path
             inner: "1\n",
         },
     )
-    assert room.tight(root) == (
+    assert resource_headroom.tight(root) == (
         f"/{folder}/pids.max is 60, and 58 processes and threads are there",
     )
-    text = room.without("ranks cannot be started here", "no more", root)
-    assert text == f"ranks cannot be started here: no more ({room.tight(root)[0]})"
+    text = resource_headroom.without("ranks cannot be started here", "no more", root)
+    assert text == f"ranks cannot be started here: no more ({resource_headroom.tight(root)[0]})"
     (root / folder / "pids.max").write_text("max\n")
-    assert room.tight(root) == ()
+    assert resource_headroom.tight(root) == ()
     (root / folder / "pids.max").write_text("100000\n")
-    assert room.tight(root) == ()
+    assert resource_headroom.tight(root) == ()
 
 
 def test_few_files_are_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda which: (64, 64))
-    assert "the limit on open files (ulimit -n) is 64" in room.tight(tmp_path)
+    assert "the limit on open files (ulimit -n) is 64" in resource_headroom.tight(tmp_path)
     # Of two that are low, the one that was hit.
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert len(room.tight(tmp_path)) == 2
+    assert len(resource_headroom.tight(tmp_path)) == 2
     for number, limit in ((errno.EMFILE, "ulimit -n"), (errno.EAGAIN, "ulimit -u")):
-        said = room.without("ranks", os.strerror(number), tmp_path)
+        said = resource_headroom.without("ranks", os.strerror(number), tmp_path)
         assert (said.count("ulimit"), limit in said) == (1, True)
 
 
@@ -300,7 +300,7 @@ def test_how_much_memory_is_free(
 def test_a_control_group_that_refuses_is_seen(tmp_path: Path) -> None:
     own = {"proc/self/cgroup": "0::/job/step\n", f"{GROUP}/job/step/pids.events": "max 0\n"}
     root = files(tmp_path, own | {f"{GROUP}/job/pids.events": "max 3\n"})
-    watched = room.Watched(root)
+    watched = resource_headroom.PidsWatch(root)
     assert not watched.refused()
     (root / GROUP / "job" / "pids.events").write_text("max 4\n")
     assert watched.refused()
@@ -311,10 +311,12 @@ def test_who_waits_for_what_was_refused_is_not_to_blame(
 ) -> None:
     template = opened(pool, "Play")
     for refused in (False, True):
-        monkeypatch.setattr(room.Watched, "refused", lambda watched, was=refused: was)
+        monkeypatch.setattr(
+            resource_headroom.PidsWatch, "refused", lambda watched, was=refused: was
+        )
         [found] = template.run([job("sleep", 2, on=[1], seconds=99)])
         assert isinstance(found, Fault)
-        assert (found.kind, found.ours) == ("blocked", refused)
+        assert (found.kind, found.is_internal) == ("blocked", refused)
     template.close()
 
 

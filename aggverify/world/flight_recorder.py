@@ -19,15 +19,15 @@ _DUMP_LIMIT = 1 << 17
 
 
 def create() -> int:
-    """A new slate's file descriptor."""
-    fd = os.memfd_create("slate")
+    """A new flight recorder's file descriptor."""
+    fd = os.memfd_create("flight_recorder")
     os.ftruncate(fd, DUMP)
     os.lseek(fd, DUMP, os.SEEK_SET)
     return fd
 
 
-class Distant(Protocol):
-    """A slate on another machine."""
+class RemoteRecord(Protocol):
+    """A flight recorder on another machine."""
 
     def pread(self, size: int, at: int) -> bytes:
         """So many of its bytes from there."""
@@ -38,7 +38,7 @@ class Distant(Protocol):
         ...
 
 
-Page = int | Distant
+Page = int | RemoteRecord
 """As the parent holds it: an open file, or what reads one elsewhere."""
 
 
@@ -99,8 +99,8 @@ class Writer:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """What a slate said: the job it is about, its entries so far, and the last one if inside.
+class FlightRecord:
+    """What one holds: the job it is about, its entries so far, and the last one if inside.
 
     ``own``: the handler was at work of its own. ``pid``: what the rank calls itself, 0 for none.
     """
@@ -112,14 +112,14 @@ class Reading:
     pid: int = 0
 
 
-def read(page: Page) -> Reading:
+def read(page: Page) -> FlightRecord:
     """The parent's side; what the rank has scribbled over or cut off reads as empty."""
     data = _pread(page, DUMP, 0).ljust(_HEAD.size, b"\0")
     job, length, where, _, pid = _HEAD.unpack_from(data)
     text = data[_HEAD.size : _HEAD.size + length].decode(errors="replace")
     entries = tuple(text.splitlines())
     inside = entries[-1] if where & _INSIDE and entries else None
-    return Reading(job, entries, inside, bool(where & _OWN), pid)
+    return FlightRecord(job, entries, inside, bool(where & _OWN), pid)
 
 
 def signs(page: Page) -> bytes:

@@ -16,7 +16,7 @@ _TOGETHER_BYTES = 1 << 18
 """Of payload, in one dispatch."""
 
 
-class Key(NamedTuple):
+class WorldKey(NamedTuple):
     """What a world is made for."""
 
     size: int
@@ -33,7 +33,7 @@ class Task:
 
     deliver: Callable[[Outcome], None]
     job: Job
-    key: Key
+    key: WorldKey
     text: bytes
     alone: bool = False
     cleared: bool = False

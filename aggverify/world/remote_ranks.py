@@ -12,7 +12,7 @@ from dataclasses import astuple, dataclass
 from typing import Any, Protocol, cast
 
 from aggverify.world import linux
-from aggverify.world.link import Arrived, Link, Output
+from aggverify.world.link import CapturedOutput, Link, Received
 from aggverify.world.mail import Ear
 from aggverify.world.processes import Look, Slept, Thread
 
@@ -20,10 +20,10 @@ _SHIFT = 23
 """Processes of host h go by their number there with h above these bits, which no number reaches."""
 _OWN = (1 << _SHIFT) - 1
 _MUCH = 1 << 15
-"""Of what a rank prints, at a time: as ``Output.much``."""
+"""Of what a rank prints, at a time: as ``CapturedOutput.much``."""
 
 
-class Asked(Protocol):
+class NodeAgents(Protocol):
     """Hosts that are written to; raises PoolError where one is lost."""
 
     def ask(self, requests: Mapping[int, Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
@@ -34,10 +34,10 @@ class Asked(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """A rank's slate."""
+class RemotePage:
+    """A rank's flight recorder."""
 
-    hosts: Asked
+    hosts: NodeAgents
     template: int
     world: int
     host: int
@@ -61,12 +61,12 @@ class Page:
         return {"op": what, "template": self.template, "world": self.world, **more}
 
 
-class FarOutput(Output):
+class RemoteOutput(CapturedOutput):
     """What it prints, as far as its host has written that."""
 
     __slots__ = ("_page", "ear")
 
-    def __init__(self, ear: Ear, page: Page) -> None:
+    def __init__(self, ear: Ear, page: RemotePage) -> None:
         super().__init__(ear.fileno(), _MUCH)
         self.ear, self._page = ear, page
 
@@ -82,19 +82,19 @@ class FarOutput(Output):
     def drain(self) -> str:
         """Have its host read everything that can be; the tail as text."""
         self._page.ask("drain")
-        return Output.drain(self)
+        return CapturedOutput.drain(self)
 
     def close(self) -> None:
         self.ear.close()
 
 
-class FarLink(Link):
+class RemoteLink(Link):
     """A rank's link: what its host has read of it arrives here, and what is written goes there."""
 
     __slots__ = ("_ear", "_page", "_printed")
 
-    def __init__(self, page: Page) -> None:
-        ear, printed = Ear(), FarOutput(Ear(), page)
+    def __init__(self, page: RemotePage) -> None:
+        ear, printed = Ear(), RemoteOutput(Ear(), page)
         super().__init__(page.host, cast("socket.socket", ear), printed, page)
         self._ear, self._printed, self._page = ear, printed, page
 
@@ -105,7 +105,7 @@ class FarLink(Link):
         else:
             self._ear.put(letter, blob)
 
-    def read(self) -> Arrived:
+    def read(self) -> Received:
         """Take what has arrived."""
         size, complete = 0, False
         for letter, blob in self._ear.taken():
@@ -115,7 +115,7 @@ class FarLink(Link):
             elif not self.ended:
                 arrived = self.hear(blob)
                 size, complete = size + arrived.size, complete or arrived.complete
-        return Arrived(size, complete)
+        return Received(size, complete)
 
     def write(self) -> None:
         """Send what there is to send."""
@@ -140,10 +140,10 @@ def sent(seen: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Far:
-    """Sees the ranks of several hosts, each by its own ``Near``; ``Sight``."""
+class RemoteInspector:
+    """Sees the ranks of several hosts, each by its own ``LocalInspector``; ``ProcessInspector``."""
 
-    hosts: Asked
+    hosts: NodeAgents
     template: int
     ranks: range
 
