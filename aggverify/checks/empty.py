@@ -20,7 +20,7 @@ CODES = ("AGV112", "AGV111")
 
 
 def space(subject: Subject) -> Space:
-    """All layouts, with one unit blanked out."""
+    """All layouts, with one unit fully masked."""
     return spread(
         subject, dp=4, cp=2, micro_batches=2, min_units=1, empty_samples=True, blank_a_unit=True
     )

@@ -1,4 +1,4 @@
-"""How much room the machine leaves for ranks: processes and open files, and who says so."""
+"""How much headroom the machine leaves for ranks: processes and open files, and who says so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a finding on one case is the one that was found on another, or of the same cause."""
+"""Whether two findings are the same failure, or of the same cause."""
 
 from __future__ import annotations
 
