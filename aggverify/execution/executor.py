@@ -93,7 +93,7 @@ class Executor:
         self._beside: dict[Where, Executor] = {} if other is None else {AGAINST: other}
         self._cpu_seconds: float | None = None
         self._slowest = 0.0
-        self._made, self._looked, self._contention = time.monotonic(), 0.0, 1.0
+        self._looked, self._contention, self._made = 0.0, 1.0, self.clock()
         self._retry_policy = RetryPolicy()
         self._unfit: dict[int, str] = {}
         self._note, self._trace_sampling = next(_NOTES), TraceSampling()
