@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -93,7 +94,7 @@ class Executor:
         self._beside: dict[Where, Executor] = {} if other is None else {AGAINST: other}
         self._cpu_seconds: float | None = None
         self._slowest = 0.0
-        self._looked, self._contention, self._made = 0.0, 1.0, self.clock()
+        self._looked, self._contention, self._began = 0.0, 1.0, math.nan
         self._retry_policy = RetryPolicy()
         self._unfit: dict[int, str] = {}
         self._note, self._trace_sampling = next(_NOTES), TraceSampling()
@@ -120,9 +121,11 @@ class Executor:
         """Seconds as they would be on an idle machine: how much is tried does not depend on what
         else runs there. May step back a little, as load grows."""
         now = time.monotonic()
+        if math.isnan(self._began):
+            self._began = self.clock()
         if now >= self._looked + _LOOK_EVERY:
             self._looked, self._contention = now, max(1.0, self._template.contention)
-        return (self.clock() - self._made) / self._contention
+        return (self.clock() - self._began) / self._contention
 
     def begin(self) -> None:
         """Hold nothing that ran away before against what comes now, another subject, and know of no
