@@ -27,7 +27,12 @@ def test_a_step_that_reduces_them_over_copies_and_divides_by_all_ranks_is_right(
         (AVERAGED, f"{AVERAGED} // ctx.ep_size", "not divided by all ranks"),
         pytest.param(AVERAGED, "pass", "not divided by all ranks", marks=pytest.mark.thorough),
         pytest.param(SUMMED, "pass", "AGV405 Ranks disagree", marks=pytest.mark.thorough),
-        (SUMMED, SUMMED.replace("expert_dp_group", "dp_cp_group"), "not summed over exactly"),
+        pytest.param(
+            SUMMED,
+            SUMMED.replace("expert_dp_group", "dp_cp_group"),
+            "not summed over exactly",
+            marks=pytest.mark.thorough,
+        ),
     ],
 )
 def test_what_is_wrong_with_experts_alone_is_named(
