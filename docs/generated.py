@@ -277,13 +277,16 @@ def document(name: str) -> Lines:
         yield from head("field", "type", "required")
         needed = found.get("required", ())
         for key, value in found["properties"].items():
-            yield row(f"`{key}`", _kind(value), "yes" if key in needed else "")
+            yield row(f"`{key}`", _kind(value, schema["$defs"]), "yes" if key in needed else "")
         yield ""
 
 
-def _kind(value: Mapping[str, Any]) -> str:
+def _kind(value: Mapping[str, Any], known: Mapping[str, Any]) -> str:
+    """What a value may be, in words; of the ``known`` definitions those of objects are linked."""
     if "$ref" in value:
         target = value["$ref"].rpartition("/")[2]
+        if target in known and "properties" not in known[target]:
+            return _kind(known[target], known)
         return target if target.endswith(".json") else f"[{target}](#{target.lower()})"
     if "enum" in value:
         return ", ".join(f"`{json.dumps(v)}`" for v in value["enum"])
@@ -291,12 +294,12 @@ def _kind(value: Mapping[str, Any]) -> str:
         return f"`{json.dumps(value['const'])}`"
     for many in ("anyOf", "oneOf"):
         if many in value:
-            return " or ".join(_kind(v) for v in value[many])
+            return " or ".join(_kind(v, known) for v in value[many])
     if value.get("type") == "array":
         of = value.get("items") or value.get("prefixItems")
-        return f"list of {_kind(of)}" if isinstance(of, dict) else "list"
+        return f"list of {_kind(of, known)}" if isinstance(of, dict) else "list"
     if isinstance(value.get("additionalProperties"), dict):
-        return f"mapping of names to {_kind(value['additionalProperties'])}"
+        return f"mapping of names to {_kind(value['additionalProperties'], known)}"
     kind = value.get("type", "anything")
     return " or ".join(kind) if isinstance(kind, list) else str(kind)
 

@@ -58,7 +58,7 @@ def job(tmp_path: Path) -> dict[str, str]:
         (site / name).symlink_to(found)
     index = tmp_path / "index"
     index.mkdir()
-    for name in ("click", "jinja2", "markupsafe"):
+    for name in ("click", "jinja2", "markupsafe", "msgspec"):
         packed(name, index)
     project = repository(tmp_path / "project", {})
     for name in TREE:
