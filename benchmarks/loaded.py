@@ -2,7 +2,7 @@
 
     python benchmarks/loaded.py [BURNERS]
 
-Both must write the same document: profiles count seconds as on an idle machine. Exits 1 where they
+Both must write the same document: what ranks wait for a processor is not counted. Exits 1 where they
 do not.
 """
 

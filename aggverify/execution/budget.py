@@ -23,8 +23,8 @@ MAX_EXAMPLES, MAX_SECONDS = 10**9, 10**9
 class Profile:
     """Drawn cases per check, which decide how long a run is; and seconds for the whole search.
 
-    These are a net for slow reducers: several times what a run takes on two idle cores. Seconds are
-    counted as on an idle machine, so that its load leaves nothing out."""
+    These are a net for slow reducers: several times what a run takes on two idle cores. What
+    ranks wait for a processor is not counted, so that the machine's load leaves nothing out."""
 
     examples: int
     seconds: float

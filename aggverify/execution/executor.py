@@ -118,8 +118,8 @@ class Executor:
         return time.monotonic() - sum(loading)
 
     def budget_clock(self) -> float:
-        """Seconds as they would be on an idle machine: how much is tried does not depend on what
-        else runs there. May step back a little, as load grows."""
+        """Seconds without those that processes wait for a processor, for each other's as well: how
+        much is tried does not depend on what else runs. May step back a little, as load grows."""
         now = time.monotonic()
         if math.isnan(self._began):
             self._began = self.clock()

@@ -7,10 +7,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from aggverify.checks import CHECKS
+from aggverify.execution.budget import Budget
+from aggverify.execution.claim import Claim
 from aggverify.execution.executor import Executor
+from aggverify.execution.subject import Subject
+from aggverify.run.outcome.statistics import RunStatistics
+from aggverify.run.search.runner import CheckRun
 from aggverify.world import Pool, processes
 from tests.waiting import wait_until
 from tests.world.conftest import job, opened
@@ -50,3 +58,11 @@ def test_budgets_are_of_seconds_on_an_idle_machine(
     passed, counted = executor.clock() - began, executor.budget_clock() - budget
     assert passed >= 0.3
     assert counted == pytest.approx(passed / 4, rel=0.2)
+
+
+@pytest.mark.parametrize(("said", "clock"), [(None, "budget"), (5.0, "wall")])
+def test_seconds_that_a_person_gives_are_the_walls(said: float | None, clock: str) -> None:
+    claim = Claim("r.py", "reduce", "native", "sum", budget=Budget(max_time=said))
+    ranks: Any = SimpleNamespace(clock=lambda: "wall", budget_clock=lambda: "budget")
+    run = CheckRun(CHECKS[0], Subject.of(claim), cast("Any", None), ranks, RunStatistics())
+    assert run.clock() == clock
