@@ -2,8 +2,8 @@
 
     python benchmarks/loaded.py [BURNERS]
 
-Both must write the same document: what ranks wait for a processor is not counted. Exits 1 where they
-do not.
+Both must write the same document: what ranks wait for a processor is not counted. Exits 1 where
+they do not.
 """
 
 from __future__ import annotations
