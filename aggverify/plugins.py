@@ -7,7 +7,8 @@ the object's own. One that cannot be loaded or used is named in a warning and le
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -31,6 +32,21 @@ def brought(group: str, kind: type[T], taken: Collection[str] = ()) -> Mapping[s
     if group not in _found:
         _found[group] = _loaded(group, kind, taken)
     return _found[group]
+
+
+def objects_of(kind: Callable[[], type[T]], names: Iterable[str]) -> list[T]:
+    """The tool's own objects, named as entry points name a package's: ``module:OBJECT``.
+
+    So one line registers one. Raises where a name is wrong, which is a mistake of the tool.
+    """
+    found = []
+    for name in names:
+        module, _, attribute = name.partition(":")
+        value = getattr(import_module(module), attribute)
+        if not isinstance(value, kind()):
+            raise TypeError(f"{name} is no {kind().__name__}: {value!r:.200}")
+        found.append(value)
+    return found
 
 
 def declared(group: str) -> bool:

@@ -6,40 +6,7 @@ import importlib
 import sys
 from pathlib import Path
 
-from aggverify.engines.areal import AREAL
-from aggverify.engines.deepspeed import DEEPSPEED, DEEPSPEED_3
-from aggverify.engines.mean import ACCUMULATED_MEAN, MEAN
-from aggverify.engines.megatron import MEGATRON_SAMPLE, MEGATRON_TOKEN
-from aggverify.engines.megatron_deviations import (
-    COUNT_DROPPED,
-    PHANTOM_TOKEN,
-    THREE_OUTPUT,
-    THREE_OUTPUT_CP,
-)
-from aggverify.engines.megatron_raw import (
-    MEGATRON_SAMPLE_RAW,
-    MEGATRON_TOKEN_RAW,
-    MEGATRON_TWO_OUTPUT,
-)
-from aggverify.engines.plain_sum import PLAIN_SUM
-from aggverify.engines.real import (
-    ACCELERATE,
-    DDP,
-    DEEPSPEED_2,
-    DEEPSPEED_ZERO_3,
-    FSDP1,
-    FSDP2,
-    FSDP2_SUM,
-    MEGATRON_CORE_SAMPLE,
-    MEGATRON_CORE_TOKEN,
-    RealEngine,
-)
-from aggverify.engines.skyrl import (
-    SKYRL_FSDP,
-    SKYRL_MEGATRON,
-    SKYRL_MEGATRON_02,
-    SKYRL_MEGATRON_RAW,
-)
+from aggverify.engines.real import RealEngine
 from aggverify.engines.spec import (
     CompletedReduction,
     Deviation,
@@ -51,28 +18,45 @@ from aggverify.engines.spec import (
     Usual,
 )
 from aggverify.engines.train_step import TRAIN_STEP, TrainStepEngine
-from aggverify.engines.verl_megatron import VERL_MEGATRON
 from aggverify.errors import InputError, unknown
-from aggverify.plugins import Table
+from aggverify.plugins import Table, objects_of
 
-_OWN = (
-    *(PLAIN_SUM, MEAN, ACCUMULATED_MEAN, MEGATRON_SAMPLE, MEGATRON_TOKEN),
-    *(MEGATRON_TOKEN_RAW, MEGATRON_SAMPLE_RAW, MEGATRON_TWO_OUTPUT),
-    *(SKYRL_FSDP, SKYRL_MEGATRON, SKYRL_MEGATRON_RAW, VERL_MEGATRON, AREAL, DEEPSPEED),
-)
-_DEVIATIONS = (
-    *(THREE_OUTPUT, THREE_OUTPUT_CP, PHANTOM_TOKEN, COUNT_DROPPED),
-    *(SKYRL_MEGATRON_02, DEEPSPEED_3),
-)
-_REAL = (
-    *(DDP, FSDP2, FSDP2_SUM, FSDP1),
-    *(MEGATRON_CORE_SAMPLE, MEGATRON_CORE_TOKEN, ACCELERATE),
-    *(DEEPSPEED_2, DEEPSPEED_ZERO_3),
+_ORDER = (
+    "aggverify.engines.plain_sum:PLAIN_SUM",
+    "aggverify.engines.mean:MEAN",
+    "aggverify.engines.mean:ACCUMULATED_MEAN",
+    "aggverify.engines.megatron:MEGATRON_SAMPLE",
+    "aggverify.engines.megatron:MEGATRON_TOKEN",
+    "aggverify.engines.megatron_raw:MEGATRON_TOKEN_RAW",
+    "aggverify.engines.megatron_raw:MEGATRON_SAMPLE_RAW",
+    "aggverify.engines.megatron_raw:MEGATRON_TWO_OUTPUT",
+    "aggverify.engines.skyrl:SKYRL_FSDP",
+    "aggverify.engines.skyrl:SKYRL_MEGATRON",
+    "aggverify.engines.skyrl:SKYRL_MEGATRON_RAW",
+    "aggverify.engines.verl_megatron:VERL_MEGATRON",
+    "aggverify.engines.areal:AREAL",
+    "aggverify.engines.deepspeed:DEEPSPEED",
+    "aggverify.engines.megatron_deviations:THREE_OUTPUT",
+    "aggverify.engines.megatron_deviations:THREE_OUTPUT_CP",
+    "aggverify.engines.megatron_deviations:PHANTOM_TOKEN",
+    "aggverify.engines.megatron_deviations:COUNT_DROPPED",
+    "aggverify.engines.skyrl:SKYRL_MEGATRON_02",
+    "aggverify.engines.deepspeed:DEEPSPEED_3",
+    "aggverify.engines.real:DDP",
+    "aggverify.engines.real:FSDP2",
+    "aggverify.engines.real:FSDP2_SUM",
+    "aggverify.engines.real:FSDP1",
+    "aggverify.engines.real:MEGATRON_CORE_SAMPLE",
+    "aggverify.engines.real:MEGATRON_CORE_TOKEN",
+    "aggverify.engines.real:ACCELERATE",
+    "aggverify.engines.real:DEEPSPEED_2",
+    "aggverify.engines.real:DEEPSPEED_ZERO_3",
+    "aggverify.engines.train_step:TRAIN_STEP",
 )
 ENGINES: Table[EngineSpec] = Table(
     "engines",
     lambda: EngineSpec,
-    {spec.name: spec for spec in (*_OWN, *_DEVIATIONS, *_REAL, TRAIN_STEP)},
+    {spec.name: spec for spec in objects_of(lambda: EngineSpec, _ORDER)},
 )
 """The tool's own, and those that frameworks ship in their own packages."""
 
