@@ -34,8 +34,7 @@ from aggverify.run.outcome.verdict import (
     together,
     why,
 )
-from aggverify.run.planning.discovery import discovered, identified
-from aggverify.run.planning.engine import engine_settled
+from aggverify.run.planning.discovery import prepared
 from aggverify.run.planning.plan import Plan, PlannedCheck, plan, share
 from aggverify.run.planning.request import Request
 from aggverify.run.search.entry_runner import run_check
@@ -129,12 +128,6 @@ def plans(request: Request, *, pool: Pool) -> tuple[Plan, ...]:
             executor.begin()
             made.append(plan(prepared(subject, executor)))
         return tuple(made)
-
-
-def prepared(subject: Subject, executor: Executor) -> Subject:
-    """The subject with all that has to be known before its checks can be planned."""
-    subject = identified(subject, executor)
-    return discovered(engine_settled(subject, executor), executor)
 
 
 def examine(

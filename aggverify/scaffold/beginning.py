@@ -19,10 +19,10 @@ from aggverify.execution.deadline import OutOfTime
 from aggverify.execution.executor import Executor
 from aggverify.run.opening import opened, resolved
 from aggverify.run.planning.choosing import Choice, choose, nearest
+from aggverify.run.planning.discovery import prepared
 from aggverify.run.planning.naming import canonical
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.target import Target, origin, parse_target
-from aggverify.run.session import prepared
 from aggverify.scaffold.files import Files, files
 from aggverify.scaffold.probing import Probe, Probed
 from aggverify.scaffold.questions import (

@@ -18,12 +18,13 @@ from aggverify.run.outcome import store
 from aggverify.run.outcome.accepting import accepted
 from aggverify.run.outcome.store import StoredCase
 from aggverify.run.outcome.verdict import ReportedFinding, RunVerdict
+from aggverify.run.planning.discovery import prepared
 from aggverify.run.planning.naming import canonical
 from aggverify.run.planning.request import Request
 from aggverify.run.planning.waiver import accepting
 from aggverify.run.search.example_database import StoredExamples
 from aggverify.run.search.smoke import smoke_test
-from aggverify.run.session import examine, prepared
+from aggverify.run.session import examine
 from aggverify.testing.cells import ConformanceCell
 from aggverify.testing.places import below, placed
 from aggverify.testing.ranks import Loaded, SharedRanks

@@ -19,11 +19,11 @@ from aggverify.generation.shapes import Builder
 from aggverify.run.opening import loaded
 from aggverify.run.outcome.scheduling import Outcome
 from aggverify.run.outcome.statistics import RunStatistics
+from aggverify.run.planning.discovery import prepared
 from aggverify.run.planning.plan import plan
 from aggverify.run.planning.request import Request
 from aggverify.run.search.entry_runner import run_check
 from aggverify.run.search.runner import CheckRun
-from aggverify.run.session import prepared
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step

@@ -8,10 +8,10 @@ from aggverify.checks import check, shapes
 from aggverify.codes.state import State
 from aggverify.run.opening import loaded
 from aggverify.run.outcome.scheduling import Outcome
+from aggverify.run.planning.discovery import prepared
 from aggverify.run.planning.plan import plan
 from aggverify.run.planning.request import Request
 from aggverify.run.search.entry_runner import run_check
-from aggverify.run.session import prepared
 from aggverify.world import Pool
 from tests.choosing import thorough_but
 from tests.corpus.branches.long_ones import BROKEN, ROWS

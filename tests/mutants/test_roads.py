@@ -11,10 +11,10 @@ from aggverify.checks import virtual
 from aggverify.codes.state import State
 from aggverify.execution.run_spec import RunSpec
 from aggverify.run.opening import loaded
+from aggverify.run.planning.discovery import prepared
 from aggverify.run.planning.plan import plan
 from aggverify.run.planning.request import Request
 from aggverify.run.search.entry_runner import run_check
-from aggverify.run.session import prepared
 from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step

@@ -16,10 +16,10 @@ from aggverify.generation.space import Space
 from aggverify.report.plan import plan_lines
 from aggverify.run.opening import loaded
 from aggverify.run.planning.cost_estimate import estimate_cost
+from aggverify.run.planning.discovery import prepared
 from aggverify.run.planning.plan import Plan, PlannedCheck, plan, share
 from aggverify.run.planning.request import Request
 from aggverify.run.search.entry_runner import run_check
-from aggverify.run.session import prepared
 from aggverify.world import Pool
 
 CLAIM = Claim("r.py", "reduce", "native", "sum", "token_mean")

@@ -13,11 +13,17 @@ from aggverify.execution.run_spec import RunSpec
 from aggverify.execution.subject import Subject
 from aggverify.generation.catalogue import grid
 from aggverify.oracles import MODES
-from aggverify.run.planning.engine import possible_engines
+from aggverify.run.planning.engine import engine_settled, possible_engines
 from aggverify.run.planning.identify import distinguishing_cases, identify, precision_of
 from aggverify.run.planning.unsupported_probe import settled
 
 MOST_TRACED = 4
+
+
+def prepared(subject: Subject, executor: Executor) -> Subject:
+    """The subject with all that has to be known before its checks can be planned."""
+    subject = identified(subject, executor)
+    return discovered(engine_settled(subject, executor), executor)
 
 
 def discovered(subject: Subject, executor: Executor) -> Subject:
