@@ -166,15 +166,10 @@ def _check(
     """
     from aggverify.cli import streams, ways_out
     from aggverify.errors import AggverifyError
-    from aggverify.report.document import document, stopped
     from aggverify.report.reading import headline
 
     known, error = _verified(requests, deadline, others, hosts, terminal)
-    if error is None:
-        made = document(known.verdicts, where, known.reruns)
-    else:
-        made = stopped(known.verdicts, error, where, known.reruns)
-    made = others.settled(made, known.reruns)
+    made = others.documented(known.verdicts, error, where, known.reruns)
     unwritten = _stored(known.verdicts, where)
     if others.write and error is None:
         try:

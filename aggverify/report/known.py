@@ -13,7 +13,7 @@ from aggverify.escape import line
 from aggverify.model import Document, Replay, Waiver
 from aggverify.report import baseline
 from aggverify.report.baseline import Baseline
-from aggverify.report.document import document
+from aggverify.report.document import document, stopped
 from aggverify.report.drawing import counted
 from aggverify.run.again import KnownFinding
 from aggverify.run.outcome.accepting import accepted
@@ -42,8 +42,18 @@ class Others:
         """Of the baseline."""
         return _waivers(self.baseline, self.today)
 
-    def settled(self, made: Document, reruns: Sequence[Replay]) -> Document:
-        """The document with how the baseline stands."""
+    def documented(
+        self,
+        verdicts: Sequence[RunVerdict],
+        error: BaseException | None,
+        where: Path,
+        reruns: Sequence[Replay],
+    ) -> Document:
+        """The document of a command, with what stopped it and how the baseline stands."""
+        if error is None:
+            made = document(verdicts, where, reruns)
+        else:
+            made = stopped(verdicts, error, where, reruns)
         if self.baseline is None:
             return made
         return baseline.settled(made, tuple(baseline.standing(self.baseline, reruns, self.today)))
