@@ -29,10 +29,10 @@ _FROM = {
     "assert_invariant": "aggverify.api.invariance",
     "check_case": "aggverify.api.running",
     "check_reducer": "aggverify.api.running",
-    "conformance": "aggverify.testing.cells",
+    "conformance": "aggverify.testing.parametrization",
     "load_verdict": "aggverify.model",
     "observe": "aggverify.api.running",
-    "parametrize_with_checks": "aggverify.testing.cells",
+    "parametrize_with_checks": "aggverify.testing.parametrization",
     "parse_step": "aggverify.steps.notation",
     "verify": "aggverify.api.running",
 }

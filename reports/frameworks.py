@@ -32,7 +32,7 @@ sys.path.insert(0, str(ROOT))
 
 from aggverify import load_verdict  # noqa: E402
 from aggverify.model import Finding, Verdict  # noqa: E402
-from aggverify.report.drawing import number, ratio  # noqa: E402
+from aggverify.report.formatting import number, ratio  # noqa: E402
 from tests.frameworks import wheels  # noqa: E402
 from tests.frameworks.findings import Page, pages  # noqa: E402
 

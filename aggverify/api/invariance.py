@@ -14,8 +14,8 @@ from aggverify.errors import InputError
 from aggverify.execution.subject import CANDIDATE_ROUNDINGS
 from aggverify.generation.repeatable import deterministic_draws
 from aggverify.generation.strategies import cases
-from aggverify.report.drawing import drawing, fraction, number, token_name
 from aggverify.report.findings import drawn
+from aggverify.report.formatting import drawing, fraction, number, token_name
 from aggverify.steps.case import Case
 
 

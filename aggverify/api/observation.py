@@ -11,8 +11,8 @@ from aggverify.checks.comparison import lowest_precision, worst_weight
 from aggverify.escape import clean
 from aggverify.execution.executed import Execution
 from aggverify.execution.subject import Subject
-from aggverify.report.drawing import drawing, fraction, number, ratio, token_name
 from aggverify.report.findings import drawn
+from aggverify.report.formatting import drawing, fraction, number, ratio, token_name
 from aggverify.steps.case import Case
 from aggverify.world import Fault
 from aggverify.world.collectives import Collective
@@ -96,7 +96,7 @@ class Observation:
 
     def _repr_html_(self) -> str:
         """A notebook's picture: one row a sample, weights coloured by actual over expected."""
-        from aggverify.report.page import observed
+        from aggverify.report.html_page import observed
 
         pairs = None
         if self.weights is not None:

@@ -19,7 +19,7 @@ from aggverify.execution.options import BY_KEY, OPTIONS, texts
 from aggverify.generation.catalogue import plain_losses
 from aggverify.model import Verdict, harmless
 from aggverify.oracles import Step
-from aggverify.report import replayed, text
+from aggverify.report import replay_text, text
 from aggverify.report.document import written
 from aggverify.run.opening import loaded
 from aggverify.run.outcome import store
@@ -124,9 +124,9 @@ def check_case(
     target = None if reducer is None else target_text(reducer)
     with ranks(pool) as running:
         result = replay(stored, target, oracle, against, engine, adapter, pool=running)
-    found = replayed.finding(result)
+    found = replay_text.finding(result)
     if not result.fixed and (found is None or found.fails):
-        raise AssertionError("\n" + "\n".join(replayed.lines(result)))
+        raise AssertionError("\n" + "\n".join(replay_text.lines(result)))
 
 
 def observe(

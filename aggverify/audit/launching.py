@@ -11,9 +11,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from aggverify.audit.chosen import Chosen
-from aggverify.audit.points import KINDS, VALUES, VARIABLE
+from aggverify.audit.probe_points import KINDS, VALUES, VARIABLE
 from aggverify.audit.records import SUFFIX
+from aggverify.audit.step_selection import Chosen
 from aggverify.errors import InputError, shown, unknown
 from aggverify.files import contents
 from aggverify.run.planning import project

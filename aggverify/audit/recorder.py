@@ -28,9 +28,9 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from aggverify.audit.chosen import Chosen
 from aggverify.audit.records import AMPLIFIED, MAGIC, SUFFIX, Array, Record
 from aggverify.audit.reduction import Reduction
+from aggverify.audit.step_selection import Chosen
 
 _CHUNK = 1 << 24
 """Logits looked at together."""

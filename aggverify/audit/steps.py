@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from aggverify.audit.pieces import Key, Piece, RecordShape, pieces, shape_of
 from aggverify.audit.records import Array, RankFile, Record
+from aggverify.audit.sample_pieces import Key, Piece, RecordShape, pieces, shape_of
 from aggverify.errors import InputError
 from aggverify.oracles import Sample, Step
 from aggverify.steps.case import DTYPES, Case

@@ -11,8 +11,8 @@ import click
 from aggverify.cli.options import options, said
 
 if TYPE_CHECKING:
-    from aggverify.audit.audited import AuditRequest
     from aggverify.audit.steps import RecordedRun
+    from aggverify.audit.verdict import AuditRequest
 
 
 @click.command()
@@ -96,8 +96,8 @@ def _recorded(
 
 
 def _asked(target: str, at: Mapping[str, str] | None, mine: Mapping[str, Any]) -> AuditRequest:
-    from aggverify.audit.audited import AuditRequest
     from aggverify.audit.factor import formula
+    from aggverify.audit.verdict import AuditRequest
     from aggverify.engines import engine
     from aggverify.errors import InputError
     from aggverify.oracles import Policy
@@ -127,7 +127,7 @@ def _asked(target: str, at: Mapping[str, str] | None, mine: Mapping[str, Any]) -
 
 def _store(run: RecordedRun, number: int, asked: AuditRequest, mine: Mapping[str, Any]) -> int:
     """Write a step as a case, and say how it is replayed."""
-    from aggverify.audit.exported import stored
+    from aggverify.audit.case_export import stored
     from aggverify.run.outcome import store
 
     where = Path(mine.get("report_dir", ".aggverify"))
@@ -148,9 +148,9 @@ def _again(mine: Mapping[str, Any]) -> Iterator[str]:
 
 def _judged(run: RecordedRun, asked: AuditRequest, folder: Path, mine: Mapping[str, Any]) -> int:
     """Audit, show, deliver the reports; the exit code."""
-    from aggverify.audit.audited import audited, documented
+    from aggverify.audit.verdict import audited, documented
     from aggverify.cli import screen, ways_out
-    from aggverify.report.delivery import Delivery
+    from aggverify.report.outputs import Delivery
 
     where = Path(mine.get("report_dir", ".aggverify"))
     wanted = mine["report"].split(",") if "report" in mine else ()

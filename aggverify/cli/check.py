@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from aggverify.cli.joined import CommandRun
     from aggverify.execution.deadline import Deadline
     from aggverify.model import Replay
-    from aggverify.report.delivery import Delivery
-    from aggverify.report.known import Others
+    from aggverify.report.imported_findings import Others
+    from aggverify.report.outputs import Delivery
     from aggverify.report.terminal import Terminal
     from aggverify.run.outcome.verdict import RunVerdict
     from aggverify.run.planning.request import Request
@@ -45,7 +45,7 @@ def check(targets: tuple[str, ...], **given: Any) -> int:
     early.refuse(targets, mine)
     from aggverify.errors import InputError
     from aggverify.execution.options import BY_KEY
-    from aggverify.report.delivery import Delivery
+    from aggverify.report.outputs import Delivery
     from aggverify.run.planning import settings
     from aggverify.run.planning.request import requested
 
@@ -110,7 +110,7 @@ def _others(mine: Mapping[str, Any], project: Settings) -> Others:
     from aggverify.errors import InputError
     from aggverify.model import load
     from aggverify.report.document import known_findings
-    from aggverify.report.known import Others
+    from aggverify.report.imported_findings import Others
 
     documents = (load(Path(path)) for path in mine.get("replay_from", ()))
     findings = tuple(chain.from_iterable(map(known_findings, documents)))
@@ -167,7 +167,7 @@ def _check(
     from aggverify.cli import streams, ways_out
     from aggverify.errors import AggverifyError
     from aggverify.report.document import document, stopped
-    from aggverify.report.reading import headline
+    from aggverify.report.view_model import headline
 
     known, error = _verified(requests, deadline, others, hosts, terminal)
     if error is None:
@@ -205,7 +205,7 @@ def _verified(
     what stopped it if anything did."""
     from hypothesis import configuration
 
-    from aggverify.report.drawing import counted
+    from aggverify.report.formatting import counted
     from aggverify.run.again import again
     from aggverify.run.opening import in_time
     from aggverify.run.outcome.events import Event, Finished, Waiting

@@ -101,8 +101,8 @@ def compare(
 
 def _annotate(found: Comparison) -> None:
     from aggverify.files import append
+    from aggverify.regression.annotations import commands
     from aggverify.regression.formats import rendered
-    from aggverify.regression.places import commands
 
     for line in commands(found, Path(os.environ.get("GITHUB_WORKSPACE") or ".")):
         click.echo(line)

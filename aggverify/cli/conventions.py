@@ -17,8 +17,8 @@ def conventions() -> None:
 def conventions_text() -> Iterator[str]:
     """Every convention of the table, and what to do where none fits."""
     from aggverify.conventions import ALIASES, CONVENTIONS
+    from aggverify.conventions.adapter_convention import Declared
     from aggverify.conventions.calls import Called
-    from aggverify.conventions.declared import Declared
     from aggverify.conventions.run_against import run_against
     from aggverify.oracles import MODES
 

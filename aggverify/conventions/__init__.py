@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from aggverify.conventions.adapter_convention import Declared
+from aggverify.conventions.adapter_file import declared
 from aggverify.conventions.base import ADAPTED, Bound, Convention, Misuse, Output, Site, WholeStep
 from aggverify.conventions.calls import Called
-from aggverify.conventions.dealer import Dealer
-from aggverify.conventions.declared import Declared
-from aggverify.conventions.declaring import declared
+from aggverify.conventions.candidate_callable import Offer
 from aggverify.conventions.features import EXPERTS, FEATURES, UNUSUAL
 from aggverify.conventions.log_reducer import LogReducer
 from aggverify.conventions.micro_batch import MicroBatch
 from aggverify.conventions.native import Native
-from aggverify.conventions.offer import Offer
 from aggverify.conventions.policy_loss import PolicyBatch, PolicyLoss
+from aggverify.conventions.sample_partitioner import Dealer
 from aggverify.conventions.shipped import shipped
 from aggverify.conventions.skyrl import SkyrlAdvantages
 from aggverify.conventions.slime import SlimeHook

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from aggverify.conventions.adapter_draft import Adapter
 from aggverify.conventions.adapter_forms import DIVISOR
-from aggverify.conventions.adapting import Adapter
 from aggverify.conventions.parameters import COUNTS, Role, role
 
 

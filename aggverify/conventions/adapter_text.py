@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from aggverify.conventions.adapter_claims import assumed, claims
+from aggverify.conventions.adapter_draft import OBJECT, Adapter
 from aggverify.conventions.adapter_forms import CallHints
-from aggverify.conventions.adapting import OBJECT, Adapter
-from aggverify.conventions.offer import Offer
+from aggverify.conventions.candidate_callable import Offer
 from aggverify.conventions.parameters import COUNTS, Role, role
 
 _SHOWN = COUNTS | {Role.CLIP, Role.COEFFICIENT}

@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import fields
 from typing import Any, get_args
 
+from aggverify.conventions.adapter_convention import Told
+from aggverify.conventions.adapter_misuses import are_texts, is_misuse, spoiling
 from aggverify.conventions.base import LogRule, Misuse
-from aggverify.conventions.dealt_groups import Promises
-from aggverify.conventions.declared import Told
-from aggverify.conventions.declared_misuses import are_texts, is_misuse, spoiling
 from aggverify.conventions.features import UNUSUAL
 from aggverify.conventions.log_forms import FORMS
+from aggverify.conventions.partition_cases import Promises
 from aggverify.conventions.rows import Kind, RowForm
 from aggverify.conventions.run_against import RunAgainst
 from aggverify.conventions.validated_arguments import Names

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_ch
 
 import numpy as np
 
-from aggverify.conventions.offer import Offer
+from aggverify.conventions.candidate_callable import Offer
 from aggverify.steps.case import Case
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ import numpy as np
 
 from aggverify.conventions.base import Bound, Misuse, Site
 from aggverify.conventions.calls import JudgedCall
+from aggverify.conventions.candidate_callable import Offer
 from aggverify.conventions.log_forms import (
     BOTH_MERGED,
     FORMS,
@@ -21,7 +22,6 @@ from aggverify.conventions.log_forms import (
     mixed,
     part,
 )
-from aggverify.conventions.offer import Offer
 from aggverify.conventions.run_against import RunAgainst
 from aggverify.conventions.trainer import TrainContext, context
 from aggverify.oracles.bounds import PRECISIONS, scalar_bound

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from aggverify.conventions.base import Bound, Misuse, Output, Site
+from aggverify.conventions.candidate_callable import Offer
 from aggverify.conventions.misuses import NATIVE
-from aggverify.conventions.offer import Offer
 from aggverify.conventions.step_batches import Totals, micro_batch
 from aggverify.oracles import LEGACY, MODES
 

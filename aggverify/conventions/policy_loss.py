@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from aggverify.conventions.base import NONLINEAR, Bound, Misuse, Site
+from aggverify.conventions.candidate_callable import Offer
 from aggverify.conventions.micro_batch import MicroBatch
 from aggverify.conventions.misuses import POLICY_LOSS
 from aggverify.conventions.native import RETURNS, output
-from aggverify.conventions.offer import Offer
 from aggverify.conventions.step_batches import Totals, micro_batch
 from aggverify.oracles import LEGACY, MODES, objective
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aggverify.conventions.base import Bound, Misuse, Output, Site, mask_tensor
+from aggverify.conventions.candidate_callable import Offer
 from aggverify.conventions.misuses import SLIME
-from aggverify.conventions.offer import Offer
 from aggverify.engines import usual
 
 if TYPE_CHECKING:

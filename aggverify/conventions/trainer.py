@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from aggverify.conventions.base import ExpertPlace, Misuse, Site, WholeStep
-from aggverify.conventions.offer import Offer
+from aggverify.conventions.candidate_callable import Offer
 from aggverify.conventions.step_batches import Totals, micro_batch
 from aggverify.engines import TRAIN_STEP
 from aggverify.oracles import LEGACY, MODES

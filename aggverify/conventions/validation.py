@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from aggverify.conventions.base import Bound, Misuse, Site
 from aggverify.conventions.calls import JudgedCall
-from aggverify.conventions.offer import Offer
+from aggverify.conventions.candidate_callable import Offer
 from aggverify.conventions.run_against import RunAgainst
 from aggverify.conventions.validated_arguments import Names, Validate, calls, plainly
 

@@ -17,7 +17,7 @@ from aggverify.execution.run_spec import RunSpec
 from aggverify.execution.subject import Subject
 from aggverify.steps.case import Case
 from aggverify.trainer.answer import Answer, Log
-from aggverify.trainer.showing import Argument
+from aggverify.trainer.argument_text import Argument
 from aggverify.world import Fault, Outcome
 from aggverify.world.collectives import Collective, read
 

@@ -20,7 +20,7 @@ from aggverify.regression.model import (
     Kind,
     Side,
 )
-from aggverify.report import reading
+from aggverify.report import view_model
 
 KINDS = list(Kind)
 
@@ -118,7 +118,7 @@ def _cut(base: Document, name: str) -> Iterator[Change]:
 
 def _question(verdict: Verdict) -> Iterator[Change]:
     """What has to be said before the head can be judged."""
-    words = reading.assumption(verdict)
+    words = view_model.assumption(verdict)
     if verdict.engine_in_question and not verdict.fails and words:
         yield Change(
             Kind.ERROR, verdict.about, "which engine?", "", "a question", words, "", None, ()
@@ -138,7 +138,7 @@ def _subjects(base: Document, head: Document) -> Iterator[Change]:
         yield from _changes(b, h, base, head)
     for h in after:
         found = [*findings.first_seen(h), *_question(h)]
-        yield from found or [_stays(h, "not verified", reading.summary(h))]
+        yield from found or [_stays(h, "not verified", view_model.summary(h))]
 
 
 def _changes(b: Verdict, h: Verdict, base: Document, head: Document) -> Iterator[Change]:
@@ -151,7 +151,7 @@ def _changes(b: Verdict, h: Verdict, base: Document, head: Document) -> Iterator
         *_question(h),
         *_accepted(h, base, head),
     ]
-    yield from found or [_stays(h, reading.summary(b), reading.summary(h))]
+    yield from found or [_stays(h, view_model.summary(b), view_model.summary(h))]
 
 
 def _accepted(verdict: Verdict, base: Document, head: Document) -> Iterator[Change]:

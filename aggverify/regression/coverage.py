@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 
 from aggverify.codes.state import State
 from aggverify.model import Check, Verdict
-from aggverify.regression.lost import THIN, Lost
+from aggverify.regression.lost_coverage import THIN, Lost
+from aggverify.regression.lost_reach import bounds, figures
 from aggverify.regression.model import Change, Kind
-from aggverify.regression.reached import bounds, figures
-from aggverify.report import reading
-from aggverify.report.drawing import counted
+from aggverify.report import view_model
+from aggverify.report.formatting import counted
 
 WORSE, BEYOND = 2, 0.05
 """An error over its bound that is so many times larger, and by so much, is a worse precision."""
@@ -37,7 +37,7 @@ def gone(base: Verdict) -> Change:
     what = f"mode {about.mode} under engine {about.engine}"
     sentence = f"no longer verifies {about.target} as {what}"
     return Change(
-        Kind.COVERAGE_LOST, about, what, reading.summary(base), "gone", sentence, "", None, ()
+        Kind.COVERAGE_LOST, about, what, view_model.summary(base), "gone", sentence, "", None, ()
     )
 
 
@@ -52,9 +52,9 @@ def _checks(base: Verdict, head: Verdict) -> Iterator[Lost]:
         if after is None:
             together.setdefault(("no longer judges", "gone"), []).append(check)
         elif not after.state.judged:
-            together.setdefault(("no longer judges", reading.state(after)), []).append(check)
+            together.setdefault(("no longer judges", view_model.state(after)), []).append(check)
         elif after.state is State.REFUSED is not check.state:
-            refused = after.refused or reading.state(after)
+            refused = after.refused or view_model.state(after)
             together.setdefault(("refuses all of", refused), []).append(check)
         elif after.refused is not None and check.refused is None:
             sentence = f"refuses steps of {check.name}"
@@ -84,7 +84,7 @@ def _refused(base: Verdict, head: Verdict) -> Iterator[Lost]:
     new = [refusal for refusal in head.refused if refusal.feature not in known]
     layouts = counted(base.layouts_left, "layout"), counted(head.layouts_left, "layout")
     for refusal in new:
-        words = f"{layouts[1]}, refused: '{reading.shortened(refusal.words)}'"
+        words = f"{layouts[1]}, refused: '{view_model.shortened(refusal.words)}'"
         sentence = f"refuses {refusal.what}: '{refusal.words}'"
         yield Lost(refusal.what, layouts[0], words, sentence)
     if head.layouts_left < base.layouts_left and not new:
@@ -108,13 +108,13 @@ def _claims(base: Verdict, head: Verdict) -> Iterator[Lost]:
 
 def _policy(base: Verdict, head: Verdict) -> Iterator[Lost]:
     """What decides what is right, and is something else now: either way nobody has agreed to it."""
-    now = {reading.question: reading.reading for reading in head.policy}
+    now = {policy.question: policy.reading for policy in head.policy}
     for before in base.policy:
         answer = now.get(before.question, "not asked")
         if answer != before.reading:
             what, sentence = f"policy {before.question}", f"reads {before.question} as {answer}"
             yield Lost(what, before.reading, answer, sentence)
-    asked = {reading.question for reading in base.policy}
+    asked = {policy.question for policy in base.policy}
     for reads in (reads for reads in head.policy if reads.question not in asked):
         what, sentence = f"policy {reads.question}", f"reads {reads.question} as {reads.reading}"
         yield Lost(what, "not asked", reads.reading, sentence, Kind.NEW_WARNING)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from aggverify.codes.state import Again
 from aggverify.model import Finding, Replay, Verdict
 from aggverify.regression.model import Also, Change, Kind
-from aggverify.report import reading
+from aggverify.report import view_model
 
 Pair = tuple[Finding, Finding]
 Replays = Sequence[Replay]
@@ -159,7 +159,7 @@ def _gone_in_head(finding: Finding, base: Verdict, seen: Replay | None) -> Chang
         return _change(Kind.FIXED, base, finding, _word(finding), "passes")
     if seen.outcome is Again.REFUSED:
         change = _change(Kind.COVERAGE_LOST, base, finding, _word(finding), _ran(seen))
-        words = f": '{reading.shortened(seen.words)}'" if seen.words else ""
+        words = f": '{view_model.shortened(seen.words)}'" if seen.words else ""
         return replace(change, sentence=f"refuses what it got wrong, which is no fix{words}")
     if seen.outcome is Again.FAILS and seen.code != finding.code:
         return _change(Kind.CHANGED_FAILURE, base, finding, _word(finding), _ran(seen))
@@ -194,13 +194,13 @@ def _word(finding: Finding) -> str:
 
 
 def _ran(seen: Replay) -> str:
-    words = f": {reading.shortened(seen.words)}" if seen.words else ""
+    words = f": {view_model.shortened(seen.words)}" if seen.words else ""
     return f"{seen.outcome}{f' ({seen.code})' if seen.code else ''}{words}"
 
 
 def _change(kind: Kind, verdict: Verdict, finding: Finding, base: str, head: str) -> Change:
     what = f"{finding.code} {finding.title}"
-    sentence = reading.consequence(finding, verdict)
+    sentence = view_model.consequence(finding, verdict)
     return Change(kind, verdict.about, what, base, head, sentence, "", finding, ())
 
 

@@ -12,8 +12,8 @@ FORMATS: Mapping[str, str] = {
     "text": "aggverify.regression.text",
     "md": "aggverify.regression.markdown",
     "json": "aggverify.regression.model",
-    "html": "aggverify.regression.page",
-    "codequality": "aggverify.regression.places",
+    "html": "aggverify.regression.html_page",
+    "codequality": "aggverify.regression.annotations",
 }
 """The module whose ``render(comparison)`` gives the text, by name."""
 

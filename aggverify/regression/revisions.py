@@ -18,9 +18,9 @@ from aggverify.files import put, write_inside
 from aggverify.model import Document, Finding, load, render
 from aggverify.regression.compare import compare
 from aggverify.regression.documents import merged
+from aggverify.regression.git_worktrees import Tree, beside, repository, temporary, uncommitted
 from aggverify.regression.model import CONFORMS, Comparison
 from aggverify.regression.plan import ComparisonPlan
-from aggverify.regression.trees import Tree, beside, repository, temporary, uncommitted
 
 Tell = Callable[[str], None]
 PATIENCE = 60

@@ -30,7 +30,7 @@ OWN = {
     "json": Format("verdict document", "verdict.json", "aggverify.model"),
     "junit": Format("JUnit XML", "junit.xml", "aggverify.report.junit"),
     "md": Format("Markdown", "summary.md", "aggverify.report.markdown"),
-    "html": Format("HTML", "report.html", "aggverify.report.page"),
+    "html": Format("HTML", "report.html", "aggverify.report.html_page"),
     "sarif": Format("SARIF", "report.sarif", "aggverify.report.sarif"),
     "pytest": Format("pytest file", "test_findings.py", "aggverify.report.pytest_file"),
     "text": Format("text", "report.txt", "aggverify.report.text"),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from aggverify import escape
 from aggverify.generation.space import Space, sizes
-from aggverify.report.reading import state_name
+from aggverify.report.view_model import state_name
 from aggverify.run.planning.plan import Plan, PlannedCheck
 
 

@@ -12,8 +12,8 @@ from aggverify.codes import CODES
 from aggverify.codes.explanations import explanation
 from aggverify.escape import json_text
 from aggverify.model import Document, Finding, Verdict, harmless
-from aggverify.report import reading
-from aggverify.report.places import place
+from aggverify.report import view_model
+from aggverify.report.source_locations import place
 
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -25,7 +25,7 @@ def render(document: Document) -> str:
     """The log of one run; files are named relative to the current folder, ``%SRCROOT%``."""
     safe = harmless(document)
     real = {id(s): v for s, v in zip(safe.verdicts, document.verdicts, strict=True)}
-    every = reading.every_cause(safe)
+    every = view_model.every_cause(safe)
     codes = sorted({first.code for _, (first, *_) in every})
     results = [_result(real[id(v)], v, cause, codes) for v, cause in every]
     run = {
@@ -62,9 +62,12 @@ def _result(
     real: Verdict, verdict: Verdict, cause: Sequence[Finding], codes: Sequence[str]
 ) -> dict[str, Any]:
     first = cause[0]
-    lines = [f"{verdict.function} {reading.consequence(first, verdict)}.", *reading.facts(first)]
-    lines += [f"{label}: {what}" for label, what in reading.explanation(first)]
-    lines.append(f"Reproduce: {reading.replay(first)}")
+    lines = [
+        f"{verdict.function} {view_model.consequence(first, verdict)}.",
+        *view_model.facts(first),
+    ]
+    lines += [f"{label}: {what}" for label, what in view_model.explanation(first)]
+    lines.append(f"Reproduce: {view_model.replay(first)}")
     result: dict[str, Any] = {
         "ruleId": first.code,
         "ruleIndex": codes.index(first.code),
@@ -104,7 +107,7 @@ def _locations(verdict: Verdict) -> list[dict[str, Any]]:
 def _invocation(document: Document) -> dict[str, Any]:
     """Whether it came to a judgement, and why not."""
     judged = document.error is None and not document.incomplete and document.exit < 2
-    told = [{"level": "error", "message": {"text": reading.headline(document)}}]
+    told = [{"level": "error", "message": {"text": view_model.headline(document)}}]
     return {
         "executionSuccessful": judged,
         "exitCode": document.exit,

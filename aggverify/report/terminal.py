@@ -16,8 +16,8 @@ from aggverify.codes import CODES
 from aggverify.model import Document, Verdict, harmless
 from aggverify.report import text
 from aggverify.report.document import written
-from aggverify.report.drawing import counted
 from aggverify.report.findings import USUAL
+from aggverify.report.formatting import counted
 from aggverify.run.outcome.events import (
     CheckFinished,
     CheckStarted,

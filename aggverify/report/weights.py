@@ -9,7 +9,7 @@ from fractions import Fraction
 from itertools import chain, groupby, islice, repeat
 
 from aggverify.model import Finding, Run, Sample, Step
-from aggverify.report.drawing import cp_ranks, drawn_mask, fraction, legend, number, ratio, signs
+from aggverify.report.formatting import cp_ranks, drawn_mask, fraction, legend, number, ratio, signs
 
 MOST = 8
 """Rows at most; a shrunk case has one or two."""

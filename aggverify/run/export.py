@@ -20,8 +20,8 @@ from aggverify.checks import Check, Finding
 from aggverify.checks.base import ORACLE
 from aggverify.checks.comparison import lowest_precision, worst_weight
 from aggverify.conventions import calls_bound
+from aggverify.conventions.adapter_convention import Declared
 from aggverify.conventions.calls import Called
-from aggverify.conventions.declared import Declared
 from aggverify.engines import Sizes
 from aggverify.errors import InputError
 from aggverify.escape import line

@@ -9,10 +9,10 @@ from typing import Any
 
 from aggverify.conventions import undeclared
 from aggverify.conventions.adapter_claims import claims
+from aggverify.conventions.adapter_draft import Adapter
 from aggverify.conventions.adapter_forms import CallHints
 from aggverify.conventions.adapter_text import adapted
-from aggverify.conventions.adapting import Adapter
-from aggverify.conventions.offer import Offer
+from aggverify.conventions.candidate_callable import Offer
 from aggverify.conventions.parameters import role
 from aggverify.errors import CandidateError, InputError, NoReducer
 from aggverify.execution.deadline import OutOfTime

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from aggverify.conventions.adapter_claims import claims
+from aggverify.conventions.adapter_draft import Adapter
 from aggverify.conventions.adapter_forms import CallHints
 from aggverify.conventions.adapter_text import adapted
-from aggverify.conventions.adapting import Adapter
-from aggverify.conventions.offer import Offer
+from aggverify.conventions.candidate_callable import Offer
 from aggverify.errors import AggverifyError
 from aggverify.execution.executed import Execution
 from aggverify.execution.executor import Executor

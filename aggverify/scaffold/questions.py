@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from aggverify.conventions.adapter_claims import claims
+from aggverify.conventions.adapter_draft import Adapter
 from aggverify.conventions.adapter_forms import CallHints
-from aggverify.conventions.adapting import Adapter
-from aggverify.conventions.offer import Offer
+from aggverify.conventions.candidate_callable import Offer
 from aggverify.conventions.parameters import role
 from aggverify.engines import formulas
 from aggverify.errors import InputError

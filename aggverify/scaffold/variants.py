@@ -7,9 +7,9 @@ from dataclasses import replace
 from itertools import islice, product
 
 from aggverify.conventions.adapter_claims import assumed
+from aggverify.conventions.adapter_draft import Adapter
 from aggverify.conventions.adapter_forms import DIVISOR, EXPRESSIONS, CallForms, CallHints
-from aggverify.conventions.adapting import Adapter
-from aggverify.conventions.offer import Offer
+from aggverify.conventions.candidate_callable import Offer
 from aggverify.conventions.parameters import Role, is_of_the_step, role
 from aggverify.oracles import MODES, NAMES
 

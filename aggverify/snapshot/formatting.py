@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from aggverify.escape import line
-from aggverify.report.drawing import counted, drawing, number, ratio, token_name
 from aggverify.report.findings import drawn
+from aggverify.report.formatting import counted, drawing, number, ratio, token_name
 from aggverify.run.outcome.verdict import Exit
 from aggverify.snapshot.comparing import Level, Moved
 from aggverify.snapshot.pinned import Pinned, PinnedEntry, hexadecimal

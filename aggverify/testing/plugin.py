@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from aggverify.testing.bench import Bench
     from aggverify.testing.result import Kept, Result
+    from aggverify.testing.session_state import Bench
 
 OPTIONS = (
     ("profile", "quick, ci or thorough"),
@@ -58,7 +58,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "aggverify_check" not in metafunc.fixturenames:
         return
     from aggverify.errors import InputError
-    from aggverify.testing.expected import all_found
+    from aggverify.testing.expected_failures import all_found
     from aggverify.testing.settings import report_dir
 
     marks = metafunc.definition.iter_markers("parametrize")
@@ -75,7 +75,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="session")
 def aggverify_bench(pytestconfig: pytest.Config) -> Iterator[Bench]:
     """Ranks for this test process; they start with the first test and end with the session."""
-    from aggverify.testing.bench import Bench
+    from aggverify.testing.session_state import Bench
     from aggverify.testing.settings import report_dir, usual
 
     if pytestconfig.stash[_PROCESS] != os.getpid() or getattr(pytestconfig.option, "forked", False):
@@ -92,13 +92,13 @@ def aggverify_bench(pytestconfig: pytest.Config) -> Iterator[Bench]:
 @pytest.fixture
 def aggverify_check(request: pytest.FixtureRequest, aggverify_bench: Bench) -> Result:
     """The check of this test, done; what could not be judged is an error, not a failure."""
-    from aggverify.testing import expected
+    from aggverify.testing import expected_failures
     from aggverify.testing.result import Kept, result
     from aggverify.testing.settings import report_dir
 
     kept = request.node.stash[_KEPT] = Kept()
     config, cell = request.config, request.param
-    foreseen = expected.of(cell, config.rootpath, report_dir(config))
+    foreseen = expected_failures.of(cell, config.rootpath, report_dir(config))
     found = result(aggverify_bench, cell, foreseen, kept)
     for finding in found.verdict.findings:
         request.node.user_properties += [

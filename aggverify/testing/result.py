@@ -12,12 +12,12 @@ from aggverify import codec, escape
 from aggverify.codes.state import State
 from aggverify.errors import AggverifyError
 from aggverify.model import Check, Finding, Verdict, harmless
-from aggverify.report import reading, text
+from aggverify.report import text, view_model
 from aggverify.report.document import written
 from aggverify.run.outcome import verdict as run
-from aggverify.testing.bench import Bench
-from aggverify.testing.cells import ConformanceCell
-from aggverify.testing.expected import Expected
+from aggverify.testing.expected_failures import Expected
+from aggverify.testing.parametrization import ConformanceCell
+from aggverify.testing.session_state import Bench
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Result:
         if self.check.state is State.FAILED or self.verdict.fails:
             pytest.fail(self._block(), pytrace=False)
         if self.check.state not in (State.OK, State.HAZARD):
-            pytest.skip(reading.state(self.check))
+            pytest.skip(view_model.state(self.check))
 
     def _must_fail_as_expected(self) -> None:
         what = ", ".join(f"{e.what} ({e.reason})" for e in self.expected)
@@ -55,7 +55,7 @@ class Result:
             pytest.xfail(what)
         if self.verdict.fails:
             pytest.fail(f"expected {what}, found another\n{self._block()}", pytrace=False)
-        state = "fixed" if self.check.state is State.OK else reading.state(self.check)
+        state = "fixed" if self.check.state is State.OK else view_model.state(self.check)
         pytest.fail(f"expected {what}: {state}; take it out of xfail", pytrace=False)
 
     def _block(self) -> str:
@@ -106,9 +106,9 @@ def _not_judged(found: Result) -> str | None:
     """What keeps the test from being judged at all."""
     verdict, state = found.verdict, found.check.state
     if state is State.NOT_JUDGED and not verdict.fails:
-        return reading.state(found.check)
+        return view_model.state(found.check)
     if verdict.engine_in_question and state in (State.OK, State.HAZARD):
-        return reading.assumption(verdict)
+        return view_model.assumption(verdict)
     return None
 
 

@@ -11,7 +11,7 @@ import pytest
 from aggverify import codec, escape
 from aggverify.files import write_inside
 from aggverify.model import Finding, Verdict, harmless
-from aggverify.report import formats, reading
+from aggverify.report import formats, view_model
 from aggverify.testing import merging, settings
 
 Tests = defaultdict[tuple[str, bool], list[str]]
@@ -50,16 +50,16 @@ def _block(verdict: Verdict, tests: Tests) -> Iterator[str]:
     for cause in verdict.causes:
         yield from (f"  {line}" for line in _cause(cause, tests))
     if not verdict.fails_at_once:
-        inventory = reading.inventory(verdict)
+        inventory = view_model.inventory(verdict)
         yield from (f"  {label:9} {words}" for label, words in inventory if label in TOLD)
-    yield f"  {'  '.join(reading.result(verdict))}"
+    yield f"  {'  '.join(view_model.result(verdict))}"
 
 
 def _cause(cause: Sequence[Finding], tests: Tests) -> Iterator[str]:
     """What is computed instead, once, and every test that shows it."""
     first = cause[0]
-    yield f"{first.code} {first.title} [{reading.tag(first)}]"
-    explained = reading.explanation(first, in_suite=True)
+    yield f"{first.code} {first.title} [{view_model.tag(first)}]"
+    explained = view_model.explanation(first, in_suite=True)
     yield from (f"  {label.lower()}: {what}" for label, what in explained)
     for finding in cause:
         for fails, did in ((True, "broke"), (False, "seen in")):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aggverify.trainer.showing import Argument
+from aggverify.trainer.argument_text import Argument
 
 Log = tuple[tuple[str, tuple[float, ...]], ...] | str | None
 """A micro-batch's log: keys in order with one number or two, or the text of its fault."""

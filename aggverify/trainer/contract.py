@@ -13,8 +13,8 @@ from aggverify.conventions import Convention, Misuse, Site
 from aggverify.conventions.calls import Called
 from aggverify.engines import EngineSpec
 from aggverify.trainer.answer import Log
-from aggverify.trainer.around import around
 from aggverify.trainer.blame import blame
+from aggverify.trainer.wrapping import around
 from aggverify.world.candidate_errors import Breach
 from aggverify.world.frames import owner
 

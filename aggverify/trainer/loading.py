@@ -19,12 +19,12 @@ from msgspec import structs
 
 from aggverify.conventions import CONVENTIONS, Convention, convention
 from aggverify.conventions.adapter_functions import loaded
-from aggverify.conventions.offer import Offer
+from aggverify.conventions.candidate_callable import Offer
 from aggverify.conventions.run_against import run_against
 from aggverify.errors import InputError, shown
+from aggverify.trainer.callables import offers
 from aggverify.trainer.constants import codes, constants, dtypes
 from aggverify.trainer.environment_uses import environment_uses
-from aggverify.trainer.offers import offers
 from aggverify.trainer.source import SourceFile
 
 _LONGEST = 1 << 20

@@ -10,7 +10,7 @@ from types import ModuleType
 from aggverify.conventions import CONVENTIONS
 from aggverify.conventions.trainer import TrainStepFunction
 from aggverify.engines import ENGINES, TRAIN_STEP, engine
-from aggverify.trainer.offers import offers
+from aggverify.trainer.callables import offers
 
 
 def preload(module: ModuleType, said: str | None) -> None:

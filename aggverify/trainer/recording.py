@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from aggverify.conventions import Convention, Site, WholeStep
-from aggverify.conventions.declared import Declared
+from aggverify.conventions.adapter_convention import Declared
 from aggverify.engines import EngineSpec
 from aggverify.trainer.local_step import CandidateStep
 

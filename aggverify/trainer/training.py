@@ -27,21 +27,21 @@ from aggverify.engines import EngineSession, EngineSpec, Gradients, engine
 from aggverify.steps.layouts import Layout
 from aggverify.trainer import blame
 from aggverify.trainer.answer import Answer
+from aggverify.trainer.argument_changes import Watch
+from aggverify.trainer.argument_text import RecordedArguments
 from aggverify.trainer.assignment import GROUPS, Assignment
+from aggverify.trainer.callables import reached
 from aggverify.trainer.compiling import Compiling
 from aggverify.trainer.contract import outcomes, refusals
-from aggverify.trainer.covering import Covering
 from aggverify.trainer.grid import Grid, GridCell
+from aggverify.trainer.line_coverage import Covering
 from aggverify.trainer.loading import described, load, load_adapter
 from aggverify.trainer.local_step import CandidateStep
 from aggverify.trainer.memory import make_room, peak
-from aggverify.trainer.offers import reached
 from aggverify.trainer.preloading import preload
 from aggverify.trainer.recording import recorded
-from aggverify.trainer.showing import RecordedArguments
 from aggverify.trainer.source import read
 from aggverify.trainer.virtual import placed, stands_in
-from aggverify.trainer.watching import Watch
 from aggverify.world import RankPlace
 from aggverify.world.deferred_completion import ARRIVAL
 from aggverify.world.trace import TRACER

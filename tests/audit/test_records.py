@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aggverify.audit.chosen import Chosen
 from aggverify.audit.records import MAGIC, Record, read_file, read_folder
+from aggverify.audit.step_selection import Chosen
 from aggverify.audit.steps import merged
 from aggverify.errors import InputError
 from tests.audit.written import Pass, files, row

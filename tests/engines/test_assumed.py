@@ -17,7 +17,7 @@ from aggverify.execution.claim import NONLINEAR, Claim
 from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject
 from aggverify.model import Power
-from aggverify.report import reading
+from aggverify.report import view_model
 from aggverify.report.document import document
 from aggverify.run.opening import opened
 from aggverify.run.outcome.verdict import Exit, RunVerdict
@@ -134,7 +134,7 @@ def test_the_path_beside_it_moves_along_unless_it_names_its_own(executor: Execut
 
 
 def told(verdict: RunVerdict) -> tuple[Exit, str]:
-    return verdict.exit, reading.headline(document([verdict]))
+    return verdict.exit, view_model.headline(document([verdict]))
 
 
 def test_right_elsewhere_is_a_question(executor: Executor) -> None:
@@ -165,7 +165,7 @@ def test_what_fails_is_judged_where_it_fits_best(executor: Executor) -> None:
     assert verdict.exit is Exit.FINDINGS
     assert [report.finding.code for report in verdict.reports] == ["AGV101"]
     assert verdict.reports[0].stored.claim.engine == "mean"
-    lines = reading.assumption(document([verdict]).verdicts[0])
+    lines = view_model.assumption(document([verdict]).verdicts[0])
     assert lines is not None
     assert lines.startswith("assumed --engine mean: your trainer averages gradients over ranks")
 

@@ -17,9 +17,9 @@ from aggverify.checks.calls import cases as cases_of
 from aggverify.conventions import Offer, Site, alike, by_shape, convention
 from aggverify.conventions.base import ADAPTED
 from aggverify.conventions.calls import Called
-from aggverify.conventions.dealer import Dealer
-from aggverify.conventions.dealt_groups import Deal
-from aggverify.conventions.judged_deal import mistake
+from aggverify.conventions.partition_cases import Deal
+from aggverify.conventions.partition_judging import mistake
+from aggverify.conventions.sample_partitioner import Dealer
 from aggverify.conventions.validated_arguments import Names
 from aggverify.conventions.validation import Validation
 from aggverify.errors import InputError

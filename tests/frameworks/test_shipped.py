@@ -17,7 +17,7 @@ from aggverify.checks.base import Check
 from aggverify.checks.comparison import worst_weight
 from aggverify.checks.layout import MICRO_BATCHES
 from aggverify.conventions import CONVENTIONS, Convention, Offer, convention
-from aggverify.conventions.declared import Declared
+from aggverify.conventions.adapter_convention import Declared
 from aggverify.execution.claim import Claim
 from aggverify.execution.executor import Executor
 from aggverify.execution.subject import Subject

@@ -15,10 +15,10 @@ import pytest
 from aggverify.errors import InputError
 from aggverify.model import load, render
 from aggverify.regression import revisions
+from aggverify.regression.git_worktrees import Tree, beside, uncommitted
 from aggverify.regression.model import Kind
 from aggverify.regression.plan import ComparisonPlan
 from aggverify.regression.revisions import compared
-from aggverify.regression.trees import Tree, beside, uncommitted
 from tests import waiting
 from tests.choosing import LATER
 from tests.conftest import ROOT, Cli

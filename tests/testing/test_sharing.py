@@ -8,7 +8,7 @@ from pathlib import Path
 from aggverify.execution.claim import Claim
 from aggverify.execution.subject import Refused, Subject
 from aggverify.model import Lines, Ranks
-from aggverify.testing.sharing import once
+from aggverify.testing.shared_discovery import once
 
 CLAIM = Claim("r.py", "reduce", "native", "sum")
 

@@ -23,7 +23,7 @@ from aggverify.steps.case import Case
 from aggverify.steps.layouts import Layout
 from aggverify.steps.notation import parse_step
 from aggverify.trainer.conditions import Condition
-from aggverify.trainer.covering import Covering
+from aggverify.trainer.line_coverage import Covering
 from aggverify.trainer.source import SourceFile, read
 from tests import verdicts
 from tests.unit.test_checks import PLAIN

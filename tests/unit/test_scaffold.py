@@ -12,9 +12,9 @@ import pytest
 
 from aggverify.conventions import Offer
 from aggverify.conventions.adapter_claims import claims
+from aggverify.conventions.adapter_draft import Adapter
 from aggverify.conventions.adapter_forms import CallForms, CallHints
 from aggverify.conventions.adapter_text import ImportSource, adapted
-from aggverify.conventions.adapting import Adapter
 from aggverify.errors import InputError
 from aggverify.oracles import MODES
 from aggverify.run.planning.target import Target

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from aggverify.trainer.watching import Watch
+from aggverify.trainer.argument_changes import Watch
 
 
 @dataclass(frozen=True)

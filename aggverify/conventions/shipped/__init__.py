@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aggverify.conventions.declared import Declared
-from aggverify.conventions.declaring import declared
+from aggverify.conventions.adapter_convention import Declared
+from aggverify.conventions.adapter_file import declared
 
 
 def shipped() -> dict[str, Declared]:

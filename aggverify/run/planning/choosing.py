@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from aggverify.conventions import Convention, Offer, alike, by_shape, calls_bound, convention
+from aggverify.conventions.adapter_draft import adaptable, best
 from aggverify.conventions.adapter_text import adapted, adapter_file
-from aggverify.conventions.adapting import adaptable, best
 from aggverify.conventions.parameters import Role, role
 from aggverify.errors import CandidateError, NoReducer
 from aggverify.run.planning.target import Target, origin

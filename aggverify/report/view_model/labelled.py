@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from aggverify.codes.state import State
 from aggverify.model import Check, Margin, Tried, Verdict
-from aggverify.report.drawing import counted
-from aggverify.report.marked import share
-from aggverify.report.reading.sentences import assumed, assumption
+from aggverify.report.annotated_source import share
+from aggverify.report.formatting import counted
+from aggverify.report.view_model.sentences import assumed, assumption
 
 _FIXED_BOUND = (
     "float64: a fixed bound of 2^-30 of the gradient's largest entry, chosen and not proven "

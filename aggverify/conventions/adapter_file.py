@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from aggverify.conventions.adapter_convention import Declared, takes
 from aggverify.conventions.adapter_functions import CALL, MERGE, loaded
 from aggverify.conventions.adapter_values import (
     DEALS,
@@ -18,10 +19,9 @@ from aggverify.conventions.adapter_values import (
     AdapterValues,
     known_modes,
 )
-from aggverify.conventions.dealer import Dealer
-from aggverify.conventions.declared import Declared, takes
 from aggverify.conventions.features import FEATURES
 from aggverify.conventions.log_reducer import LogReducer
+from aggverify.conventions.sample_partitioner import Dealer
 from aggverify.conventions.validation import Validation
 from aggverify.errors import InputError, shown, unknown
 from aggverify.files import contents, parsed

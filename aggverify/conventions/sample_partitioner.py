@@ -8,9 +8,9 @@ from typing import Any
 
 from aggverify.conventions.base import Bound, Misuse, Site
 from aggverify.conventions.calls import JudgedCall
-from aggverify.conventions.dealt_groups import Deal, Promises
-from aggverify.conventions.judged_deal import mistake
-from aggverify.conventions.offer import Offer
+from aggverify.conventions.candidate_callable import Offer
+from aggverify.conventions.partition_cases import Deal, Promises
+from aggverify.conventions.partition_judging import mistake
 from aggverify.conventions.run_against import RunAgainst
 
 Dealing = Callable[[Callable[..., Any], Any, Any, int], Any]

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from aggverify.trainer.around import around
-from aggverify.trainer.watching import WatchedModule
+from aggverify.trainer.argument_changes import WatchedModule
+from aggverify.trainer.wrapping import around
 
 MOST, LONGEST = 60, 200
 """Values told, and characters of each."""

@@ -12,8 +12,8 @@ from aggverify.report import baseline
 from aggverify.run.outcome import store
 from aggverify.run.outcome.store import StoredCase
 from aggverify.run.planning.naming import canonical
-from aggverify.testing.cells import ConformanceCell, Entry
-from aggverify.testing.places import placed
+from aggverify.testing.parametrization import ConformanceCell, Entry
+from aggverify.testing.rootdir_paths import placed
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,10 @@ from aggverify.run.planning.waiver import accepting
 from aggverify.run.search.example_database import StoredExamples
 from aggverify.run.search.smoke import smoke_test
 from aggverify.run.session import examine, prepared
-from aggverify.testing.cells import ConformanceCell
-from aggverify.testing.places import below, placed
+from aggverify.testing.parametrization import ConformanceCell
 from aggverify.testing.ranks import Loaded, SharedRanks
-from aggverify.testing.sharing import once
+from aggverify.testing.rootdir_paths import below, placed
+from aggverify.testing.shared_discovery import once
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from aggverify.model import Finding, Verdict
-from aggverify.report.drawing import counted, fraction, number, ratio
+from aggverify.report.formatting import counted, fraction, number, ratio
 from aggverify.report.weights import short, table
 
 MAX_LINE = 240

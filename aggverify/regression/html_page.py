@@ -10,9 +10,9 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Te
 from markupsafe import Markup
 
 from aggverify.model import Finding
-from aggverify.regression import reading
+from aggverify.regression import view_model
 from aggverify.regression.model import Change, Comparison, harmless
-from aggverify.report.page import Cell, Seen, heat_map
+from aggverify.report.html_page import Cell, Seen, heat_map
 
 _SIGNS = re.compile(r"(?<=[/_.:])")
 
@@ -22,10 +22,10 @@ def render(comparison: Comparison) -> str:
     safe = harmless(comparison)
     return _template().render(
         comparison=safe,
-        headline=reading.headline(safe),
-        loud=reading.loud(safe),
-        quiet=reading.quiet(safe),
-        reading=reading,
+        headline=view_model.headline(safe),
+        loud=view_model.loud(safe),
+        quiet=view_model.quiet(safe),
+        view_model=view_model,
         heat=lambda change: _heat(change, safe),
         breakable=_breakable,
     )

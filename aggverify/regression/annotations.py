@@ -8,11 +8,11 @@ from pathlib import Path
 
 from aggverify import escape
 from aggverify.escape import json_text
-from aggverify.regression import reading
+from aggverify.regression import view_model
 from aggverify.regression.model import Change, Comparison, harmless
-from aggverify.report.drawing import counted
+from aggverify.report.formatting import counted
 from aggverify.report.github import MAX_ANNOTATIONS, command
-from aggverify.report.places import place
+from aggverify.report.source_locations import place
 
 _LEVELS = {True: ("error", "major"), False: ("notice", "info")}
 
@@ -39,10 +39,10 @@ def render(comparison: Comparison) -> str:
     """GitLab's code-quality report."""
     found = []
     for change, file, line, bad in _placed(comparison, Path.cwd()):
-        said = [change.kind, change.what, file, reading.where(change)]
+        said = [change.kind, change.what, file, view_model.where(change)]
         found.append(
             {
-                "description": f"{change.what}: {reading.says(change)}",
+                "description": f"{change.what}: {view_model.says(change)}",
                 "check_name": f"aggverify {change.kind}",
                 "fingerprint": hashlib.sha256("\n".join(said).encode()).hexdigest(),
                 "severity": _LEVELS[bad][1],
@@ -57,7 +57,7 @@ def _placed(comparison: Comparison, workspace: Path) -> Iterator[tuple[Change, s
     # Files are found by their real names: those of the comparison as it is.
     safe = harmless(comparison)
     for real, change in zip(comparison.changes, safe.changes, strict=True):
-        if change not in reading.loud(safe):
+        if change not in view_model.loud(safe):
             continue
         target, function = "", ""
         if real.about is not None:
@@ -67,9 +67,12 @@ def _placed(comparison: Comparison, workspace: Path) -> Iterator[tuple[Change, s
         if found is not None and found.file.is_relative_to(workspace.resolve()):
             file = escape.line(str(found.file.relative_to(workspace.resolve())))
             line = found.line
-        yield change, file, line, reading.is_bad(change, safe)
+        yield change, file, line, view_model.is_bad(change, safe)
 
 
 def _message(change: Change) -> str:
-    lines = [reading.says(change), *(f"{label}: {w}" for label, w in reading.explanation(change))]
-    return "\n".join([*lines, *(f"Reproduce: {word}" for word in reading.commands(change)[:1])])
+    lines = [
+        view_model.says(change),
+        *(f"{label}: {w}" for label, w in view_model.explanation(change)),
+    ]
+    return "\n".join([*lines, *(f"Reproduce: {word}" for word in view_model.commands(change)[:1])])

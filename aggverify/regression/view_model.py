@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aggverify.regression.model import FAILURES, QUIET, Change, Comparison, Kind
-from aggverify.report import reading
-from aggverify.report.drawing import counted
+from aggverify.report import view_model
+from aggverify.report.formatting import counted
 
 SIGNS = {
     Kind.COVERAGE_LOST: "🕳️",
@@ -112,17 +112,17 @@ def says(change: Change) -> str:
 
 def details(change: Change) -> list[str]:
     """What was seen on which step, where it is about a finding; what else there is to say."""
-    lines = [reading.shortened(line) for line in change.more.split("\n") if line]
+    lines = [view_model.shortened(line) for line in change.more.split("\n") if line]
     if change.finding is None:
         return lines
-    return [*lines, *reading.facts(change.finding), *reading.trace(change.finding)]
+    return [*lines, *view_model.facts(change.finding), *view_model.trace(change.finding)]
 
 
 def explanation(change: Change) -> list[tuple[str, str]]:
     """What is computed instead, how to mend it; the other findings of its cause."""
     if change.finding is None:
         return []
-    found = reading.explanation(change.finding)
+    found = view_model.explanation(change.finding)
     also = [("Also", f"{a.code} {a.title}, case {a.id}") for a in change.also]
     return [*found, *also]
 
@@ -132,4 +132,4 @@ def commands(change: Change) -> list[str]:
     if change.finding is None:
         return []
     codes = dict.fromkeys([change.finding.code, *(a.code for a in change.also)])
-    return [reading.replay(change.finding), f"aggverify explain {' '.join(codes)}"]
+    return [view_model.replay(change.finding), f"aggverify explain {' '.join(codes)}"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from aggverify.conventions.dealt_groups import Deal
+from aggverify.conventions.partition_cases import Deal
 
 
 def mistake(deal: Deal, out: Any, *, whole_groups: bool) -> str | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from aggverify.audit.audited import AuditRequest
 from aggverify.audit.properties import as_a_case
 from aggverify.audit.steps import RecordedRun
+from aggverify.audit.verdict import AuditRequest
 from aggverify.checks import Finding
 from aggverify.conventions import convention
 from aggverify.errors import InputError

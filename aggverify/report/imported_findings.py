@@ -14,7 +14,7 @@ from aggverify.model import Document, Replay, Waiver
 from aggverify.report import baseline
 from aggverify.report.baseline import Baseline
 from aggverify.report.document import document
-from aggverify.report.drawing import counted
+from aggverify.report.formatting import counted
 from aggverify.run.again import KnownFinding
 from aggverify.run.outcome.accepting import accepted
 from aggverify.run.outcome.verdict import RunVerdict

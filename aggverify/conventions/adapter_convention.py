@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from aggverify.conventions.adapter_functions import MERGE, loaded, merging
 from aggverify.conventions.base import Bound, LogRule, Misuse, Output, Site
+from aggverify.conventions.candidate_callable import Offer
 from aggverify.conventions.native import RETURNS, inputs, output
-from aggverify.conventions.offer import Offer
 from aggverify.conventions.policy_loss import PolicyLoss, ratios_of
 from aggverify.conventions.rows import RowForm, places
 from aggverify.conventions.run_against import RunAgainst

@@ -8,8 +8,8 @@ from pathlib import PurePath
 from aggverify.codes.state import Standing, State
 from aggverify.files import split
 from aggverify.model import Accepted, Check, Document, Finding, Power, Verdict
-from aggverify.report.drawing import counted
-from aggverify.report.reading.finding import consequence, shortened
+from aggverify.report.formatting import counted
+from aggverify.report.view_model.finding import consequence, shortened
 
 FEW = 2
 """Assumptions that have a line each."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from aggverify.trainer.around import around
+from aggverify.trainer.wrapping import around
 
 
 @dataclass(slots=True)

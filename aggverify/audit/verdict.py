@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import structs
 
 from aggverify import model, oracles
-from aggverify.audit import judging, reduced
+from aggverify.audit import engine_gradient, judging
 from aggverify.audit.convention import RECORDED
 from aggverify.audit.explaining import Weighed
 from aggverify.audit.judging import JudgedFinding
@@ -70,7 +70,7 @@ def audited(run: RecordedRun, asked: AuditRequest) -> RunVerdict:
         _outcome(TERMS, run, judging.terms(subject, run, steps)),
     ]
     if asked.verify_engine:
-        outcomes.append(reduced.judged(subject, run))
+        outcomes.append(engine_gradient.judged(subject, run))
     reports = tuple(
         _reported(subject, found, asked.waivers) for _, every in outcomes for found in every
     )

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from msgspec.structs import fields
 
 from aggverify.model import Covered, Margin, Tried, Verdict
-from aggverify.regression.lost import THIN, Lost
+from aggverify.regression.lost_coverage import THIN, Lost
 from aggverify.regression.model import Kind
-from aggverify.report.drawing import counted
-from aggverify.report.marked import share
-from aggverify.report.reading.finding import shortened
+from aggverify.report.annotated_source import share
+from aggverify.report.formatting import counted
+from aggverify.report.view_model.finding import shortened
 
 WIDER = 2
 """So many times wider is a wider bound: it is that of the smallest weight, which is drawn."""

@@ -13,7 +13,7 @@ from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
-from aggverify.conventions.offer import Offer
+from aggverify.conventions.candidate_callable import Offer
 
 _ANY = ("*args", "**kwargs")
 _LOSS = "compute_loss"

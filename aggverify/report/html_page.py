@@ -13,9 +13,9 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from aggverify.model import Check, Document, Finding, Run, Sample, Step, Verdict, harmless
-from aggverify.report import reading
-from aggverify.report.drawing import fraction, number, ratio
-from aggverify.report.marked import marked
+from aggverify.report import view_model
+from aggverify.report.annotated_source import marked
+from aggverify.report.formatting import fraction, number, ratio
 from aggverify.report.plot import margin_plot
 
 MAX_CELLS = 400
@@ -52,13 +52,13 @@ def render(document: Document) -> str:
     names = dict.fromkeys(c.name for v in safe.verdicts for c in v.checks)
     return _template("page.html").render(
         document=safe,
-        headline=reading.headline(safe),
-        tag=reading.tag,
-        header=reading.header,
-        inventory=reading.inventory,
-        counts=reading.counts,
-        state=reading.state,
-        findings=[_finding(verdict, cause) for verdict, cause in reading.every_cause(safe)],
+        headline=view_model.headline(safe),
+        tag=view_model.tag,
+        header=view_model.header,
+        inventory=view_model.inventory,
+        counts=view_model.counts,
+        state=view_model.state,
+        findings=[_finding(verdict, cause) for verdict, cause in view_model.every_cause(safe)],
         sources=[(v.mode_name, marked(v.covered)) for v in safe.verdicts],
         plots=[(v.mode_name, margin_plot(v.margins)) for v in safe.verdicts if v.margins],
         matrix=[(name, [_of(v, name) for v in safe.verdicts]) for name in names],
@@ -84,12 +84,12 @@ def _finding(verdict: Verdict, cause: Sequence[Finding]) -> dict[str, Any]:
         "first": first,
         "others": others,
         "mode": verdict.mode_name,
-        "consequence": reading.consequence(first, verdict),
-        "facts": "\n".join(reading.facts(first, drawn=bool(heat))),
-        "explanation": reading.explanation(first),
-        "trace": "\n".join(reading.trace(first)),
-        "replay": reading.replay(first),
-        "exported": reading.exported(first),
+        "consequence": view_model.consequence(first, verdict),
+        "facts": "\n".join(view_model.facts(first, drawn=bool(heat))),
+        "explanation": view_model.explanation(first),
+        "trace": "\n".join(view_model.trace(first)),
+        "replay": view_model.replay(first),
+        "exported": view_model.exported(first),
         "codes": " ".join(dict.fromkeys(f.code for f in cause)),
         "heat": heat,
     }

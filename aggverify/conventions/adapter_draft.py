@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from aggverify.conventions.adapter_forms import EXPRESSIONS, TAKEN, CallForms, CallHints, tensor
-from aggverify.conventions.offer import Offer
+from aggverify.conventions.candidate_callable import Offer
 from aggverify.conventions.parameters import CHOICES, Role, named_modes, role
 
 OBJECT = "_object"

@@ -1,6 +1,6 @@
 """What a verdict document says, in words: one place for every format. Nothing is escaped here."""
 
-from aggverify.report.reading.finding import (
+from aggverify.report.view_model.finding import (
     MAX_LINE,
     consequence,
     explanation,
@@ -11,7 +11,7 @@ from aggverify.report.reading.finding import (
     tag,
     trace,
 )
-from aggverify.report.reading.labelled import (
+from aggverify.report.view_model.labelled import (
     counts,
     header,
     inventory,
@@ -21,7 +21,7 @@ from aggverify.report.reading.labelled import (
     state_name,
     tried,
 )
-from aggverify.report.reading.sentences import (
+from aggverify.report.view_model.sentences import (
     RECORDED,
     assumption,
     assumptions,
